@@ -1,0 +1,1 @@
+"""What the dispatcher decides: no I/O, no clock reads, no await."""

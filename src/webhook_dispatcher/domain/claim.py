@@ -1,0 +1,60 @@
+"""What a claim brings from storage."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from webhook_dispatcher.domain.event import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An event seen by the tail or the sweep: that it is there, not what it says."""
+
+    seq: int
+    merchant_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """One look at the end of the outbox. `last_seq` is the last number given to any producer."""
+
+    last_seq: int
+    database_now: datetime
+    seen: tuple[Arrival, ...]
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One merchant that is owed something in order, as the sweep found it."""
+
+    merchant_id: str
+    head_seq: int
+    is_free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A leased lane. Everything in order up to `from_seq` has been recorded."""
+
+    merchant_id: str
+    epoch: int
+    from_seq: int
+    endpoint_removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRetry:
+    """A row claimed outside the order; `claim` fences its record."""
+
+    event: Event
+    claim: int
+    endpoint_removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recalls:
+    """Which lanes must be given back, and whether everything is paused."""
+
+    everything_is_paused: bool
+    merchants: frozenset[str]

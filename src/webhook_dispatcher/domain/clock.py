@@ -1,0 +1,44 @@
+"""Clocks as the daemon needs them: one that counts suspension, and an estimate of the database's.
+
+Leases and due times are the database's (design: database time throughout). What an attempt started and
+ended at is written in that time too, estimated once and then fixed, so that a record can be repeated.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the process can read."""
+
+    def elapsed(self) -> float:
+        """Return seconds since some start, suspension of the machine included (CLOCK_BOOTTIME)."""
+        ...
+
+    def unix(self) -> float:
+        """Return seconds since 1970 on this machine's wall clock."""
+        ...
+
+
+class DatabaseClock:
+    """The database's clock, estimated from answers that carried its time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset = clock.unix() - clock.elapsed()
+
+    def synchronise(self, database_now: datetime, asked_at: float) -> None:
+        """Take over the database's time as read by a statement asked at `asked_at` (elapsed seconds)."""
+        self._offset = database_now.timestamp() - (asked_at + self._clock.elapsed()) / 2
+
+    def now(self) -> datetime:
+        """Return the database's time, as an aware instant."""
+        return self.at(self._clock.elapsed())
+
+    def at(self, elapsed: float) -> datetime:
+        """Return the database's time at a moment of the elapsed clock."""
+        return datetime.fromtimestamp(self._offset + elapsed, UTC)
+
+    def ahead_by(self) -> timedelta:
+        """Return how far the database's clock is ahead of this machine's wall clock."""
+        return timedelta(seconds=self._offset + self._clock.elapsed() - self._clock.unix())

@@ -1,0 +1,46 @@
+"""One class per reaction; the caller decides by class, the operator reads the fields."""
+
+
+class DispatcherError(Exception):
+    """Anything this program raises on purpose."""
+
+
+class ConfigurationError(DispatcherError):
+    """A setting, key, URL or argument is wrong. Reaction: say it in one line, exit 2."""
+
+
+class Refused(DispatcherError):
+    """What was asked cannot be done or was not found. Reaction: say it in one line, exit 1."""
+
+
+class StorageError(DispatcherError):
+    """The database did not do what it was asked."""
+
+
+class StorageUnavailable(StorageError):
+    """The database cannot be reached, or gave up midway. Reaction: back off and go on.
+
+    Whether the statement took effect is unknown: whoever wrote something writes it again.
+    """
+
+
+class StatementRefused(StorageError):
+    """The database refused the values of one statement. Reaction: find the bad row, record it."""
+
+    def __init__(self, sqlstate: str, detail: str) -> None:
+        super().__init__(f"{sqlstate}: {detail}")
+        self.sqlstate = sqlstate
+        self.detail = detail
+
+
+class SchemaMismatch(StorageError):
+    """The schema is absent, or of a version this program does not serve. Reaction: exit 3."""
+
+
+class UnknownKey(DispatcherError):
+    """A stored secret cannot be opened with our keys. Reaction: the lane waits; not the merchant's fault."""
+
+    def __init__(self, key_id: str, reason: str) -> None:
+        super().__init__(f"encryption key {key_id!r}: {reason}")
+        self.key_id = key_id
+        self.reason = reason

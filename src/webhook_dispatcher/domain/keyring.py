@@ -1,0 +1,77 @@
+"""Seals and opens signing secrets with AES-256-GCM.
+
+The merchant id is associated data: a sealed secret moved to another merchant's row does not open.
+Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id is kept beside it.
+"""
+
+import base64
+import binascii
+import re
+import secrets
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from webhook_dispatcher.domain.endpoint import SealedSecret, Secret
+from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey
+
+NONCE_BYTES = 12
+KEY_BYTES = 32
+_KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Keyring:
+    """The keys we hold; the first seals, any opens."""
+
+    def __init__(self, keys: dict[str, bytes]) -> None:
+        if not keys:
+            raise ConfigurationError("no encryption key: give at least one as id:base64key")
+        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
+        self._sealing_id = next(iter(keys))
+
+    @classmethod
+    def parse(cls, text: str) -> "Keyring":
+        """Read `id:base64key[,id:base64key]`, each key 32 bytes."""
+        keys: dict[str, bytes] = {}
+        for position, part in enumerate(text.split(","), start=1):
+            key_id, colon, encoded = part.strip().partition(":")
+            if not colon or not _KEY_ID.fullmatch(key_id):
+                raise ConfigurationError(
+                    f"key {position} is not of the form id:base64key "
+                    "(an id has 1 to 64 letters, digits, dots, dashes or underscores)"
+                )
+            try:
+                key = base64.b64decode(encoded, validate=True)
+            except binascii.Error:
+                raise ConfigurationError(f"key {key_id!r} is not valid base64") from None
+            if len(key) != KEY_BYTES:
+                raise ConfigurationError(f"key {key_id!r} has {len(key)} bytes, not {KEY_BYTES}")
+            if key_id in keys:
+                raise ConfigurationError(f"key id {key_id!r} is given twice")
+            keys[key_id] = key
+        return cls(keys)
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of all keys held, the sealing one first."""
+        return tuple(self._ciphers)
+
+    def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
+        """Encrypt a secret for storage."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        ciphertext = self._ciphers[self._sealing_id].encrypt(nonce, secret.reveal(), merchant_id.encode())
+        return SealedSecret(self._sealing_id, nonce + ciphertext)
+
+    def open(self, merchant_id: str, sealed: SealedSecret) -> Secret:
+        """Decrypt a stored secret; UnknownKey when the key is missing or does not fit."""
+        cipher = self._ciphers.get(sealed.key_id)
+        if cipher is None:
+            raise UnknownKey(sealed.key_id, "not among WEBHOOK_SECRET_KEYS")
+        nonce, ciphertext = sealed.sealed[:NONCE_BYTES], sealed.sealed[NONCE_BYTES:]
+        try:
+            return Secret(cipher.decrypt(nonce, ciphertext, merchant_id.encode()).decode())
+        except (InvalidTag, ValueError):
+            raise UnknownKey(sealed.key_id, "does not open the stored secret; is it the right key?") from None
+
+    def __repr__(self) -> str:
+        return f"Keyring({', '.join(self._ciphers)})"

@@ -1,0 +1,216 @@
+"""What the daemon's work needs from outside; storage and transport provide it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls
+from webhook_dispatcher.domain.command import Code, Command, RetryFailed
+from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.event import Event, State
+from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
+from webhook_dispatcher.domain.verdict import Answer, Failure
+
+
+class Sender(Protocol):
+    """The way out."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
+        """Make one POST within the attempt's time; never raises but when cancelled."""
+        ...
+
+
+class Claims(Protocol):
+    """Finding, leasing and reading what is owed. All methods raise StorageError."""
+
+    async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
+        """Read what was committed behind a cursor, in order of seq."""
+        ...
+
+    async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
+        """Look again at ranges of numbers that were not visible before; at most `most` from each."""
+        ...
+
+    async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
+        """Probe the next merchants that are owed something in order; fewer than asked ends the round."""
+        ...
+
+    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> list[Lease]:
+        """Lease those of the wanted lanes that are free; the numbers are the lowest seq known of each."""
+        ...
+
+    async def read_runs(self, after: Mapping[str, int], run: int, run_bytes: int) -> dict[str, list[Event]]:
+        """Read the next events of leased lanes, in order; at least one each where any is owed."""
+        ...
+
+    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+        """Read the endpoints of those merchants that have one."""
+        ...
+
+    async def read_recalls(self) -> Recalls:
+        """Read what must be given back."""
+        ...
+
+    async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
+        """Claim due rows: of up to `lanes` merchants, `places` in flight each, `most` in all."""
+        ...
+
+
+class Records(Protocol):
+    """Writing what attempts showed."""
+
+    async def write(self, records: Sequence[Record], turns: Sequence[LaneTurn], lease: timedelta) -> Written:
+        """Write a batch in one statement; repeating it changes nothing."""
+        ...
+
+    async def read_unwritten(self, records: Sequence[Record]) -> frozenset[int]:
+        """Return the seqs that may still be written under their fence."""
+        ...
+
+    async def write_late(self, record: Record) -> bool:
+        """Write an attempt whose fence has fallen; False where it must be tried again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDelivery:
+    """The latest delivery of an event, its lane locked."""
+
+    seq: int
+    merchant_id: str
+    state: State
+    is_owed: bool
+    is_in_flight: bool
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenedChunk:
+    """What one chunk of a mass retry went through; `reached` is where the next one goes on."""
+
+    matched: int
+    retried: int
+    merchants: frozenset[str]
+    reached: tuple[datetime, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TestLog:
+    """A test event and its one attempt, to be written down."""
+
+    __test__ = False
+    event: Event
+    attempt: Attempt
+    state: State
+
+
+class Desk(Protocol):
+    """What can be done for commands inside one transaction. All methods raise StorageError."""
+
+    async def next_command(self) -> Command | None:
+        """Take the oldest command not taken up; None also while another dispatcher is at it."""
+        ...
+
+    async def finish(self, command_id: int, result: Mapping[str, Any]) -> None:
+        """Mark a command as done."""
+        ...
+
+    async def reject(self, command_id: int, code: Code, message: str) -> None:
+        """Mark a command as rejected."""
+        ...
+
+    async def keep_running(self, command_id: int, lease: timedelta, result: Mapping[str, Any]) -> None:
+        """Mark a long command as ours for the lease, and show its progress."""
+        ...
+
+    async def find_delivery(self, event_id: UUID) -> FoundDelivery:
+        """Find an event's latest delivery and lock its lane; CommandRejected when there is none."""
+        ...
+
+    async def hasten(self, delivery: FoundDelivery) -> bool:
+        """Make a waiting retry due now; False when it is in flight."""
+        ...
+
+    async def reopen(self, delivery: FoundDelivery) -> bool:
+        """Make a finished delivery owed again, for one attempt; False when its id is owed already."""
+        ...
+
+    async def announce_due(self, merchants: Sequence[str]) -> None:
+        """Let these merchants' due rows be looked for at once."""
+        ...
+
+    async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
+        """Turn an owed delivery into a cancelled one and recall its lane; False when it is not owed."""
+        ...
+
+    async def is_paused(self, merchant_id: str) -> bool:
+        """Tell whether nothing is sent to a merchant; CommandRejected when it has no endpoint."""
+        ...
+
+    async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
+        """Pause or resume a merchant, or everything."""
+        ...
+
+    async def set_url(self, merchant_id: str, url: str) -> None:
+        """Change an endpoint's URL."""
+        ...
+
+    async def count_failed(self, wish: RetryFailed) -> int:
+        """Count what a mass retry will go through."""
+        ...
+
+    async def reopen_failed(
+        self, wish: RetryFailed, after: tuple[datetime, int], most: int
+    ) -> ReopenedChunk | None:
+        """Make the next failed deliveries owed again, oldest first; None at the end of the range."""
+        ...
+
+    async def log_test(self, test: TestLog) -> None:
+        """Write a test event down as finished."""
+        ...
+
+
+class Controls(Protocol):
+    """The control table."""
+
+    def desk(self) -> AbstractAsyncContextManager[Desk]:
+        """Open a transaction; it commits when left without error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What is owed, as the gauges show it; ages in seconds. `oldest_seq` is None when nothing is pending."""
+
+    pending: int
+    pending_retry: int
+    oldest_seq: int | None
+    oldest_pending_age: float
+    oldest_due_retry_age: float
+
+
+class Upkeep(Protocol):
+    """Partitions, retention and gauges. All methods raise StorageError."""
+
+    async def make_partitions(self, days_ahead: int) -> int:
+        """Make the log's missing partitions from yesterday on; return how many that were."""
+        ...
+
+    async def drop_partitions(self, keep: timedelta) -> int:
+        """Drop the log's days that ended before `keep`; return how many."""
+        ...
+
+    async def purge_control(self, keep: timedelta) -> None:
+        """Forget commands that were handled longer ago than `keep`."""
+        ...
+
+    async def measure(self, count_limit: int, oldest_from: int) -> Owed:
+        """Measure what is owed: exact up to the limit, the oldest searched from a number on."""
+        ...
+
+    async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
+        """Return the ids of stored keys that are not among those held."""
+        ...

@@ -1,0 +1,65 @@
+"""What is written about one attempt, and what becomes of the lane it was made in."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.verdict import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One POST as it went; instants in database time, fixed once."""
+
+    number: int
+    started_at: datetime
+    finished_at: datetime
+    duration_ms: int
+    status: int | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row's new standing, to be written under the fence it was claimed with.
+
+    fence: the lane's epoch, or the row's claim where `is_retry`.
+    attempt: None where the row was finished or handed back without being sent.
+    state: DELIVERED or FAILED when nothing more is owed; None while it is, and then `due_at` says when.
+    at: when this was decided, in database time.
+    """
+
+    event: Event
+    fence: int
+    is_retry: bool
+    attempt: Attempt | None
+    state: State | None
+    reason: FailedReason | None
+    due_at: datetime | None
+    at: datetime
+
+    @property
+    def attempts(self) -> int:
+        """Return the delivery's attempts with this one."""
+        return self.event.attempts if self.attempt is None else self.attempt.number
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTurn:
+    """What becomes of a lane: renewed, or given back once all its outcomes are written."""
+
+    merchant_id: str
+    epoch: int
+    is_over: bool
+    wait_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a record statement wrote; whatever is in none of these was locked and is written next time."""
+
+    seqs: frozenset[int]
+    kept: tuple[str, ...]
+    released: tuple[str, ...]
+    recalled: tuple[str, ...]
+    lost: tuple[str, ...]

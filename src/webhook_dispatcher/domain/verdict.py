@@ -1,0 +1,89 @@
+"""What one attempt showed, and what follows from it for the delivery.
+
+The sender reports an Answer or a Failure; `judge` is the only place that turns it into a verdict.
+Source: contract 2.1 to 2.4.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.schedule import Schedule
+
+
+class Outcome(StrEnum):
+    """How one attempt ended; the contract's closed list."""
+
+    DELIVERED = "delivered"
+    STATUS = "status"
+    TIMEOUT = "timeout"
+    DNS = "dns"
+    CONNECT = "connect"
+    TLS = "tls"
+    DISCONNECTED = "disconnected"
+    BAD_RESPONSE = "bad_response"
+    BLOCKED = "blocked"
+    UNSENDABLE = "unsendable"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status line and headers arrived in time."""
+
+    status: int
+
+    @property
+    def outcome(self) -> Outcome:
+        """Any 2xx is a delivery; everything else is a status."""
+        return Outcome.DELIVERED if 200 <= self.status <= 299 else Outcome.STATUS
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """No usable answer. `detail` is for operators only and never holds a receiver's bytes."""
+
+    outcome: Outcome
+    detail: str
+
+    @property
+    def status(self) -> None:
+        """A failure has no status."""
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The merchant has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """Try again, this long after the end of the attempt."""
+
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No attempt follows by itself. `state` is FAILED, or DELIVERED where a forced repetition failed."""
+
+    reason: FailedReason | None
+    state: State = State.FAILED
+
+
+Verdict = Delivered | RetryAfter | Failed
+
+
+def judge(seen: Answer | Failure, event: Event, schedule: Schedule) -> Verdict:
+    """Decide what becomes of a delivery after one more attempt."""
+    if seen.outcome is Outcome.DELIVERED:
+        return Delivered()
+    if event.on_failure is State.DELIVERED:
+        return Failed(reason=None, state=State.DELIVERED)
+    if seen.outcome is Outcome.UNSENDABLE:
+        return Failed(FailedReason.UNSENDABLE)
+    if event.on_failure is State.FAILED:
+        return Failed(FailedReason.EXHAUSTED)
+    delay = schedule.delay_after(event.attempts + 1)
+    return Failed(FailedReason.EXHAUSTED) if delay is None else RetryAfter(delay)
