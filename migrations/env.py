@@ -1,0 +1,62 @@
+"""Alembic's entry: plain SQL on the asyncpg driver, the version table inside schema `webhook`."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+from alembic import context
+from sqlalchemy import Connection, pool
+from sqlalchemy.ext.asyncio import create_async_engine
+
+PREAMBLE = Path(__file__).parent / "sql" / "0000_roles_and_schema.sql"
+
+
+def configure(**options: object) -> None:
+    """Set what online and offline runs have in common."""
+    context.configure(version_table_schema="webhook", transaction_per_migration=True, **options)
+
+
+def print_sql() -> None:
+    """Write the migration as SQL."""
+    configure(dialect_name="postgresql", literal_binds=True)
+    context.get_context().impl.static_output(PREAMBLE.read_text(encoding="utf-8"))
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def migrate(connection: Connection) -> None:
+    """Run what is missing."""
+    configure(connection=connection)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+async def migrate_online() -> None:
+    """Connect as the URL says, make roles and schema where missing, then migrate."""
+    dsn = context.config.attributes["dsn"]
+
+    async def connect(**settings: str) -> asyncpg.Connection:
+        settings["application_name"] = "webhook-migrate"
+        return await asyncpg.connect(dsn, timeout=10, server_settings=settings)
+
+    async def connect_as_owner() -> asyncpg.Connection:
+        return await connect(role="webhook_owner")
+
+    preparing = await connect()
+    try:
+        await preparing.execute(PREAMBLE.read_text(encoding="utf-8"))
+    finally:
+        await preparing.close()
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=connect_as_owner, poolclass=pool.NullPool
+    )
+    async with engine.connect() as connection:
+        await connection.run_sync(migrate)
+        await connection.commit()
+    await engine.dispose()
+
+
+if context.is_offline_mode():
+    print_sql()
+else:
+    asyncio.run(migrate_online())

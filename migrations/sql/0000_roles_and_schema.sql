@@ -1,0 +1,34 @@
+-- Why:   the roles and the schema must stand before Alembic can keep its version table inside it.
+-- Locks: none that a running system could notice; every step is skipped where it is done already.
+SET lock_timeout = '5s';
+SET statement_timeout = '1min';
+
+DO $$
+DECLARE
+    wanted record;
+BEGIN
+    FOR wanted IN
+        SELECT * FROM (VALUES
+            ('webhook_owner', 'NOLOGIN'),
+            ('webhook_producer', 'LOGIN'),
+            ('webhook_admin', 'LOGIN'),
+            ('webhook_observer', 'LOGIN'),
+            ('webhook_dispatcher', 'LOGIN NOINHERIT')
+        ) AS role_list (name, options)
+    LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted.name) THEN
+            EXECUTE format('CREATE ROLE %I %s', wanted.name, wanted.options);
+        END IF;
+    END LOOP;
+    IF NOT pg_has_role(current_user, 'webhook_owner', 'MEMBER') THEN
+        GRANT webhook_owner TO CURRENT_USER;
+    END IF;
+    IF NOT pg_has_role('webhook_dispatcher', 'webhook_owner', 'MEMBER') THEN
+        GRANT webhook_owner TO webhook_dispatcher;
+    END IF;
+    IF to_regnamespace('webhook') IS NULL THEN
+        CREATE SCHEMA webhook AUTHORIZATION webhook_owner;
+    END IF;
+END
+$$;
+SET ROLE webhook_owner;

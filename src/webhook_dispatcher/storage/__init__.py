@@ -1,0 +1,1 @@
+"""Every statement, its parameters and its rows; SQL lives in sql/*.sql."""

@@ -1,0 +1,204 @@
+"""What the command line does in the database, over one connection.
+
+What concerns deliveries in progress goes through the control table; only endpoints are written directly.
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from webhook_dispatcher.domain.endpoint import EndpointView, SealedSecret
+from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.storage.connection import connect, translated
+from webhook_dispatcher.storage.statements import load
+
+COMMAND_TIMEOUT = timedelta(seconds=30)
+PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFilter:
+    """Which deliveries to show; None lets everything through. Times are of `created_at`."""
+
+    merchant_id: str | None = None
+    state: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    event_id: UUID | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryView:
+    """A delivery as shown to people: a row of webhook.deliveries without its payload."""
+
+    event_id: UUID
+    seq: int
+    merchant_id: str
+    type: str
+    created_at: datetime
+    state: str
+    failed_reason: str | None
+    attempts: int
+    next_attempt_at: datetime | None
+    last_status: int | None
+    last_outcome: str | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """An attempt as shown to people."""
+
+    attempt: int
+    trigger: str
+    started_at: datetime
+    duration_ms: int
+    status: int | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRequest:
+    """A control command as asked for (contract 3)."""
+
+    command: str
+    requested_by: str
+    merchant_id: str | None = None
+    event_id: UUID | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlView:
+    """What became of a control command."""
+
+    id: int
+    command: str
+    status: str
+    handled_at: datetime | None
+    result: dict[str, Any] | None
+    error_code: int | None
+    error_message: str | None
+
+
+class Administration:
+    """Statements of `sql/administration.sql`; errors are ours (`storage.connection.translated`)."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self.connection = connection
+        self._statements = load("administration")
+
+    async def check_schema(self) -> None:
+        """Raise SchemaMismatch unless the schema serves this version."""
+        # Late: it brings Alembic along, which takes longer to import than most commands take to run.
+        from webhook_dispatcher.storage import schema
+
+        await schema.check(self.connection)
+
+    async def insert_endpoint(self, merchant_id: str, url: str, secret: SealedSecret) -> bool:
+        """Configure a merchant; False when it is configured already."""
+        return bool(await self._rows("insert_endpoint", merchant_id, url, secret.sealed, secret.key_id))
+
+    async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
+        """Change a merchant's URL; False when it has no endpoint."""
+        return bool(await self._rows("update_endpoint_url", merchant_id, url))
+
+    async def rotate_secret(
+        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None
+    ) -> tuple[bool, datetime | None]:
+        """Replace a merchant's secret; say whether it has an endpoint, and when the overlap ends."""
+        rows = await self._rows("rotate_secret", merchant_id, secret.sealed, secret.key_id, overlap)
+        return bool(rows), rows[0]["previous_until"] if rows else None
+
+    async def delete_endpoint(self, merchant_id: str) -> bool:
+        """Remove a merchant's endpoint; False when there is none."""
+        return bool(await self._rows("delete_endpoint", merchant_id))
+
+    async def find_endpoint(self, merchant_id: str) -> EndpointView | None:
+        """Return one endpoint, without its secret."""
+        rows = await self._rows("find_endpoint", merchant_id)
+        return EndpointView(**rows[0]) if rows else None
+
+    async def list_endpoints(self) -> list[EndpointView]:
+        """Return all endpoints in order of merchant."""
+        return [EndpointView(**row) for row in await self._rows("list_endpoints")]
+
+    async def list_deliveries(self, wanted: DeliveryFilter) -> list[DeliveryView]:
+        """Return matching deliveries, the newest first."""
+        rows = await self._rows(
+            "list_deliveries",
+            wanted.merchant_id,
+            wanted.state,
+            wanted.since,
+            wanted.until,
+            wanted.event_id,
+            wanted.limit,
+        )
+        return [DeliveryView(**row) for row in rows]
+
+    async def list_attempts(self, event_id: UUID) -> list[AttemptView]:
+        """Return the attempts of an event in order of time."""
+        return [AttemptView(**row) for row in await self._rows("list_attempts", event_id)]
+
+    async def ask(self, request: ControlRequest) -> int:
+        """Insert a control command and return its id."""
+        rows = await self._rows(
+            "insert_command",
+            request.command,
+            request.merchant_id,
+            request.event_id,
+            json.dumps(request.args),
+            request.requested_by,
+        )
+        return int(rows[0]["id"])
+
+    async def find_command(self, command_id: int) -> ControlView:
+        """Return what became of a control command."""
+        rows = await self._rows("find_command", command_id)
+        if not rows:
+            raise StorageUnavailable(f"control command {command_id} is gone")
+        row = rows[0]
+        return ControlView(**{**row, "result": json.loads(row["result"]) if row["result"] else None})
+
+    async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
+        """Return the database's time, or the instant that long ago."""
+        instant: datetime = (await self._rows("database_time", ago))[0]["instant"]
+        return instant
+
+    async def sample_sealed_secrets(self) -> list[tuple[str, SealedSecret]]:
+        """Return a merchant and its sealed secret for each key id in use."""
+        rows = await self._rows("sample_sealed_secrets")
+        return [(row["merchant_id"], SealedSecret(row["key_id"], row["sealed"])) for row in rows]
+
+    async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
+        """Return table and day of each log partition that is missing, today and the next days."""
+        rows = await self._rows("missing_partitions", list(PARTITIONED), days)
+        return [(row["parent"], row["day"]) for row in rows]
+
+    async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
+        with translated():
+            rows: Sequence[Any] = await self.connection.fetch(self._statements[name].text, *arguments)
+        return rows
+
+
+@asynccontextmanager
+async def administration(dsn: str) -> AsyncIterator[Administration]:
+    """Connect for the time of one command."""
+    connection = await connect(
+        dsn, application_name="webhook-dispatcher cli", command_timeout=COMMAND_TIMEOUT
+    )
+    try:
+        yield Administration(connection)
+    finally:
+        try:
+            with translated():
+                await connection.close(timeout=COMMAND_TIMEOUT.total_seconds())
+        except StorageUnavailable:
+            connection.terminate()

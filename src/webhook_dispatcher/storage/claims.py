@@ -1,0 +1,133 @@
+"""Claiming: the statements of claiming.sql and retrying.sql, bound and mapped."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import asyncpg
+
+from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls
+from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
+from webhook_dispatcher.domain.event import Event, State, Trigger
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_CLAIMING = load("claiming")
+_RETRYING = load("retrying")
+
+
+class PostgresClaims:
+    """Implements domain.ports.Claims on a pool of connections."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
+        """See domain.ports.Claims; source: claiming.sql `read_arrivals`."""
+        rows = await self._fetch("read_arrivals", cursor, most)
+        seen = tuple(Arrival(row["seq"], row["merchant_id"]) for row in rows if row["seq"] is not None)
+        return Arrivals(
+            last_seq=rows[0]["last_seq"],
+            database_now=rows[0]["database_now"],
+            seen=seen,
+            is_cut=len(seen) == most,
+        )
+
+    async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
+        """See domain.ports.Claims; source: claiming.sql `read_gaps`."""
+        rows = await self._fetch("read_gaps", [low for low, _ in gaps], [high for _, high in gaps], most)
+        return [Arrival(row["seq"], row["merchant_id"]) for row in rows]
+
+    async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
+        """See domain.ports.Claims; source: claiming.sql `sweep_lanes`."""
+        rows = await self._fetch("sweep_lanes", after_merchant, probes)
+        return [Probe(row["merchant_id"], row["head_seq"], row["is_free"]) for row in rows]
+
+    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> list[Lease]:
+        """See domain.ports.Claims; source: claiming.sql `lease_lanes`. Lanes that are missing are made."""
+        leased, missing = await self._lease(heads, lease, owner)
+        if missing:
+            with translated():
+                await self._pool.execute(_CLAIMING["create_lanes"].text, list(missing))
+            leased += (await self._lease(missing, lease, owner))[0]
+        return leased
+
+    async def _lease(
+        self, heads: Mapping[str, int], lease: timedelta, owner: str
+    ) -> tuple[list[Lease], dict[str, int]]:
+        rows = await self._fetch("lease_lanes", list(heads), list(heads.values()), lease, owner)
+        leased = [
+            Lease(row["merchant_id"], row["epoch"], row["from_seq"], row["endpoint_removed_at"])
+            for row in rows
+            if row["epoch"] is not None
+        ]
+        return leased, {row["merchant_id"]: heads[row["merchant_id"]] for row in rows if row["is_missing"]}
+
+    async def read_runs(self, after: Mapping[str, int], run: int, run_bytes: int) -> dict[str, list[Event]]:
+        """See domain.ports.Claims; source: claiming.sql `read_runs`."""
+        rows = await self._fetch("read_runs", list(after), list(after.values()), run, run_bytes)
+        runs: dict[str, list[Event]] = {}
+        for merchant_id, seq, event_id, event_type, created_at, text in rows:
+            event = Event(seq, event_id, merchant_id, event_type, created_at, text)
+            runs.setdefault(merchant_id, []).append(event)
+        for events in runs.values():
+            events.sort(key=_seq)  # the statement reads them so; order must not hang on a plan
+        return runs
+
+    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+        """See domain.ports.Claims; source: claiming.sql `read_endpoints`."""
+        return {
+            row["merchant_id"]: _endpoint(row) for row in await self._fetch("read_endpoints", list(merchants))
+        }
+
+    async def read_recalls(self) -> Recalls:
+        """See domain.ports.Claims; source: claiming.sql `read_recalls`."""
+        rows = await self._fetch("read_recalls")
+        return Recalls(
+            everything_is_paused=any(row["everything_is_paused"] for row in rows),
+            merchants=frozenset(row["merchant_id"] for row in rows if row["merchant_id"] is not None),
+        )
+
+    async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
+        """See domain.ports.Claims; source: retrying.sql, three statements in one transaction."""
+        with translated():
+            async with self._pool.acquire() as connection, connection.transaction():
+                locked = await connection.fetch(_RETRYING["lock_retry_lanes"].text, lanes)
+                if not locked:
+                    return []
+                merchants = [row["merchant_id"] for row in locked]
+                claimed = await connection.fetch(
+                    _RETRYING["claim_retries"].text, merchants, places, most, lease
+                )
+                await connection.execute(_RETRYING["plan_retries"].text, merchants, places)
+        return [_retry(row) for row in claimed]
+
+    async def _fetch(self, name: str, *arguments: object) -> list[asyncpg.Record]:
+        with translated():
+            rows: list[asyncpg.Record] = await self._pool.fetch(_CLAIMING[name].text, *arguments)
+        return rows
+
+
+def _seq(event: Event) -> int:
+    return event.seq
+
+
+def _endpoint(row: asyncpg.Record) -> Endpoint:
+    secrets = [SealedSecret(row["key_id"], row["secret"])]
+    if row["previous_secret"] is not None:
+        secrets.append(SealedSecret(row["previous_key_id"], row["previous_secret"]))
+    return Endpoint(row["merchant_id"], row["url"], tuple(secrets))
+
+
+def _retry(row: asyncpg.Record) -> ClaimedRetry:
+    event = Event(
+        seq=row["seq"],
+        id=row["id"],
+        merchant_id=row["merchant_id"],
+        type=row["type"],
+        created_at=row["created_at"],
+        object=row["object"],
+        attempts=row["attempts"],
+        trigger=Trigger(row["trigger"]),
+        on_failure=None if row["on_failure"] is None else State(row["on_failure"]),
+    )
+    return ClaimedRetry(event, row["claim"], row["endpoint_removed_at"])

@@ -1,0 +1,186 @@
+"""Carrying out commands: the statements of control.sql, bound and mapped."""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from webhook_dispatcher.domain.command import Code, Command, CommandRejected, RetryFailed
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.ports import Desk, FoundDelivery, ReopenedChunk, TestLog
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_CONTROL = load("control")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresDesk:
+    """Implements domain.ports.Desk inside one transaction."""
+
+    connection: PoolConnectionProxy
+
+    async def next_command(self) -> Command | None:
+        """See domain.ports.Desk."""
+        if await self._row("lock_control") is None:
+            return None
+        row = await self._row("next_command")
+        if row is None:
+            return None
+        args = json.loads(row["args"])
+        return Command(
+            id=row["id"],
+            command=row["command"],
+            merchant_id=row["merchant_id"],
+            event_id=row["event_id"],
+            args=args if isinstance(args, dict) else {},
+            is_resumed=row["is_resumed"],
+            result=json.loads(row["result"] or "{}"),
+            created_at=row["created_at"],
+        )
+
+    async def finish(self, command_id: int, result: Mapping[str, Any]) -> None:
+        """See domain.ports.Desk."""
+        await self._do("finish_command", command_id, "done", json.dumps(result), None, None)
+
+    async def reject(self, command_id: int, code: Code, message: str) -> None:
+        """See domain.ports.Desk."""
+        await self._do("finish_command", command_id, "rejected", None, int(code), message)
+
+    async def keep_running(self, command_id: int, lease: timedelta, result: Mapping[str, Any]) -> None:
+        """See domain.ports.Desk."""
+        await self._do("run_command", command_id, lease, json.dumps(result))
+
+    async def find_delivery(self, event_id: UUID) -> FoundDelivery:
+        """See domain.ports.Desk."""
+        if (row := await self._row("find_delivery", event_id)) is not None:
+            # Locked lane first, then read again: what it said before the lock may be over.
+            await self._row("lock_lane", row["merchant_id"])
+            row = await self._row("find_delivery", event_id)
+        if row is None:
+            raise CommandRejected(Code.NOT_FOUND, "no delivery of this event is known")
+        return FoundDelivery(
+            seq=row["seq"],
+            merchant_id=row["merchant_id"],
+            state=State(row["state"]),
+            is_owed=row["is_owed"],
+            is_in_flight=row["is_in_flight"],
+            finished_at=row["finished_at"],
+        )
+
+    async def hasten(self, delivery: FoundDelivery) -> bool:
+        """See domain.ports.Desk."""
+        return await self._row("hasten_retry", delivery.seq) is not None
+
+    async def reopen(self, delivery: FoundDelivery) -> bool:
+        """See domain.ports.Desk."""
+        return await self._row("reopen_delivery", delivery.seq, delivery.finished_at) is not None
+
+    async def announce_due(self, merchants: Sequence[str]) -> None:
+        """See domain.ports.Desk."""
+        await self._do("announce_due", list(merchants))
+
+    async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
+        """See domain.ports.Desk."""
+        cancelled = await self._row("cancel_delivery", event_id)
+        await self._do("recall_lane", merchant_id)
+        return cancelled is not None
+
+    async def is_paused(self, merchant_id: str) -> bool:
+        """See domain.ports.Desk."""
+        row = await self._row("is_configured", merchant_id)
+        if row is None:
+            raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
+        return bool(row["is_paused"])
+
+    async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
+        """See domain.ports.Desk."""
+        if merchant_id is None:
+            await self._do("pause_everything", is_paused)
+        else:
+            await self._do("pause_lane", merchant_id, is_paused)
+
+    async def set_url(self, merchant_id: str, url: str) -> None:
+        """See domain.ports.Desk."""
+        await self._do("set_url", merchant_id, url)
+
+    async def count_failed(self, wish: RetryFailed) -> int:
+        """See domain.ports.Desk."""
+        row = await self._row("count_failed", wish.merchant_id, wish.since, wish.until, wish.limit)
+        assert row is not None
+        return int(row["matched"])
+
+    async def reopen_failed(
+        self, wish: RetryFailed, after: tuple[datetime, int], most: int
+    ) -> ReopenedChunk | None:
+        """See domain.ports.Desk."""
+        with translated():
+            rows = await self.connection.fetch(
+                _CONTROL["reopen_failed"].text, wish.merchant_id, *after, wish.until, most
+            )
+        if not rows:
+            return None
+        reopened = [row["merchant_id"] for row in rows if row["is_reopened"]]
+        last = rows[-1]
+        return ReopenedChunk(
+            len(rows), len(reopened), frozenset(reopened), (last["finished_at"], last["seq"])
+        )
+
+    async def log_test(self, test: TestLog) -> None:
+        """See domain.ports.Desk."""
+        is_delivered = test.state is State.DELIVERED
+        await self._do(
+            "log_test_event",
+            test.event.id,
+            test.event.merchant_id,
+            test.event.created_at,
+            test.event.object.decode(),
+            test.state,
+            None if is_delivered else "exhausted",
+            test.attempt.started_at,
+            test.attempt.duration_ms,
+            test.attempt.status,
+            test.attempt.outcome,
+            test.attempt.finished_at,
+        )
+
+    async def _row(self, name: str, *arguments: object) -> asyncpg.Record | None:
+        with translated():
+            return await self.connection.fetchrow(_CONTROL[name].text, *arguments)
+
+    async def _do(self, name: str, *arguments: object) -> None:
+        with translated():
+            await self.connection.execute(_CONTROL[name].text, *arguments)
+
+
+class PostgresControls:
+    """Implements domain.ports.Controls on a pool of connections."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    @asynccontextmanager
+    async def desk(self) -> AsyncIterator[Desk]:
+        """Open a transaction in which commands are carried out; it commits when left without error."""
+        with translated():
+            connection = await self._pool.acquire()
+        try:
+            transaction = connection.transaction()
+            with translated():
+                await transaction.start()
+            try:
+                yield PostgresDesk(connection)
+            except BaseException:
+                with translated():
+                    await transaction.rollback()
+                raise
+            with translated():
+                await transaction.commit()
+        finally:
+            await self._pool.release(connection)

@@ -1,0 +1,78 @@
+"""The schema: bringing it to this version, and refusing to run on another.
+
+The schema records its version and the oldest daemon it serves, so that a daemon of the version before
+an additive migration goes on beside one of the version after it.
+"""
+
+import asyncio
+import io
+from pathlib import Path
+
+import asyncpg
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from webhook_dispatcher.domain.errors import SchemaMismatch
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+SCHEMA_VERSION = 1
+"""The schema that this program is written for."""
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def _migrations() -> Path:
+    """Find the migrations: inside the installed package, or at the top of a checkout."""
+    packaged = _PACKAGE / "migrations"
+    return packaged if packaged.is_dir() else _PACKAGE.parents[1] / "migrations"
+
+
+def _config(dsn: str = "", output: io.StringIO | None = None) -> Config:
+    config = Config(output_buffer=output)
+    config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+    config.attributes["dsn"] = dsn
+    return config
+
+
+async def migrate(dsn: str) -> None:
+    """Bring the schema to this version; StorageUnavailable or StatementRefused when it cannot be done.
+
+    Running it again changes nothing.
+    """
+    with translated():
+        # Alembic drives its own event loop, and its errors surface as asyncpg's.
+        await asyncio.to_thread(command.upgrade, _config(dsn), "head")
+
+
+def migration_sql() -> str:
+    """Return the whole migration as SQL for people who apply it themselves."""
+    output = io.StringIO()
+    command.upgrade(_config(output=output), "head", sql=True)
+    return output.getvalue()
+
+
+def newest_revision() -> str:
+    """Return the revision that a migrated database stands at."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
+    """Raise SchemaMismatch unless the schema is there and serves this program."""
+    with translated():
+        row = await connection.fetchrow(load("housekeeping")["read_schema"].text)
+    if row is None:
+        raise SchemaMismatch("the schema was not migrated to its end: run `webhook-dispatcher migrate`")
+    if row["schema_version"] < SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"the schema is of version {row['schema_version']}, this program needs {SCHEMA_VERSION}: "
+            "run `webhook-dispatcher migrate`"
+        )
+    if row["compatible_from"] > SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"the schema serves programs for version {row['compatible_from']} and later, "
+            f"this one is for {SCHEMA_VERSION}: install a newer webhook-dispatcher"
+        )

@@ -1,0 +1,191 @@
+-- What the command line asks of the database: endpoints, deliveries to read, control commands, checks.
+
+-- name: insert_endpoint
+-- Configure a merchant; a trigger sees to its lane.
+-- $1 merchant_id text
+-- $2 url text
+-- $3 secret bytea
+-- $4 key_id text
+-- row: merchant_id text
+-- none: the merchant has an endpoint already
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (merchant_id) DO NOTHING
+RETURNING merchant_id;
+
+-- name: update_endpoint_url
+-- Change the URL of a configured merchant; its secret stays.
+-- $1 merchant_id text
+-- $2 url text
+-- row: merchant_id text
+-- none: the merchant has no endpoint
+UPDATE webhook.endpoint
+SET url = $2, updated_at = clock_timestamp()
+WHERE merchant_id = $1
+RETURNING merchant_id;
+
+-- name: rotate_secret
+-- Replace a secret; with an overlap the one before it goes on signing until the overlap ends.
+-- $1 merchant_id text
+-- $2 secret bytea
+-- $3 key_id text
+-- $4 overlap interval
+-- row: previous_until timestamptz
+-- none: the merchant has no endpoint
+UPDATE webhook.endpoint
+SET
+    previous_secret = CASE WHEN $4::interval IS NOT NULL THEN secret END,
+    previous_key_id = CASE WHEN $4::interval IS NOT NULL THEN key_id END,
+    previous_until = clock_timestamp() + $4::interval,
+    secret = $2,
+    key_id = $3,
+    secret_created_at = clock_timestamp(),
+    updated_at = clock_timestamp()
+WHERE merchant_id = $1
+RETURNING previous_until;
+
+-- name: delete_endpoint
+-- Remove a merchant's endpoint; what is owed to it fails as not_configured.
+-- $1 merchant_id text
+-- row: merchant_id text
+-- none: the merchant has no endpoint
+DELETE FROM webhook.endpoint
+WHERE merchant_id = $1
+RETURNING merchant_id;
+
+-- name: find_endpoint
+-- Show one endpoint.
+-- $1 merchant_id text
+-- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
+--   secret_created_at timestamptz
+-- none: the merchant has no endpoint
+SELECT merchant_id, url, paused, created_at, updated_at, secret_created_at
+FROM webhook.endpoints
+WHERE merchant_id = $1;
+
+-- name: list_endpoints
+-- Show all endpoints.
+-- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
+--   secret_created_at timestamptz; ordered by merchant_id
+-- none: nobody is configured
+SELECT merchant_id, url, paused, created_at, updated_at, secret_created_at
+FROM webhook.endpoints
+ORDER BY merchant_id;
+
+-- name: list_deliveries
+-- Show deliveries, the newest first; every filter that is null lets everything through.
+-- $1 merchant_id text
+-- $2 state text
+-- $3 since timestamptz
+-- $4 until timestamptz
+-- $5 event_id uuid
+-- $6 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz; ordered by seq, the newest first
+-- none: no delivery matches
+SELECT
+    event_id,
+    seq,
+    merchant_id,
+    type,
+    created_at,
+    state::text AS state,
+    failed_reason::text AS failed_reason,
+    attempts::integer AS attempts,
+    next_attempt_at,
+    last_status::integer AS last_status,
+    last_outcome::text AS last_outcome,
+    finished_at
+FROM webhook.deliveries
+WHERE ($1::text IS NULL OR merchant_id = $1)
+    AND ($2::text IS NULL OR state::text = $2)
+    AND ($3::timestamptz IS NULL OR created_at >= $3)
+    AND ($4::timestamptz IS NULL OR created_at < $4)
+    AND ($5::uuid IS NULL OR event_id = $5)
+ORDER BY seq DESC
+LIMIT $6;
+
+-- name: list_attempts
+-- Show the attempts of one event.
+-- $1 event_id uuid
+-- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer,
+--   outcome text; ordered by started_at
+-- none: not attempted yet
+SELECT
+    attempt::integer AS attempt,
+    trigger::text AS trigger,
+    started_at,
+    duration_ms::integer AS duration_ms,
+    status::integer AS status,
+    outcome::text AS outcome
+FROM webhook.attempts
+WHERE event_id = $1
+ORDER BY started_at, attempt;
+
+-- name: insert_command
+-- Ask the dispatchers for something.
+-- $1 command text
+-- $2 merchant_id text
+-- $3 event_id uuid
+-- $4 args jsonb
+-- $5 requested_by text
+-- row: id bigint
+-- none: cannot be
+INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by)
+VALUES ($1, $2, $3, $4, $5)
+RETURNING id;
+
+-- name: find_command
+-- See what became of a command.
+-- $1 id bigint
+-- row: id bigint, command text, status text, handled_at timestamptz, result jsonb, error_code integer,
+--   error_message text
+-- none: there is no such command
+SELECT id, command, status::text AS status, handled_at, result, error_code::integer AS error_code, error_message
+FROM webhook.control
+WHERE id = $1;
+
+-- name: database_time
+-- Read the database's clock, less an interval.
+-- $1 ago interval
+-- row: instant timestamptz
+-- none: cannot be
+SELECT clock_timestamp() - $1::interval AS instant;
+
+-- name: sample_sealed_secrets
+-- Read one sealed secret for each key id in use, to see whether we can open it.
+-- row: key_id text, merchant_id text, sealed bytea; ordered by key_id
+-- none: nobody is configured
+SELECT DISTINCT ON (key_id) key_id, merchant_id, sealed
+FROM (
+    SELECT key_id, merchant_id, secret AS sealed FROM webhook.endpoint
+    UNION ALL
+    SELECT previous_key_id, merchant_id, previous_secret FROM webhook.endpoint
+    WHERE previous_until > clock_timestamp()
+) AS stored
+ORDER BY key_id, merchant_id;
+
+-- name: missing_partitions
+-- Name the days, from today, that a partitioned table has no partition for.
+-- $1 parents text[]
+-- $2 days integer
+-- row: parent text, day date; ordered by parent, day
+-- none: all are there
+SELECT parent, (today + ahead)::date AS day
+FROM unnest($1::text[]) AS parent
+CROSS JOIN generate_series(0, $2::integer - 1) AS ahead
+CROSS JOIN (SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS today) AS clock
+WHERE NOT EXISTS (
+    SELECT
+    FROM pg_catalog.pg_inherits AS inherits
+    JOIN pg_catalog.pg_class AS partition ON partition.oid = inherits.inhrelid
+    CROSS JOIN LATERAL regexp_match(
+        pg_catalog.pg_get_expr(partition.relpartbound, partition.oid), $$FROM \('([^']+)'\) TO \('([^']+)'\)$$
+    ) AS bound
+    WHERE inherits.inhparent = parent::regclass
+        AND NOT inherits.inhdetachpending
+        AND bound[1]::timestamptz <= (today + ahead)::timestamp AT TIME ZONE 'UTC'
+        AND bound[2]::timestamptz >= (today + ahead + 1)::timestamp AT TIME ZONE 'UTC'
+)
+ORDER BY parent, day;

@@ -1,0 +1,197 @@
+-- Finding lanes with work, leasing them, and reading what they owe. No statement here waits for a lock.
+
+-- name: read_arrivals
+-- Read what was committed behind a cursor, and how far the sequence has gone.
+-- Reads a handful of buffers, whatever is dead in front of the cursor.
+-- $1 cursor bigint
+-- $2 most bigint
+-- row: last_seq bigint, database_now timestamptz, seq bigint, merchant_id text
+-- order: by seq; one row with a null seq when nothing has arrived
+WITH sequence AS MATERIALIZED (
+    SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS last_seq
+    FROM webhook.outbox_seq_seq
+)
+SELECT sequence.last_seq, clock_timestamp() AS database_now, arrival.seq, arrival.merchant_id
+FROM sequence
+LEFT JOIN LATERAL (
+    SELECT outbox.seq, outbox.merchant_id
+    FROM webhook.outbox
+    WHERE outbox.seq > $1 AND outbox.due_at IS NULL
+    ORDER BY outbox.seq
+    LIMIT $2
+) AS arrival ON true;
+
+-- name: read_gaps
+-- Look again at numbers that were not visible when the cursor passed them.
+-- $1 lows bigint[]
+-- $2 highs bigint[]
+-- $3 most bigint
+-- row: seq bigint, merchant_id text
+-- none: nothing has been committed there
+SELECT late.seq, late.merchant_id
+FROM unnest($1::bigint[], $2::bigint[]) AS gap (low, high)
+CROSS JOIN LATERAL (
+    SELECT outbox.seq, outbox.merchant_id
+    FROM webhook.outbox
+    WHERE outbox.seq >= gap.low AND outbox.seq <= gap.high AND outbox.due_at IS NULL
+    ORDER BY outbox.seq
+    LIMIT $3
+) AS late;
+
+-- name: sweep_lanes
+-- Go round the merchants that are owed something in order, one probe each (a loose index scan).
+-- $1 after_merchant text
+-- $2 probes bigint
+-- row: merchant_id text, head_seq bigint, is_free boolean
+-- order: by merchant_id
+-- none: the round is over, begin again with an empty text
+WITH RECURSIVE head AS (
+    (
+        SELECT outbox.merchant_id, outbox.seq
+        FROM webhook.outbox
+        WHERE outbox.due_at IS NULL AND outbox.merchant_id > $1::text COLLATE "C"
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.merchant_id, following.seq
+    FROM head
+    CROSS JOIN LATERAL (
+        SELECT outbox.merchant_id, outbox.seq
+        FROM webhook.outbox
+        WHERE outbox.due_at IS NULL AND outbox.merchant_id > head.merchant_id
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT 1
+    ) AS following
+),
+probed AS MATERIALIZED (
+    SELECT head.merchant_id, head.seq FROM head LIMIT $2
+)
+SELECT
+    probed.merchant_id,
+    probed.seq AS head_seq,
+    lane.merchant_id IS NULL OR (
+        lane.lease_until < clock_timestamp()
+        AND lane.wait_until <= clock_timestamp()
+        AND NOT lane.paused
+    ) AS is_free
+FROM probed
+LEFT JOIN webhook.lane ON lane.merchant_id = probed.merchant_id;
+
+-- name: create_lanes
+-- Make the lanes that are missing.
+-- $1 merchants text[]
+-- none: always
+INSERT INTO webhook.lane (merchant_id)
+SELECT wanted.merchant_id FROM unnest($1::text[]) AS wanted (merchant_id)
+ORDER BY wanted.merchant_id
+ON CONFLICT (merchant_id) DO NOTHING;
+
+-- name: lease_lanes
+-- Lease those of the wanted lanes that are free, raising their epoch.
+-- Never ask for a lane that the owner still holds in memory.
+-- A head_seq below from_seq is a straggler that was committed late: from_seq comes down to it.
+-- $1 merchants text[]
+-- $2 head_seqs bigint[]
+-- $3 lease interval
+-- $4 owner text
+-- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz, is_missing boolean
+-- order: none; one row for each wanted lane, epoch is null where it was not leased
+WITH wanted AS MATERIALIZED (
+    SELECT entry.merchant_id, entry.head_seq
+    FROM unnest($1::text[], $2::bigint[]) AS entry (merchant_id, head_seq)
+),
+free AS MATERIALIZED (
+    SELECT lane.merchant_id
+    FROM webhook.lane
+    WHERE
+        lane.merchant_id = ANY($1::text[])
+        -- A lane that is ours already is one whose claim we believed lost: its COMMIT was, not the lease.
+        AND (lane.lease_until < clock_timestamp() OR lane.owner = $4::text)
+        AND lane.wait_until <= clock_timestamp()
+        AND NOT lane.paused
+        AND NOT (SELECT state.paused FROM webhook.state)
+    ORDER BY lane.merchant_id
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+leased AS (
+    UPDATE webhook.lane
+    SET
+        epoch = lane.epoch + 1,
+        lease_until = clock_timestamp() + $3::interval,
+        owner = $4::text,
+        recalled = false,
+        from_seq = least(lane.from_seq, wanted.head_seq - 1)
+    FROM free
+    INNER JOIN wanted ON wanted.merchant_id = free.merchant_id
+    WHERE lane.merchant_id = free.merchant_id
+    RETURNING lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at
+)
+SELECT
+    wanted.merchant_id,
+    leased.epoch,
+    leased.from_seq,
+    leased.endpoint_removed_at,
+    standing.merchant_id IS NULL AS is_missing
+FROM wanted
+LEFT JOIN leased ON leased.merchant_id = wanted.merchant_id
+LEFT JOIN webhook.lane AS standing ON standing.merchant_id = wanted.merchant_id;
+
+-- name: read_runs
+-- Read the next events of leased lanes, in order, without row locks.
+-- A statement of its own: inside the claiming statement its snapshot would still show rows that the
+-- last holder has just finished.
+-- $1 merchants text[]
+-- $2 after_seqs bigint[]
+-- $3 run bigint
+-- $4 run_bytes bigint
+-- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea
+-- order: by seq within each merchant; the first event is read whatever its size
+-- none: the lanes owe nothing behind after_seqs
+SELECT asked.merchant_id, run.seq, run.id, run.type, run.created_at,
+    convert_to(run.object::text, 'UTF8') AS object
+FROM unnest($1::text[], $2::bigint[]) AS asked (merchant_id, after_seq)
+CROSS JOIN LATERAL (
+    SELECT
+        next.seq, next.id, next.type, next.created_at, next.object,
+        sum(next.object_bytes) OVER (ORDER BY next.seq) - next.object_bytes AS bytes_before
+    FROM (
+        SELECT
+            outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.object, outbox.object_bytes
+        FROM webhook.outbox
+        WHERE
+            outbox.merchant_id = asked.merchant_id
+            AND outbox.due_at IS NULL
+            AND outbox.seq > asked.after_seq
+        ORDER BY outbox.seq
+        LIMIT $3
+    ) AS next
+) AS run
+WHERE run.bytes_before < $4;
+
+-- name: read_endpoints
+-- Read where merchants are reached and their sealed secrets, the newest first.
+-- $1 merchants text[]
+-- row: merchant_id text, url text, key_id text, secret bytea, previous_key_id text, previous_secret bytea
+-- none: none of them is configured
+SELECT
+    endpoint.merchant_id,
+    endpoint.url,
+    endpoint.key_id,
+    endpoint.secret,
+    CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_key_id END
+        AS previous_key_id,
+    CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_secret END
+        AS previous_secret
+FROM webhook.endpoint
+WHERE endpoint.merchant_id = ANY($1::text[]);
+
+-- name: read_recalls
+-- Read which lanes must be given back, and whether everything is paused.
+-- row: everything_is_paused boolean, merchant_id text
+-- order: none; one row with a null merchant_id when no lane is recalled
+SELECT state.paused AS everything_is_paused, recall.merchant_id
+FROM webhook.state
+LEFT JOIN LATERAL (
+    SELECT lane.merchant_id FROM webhook.lane WHERE lane.recalled
+) AS recall ON true;

@@ -1,0 +1,89 @@
+-- Gauges, partitions and retention.
+
+-- name: read_schema
+-- Read which schema this is and the oldest daemon it serves.
+-- row: schema_version integer, compatible_from integer
+-- none: the schema was never migrated to its end
+SELECT state.schema_version, state.compatible_from FROM webhook.state;
+
+-- name: read_gauges
+-- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
+-- The oldest pending event is searched from a number on behind which it was last seen.
+-- $1 count_limit bigint
+-- $2 oldest_from bigint
+-- row: pending bigint, pending_retry bigint, oldest_seq bigint, oldest_pending_age double precision, oldest_due_retry_age double precision
+-- order: one row
+SELECT
+    CASE
+        WHEN counted.pending < $1 THEN counted.pending
+        ELSE greatest(counted.pending, estimated.pending)
+    END AS pending,
+    CASE
+        WHEN counted.pending_retry < $1 THEN counted.pending_retry
+        ELSE greatest(counted.pending_retry, estimated.pending_retry)
+    END AS pending_retry,
+    oldest.seq AS oldest_seq,
+    coalesce(extract(EPOCH FROM clock_timestamp() - oldest.created_at), 0)::double precision
+        AS oldest_pending_age,
+    coalesce(greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0), 0)::double precision
+        AS oldest_due_retry_age
+FROM (
+    SELECT
+        (SELECT count(*) FROM (SELECT FROM webhook.outbox WHERE due_at IS NULL LIMIT $1) AS counted_rows)
+            AS pending,
+        (SELECT count(*) FROM (SELECT FROM webhook.outbox WHERE due_at IS NOT NULL LIMIT $1) AS counted_rows)
+            AS pending_retry
+) AS counted
+CROSS JOIN (
+    SELECT
+        coalesce(max(pg_class.reltuples) FILTER (WHERE pg_class.relname = 'outbox_in_order'), 0)::bigint
+            AS pending,
+        coalesce(max(pg_class.reltuples) FILTER (WHERE pg_class.relname = 'outbox_due'), 0)::bigint
+            AS pending_retry
+    FROM pg_class
+    WHERE pg_class.relnamespace = to_regnamespace('webhook')
+) AS estimated
+LEFT JOIN LATERAL (
+    SELECT outbox.seq, outbox.created_at
+    FROM webhook.outbox
+    WHERE outbox.seq >= $2 AND outbox.due_at IS NULL
+    ORDER BY outbox.seq
+    LIMIT 1
+) AS oldest ON true
+LEFT JOIN LATERAL (
+    SELECT lane.retry_at
+    FROM webhook.lane
+    WHERE lane.retry_at < 'infinity' AND NOT lane.paused
+    ORDER BY lane.retry_at
+    LIMIT 1
+) AS overdue ON true;
+
+-- name: read_unknown_keys
+-- Read which of the stored key ids are not among those held.
+-- $1 held text[]
+-- row: key_id text
+-- none: every stored secret can be opened
+SELECT DISTINCT endpoint.key_id FROM webhook.endpoint WHERE endpoint.key_id <> ALL($1::text[]);
+
+-- name: read_partitions
+-- List the log's partitions and the day each begins.
+-- row: log name, partition name, day date
+-- order: by log, day
+SELECT
+    parent.relname AS log,
+    child.relname AS partition,
+    to_date(right(child.relname, 8), 'YYYYMMDD') AS day
+FROM pg_inherits
+INNER JOIN pg_class AS parent ON parent.oid = pg_inherits.inhparent
+INNER JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
+WHERE
+    parent.relnamespace = to_regnamespace('webhook')
+    AND parent.relname IN ('delivery_log', 'attempt_log')
+    AND child.relname ~ '_[0-9]{8}$'
+ORDER BY parent.relname, day;
+
+-- name: read_today
+-- Read the database's day in UTC.
+-- row: today date
+-- order: one row
+SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS today;

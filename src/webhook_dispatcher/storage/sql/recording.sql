@@ -1,0 +1,268 @@
+-- Writing what attempts showed. Every instant was fixed by the caller, so that a batch whose COMMIT
+-- was lost can be written again and changes nothing.
+
+-- name: record
+-- Write a batch of outcomes and of what becomes of the lanes, in one statement that waits for nobody:
+-- a lane or row that somebody else holds is left out and written next time.
+-- An outcome counts only under the fence it was claimed with: the lane's epoch for a first attempt,
+-- the row's claim for a retry; compared on the locked versions, not on the snapshot.
+-- An outcome without attempt (null outcome) finishes or hands back a row that was not sent.
+-- $1 seqs bigint[]
+-- $2 merchants text[]
+-- $3 event_ids uuid[]
+-- $4 fences bigint[]
+-- $5 are_retries boolean[]
+-- $6 states text[]
+-- $7 reasons text[]
+-- $8 attempts smallint[]
+-- $9 due_ats timestamptz[]
+-- $10 statuses smallint[]
+-- $11 outcomes text[]
+-- $12 triggers text[]
+-- $13 started_ats timestamptz[]
+-- $14 durations_ms integer[]
+-- $15 finished_ats timestamptz[]
+-- $16 lane_merchants text[]
+-- $17 lane_epochs bigint[]
+-- $18 lanes_are_over boolean[]
+-- $19 lane_waits timestamptz[]
+-- $20 lease interval
+-- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
+-- order: one row; a lane in none of the lists was locked by somebody and is written next time
+WITH answered AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        $1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::text[],
+        $8::smallint[], $9::timestamptz[], $10::smallint[], $11::text[], $12::text[],
+        $13::timestamptz[], $14::integer[], $15::timestamptz[]
+    ) AS entry (
+        seq, merchant_id, event_id, fence, is_retry, state, reason,
+        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at
+    )
+),
+visit AS MATERIALIZED (
+    SELECT *
+    FROM unnest($16::text[], $17::bigint[], $18::boolean[], $19::timestamptz[])
+        AS entry (merchant_id, epoch, is_over, wait_until)
+),
+held AS MATERIALIZED (
+    SELECT lane.merchant_id, lane.epoch
+    FROM webhook.lane
+    WHERE lane.merchant_id = ANY($2::text[] || $16::text[])
+    ORDER BY lane.merchant_id
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+owed AS MATERIALIZED (
+    SELECT outbox.seq
+    FROM answered
+    INNER JOIN held ON held.merchant_id = answered.merchant_id
+    INNER JOIN webhook.outbox ON outbox.seq = answered.seq
+    WHERE
+        CASE
+            WHEN answered.is_retry THEN outbox.claim = answered.fence
+            ELSE outbox.due_at IS NULL AND held.epoch = answered.fence
+        END
+    FOR UPDATE OF outbox SKIP LOCKED
+),
+finished AS (
+    DELETE FROM webhook.outbox
+    USING owed, answered
+    WHERE outbox.seq = owed.seq AND answered.seq = owed.seq AND answered.state IS NOT NULL
+    RETURNING
+        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
+        answered.state, answered.reason, answered.attempts,
+        CASE WHEN answered.outcome IS NULL THEN outbox.last_status ELSE answered.status END AS status,
+        coalesce(answered.outcome, outbox.last_outcome) AS outcome,
+        answered.finished_at
+),
+logged AS (
+    INSERT INTO webhook.delivery_log (
+        seq, event_id, merchant_id, type, created_at, object,
+        state, failed_reason, attempts, last_status, last_outcome, finished_at
+    )
+    SELECT
+        finished.seq, finished.id, finished.merchant_id, finished.type, finished.created_at,
+        finished.object, finished.state, finished.reason, finished.attempts,
+        finished.status, finished.outcome, finished.finished_at
+    FROM finished
+),
+postponed AS (
+    UPDATE webhook.outbox
+    SET
+        attempts = answered.attempts,
+        due_at = answered.due_at,
+        claim = NULL,
+        trigger = CASE WHEN answered.outcome IS NULL THEN outbox.trigger ELSE 'schedule' END,
+        last_status = CASE WHEN answered.outcome IS NULL THEN outbox.last_status ELSE answered.status END,
+        last_outcome = coalesce(answered.outcome, outbox.last_outcome)
+    FROM owed, answered
+    WHERE outbox.seq = owed.seq AND answered.seq = owed.seq AND answered.state IS NULL
+),
+attempted AS (
+    INSERT INTO webhook.attempt_log (
+        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
+    )
+    SELECT
+        answered.event_id, answered.merchant_id, answered.attempts, answered.trigger,
+        answered.started_at, answered.duration_ms, answered.status, answered.outcome
+    FROM answered
+    INNER JOIN owed ON owed.seq = answered.seq
+    WHERE answered.outcome IS NOT NULL
+    ON CONFLICT DO NOTHING
+),
+progress AS MATERIALIZED (
+    SELECT
+        answered.merchant_id,
+        coalesce(bool_and(owed.seq IS NOT NULL) FILTER (WHERE NOT answered.is_retry), true)
+            AS is_written,
+        coalesce(
+            min(answered.seq) FILTER (WHERE NOT answered.is_retry AND owed.seq IS NULL) - 1,
+            max(answered.seq) FILTER (WHERE NOT answered.is_retry)
+        ) AS reached,
+        min(answered.due_at) FILTER (WHERE answered.state IS NULL AND owed.seq IS NOT NULL)
+            AS due_at,
+        bool_or(answered.is_retry AND owed.seq IS NOT NULL) AS frees_a_place
+    FROM answered
+    LEFT JOIN owed ON owed.seq = answered.seq
+    GROUP BY answered.merchant_id
+),
+plan AS MATERIALIZED (
+    SELECT
+        held.merchant_id,
+        coalesce(visit.epoch = held.epoch, false) AS is_ours,
+        visit.is_over AND coalesce(progress.is_written, true) AS is_over,
+        visit.wait_until,
+        progress.reached,
+        -- Where a place was freed, whatever is due next may use it.
+        least(progress.due_at, CASE WHEN progress.frees_a_place THEN (
+            SELECT outbox.due_at
+            FROM webhook.outbox
+            WHERE outbox.merchant_id = held.merchant_id AND outbox.due_at IS NOT NULL
+            ORDER BY outbox.due_at
+            LIMIT 1
+        ) END) AS due_at
+    FROM held
+    LEFT JOIN visit ON visit.merchant_id = held.merchant_id
+    LEFT JOIN progress ON progress.merchant_id = held.merchant_id
+),
+moved AS (
+    UPDATE webhook.lane
+    SET
+        from_seq = CASE WHEN plan.is_ours THEN greatest(lane.from_seq, plan.reached) ELSE lane.from_seq END,
+        lease_until = CASE
+            WHEN NOT plan.is_ours THEN lane.lease_until
+            WHEN plan.is_over THEN '-infinity'
+            ELSE clock_timestamp() + $20::interval
+        END,
+        wait_until = CASE
+            WHEN plan.is_ours AND plan.is_over AND NOT lane.recalled THEN plan.wait_until
+            ELSE lane.wait_until
+        END,
+        recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),
+        retry_at = least(lane.retry_at, plan.due_at)
+    FROM plan
+    WHERE
+        lane.merchant_id = plan.merchant_id
+        AND (plan.is_ours OR plan.due_at < lane.retry_at)
+    RETURNING lane.merchant_id, lane.recalled, plan.is_ours, plan.is_over
+)
+SELECT
+    coalesce((SELECT array_agg(owed.seq) FROM owed), '{}') AS written,
+    coalesce(array_agg(moved.merchant_id) FILTER (WHERE moved.is_ours AND NOT moved.is_over), '{}') AS kept,
+    coalesce(array_agg(moved.merchant_id) FILTER (WHERE moved.is_ours AND moved.is_over), '{}') AS released,
+    coalesce(
+        array_agg(moved.merchant_id) FILTER (WHERE moved.is_ours AND moved.recalled), '{}'
+    ) AS recalled,
+    coalesce((
+        SELECT array_agg(visit.merchant_id)
+        FROM visit
+        LEFT JOIN plan ON plan.merchant_id = visit.merchant_id
+        WHERE
+            NOT plan.is_ours
+            OR NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = visit.merchant_id)
+    ), '{}') AS lost
+FROM moved;
+
+-- name: read_unwritten
+-- Say which outcomes that were not written may still be written under their fence.
+-- $1 seqs bigint[]
+-- $2 merchants text[]
+-- $3 fences bigint[]
+-- $4 are_retries boolean[]
+-- row: seq bigint
+-- none: all of them came too late
+SELECT answered.seq
+FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::boolean[])
+    AS answered (seq, merchant_id, fence, is_retry)
+INNER JOIN webhook.outbox ON outbox.seq = answered.seq
+LEFT JOIN webhook.lane ON lane.merchant_id = answered.merchant_id
+WHERE
+    CASE
+        WHEN answered.is_retry THEN outbox.claim = answered.fence
+        ELSE outbox.due_at IS NULL AND lane.epoch = answered.fence
+    END;
+
+-- name: record_late
+-- Write an attempt whose fence has fallen. The attempt is a fact. A 2xx closes the delivery wherever it
+-- now stands; a failure changes nothing but the count of a delivery that was cancelled meanwhile.
+-- $1 seq bigint
+-- $2 event_id uuid
+-- $3 merchant_id text
+-- $4 attempt smallint
+-- $5 trigger text
+-- $6 started_at timestamptz
+-- $7 duration_ms integer
+-- $8 status smallint
+-- $9 outcome text
+-- $10 finished_at timestamptz
+-- $11 is_delivered boolean
+-- row: is_settled boolean
+-- order: one row; not settled where an owed row is locked by somebody: write it again
+WITH owed AS MATERIALIZED (
+    SELECT outbox.seq
+    FROM webhook.outbox
+    WHERE outbox.seq = $1 AND $11
+    FOR UPDATE SKIP LOCKED
+),
+closed AS (
+    DELETE FROM webhook.outbox
+    USING owed
+    WHERE outbox.seq = owed.seq
+    RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
+        outbox.object, outbox.attempts
+),
+logged AS (
+    INSERT INTO webhook.delivery_log (
+        seq, event_id, merchant_id, type, created_at, object,
+        state, failed_reason, attempts, last_status, last_outcome, finished_at
+    )
+    SELECT
+        closed.seq, closed.id, closed.merchant_id, closed.type, closed.created_at, closed.object,
+        'delivered', NULL, greatest(closed.attempts, $4), $8, $9, $10
+    FROM closed
+),
+turned AS (
+    UPDATE webhook.delivery_log
+    SET
+        state = CASE WHEN $11 THEN 'delivered' ELSE delivery_log.state END,
+        failed_reason = CASE WHEN NOT $11 THEN delivery_log.failed_reason END,
+        attempts = greatest(delivery_log.attempts, $4),
+        last_status = $8,
+        last_outcome = $9
+    WHERE
+        delivery_log.seq = $1
+        AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
+        AND delivery_log.state = 'failed'
+        AND ($11 OR (delivery_log.failed_reason = 'cancelled' AND delivery_log.attempts < $4))
+),
+attempted AS (
+    INSERT INTO webhook.attempt_log (
+        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
+    )
+    VALUES ($2, $3, $4, $5, $6, $7, $8, $9)
+    ON CONFLICT DO NOTHING
+)
+SELECT
+    NOT $11
+    OR EXISTS (SELECT FROM owed)
+    OR NOT EXISTS (SELECT FROM webhook.outbox WHERE outbox.seq = $1) AS is_settled;

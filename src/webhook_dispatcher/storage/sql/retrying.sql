@@ -1,0 +1,99 @@
+-- Claiming due rows outside the order: retries and whatever was asked for by hand.
+-- The first three are one transaction, each with a snapshot of its own.
+
+-- name: lock_retry_lanes
+-- Lock lanes that have something due.
+-- $1 most bigint
+-- row: merchant_id text
+-- none: nothing is due
+SELECT lane.merchant_id
+FROM webhook.lane
+WHERE
+    lane.retry_at <= clock_timestamp()
+    AND NOT lane.paused
+    AND NOT (SELECT state.paused FROM webhook.state)
+ORDER BY lane.retry_at
+LIMIT $1
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: claim_retries
+-- Claim due rows of locked lanes, as many as each lane has places for.
+-- $1 merchants text[]
+-- $2 places bigint
+-- $3 most bigint
+-- $4 lease interval
+-- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, trigger text, on_failure text, claim bigint, endpoint_removed_at timestamptz
+-- order: none
+-- none: all places are taken, or the rows are locked by somebody
+WITH room AS MATERIALIZED (
+    SELECT
+        asked.merchant_id,
+        greatest($2 - (
+            SELECT count(*)
+            FROM webhook.outbox AS flying
+            WHERE
+                flying.merchant_id = asked.merchant_id
+                AND flying.claim IS NOT NULL
+                AND flying.due_at > clock_timestamp()
+        ), 0) AS places
+    FROM unnest($1::text[]) AS asked (merchant_id)
+),
+due AS MATERIALIZED (
+    SELECT ready.seq
+    FROM room
+    CROSS JOIN LATERAL (
+        SELECT outbox.seq
+        FROM webhook.outbox
+        WHERE outbox.merchant_id = room.merchant_id AND outbox.due_at <= clock_timestamp()
+        ORDER BY outbox.due_at
+        LIMIT room.places
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS ready
+    LIMIT $3
+)
+UPDATE webhook.outbox
+SET due_at = clock_timestamp() + $4::interval, claim = nextval('webhook.claim_token')
+FROM due, webhook.lane
+WHERE outbox.seq = due.seq AND lane.merchant_id = outbox.merchant_id
+RETURNING
+    outbox.merchant_id,
+    outbox.seq,
+    outbox.id,
+    outbox.type,
+    outbox.created_at,
+    convert_to(outbox.object::text, 'UTF8') AS object,
+    outbox.attempts,
+    outbox.trigger,
+    outbox.on_failure,
+    outbox.claim,
+    lane.endpoint_removed_at;
+
+-- name: plan_retries
+-- Say when each locked lane must be looked at again. The only statement that raises retry_at.
+-- A lane whose places are all taken waits for the first claim to lapse: a record comes sooner.
+-- $1 merchants text[]
+-- $2 places bigint
+-- none: always
+UPDATE webhook.lane
+SET
+    retry_at = coalesce(
+        CASE WHEN flying.places_taken >= $2 THEN flying.lapses_at END,
+        (
+            SELECT outbox.due_at
+            FROM webhook.outbox
+            WHERE outbox.merchant_id = lane.merchant_id AND outbox.due_at IS NOT NULL
+            ORDER BY outbox.due_at
+            LIMIT 1
+        ),
+        'infinity'
+    )
+FROM unnest($1::text[]) AS asked (merchant_id)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS places_taken, min(outbox.due_at) AS lapses_at
+    FROM webhook.outbox
+    WHERE
+        outbox.merchant_id = asked.merchant_id
+        AND outbox.claim IS NOT NULL
+        AND outbox.due_at > clock_timestamp()
+) AS flying
+WHERE lane.merchant_id = asked.merchant_id;

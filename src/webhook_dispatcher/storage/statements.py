@@ -1,0 +1,108 @@
+"""Named SQL statements, kept in `sql/<subject>.sql`.
+
+Each statement opens with a header of comments, which tests compare with what the server says of it:
+
+    -- name: claim_lanes
+    -- What it is for, in one or more lines.
+    -- $1 merchants text[]
+    -- row: merchant_id text, epoch bigint
+    -- none: what it means when no row comes back
+
+A `row:` line that ends in a comma goes on in the next; what follows a semicolon there (order) is prose.
+"""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from types import MappingProxyType
+
+_NAME = re.compile(r"-- name: ([a-z][a-z0-9_]*)")
+_PARAMETER = re.compile(r"\$(\d+) ([a-z][a-z0-9_]*) ((?:[^;,(]|\([^)]*\))+)(?:[;,].*)?")
+_COMMA_OUTSIDE_BRACKETS = re.compile(r",\s*(?![^()]*\))")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement: its text without header, and what the header promises.
+
+    parameters: (name, SQL type) in the order of $1, $2, …
+    columns, column_types: the row's shape; empty where no row is returned.
+    header: the whole header, for people.
+    """
+
+    name: str
+    text: str
+    parameters: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+    column_types: tuple[str, ...]
+    header: str
+
+
+@functools.cache
+def load(subject: str) -> Mapping[str, Statement]:
+    """Read the statements of one subject, by name."""
+    source = resources.files(__package__).joinpath("sql", f"{subject}.sql").read_text(encoding="utf-8")
+    return parse(source)
+
+
+def parse(source: str) -> Mapping[str, Statement]:
+    """Split a file into statements; ValueError when a header is malformed."""
+    statements: dict[str, Statement] = {}
+    for name, lines in _sections(source):
+        if name in statements:
+            raise ValueError(f"statement {name!r} is defined twice")
+        statements[name] = _statement(name, lines)
+    return MappingProxyType(statements)
+
+
+def _sections(source: str) -> Iterator[tuple[str, list[str]]]:
+    name, lines = "", list[str]()
+    for line in source.splitlines():
+        if match := _NAME.fullmatch(line.rstrip()):
+            if name:
+                yield name, lines
+            name, lines = match[1], []
+        elif name:
+            lines.append(line)
+    if name:
+        yield name, lines
+
+
+def _statement(name: str, lines: list[str]) -> Statement:
+    height = next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))
+    header = [line.removeprefix("--").strip() for line in lines[:height]]
+    text = "\n".join(lines[height:]).strip().removesuffix(";").rstrip()
+    if not text:
+        raise ValueError(f"statement {name!r} is empty")
+    row = _row(name, header)
+    return Statement(
+        name=name,
+        text=text,
+        parameters=_parameters(name, header),
+        columns=tuple(column for column, _ in row),
+        column_types=tuple(sqltype for _, sqltype in row),
+        header="\n".join(header),
+    )
+
+
+def _parameters(name: str, header: list[str]) -> tuple[tuple[str, str], ...]:
+    found = [match for line in header if (match := _PARAMETER.fullmatch(line))]
+    if [int(match[1]) for match in found] != list(range(1, len(found) + 1)):
+        raise ValueError(f"statement {name!r}: parameters are not numbered $1, $2, …")
+    return tuple((match[2], match[3].strip()) for match in found)
+
+
+def _row(name: str, header: list[str]) -> tuple[tuple[str, str], ...]:
+    parts: list[str] = []
+    for line in header:
+        if line.startswith("row:"):
+            parts = [line.removeprefix("row:")]
+        elif parts and parts[-1].rstrip().endswith(","):
+            parts.append(line)
+    shape = " ".join(parts).partition(";")[0].strip()
+    columns = [tuple(column.split(maxsplit=1)) for column in _COMMA_OUTSIDE_BRACKETS.split(shape) if column]
+    if any(len(column) != 2 for column in columns):
+        raise ValueError(f"statement {name!r}: a column of its row lacks name or type: {shape!r}")
+    return tuple((column, sqltype) for column, sqltype in columns)

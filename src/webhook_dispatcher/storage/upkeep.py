@@ -1,0 +1,102 @@
+"""Partitions, retention and gauges: the statements of housekeeping.sql, bound and mapped.
+
+Partitions are the one thing done as webhook_owner, for the length of a transaction each.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from webhook_dispatcher.domain.ports import Owed
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_HOUSEKEEPING = load("housekeeping")
+_PURGE = load("control")["purge_control"]
+LOGS = ("delivery_log", "attempt_log")
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One day of one log."""
+
+    log: str
+    name: str
+    day: date
+
+
+class PostgresUpkeep:
+    """Implements domain.ports.Upkeep on a pool of connections."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def make_partitions(self, days_ahead: int) -> int:
+        """See domain.ports.Upkeep. Made apart and attached: inserts into the log go on meanwhile."""
+        today = await self._today()
+        existing = {(partition.log, partition.day) for partition in await self._partitions()}
+        wanted = [
+            (log, today + timedelta(days=offset)) for log in LOGS for offset in range(-1, days_ahead + 1)
+        ]
+        missing = [entry for entry in wanted if entry not in existing]
+        for log, day in missing:
+            name = f"{log}_{day:%Y%m%d}"
+            first, after = f"{day} 00:00:00+00", f"{day + timedelta(days=1)} 00:00:00+00"
+            async with self._as_owner() as connection:
+                # Names and bounds are dates of our own making; DDL takes no parameters.
+                await connection.execute(f"CREATE TABLE webhook.{name} (LIKE webhook.{log} INCLUDING ALL)")
+                await connection.execute(
+                    f"ALTER TABLE webhook.{log} ATTACH PARTITION webhook.{name} "
+                    f"FOR VALUES FROM ('{first}') TO ('{after}')"
+                )
+        return len(missing)
+
+    async def drop_partitions(self, keep: timedelta) -> int:
+        """See domain.ports.Upkeep. A drop that meets a lock gives up within half a second."""
+        oldest = await self._today() - keep
+        expired = [partition for partition in await self._partitions() if partition.day < oldest]
+        for partition in expired:
+            async with self._as_owner() as connection:
+                await connection.execute(f"DROP TABLE webhook.{partition.name}")
+        return len(expired)
+
+    async def purge_control(self, keep: timedelta) -> None:
+        """See domain.ports.Upkeep."""
+        with translated():
+            await self._pool.execute(_PURGE.text, keep)
+
+    async def measure(self, count_limit: int, oldest_from: int) -> Owed:
+        """See domain.ports.Upkeep; source: housekeeping.sql `read_gauges`."""
+        with translated():
+            row = await self._pool.fetchrow(_HOUSEKEEPING["read_gauges"].text, count_limit, oldest_from)
+        assert row is not None
+        return Owed(**row)
+
+    async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
+        """See domain.ports.Upkeep; source: housekeeping.sql `read_unknown_keys`."""
+        with translated():
+            rows = await self._pool.fetch(_HOUSEKEEPING["read_unknown_keys"].text, list(held))
+        return frozenset(row["key_id"] for row in rows)
+
+    async def _today(self) -> date:
+        with translated():
+            today: date = await self._pool.fetchval(_HOUSEKEEPING["read_today"].text)
+        return today
+
+    async def _partitions(self) -> list[Partition]:
+        with translated():
+            rows = await self._pool.fetch(_HOUSEKEEPING["read_partitions"].text)
+        return [Partition(row["log"], row["partition"], row["day"]) for row in rows]
+
+    @asynccontextmanager
+    async def _as_owner(self) -> AsyncIterator[PoolConnectionProxy]:
+        with translated():
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute("SET LOCAL ROLE webhook_owner")
+                await connection.execute(LOCK_TIMEOUT)
+                yield connection

@@ -1,0 +1,75 @@
+"""A real Postgres for the whole run, and a fresh migrated database for each test that asks for one."""
+
+import asyncio
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage import schema
+
+TEMPLATE = "webhook_template"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One test's database; roles are those of the contract."""
+
+    server: EmbeddedPostgres
+    name: str
+
+    def dsn(self, user: str = "webhook_dispatcher") -> str:
+        """Return the URL to connect with as a role, or as the superuser `postgres`."""
+        return self.server.dsn(user, self.name)
+
+    async def connect(self, user: str = "postgres") -> asyncpg.Connection:
+        """Open a connection; the caller closes it."""
+        return await asyncpg.connect(self.dsn(user))
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """Start the wheel's Postgres, or the version whose programs TEST_POSTGRES_BIN names."""
+    named = os.environ.get("TEST_POSTGRES_BIN")
+    server = EmbeddedPostgres(
+        tmp_path_factory.mktemp("postgres"),
+        durable=False,
+        max_connections=200,
+        bin_dir=Path(named) if named else None,
+    )
+    with server:
+        asyncio.run(_execute(server, f"CREATE DATABASE {TEMPLATE}"))
+        asyncio.run(schema.migrate(server.dsn(database=TEMPLATE)))
+        yield server
+
+
+@pytest.fixture
+def database(postgres: EmbeddedPostgres) -> Iterator[Database]:
+    """Make a migrated database for one test."""
+    name = f"webhook_{next(_numbers)}"
+    asyncio.run(_execute(postgres, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
+    yield Database(postgres, name)
+    asyncio.run(_execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def _execute(server: EmbeddedPostgres, statement: str) -> None:
+    connection = await asyncpg.connect(server.dsn())
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def process_exists(pid: int) -> bool:
+    """Tell whether a process is there and not a zombie."""
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return bool(state) and not state.startswith("Z")

@@ -1,0 +1,91 @@
+"""The migration, what the schema asks of producers, and what each role may do."""
+
+import asyncpg
+import pytest
+
+from tests.conftest import Database
+from webhook_dispatcher.storage import schema
+
+INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING id, seq"
+
+
+async def test_migrating_again_changes_nothing(database: Database) -> None:
+    await schema.migrate(database.dsn("postgres"))
+    connection = await database.connect("webhook_dispatcher")
+    await schema.check(connection)
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("merchant_id", "event_type", "text", "rule"),
+    [
+        ("", "charge.created", "{}", "merchant_id_has_1_to_128_printable_characters"),
+        ("m" * 129, "charge.created", "{}", "merchant_id_has_1_to_128_printable_characters"),
+        ("m\n1", "charge.created", "{}", "merchant_id_has_1_to_128_printable_characters"),
+        ("m1", "charge.invented", "{}", "type_is_one_of_the_published_event_types"),
+        ("m1", "charge.created", "[]", "object_is_a_json_object"),
+        ("m1", "charge.created", '{"a":"' + "x" * 262_144 + '"}', "object_has_at_most_256_kib"),
+    ],
+)
+async def test_bad_row_is_refused_by_an_error_that_names_the_rule(
+    database: Database, merchant_id: str, event_type: str, text: str, rule: str
+) -> None:
+    connection = await database.connect("webhook_producer")
+    with pytest.raises(asyncpg.CheckViolationError, match=rule):
+        await connection.fetchrow(INSERT, merchant_id, event_type, text)
+    await connection.close()
+
+
+async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(database: Database) -> None:
+    connection = await database.connect("webhook_producer")
+    row = await connection.fetchrow(INSERT, "m1", "charge.created", "{}")
+    again = await connection.execute(
+        "INSERT INTO webhook.outbox (id, merchant_id, type, object) "
+        "VALUES ($1, 'm1', 'charge.created', '{}') ON CONFLICT (id) DO NOTHING",
+        row["id"],
+    )
+    assert again == "INSERT 0 0"
+    for forbidden in (
+        "SELECT object FROM webhook.outbox",
+        "UPDATE webhook.outbox SET attempts = 9",
+        "DELETE FROM webhook.outbox",
+        "INSERT INTO webhook.outbox (merchant_id, type, object, attempts) "
+        "VALUES ('m', 'charge.created', '{}', 1)",
+        "SELECT * FROM webhook.endpoint",
+        "SELECT * FROM webhook.control",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(forbidden)
+    await connection.close()
+
+
+async def test_observer_reads_deliveries_without_payloads(database: Database) -> None:
+    connection = await database.connect("webhook_observer")
+    await connection.fetch("SELECT event_id, state, attempts FROM webhook.deliveries")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.fetch("SELECT object FROM webhook.deliveries")
+    await connection.close()
+
+
+async def test_every_table_has_a_primary_key(database: Database) -> None:
+    connection = await database.connect()
+    without = await connection.fetch(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'webhook'::regnamespace AND relkind IN ('r', 'p') "
+        "AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary)"
+    )
+    assert without == []
+    await connection.close()
+
+
+async def test_printed_migration_makes_the_same_schema(database: Database) -> None:
+    connection = await database.connect()
+    query = (
+        "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
+        "WHERE table_schema = 'webhook' ORDER BY 1, 2"
+    )
+    migrated = await connection.fetch(query)
+    await connection.execute("DROP SCHEMA webhook CASCADE")
+    await connection.execute(schema.migration_sql())
+    await connection.execute("RESET ROLE")
+    assert await connection.fetch(query) == migrated
+    await connection.close()
