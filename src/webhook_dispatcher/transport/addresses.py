@@ -1,0 +1,71 @@
+"""Which IP addresses are public: explicit tables, each entry with the document that sets it aside.
+
+Own tables, because what `ipaddress.is_global` says differs between patch releases of Python, and lets
+multicast, NAT64, 6to4 and IPv4-compatible addresses through. IPv6 is closed unless open: only 2000::/3, minus
+exceptions; so IPv4-mapped, NAT64, unique local, link-local and multicast addresses need no entry.
+Source: the IANA special-purpose and multicast address registries; tests/data/addresses.tsv.
+"""
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_FORBIDDEN_V4 = tuple(
+    (IPv4Network(network), use)
+    for network, use in (
+        ("0.0.0.0/8", "this network, RFC 791"),
+        ("10.0.0.0/8", "private use, RFC 1918"),
+        ("100.64.0.0/10", "shared address space, RFC 6598"),
+        ("127.0.0.0/8", "loopback, RFC 1122"),
+        ("169.254.0.0/16", "link-local and cloud metadata, RFC 3927"),
+        ("172.16.0.0/12", "private use, RFC 1918"),
+        ("192.0.0.0/24", "IETF protocol assignments, RFC 6890"),
+        ("192.0.2.0/24", "documentation, RFC 5737"),
+        ("192.31.196.0/24", "AS112, RFC 7535"),
+        ("192.52.193.0/24", "AMT, RFC 7450"),
+        ("192.88.99.0/24", "6to4 relay, RFC 7526"),
+        ("192.168.0.0/16", "private use, RFC 1918"),
+        ("192.175.48.0/24", "AS112, RFC 7534"),
+        ("198.18.0.0/15", "benchmarking, RFC 2544"),
+        ("198.51.100.0/24", "documentation, RFC 5737"),
+        ("203.0.113.0/24", "documentation, RFC 5737"),
+        ("224.0.0.0/4", "multicast, RFC 5771"),
+        ("240.0.0.0/4", "reserved and broadcast, RFC 1112"),
+        # In no registry: a public address that, inside Azure, is the host's own agent.
+        # learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+        ("168.63.129.16/32", "Azure wire server"),
+    )
+)
+
+_GLOBAL_UNICAST_V6 = IPv6Network("2000::/3")
+
+_FORBIDDEN_V6 = tuple(
+    (IPv6Network(network), use)
+    for network, use in (
+        ("2001::/23", "IETF protocol assignments: Teredo, benchmarking, ORCHID, DETs, RFC 2928"),
+        ("2001:db8::/32", "documentation, RFC 3849"),
+        ("2002::/16", "6to4, RFC 3056"),
+        ("2620:4f:8000::/48", "AS112, RFC 7534"),
+        ("3fff::/20", "documentation, RFC 9637"),
+    )
+)
+
+
+def parse_address(text: str) -> Address | None:
+    """Read a plain address literal; anything else, a scoped address included, is None."""
+    if "%" in text:
+        return None
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def forbidden_use(address: Address) -> str | None:
+    """Say what the address is set aside for, or None if it is public."""
+    if isinstance(address, IPv4Address):
+        return next((use for network, use in _FORBIDDEN_V4 if address in network), None)
+    if address not in _GLOBAL_UNICAST_V6:
+        return "not global unicast (2000::/3), RFC 4291"
+    return next((use for network, use in _FORBIDDEN_V6 if address in network), None)

@@ -1,0 +1,266 @@
+"""Kept connections: that they are kept, when they are not, and what happens when one proves stale."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from ipaddress import ip_network
+
+import pytest
+
+from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
+from webhook_dispatcher.domain.verdict import Answer, Outcome
+from webhook_dispatcher.transport.connector import Wire
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.sender import Sender
+
+LOOPBACK = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
+HEADERS = {"Content-Type": "application/json"}
+BODY = b"{}"
+
+
+@pytest.fixture
+async def sender() -> AsyncIterator[Sender]:
+    async with Sender(LOOPBACK, timedelta(seconds=5), "test") as sender:
+        yield sender
+
+
+def kept_wire(sender: Sender) -> Wire:
+    """Return the one idle connection."""
+    connector = sender._session.connector
+    assert connector is not None
+    [(wire, _)] = [kept for host in connector._conns.values() for kept in host]
+    assert isinstance(wire, Wire)
+    return wire
+
+
+def watch(wire: Wire) -> asyncio.Event:
+    """Return an event that is set when bytes arrive on the connection."""
+    arrived = asyncio.Event()
+
+    original = wire.data_received
+
+    def data_received(data: bytes) -> None:
+        original(data)
+        arrived.set()
+
+    wire.data_received = data_received  # type: ignore[method-assign]
+    assert wire.transport is not None
+    wire.transport.set_protocol(wire)  # uvloop remembers the method
+    return arrived
+
+
+async def in_two_writes(request: Request) -> None:
+    await request.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+    await asyncio.sleep(0.01)
+    await request.answer(b"ok")
+
+
+async def in_chunks(request: Request) -> None:
+    await request.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
+    await asyncio.sleep(0.01)
+    await request.answer(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        answering(OK),
+        answering(status("204 No Content")),
+        answering(status("500 No", body=b"x" * 3000)),
+        # Unpacked, this would be too much to read.
+        answering(status("200 OK", "Content-Encoding: gzip", body=gzip.compress(bytes(1_000_000)))),
+        in_two_writes,
+        in_chunks,
+    ],
+)
+async def test_connection_is_reused(sender: Sender, behave: object) -> None:
+    assert callable(behave)
+    async with RawReceiver(behave) as receiver:
+        for _ in range(5):
+            assert isinstance(await sender.post(receiver.url(), HEADERS, BODY), Answer)
+        assert receiver.connections == 1
+        assert len(receiver.requests) == 5
+
+
+async def long_body_later(request: Request) -> None:
+    await request.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        long_body_later,
+        answering(status("200 OK", "Connection: close")),
+        answering(b"HTTP/1.1 200 OK\r\n\r\n"),
+        answering(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        answering(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"),
+    ],
+)
+async def test_connection_is_not_reused(sender: Sender, behave: object) -> None:
+    assert callable(behave)
+    async with RawReceiver(behave) as receiver:
+        for _ in range(2):
+            assert isinstance(await sender.post(receiver.url(), HEADERS, BODY), Answer)
+        assert receiver.connections == 2
+
+
+async def test_long_body_is_not_even_begun(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook_dispatcher.transport.sender._DRAIN_SECONDS", 60)
+    async with RawReceiver(long_body_later) as receiver:
+        seen = await asyncio.wait_for(sender.post(receiver.url(), HEADERS, BODY), 2)
+        assert seen == Answer(200)
+
+
+@pytest.mark.parametrize("ending", [Request.close, Request.reset])
+async def test_stale_connection_is_replaced_within_the_attempt(sender: Sender, ending: object) -> None:
+    """The receiver closes each kept connection exactly when the next request arrives on it."""
+
+    async def behave(request: Request) -> None:
+        if sum(other.connection == request.connection for other in receiver.requests) > 1:
+            assert callable(ending)
+            ending(request)
+        else:
+            await request.answer(OK)
+
+    async with RawReceiver(behave) as receiver:
+        for _ in range(4):
+            assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        assert receiver.connections == 4
+        assert {request.body for request in receiver.requests} == {BODY}
+
+
+async def test_only_one_resend(sender: Sender) -> None:
+    async def behave(request: Request) -> None:
+        if len(receiver.requests) == 1:
+            await request.answer(OK)
+        else:
+            request.close()
+
+    async with RawReceiver(behave) as receiver:
+        assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        assert (await sender.post(receiver.url(), HEADERS, BODY)).outcome is Outcome.DISCONNECTED
+        assert len(receiver.requests) == 3
+
+
+async def test_resend_takes_a_fresh_connection_not_another_kept_one(sender: Sender) -> None:
+    """Three connections are kept; all of them die when used again."""
+    together = asyncio.Barrier(3)
+
+    async def behave(request: Request) -> None:
+        if request.connection > 3:
+            await request.answer(OK)
+        elif len(receiver.requests) <= 3:
+            await together.wait()
+            await request.answer(OK)
+        else:
+            request.close()
+
+    async with RawReceiver(behave) as receiver:
+        posts = (sender.post(receiver.url(), HEADERS, BODY) for _ in range(3))
+        assert await asyncio.gather(*posts) == [Answer(200)] * 3
+        assert receiver.connections == 3
+        assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        assert [request.connection for request in receiver.requests[3:]] == [
+            receiver.requests[3].connection,
+            4,
+        ]
+
+
+async def test_first_request_of_a_connection_is_not_resent(sender: Sender) -> None:
+    async def behave(request: Request) -> None:
+        request.close()
+
+    async with RawReceiver(behave) as receiver:
+        assert (await sender.post(receiver.url(), HEADERS, BODY)).outcome is Outcome.DISCONNECTED
+        assert len(receiver.requests) == 1
+
+
+@pytest.mark.parametrize("half", [b"H", b"HTTP/1.1 200 OK\r\nX-", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+@pytest.mark.parametrize("ending", [Request.close, Request.reset])
+async def test_half_an_answer_on_a_kept_connection_is_not_resent(
+    sender: Sender, half: bytes, ending: object
+) -> None:
+    async def behave(request: Request) -> None:
+        if len(receiver.requests) == 1:
+            await request.answer(OK)
+            return
+        await request.answer(half)
+        # Only once the bytes are there: a reset discards what the other side has not read yet.
+        await asyncio.wait_for(has_arrived.wait(), 5)
+        assert callable(ending)
+        ending(request)
+
+    async with RawReceiver(behave) as receiver:
+        assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        has_arrived = watch(kept_wire(sender))
+        assert (await sender.post(receiver.url(), HEADERS, BODY)).outcome is Outcome.DISCONNECTED
+        assert len(receiver.requests) == 2
+
+
+async def test_resend_stays_within_the_deadline() -> None:
+    async def behave(request: Request) -> None:
+        if len(receiver.requests) == 1:
+            await request.answer(OK)
+        elif len(receiver.requests) == 2:
+            await asyncio.sleep(0.2)
+            request.close()
+        else:
+            await asyncio.Event().wait()
+
+    async with RawReceiver(behave) as receiver, Sender(LOOPBACK, timedelta(seconds=0.4), "test") as sender:
+        assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        start = asyncio.get_running_loop().time()
+        assert (await sender.post(receiver.url(), HEADERS, BODY)).outcome is Outcome.TIMEOUT
+        assert asyncio.get_running_loop().time() - start < 0.55
+        assert len(receiver.requests) == 3
+
+
+async def test_connection_that_spoke_while_idle_is_not_used(sender: Sender) -> None:
+    """HAProxy and Apache say 408 on an idle connection: that is no answer to the next request."""
+    is_kept = asyncio.Event()
+
+    async def behave(request: Request) -> None:
+        await request.answer(OK)
+        if len(receiver.requests) == 1:
+            await asyncio.wait_for(is_kept.wait(), 5)
+            await request.answer(status("408 Request Timeout"))
+
+    async with RawReceiver(behave) as receiver:
+        assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        has_spoken = watch(kept_wire(sender))
+        is_kept.set()
+        await asyncio.wait_for(has_spoken.wait(), 5)
+        assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        assert receiver.connections == 2
+
+
+async def test_no_more_connections_are_kept_than_allowed() -> None:
+    together = asyncio.Barrier(5)
+
+    async def behave(request: Request) -> None:
+        await together.wait()
+        await request.answer(OK)
+
+    async with (
+        RawReceiver(behave) as receiver,
+        Sender(LOOPBACK, timedelta(seconds=5), "test", kept_connections=2) as sender,
+    ):
+        for _ in range(2):
+            posts = (sender.post(receiver.url(), HEADERS, BODY) for _ in range(5))
+            assert await asyncio.gather(*posts) == [Answer(200)] * 5
+        assert receiver.connections == 8
+
+
+async def test_closed_connection_makes_room_for_another_to_be_kept() -> None:
+    async def behave(request: Request) -> None:
+        await request.answer(status("200 OK", "Connection: close") if request.connection <= 2 else OK)
+
+    async with (
+        RawReceiver(behave) as receiver,
+        Sender(LOOPBACK, timedelta(seconds=5), "test", kept_connections=1) as sender,
+    ):
+        for _ in range(5):
+            assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
+        assert receiver.connections == 3

@@ -1,0 +1,214 @@
+"""What must not be dialled is not dialled: literals, names, lying answers; and silent name servers."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import cast
+
+import pytest
+from aiohttp.abc import ResolveResult
+
+from tests.integration.raw_receiver import OK, RawReceiver, answering
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.resolver import GuardedResolver
+from webhook_dispatcher.transport.sender import Sender
+
+A, AAAA = 1, 28
+# Nothing may leave for these: 192.0.2.0/24 and 2001:db8::/32 are documentation, and refused before that.
+NAMES = {
+    "127.0.0.1.nip.io": ["127.0.0.1"],
+    "169-254-169-254.sslip.io": ["169.254.169.254"],
+    "mixed.attacker.dev": ["93.184.216.34", "10.0.0.5"],
+    "mapped.attacker.dev": ["::ffff:169.254.169.254"],
+    "sixtofour.attacker.dev": ["2002:7f00:1::1"],
+    "ula.attacker.dev": ["fd00:ec2::254"],
+    "wireserver.attacker.dev": ["168.63.129.16"],
+    "zero.attacker.dev": ["0.0.0.0"],
+    "here.allowed.dev": ["127.0.0.1"],
+}
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answer A and AAAA from a table, NXDOMAIN otherwise; stay silent about names that contain `silent`."""
+
+    def __init__(self, names: Mapping[str, list[str]]) -> None:
+        self._names = names
+        self.asked: list[str] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, source: tuple[str, int]) -> None:
+        end, labels = 12, []
+        while data[end]:
+            labels.append(data[end + 1 : end + 1 + data[end]].decode())
+            end += 1 + data[end]
+        name = ".".join(labels).lower()
+        self.asked.append(name)
+        [kind] = struct.unpack(">H", data[end + 1 : end + 3])
+        if "silent" not in name:
+            self._transport.sendto(self._answer(data, end + 5, name, kind), source)
+
+    def _answer(self, query: bytes, end: int, name: str, kind: int) -> bytes:
+        addresses = [ip_address(text) for text in self._names.get(name, [])]
+        wanted = IPv4Address if kind == A else IPv6Address
+        records = [address.packed for address in addresses if isinstance(address, wanted)]
+        flags = 0x8180 if name in self._names else 0x8183
+        head = query[:2] + struct.pack(">HHHHH", flags, 1, len(records), 0, 0)
+        answers = (struct.pack(">HHHIH", 0xC00C, kind, 1, 0, len(packed)) + packed for packed in records)
+        return head + query[12:end] + b"".join(answers)
+
+
+@asynccontextmanager
+async def name_server(names: Mapping[str, list[str]] = NAMES) -> AsyncIterator[tuple[NameServer, str]]:
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(lambda: NameServer(names), ("127.0.0.1", 0))
+    try:
+        yield server, f"127.0.0.1:{transport.get_extra_info('sockname')[1]}"
+    finally:
+        transport.close()
+
+
+@pytest.fixture
+def no_connects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """Note every address that would be dialled; nothing is."""
+    dialled: list[object] = []
+    loop_class = asyncio.SelectorEventLoop
+
+    async def sock_connect(self: asyncio.SelectorEventLoop, sock: socket.socket, address: object) -> None:
+        dialled.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(loop_class, "sock_connect", sock_connect)
+    yield dialled
+    assert dialled == []
+
+
+async def post(policy: EgressPolicy, url: str, nameserver: str, seconds: float = 5) -> Answer | Failure:
+    async with Sender(Guard(policy), timedelta(seconds=seconds), "test", nameservers=[nameserver]) as sender:
+        return await sender.post(url, {}, b"{}")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "allowed" not in name])
+async def test_name_with_a_forbidden_address_is_blocked(name: str, no_connects: list[object]) -> None:
+    async with name_server() as (server, address):
+        seen = await post(EgressPolicy(), f"https://{name}/", address)
+        assert seen.outcome is Outcome.BLOCKED, seen
+        assert name in server.asked
+
+
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1/", "https://[::1]/", "https://localhost/", "", "http://1.1.1.1/"]
+)
+async def test_url_that_fails_the_static_check_is_blocked(url: str, no_connects: list[object]) -> None:
+    async with name_server() as (server, address):
+        seen = await post(EgressPolicy(), url, address)
+        assert seen.outcome is Outcome.BLOCKED
+        assert server.asked == []
+
+
+@pytest.mark.parametrize("lies", [["127.0.0.1"], ["127.0.0.1", "::1"], ["localhost"], ["fe80::1%lo"]])
+async def test_dial_is_checked_even_if_the_resolver_is_not_to_be_trusted(
+    lies: list[str], no_connects: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolve(self: object, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
+        return [
+            ResolveResult(hostname=host, host=lie, port=port, family=socket.AF_INET, proto=0, flags=0)
+            for lie in lies
+        ]
+
+    monkeypatch.setattr(GuardedResolver, "resolve", resolve)
+    async with name_server() as (_, address):
+        assert (await post(EgressPolicy(), "https://hooks.attacker.dev/", address)).outcome is Outcome.BLOCKED
+
+
+async def test_allowed_host_opens_addresses_only(
+    no_connects: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolve(self: object, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
+        family = socket.AF_INET
+        return [ResolveResult(hostname=host, host="localhost", port=port, family=family, proto=0, flags=0)]
+
+    monkeypatch.setattr(GuardedResolver, "resolve", resolve)
+    policy = EgressPolicy(allow_hosts=frozenset({"here.allowed.dev"}))
+    async with name_server() as (_, address):
+        seen = await post(policy, "https://here.allowed.dev/", address)
+        assert seen == Failure(Outcome.BLOCKED, "what was to be dialled is not an IP address")
+
+
+async def test_peer_that_is_not_what_was_dialled_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if something between us and the network had sent the connection elsewhere."""
+
+    async def elsewhere(self: asyncio.SelectorEventLoop, sock: socket.socket, address: object) -> None:
+        await connect(self, sock, ("127.0.0.2", receiver.port))
+
+    connect = asyncio.SelectorEventLoop.sock_connect
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", elsewhere)
+    policy = EgressPolicy(allow_networks=(ip_network("127.0.0.1/32"),), allow_http=True)
+    async with RawReceiver(answering(OK), address="127.0.0.2") as receiver, name_server() as (_, address):
+        seen = await post(policy, f"http://127.0.0.1:{receiver.port}/", address)
+        assert seen == Failure(Outcome.BLOCKED, "the connection's peer is not the address that was dialled")
+        assert receiver.requests == []
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        EgressPolicy(allow_hosts=frozenset({"here.allowed.dev"}), allow_http=True),
+        EgressPolicy(
+            allow_hosts=frozenset({"here.allowed.dev"}),
+            allow_http=True,
+            allow_networks=(ip_network("10.0.0.0/8"),),
+        ),
+    ],
+)
+async def test_allowed_host_may_resolve_to_any_address(policy: EgressPolicy) -> None:
+    async with RawReceiver(answering(OK)) as receiver, name_server() as (_, address):
+        assert await post(policy, receiver.url(host="here.allowed.dev"), address) == Answer(200)
+        assert receiver.requests[0].headers["host"] == f"here.allowed.dev:{receiver.port}"
+
+
+async def test_name_may_resolve_into_an_allowed_network() -> None:
+    dialled = asyncio.Event()
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        dialled.set()
+
+    policy = EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),))
+    async with RawReceiver(converse=hang_up) as receiver, name_server() as (_, address):
+        seen = await post(policy, f"https://127.0.0.1.nip.io:{receiver.port}/", address)
+        assert seen.outcome is Outcome.TLS
+        assert dialled.is_set()
+
+
+async def test_allowed_ipv6_literal_is_dialled() -> None:
+    policy = EgressPolicy(allow_networks=(ip_network("::1/128"),), allow_http=True)
+    async with RawReceiver(answering(OK), address="::1") as receiver, name_server() as (_, address):
+        assert await post(policy, receiver.url(host="[::1]"), address) == Answer(200)
+        assert receiver.requests[0].headers["host"] == f"[::1]:{receiver.port}"
+
+
+async def test_unknown_name_is_a_dns_failure() -> None:
+    async with name_server() as (server, address):
+        seen = await post(EgressPolicy(), "https://nowhere.attacker.dev/", address)
+        assert seen == Failure(Outcome.DNS, "ClientConnectorDNSError: Domain name not found")
+        assert set(server.asked) == {"nowhere.attacker.dev"}  # no search domains tried
+
+
+async def test_silent_name_server_is_a_timeout_and_holds_nobody_up() -> None:
+    async with name_server() as (_, address), RawReceiver(answering(OK)) as receiver:
+        policy = EgressPolicy(allow_hosts=frozenset({"here.allowed.dev"}), allow_http=True)
+        async with Sender(Guard(policy), timedelta(seconds=1), "test", nameservers=[address]) as sender:
+            stuck = [
+                asyncio.create_task(sender.post(f"https://silent{n}.example.org/", {}, b"{}"))
+                for n in range(50)
+            ]
+            assert await sender.post(receiver.url(host="here.allowed.dev"), {}, b"{}") == Answer(200)
+            assert not any(task.done() for task in stuck)
+            expected = Failure(Outcome.TIMEOUT, "no answer within 1 s: resolving the name")
+            assert await asyncio.gather(*stuck) == [expected] * 50
