@@ -1,0 +1,159 @@
+"""The form of each kind of setting: text in, checked value out; ValueError says what would be right.
+
+Values that are of the field's own type already pass, so that a program can make settings without text.
+"""
+
+import re
+import ssl
+from collections.abc import Callable
+from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import PlainValidator, SecretStr
+
+from webhook_dispatcher.domain.duration import parse_duration, render_duration
+from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.telemetry.health import split_address
+
+MOST_RETRIES = 20
+_HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0-9_-]{0,62})?)*")
+
+Network = IPv4Network | IPv6Network
+
+
+def text(parse: Callable[[str], Any]) -> PlainValidator:
+    """Parse what comes as text; values of the field's own type pass."""
+    return PlainValidator(lambda value: parse(value.strip()) if isinstance(value, str) else value)
+
+
+def duration(shortest: str, longest: str) -> PlainValidator:
+    """Read an ISO 8601 duration between two others."""
+    low, high = parse_duration(shortest), parse_duration(longest)
+
+    def check(value: Any) -> timedelta:
+        duration = parse_duration(value.strip()) if isinstance(value, str) else value
+        if not isinstance(duration, timedelta) or not low <= duration <= high:
+            raise ValueError(f"must be from {shortest} to {longest}")
+        return duration
+
+    return PlainValidator(check)
+
+
+def whole_number(low: int, high: int) -> PlainValidator:
+    """Read a whole number between two others."""
+
+    def check(value: Any) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", str(value).strip()) or not low <= int(value) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}, not {value!r}")
+        return int(value)
+
+    return PlainValidator(check)
+
+
+def choice(*choices: str) -> PlainValidator:
+    """Read one of a few words."""
+
+    def check(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {text!r}")
+        return text.lower()
+
+    return text(check)
+
+
+def boolean(text: str) -> bool:
+    """Read true or false."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"must be true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def database_url(text: str) -> SecretStr:
+    """Check the form without ever quoting the value: it holds a password."""
+    right = "must be of the form postgresql://user:password@host:port/database"
+    if "#" in text:
+        raise ValueError(f"{right}: write # as %23")
+    try:
+        parts = urlsplit(text)
+        complete = parts.scheme in ("postgresql", "postgres") and text[len(parts.scheme) :].startswith("://")
+        if not complete or (parts.port is not None and parts.port < 1) or re.search(r"[\s\x00-\x1f]", text):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{right}, special characters in the password percent-encoded") from None
+    return SecretStr(text)
+
+
+def secret_keys(text: str) -> SecretStr:
+    """Check the keys without ever quoting them."""
+    try:
+        Keyring.parse(text)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+    return SecretStr(text)
+
+
+def schedule(text: str) -> Schedule:
+    """Read the delays between attempts."""
+    delays = tuple(parse_duration(part.strip()) for part in text.split(","))
+    if len(delays) > MOST_RETRIES:
+        raise ValueError(f"has {len(delays)} delays; at most {MOST_RETRIES} are allowed")
+    for delay in delays:
+        if not timedelta(0) < delay <= timedelta(days=30):
+            raise ValueError(
+                f"every delay must be longer than PT0S and at most P30D, not {render_duration(delay)}"
+            )
+    return Schedule(delays)
+
+
+def address(text: str) -> str:
+    """Check host:port."""
+    split_address(text)
+    return text
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Read networks in CIDR notation."""
+    return tuple(_network(part.strip()) for part in text.split(","))
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        pass
+    try:
+        meant = f"did you mean {ip_network(text, strict=False)}?"
+    except ValueError:
+        meant = "write it as 10.0.0.0/8 or fd00::/8"
+    raise ValueError(f"{text!r} is not a network: {meant}")
+
+
+def hosts(text: str) -> frozenset[str]:
+    """Read host names, in lower case."""
+    return frozenset(_host(part.strip().lower()) for part in text.split(","))
+
+
+def _host(text: str) -> str:
+    try:
+        ip_address(text)
+    except ValueError:
+        if _HOST.fullmatch(text):
+            return text
+        raise ValueError(f"{text!r} is not a host name: no scheme, port, path or wildcard") from None
+    raise ValueError(f"{text!r} is an address: name it in WEBHOOK_EGRESS_ALLOW_NETWORKS")
+
+
+def ca_file(text: str) -> Path:
+    """Check that a file holds certificates."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(text)
+    except ssl.SSLError:
+        raise ValueError(f"{text!r} holds no certificate in PEM form") from None
+    except OSError as error:
+        raise ValueError(f"{text!r} cannot be read: {error.strerror}") from None
+    return Path(text)

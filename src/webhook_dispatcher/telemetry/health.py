@@ -1,0 +1,118 @@
+"""A small HTTP server for operators: /metrics, /healthz (the process lives), /readyz (it can deliver).
+
+It never takes anything from deliveries: connections are few and short-lived (the oldest goes when a new one
+comes), and metrics are rendered at most four times a second, however often they are asked for.
+"""
+
+import asyncio
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+
+from webhook_dispatcher.domain.errors import ConfigurationError
+
+MOST_CONNECTIONS = 64
+LONGEST_CONNECTION = 10.0
+RENDERED_FOR = 0.25
+LONGEST_LINE = 4096
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split host:port; ValueError says what would be right."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError(f"{address!r} is not host:port, such as 127.0.0.1:9464 or [::1]:9464")
+    return match["v6"] or match["host"], int(match["port"])
+
+
+class OpsServer:
+    """Serves while it is entered; `readiness` names what stands in the way of delivering, if anything."""
+
+    def __init__(
+        self, address: str, registry: CollectorRegistry, readiness: Callable[[], Sequence[str]]
+    ) -> None:
+        self._address = address
+        self._registry = registry
+        self._readiness = readiness
+        self._latest: deque[web.RequestHandler] = deque()
+        self._rendered = b""
+        self._rendered_until = 0.0
+        self.port = split_address(address)[1]
+
+    async def __aenter__(self) -> Self:
+        host, port = split_address(self._address)
+        app = web.Application(client_max_size=LONGEST_LINE)
+        app.add_routes(
+            [
+                web.get("/metrics", self._metrics),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+            ]
+        )
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=LONGEST_CONNECTION,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
+            shutdown_timeout=0.5,
+        )
+        await self._runner.setup()
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                self._accept, host, port, backlog=MOST_CONNECTIONS
+            )
+        except OSError as error:
+            await self._runner.cleanup()
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise ConfigurationError(
+                f"WEBHOOK_OPS_ADDRESS: cannot listen on {self._address}: {reason}"
+            ) from None
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        await self._runner.cleanup()
+        await self._server.wait_closed()
+
+    def _accept(self) -> asyncio.Protocol:
+        """Let a connection in; each ends after a while, and earlier when too many come."""
+        if len(self._latest) >= MOST_CONNECTIONS:
+            _abort(self._latest.popleft())
+        assert self._runner.server is not None
+        connection = self._runner.server()
+        self._latest.append(connection)
+        asyncio.get_running_loop().call_later(LONGEST_CONNECTION, _abort, connection)
+        return connection
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        now = asyncio.get_running_loop().time()
+        if now >= self._rendered_until:
+            self._rendered = generate_latest(self._registry)
+            self._rendered_until = now + RENDERED_FOR
+        return web.Response(body=self._rendered, headers={"Content-Type": METRICS_TYPE})
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        reasons = self._readiness()
+        if not reasons:
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
+
+
+def _abort(connection: web.RequestHandler) -> None:
+    if connection.transport is not None:
+        connection.transport.abort()

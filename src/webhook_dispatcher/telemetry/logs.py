@@ -1,0 +1,145 @@
+"""Structured logs: one JSON object per line, or coloured lines on a terminal.
+
+Modules take `structlog.get_logger()` and name events `noun.past_verb`. Logging never fails its caller:
+what cannot be written (a closed pipe, a full disk) is dropped. Keys that could hold a secret or a payload are
+masked as a safety net; nothing relies on it.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from webhook_dispatcher.domain.event import render_instant
+
+MASKED = frozenset(
+    {
+        "secret",
+        "secrets",
+        "signature",
+        "body",
+        "object",
+        "authorization",
+        "password",
+        "dsn",
+        "database_url",
+        "key",
+    }
+)
+MASK = "(hidden)"
+
+
+def configure(log_format: Literal["json", "console"] | None, log_level: str, stream: TextIO) -> None:
+    """Send all logs to a stream; without a format, console on a terminal and JSON elsewhere."""
+    level = logging.getLevelNamesMapping()[log_level.upper()]
+    console = log_format == "console" or (log_format is None and stream.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        mask,
+    ]
+    rendering: list[Processor] = [structlog.processors.format_exc_info, render]
+    if console:
+        rendering = _console(stream)
+    structlog.configure(
+        processors=[*shared, *rendering],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *_: _Lines(stream),
+        cache_logger_on_first_use=True,
+    )
+    _adopt_libraries(max(level, logging.WARNING), shared, rendering, stream)
+
+
+def mask(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Hide the values of keys that have no business in a log."""
+    if not MASKED.isdisjoint(event):
+        for key in MASKED.intersection(event):
+            event[key] = MASK
+    for key, value in event.items():
+        if type(value) is dict:
+            event[key] = mask(logger, method, dict(value))
+    return event
+
+
+def render(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    """Write an event as one line of JSON."""
+    return _encode(event)
+
+
+class _Lines:
+    """Writes finished lines; structlog calls the method named as the level."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def info(self, line: str) -> None:
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except UnicodeEncodeError:
+            self.info(line.encode("ascii", "backslashreplace").decode())
+        except (OSError, ValueError):
+            # The reader of the logs went away. Deliveries matter more than their log.
+            pass
+
+    debug = warning = error = critical = exception = msg = info
+
+
+class _Adopted(logging.Handler):
+    """Writes the records of libraries as our own lines."""
+
+    def __init__(self, formatter: logging.Formatter, stream: TextIO) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self._lines = _Lines(stream)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.info(self.format(record))
+
+
+def _adopt_libraries(
+    level: int, shared: Sequence[Processor], rendering: Sequence[Processor], stream: TextIO
+) -> None:
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+    )
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Adopted)]:
+        root.removeHandler(handler)
+    root.addHandler(_Adopted(formatter, stream))
+    root.setLevel(level)
+    logging.captureWarnings(True)
+
+
+def _console(stream: TextIO) -> list[Processor]:
+    # The default formatter of exceptions would show local variables, secrets among them.
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=stream.isatty(),
+            timestamp_key="at",
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
+
+
+def _plain(value: object) -> object:
+    match value:
+        case datetime():
+            return render_instant(value)
+        case timedelta():
+            return value.total_seconds()
+        case bytes() | bytearray() | memoryview():
+            return f"({len(value)} bytes)"
+        case frozenset() | set():
+            return sorted(map(str, value))
+        case _:
+            return str(value)
+
+
+_encode = json.JSONEncoder(default=_plain, separators=(",", ":")).encode

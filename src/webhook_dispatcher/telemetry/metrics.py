@@ -1,0 +1,124 @@
+"""All metrics, in a registry of their own; no label ever holds a merchant, a URL or an id.
+
+Source: contract 6. Children with labels known beforehand exist from the start: the first increase counts too.
+Each gauge says how it would be combined over processes.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from webhook_dispatcher.domain.event import EVENT_TYPES, State, Trigger
+from webhook_dispatcher.domain.verdict import Outcome
+
+ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 9.0, 10.0, 11.0)
+LAG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0, 86400.0)
+STATEMENT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+CONTROL_COMMANDS = ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel")
+CONTROL_RESULTS = ("done", "rejected")
+
+
+class Metrics:
+    """One attribute per metric, named without the `webhook_` prefix."""
+
+    def __init__(self, version: str, registry: CollectorRegistry | None = None) -> None:
+        # The *_created series are not in the contract, and double what is scraped.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry or CollectorRegistry()
+        self._attempts()
+        self._deliveries()
+        self._database()
+        self._process(version)
+
+    def _attempts(self) -> None:
+        self.attempts = self._counter("attempts", "Attempts that ended.", "outcome", "trigger")
+        self.attempt_duration = self._histogram(
+            "attempt_duration_seconds",
+            "From the start of an attempt to its outcome.",
+            ATTEMPT_BUCKETS,
+            "outcome",
+        )
+        self.attempts_in_flight = self._gauge("attempts_in_flight", "Attempts on the wire now.", "livesum")
+        outcomes = [str(outcome) for outcome in Outcome]
+        _create(self.attempts, product(outcomes, Trigger))
+        _create(self.attempt_duration, product(outcomes))
+
+    def _deliveries(self) -> None:
+        self.deliveries = self._counter("deliveries", "Deliveries that came to their end.", "state", "type")
+        self.delivery_lag = self._histogram(
+            "delivery_lag_seconds",
+            "From an event's `created_at` to the start of its first attempt.",
+            LAG_BUCKETS,
+        )
+        self.pending = self._gauge("pending", "Deliveries not attempted yet, in the database.", "mostrecent")
+        self.pending_retry = self._gauge(
+            "pending_retry", "Deliveries waiting for a retry, in the database.", "mostrecent"
+        )
+        self.oldest_pending_age = self._gauge(
+            "oldest_pending_age_seconds", "Age of the oldest delivery not attempted yet.", "mostrecent"
+        )
+        self.oldest_due_retry_age = self._gauge(
+            "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", "mostrecent"
+        )
+        _create(self.deliveries, product((State.DELIVERED, State.FAILED), EVENT_TYPES))
+
+    def _database(self) -> None:
+        self.claim_duration = self._histogram(
+            "claim_duration_seconds", "One claim: leasing lanes and reading what they owe.", STATEMENT_BUCKETS
+        )
+        self.record_duration = self._histogram(
+            "record_duration_seconds", "One batch of outcomes, to its commit.", STATEMENT_BUCKETS
+        )
+        self.database_errors = self._counter(
+            "database_errors", "Statements that failed, by what they were for.", "operation"
+        )
+        self.control_commands = self._counter(
+            "control_commands", "Control commands handled.", "command", "status"
+        )
+        _create(self.control_commands, product(CONTROL_COMMANDS, CONTROL_RESULTS))
+
+    def _process(self, version: str) -> None:
+        self.lanes_leased = self._gauge("lanes_leased", "Merchants held by this process now.", "livesum")
+        self.leases_lost = self._counter("leases_lost", "Leases that ran out or were taken while held.")
+        self.event_loop_lag = self._gauge(
+            "event_loop_lag_seconds", "How late the event loop last ran a timer.", "livemax"
+        )
+        self.build_info = self._gauge("build_info", "1, labelled with the version.", "livemax", "version")
+        self.build_info.labels(version).set(1)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, namespace="webhook", registry=self.registry)
+
+    def _gauge(self, name: str, meaning: str, mode: str, *labels: str) -> Gauge:
+        return Gauge(
+            name,
+            meaning,
+            labels,
+            namespace="webhook",
+            registry=self.registry,
+            multiprocess_mode=mode,  # type: ignore[arg-type]  # a literal in the library's stub
+        )
+
+    def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, meaning, labels, namespace="webhook", registry=self.registry, buckets=buckets)
+
+
+def metrics_table() -> str:
+    """Write the README's table of metrics (markdown)."""
+    metrics = Metrics("table")
+    rows = ["| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for collector in (
+        value for value in vars(metrics).values() if isinstance(value, (Counter, Gauge, Histogram))
+    ):
+        family = next(iter(collector.collect()))
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in collector._labelnames)
+        rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
+    return "\n".join(rows) + "\n"
+
+
+def _create(metric: Counter | Histogram, label_values: Iterable[tuple[str, ...]]) -> None:
+    for values in label_values:
+        metric.labels(*values)

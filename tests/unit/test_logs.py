@@ -1,0 +1,156 @@
+"""Logs: one JSON object per line, nothing secret, and never an error for the caller."""
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+import structlog
+
+from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.telemetry.logs import MASKED, configure
+
+PROCESS_SECRET = "whsec_0123456789abcdef0123456789abcdef"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_one_line_of_json_with_time_and_level() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    structlog.get_logger().info(
+        "delivery.attempted", attempt=1, state=State.DELIVERED, note="a\nb\u2028\udce9"
+    )
+    (line,) = lines(stream)
+    assert datetime.fromisoformat(line.pop("at")).tzinfo is not None
+    assert line == {
+        "event": "delivery.attempted",
+        "level": "info",
+        "attempt": 1,
+        "state": "delivered",
+        "note": "a\nb\u2028\udce9",
+    }
+
+
+def test_values_that_json_does_not_know_are_written_plainly() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    structlog.get_logger().info(
+        "x.happened",
+        event_id=UUID(int=1),
+        since=datetime(2026, 11, 20, tzinfo=UTC),
+        lease=timedelta(milliseconds=1500),
+        raw=b"\x00\xff",
+        names={"b", "a"},
+    )
+    (line,) = lines(stream)
+    assert line["event_id"] == "00000000-0000-0000-0000-000000000001"
+    assert (line["since"], line["lease"]) == ("2026-11-20T00:00:00.000Z", 1.5)
+    assert (line["raw"], line["names"]) == ("(2 bytes)", ["a", "b"])
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+@pytest.mark.parametrize("key", sorted(MASKED))
+def test_what_could_be_secret_is_masked_at_any_depth(log_format: Any, key: str) -> None:
+    stream = io.StringIO()
+    configure(log_format, "debug", stream)
+    structlog.get_logger().debug(
+        "x.happened", **{key: PROCESS_SECRET}, request={"headers": {key: PROCESS_SECRET}}
+    )
+    assert PROCESS_SECRET not in stream.getvalue()
+    assert stream.getvalue().count("(hidden)") == 2
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_traceback_shows_no_local_variables(log_format: Any) -> None:
+    stream = io.StringIO()
+    configure(log_format, "info", stream)
+    local = Secret(PROCESS_SECRET).reveal().decode()
+    try:
+        raise RuntimeError("broken" + local[:0])
+    except RuntimeError:
+        structlog.get_logger().exception("task.failed")
+    assert "RuntimeError: broken" in stream.getvalue()
+    assert PROCESS_SECRET not in stream.getvalue()
+
+
+def test_levels_below_the_chosen_one_are_left_out() -> None:
+    stream = io.StringIO()
+    configure("json", "warning", stream)
+    log = structlog.get_logger()
+    log.info("a.happened")
+    log.warning("b.happened")
+    assert [line["event"] for line in lines(stream)] == ["b.happened"]
+
+
+@pytest.mark.parametrize(("stream", "is_json"), [(io.StringIO(), True), (Terminal(), False)])
+def test_without_a_format_a_terminal_gets_console_and_others_json(stream: io.StringIO, is_json: bool) -> None:
+    configure(None, "info", stream)
+    structlog.get_logger().info("a.happened")
+    assert stream.getvalue().startswith("{") is is_json
+
+
+def test_libraries_and_warnings_log_through_us_from_warning_on() -> None:
+    stream = io.StringIO()
+    configure("json", "debug", stream)
+    logging.getLogger("asyncio").warning("Task was destroyed: %s", "x")
+    logging.getLogger("aiohttp.access").info("GET /metrics")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old thing", DeprecationWarning, stacklevel=1)
+    asyncio_line, warning_line = lines(stream)
+    assert (asyncio_line["event"], asyncio_line["logger"]) == ("Task was destroyed: x", "asyncio")
+    assert (asyncio_line["level"], warning_line["logger"]) == ("warning", "py.warnings")
+
+
+def test_configuring_again_replaces_the_stream() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    configure("json", "info", first)
+    configure("json", "info", second)
+    logging.getLogger("x").error("once")
+    assert (first.getvalue(), len(lines(second))) == ("", 1)
+
+
+def test_a_stream_that_cannot_be_written_to_never_fails_the_caller() -> None:
+    configure("json", "info", Gone())
+    structlog.get_logger().info("a.happened")
+    closed = io.StringIO()
+    configure("json", "info", closed)
+    closed.close()
+    structlog.get_logger().info("a.happened")
+
+
+def test_what_a_terminal_cannot_show_is_escaped_not_lost() -> None:
+    raw = io.BytesIO()
+    configure("console", "info", io.TextIOWrapper(raw, encoding="ascii"))
+    structlog.get_logger().info("merchant.named", name="Café")
+    assert b"Caf\\xe9" in raw.getvalue()

@@ -1,0 +1,210 @@
+"""Settings: every problem is one line that names the variable."""
+
+import base64
+from collections.abc import Mapping
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.schedule import DEFAULT_DELAYS
+from webhook_dispatcher.settings import Settings, check_open_files, load_settings, settings_table
+
+KEY = base64.b64encode(b"k" * 32).decode()
+DATABASE_URL = "postgresql://dispatcher:sesame@db.internal:5432/charges"
+
+
+def problem(environ: Mapping[str, str]) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(environ)
+    return str(caught.value)
+
+
+def test_defaults_are_the_contracts() -> None:
+    settings = load_settings({})
+    assert settings.retry_schedule.delays == DEFAULT_DELAYS
+    assert settings.attempt_timeout == timedelta(seconds=10)
+    assert settings.lease == timedelta(seconds=30)
+    assert settings.poll_interval == timedelta(milliseconds=25)
+    assert (settings.max_lanes, settings.lane_retries) == (1000, 2)
+    assert settings.unconfigured_hold == timedelta(days=1)
+    assert settings.ops_address == "127.0.0.1:9464"
+    assert (settings.log_format, settings.log_level) == (None, "info")
+    assert settings.shutdown_grace == timedelta(seconds=12)
+    assert settings.retention == timedelta(days=30)
+    assert settings.data_dir == Path(".webhook")
+    assert settings.egress_policy().allow_networks == ()
+    assert settings.egress_policy().allow_hosts == frozenset()
+    assert not settings.egress_policy().allow_http
+    assert settings.egress_ca_file is None
+
+
+def test_given_values_are_read() -> None:
+    settings = load_settings(
+        {
+            "WEBHOOK_DATABASE_URL": DATABASE_URL + "\n",
+            "WEBHOOK_SECRET_KEYS": f"a:{KEY},b:{KEY}",
+            "WEBHOOK_RETRY_SCHEDULE": "PT1S, PT2S",
+            "WEBHOOK_EGRESS_ALLOW_NETWORKS": "10.1.0.0/16,fd00::/8",
+            "WEBHOOK_EGRESS_ALLOW_HOSTS": "Receiver.Internal, localhost",
+            "WEBHOOK_EGRESS_ALLOW_HTTP": "true",
+            "WEBHOOK_LOG_LEVEL": "DEBUG",
+            "WEBHOOK_OPS_ADDRESS": "[::1]:0",
+        }
+    )
+    assert settings.database_dsn() == DATABASE_URL
+    assert settings.keyring().key_ids == ("a", "b")
+    assert settings.retry_schedule.delays == (timedelta(seconds=1), timedelta(seconds=2))
+    assert settings.egress_allow_networks == (ip_network("10.1.0.0/16"), ip_network("fd00::/8"))
+    assert settings.egress_allow_hosts == {"receiver.internal", "localhost"}
+    assert settings.egress_policy().allow_http
+    assert settings.log_level == "debug"
+
+
+MALFORMED = [
+    ("DATABASE_URL", "mysql://db/x", "postgresql://user:password@host:port/database"),
+    ("DATABASE_URL", "postgresql:db", "postgresql://user:password@host:port/database"),
+    ("DATABASE_URL", "postgresql://u:sesame@host:port/x", "percent-encoded"),
+    ("DATABASE_URL", "postgresql://u:ses[ame@host/x", "percent-encoded"),
+    ("DATABASE_URL", "postgresql://u:sesame#@host/x", "%23"),
+    ("MIGRATION_DATABASE_URL", "db.internal", "postgresql://user:password@host:port/database"),
+    ("SECRET_KEYS", KEY, "id:base64key"),
+    ("SECRET_KEYS", "a:sesame!", "not valid base64"),
+    ("SECRET_KEYS", "a:c2VzYW1l", "6 bytes, not 32"),
+    ("SECRET_KEYS", f"a:{KEY},a:{KEY}", "given twice"),
+    ("RETRY_SCHEDULE", "60,300", "write PT60S"),
+    ("RETRY_SCHEDULE", "PT1M,,PT5M", "'' is not an ISO 8601 duration"),
+    ("RETRY_SCHEDULE", "PT0S", "longer than PT0S"),
+    ("RETRY_SCHEDULE", "P31D", "at most P30D"),
+    ("RETRY_SCHEDULE", ",".join(["PT1S"] * 21), "at most 20"),
+    ("ATTEMPT_TIMEOUT", "10", "write PT10S"),
+    ("ATTEMPT_TIMEOUT", "PT0S", "from PT0.05S to PT5M"),
+    ("LEASE", "pt30s", "write PT30S"),
+    ("LEASE", "PT14.9S", "at least PT15S with an attempt timeout of PT10S, not PT14.9S"),
+    ("POLL_INTERVAL", "25ms", "such as PT10S"),
+    ("MAX_LANES", "many", "whole number from 1 to 100000"),
+    ("MAX_LANES", "0", "whole number from 1 to 100000"),
+    ("LANE_RETRIES", "1.5", "whole number from 1 to 100"),
+    ("UNCONFIGURED_HOLD", "P1M", "such as PT10S"),
+    ("OPS_ADDRESS", "9464", "host:port"),
+    ("OPS_ADDRESS", "localhost:99999", "host:port"),
+    ("OPS_ADDRESS", "::1:9464", "host:port"),
+    ("LOG_FORMAT", "xml", "one of json, console"),
+    ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
+    ("SHUTDOWN_GRACE", "12", "write PT12S"),
+    ("RETENTION", "PT1H", "from P1D to P3650D"),
+    ("EGRESS_ALLOW_NETWORKS", "10.1.2.3/16", "did you mean 10.1.0.0/16?"),
+    ("EGRESS_ALLOW_NETWORKS", "example.com", "10.0.0.0/8"),
+    ("EGRESS_ALLOW_HOSTS", "https://receiver.internal", "no scheme, port, path or wildcard"),
+    ("EGRESS_ALLOW_HOSTS", "*.internal", "no scheme, port, path or wildcard"),
+    ("EGRESS_ALLOW_HOSTS", "10.0.0.1", "WEBHOOK_EGRESS_ALLOW_NETWORKS"),
+    ("EGRESS_ALLOW_HTTP", "maybe", "true or false"),
+    ("EGRESS_CA_FILE", "/nonexistent/ca.pem", "cannot be read"),
+    ("EGRESS_CA_FILE", "/dev/null", "no certificate in PEM form"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "right"), MALFORMED)
+def test_a_malformed_setting_gives_one_line(name: str, value: str, right: str) -> None:
+    line = problem({f"WEBHOOK_{name}": value})
+    assert "\n" not in line
+    assert line.startswith(f"WEBHOOK_{name}: ")
+    assert right in line
+    assert "sesame" not in line
+    assert KEY not in line
+
+
+def test_every_setting_has_a_malformed_example() -> None:
+    anything_goes = {"DATA_DIR"}
+    assert {name for name, _, _ in MALFORMED} | anything_goes == {
+        name.upper() for name in Settings.model_fields
+    }
+
+
+def test_all_problems_are_shown_at_once() -> None:
+    lines = problem({"WEBHOOK_LEASE": "30", "WEBHOOK_MAX_LANES": "x", "WEBHOOK_LEASES": "PT1S"}).splitlines()
+    assert sorted(line.partition(":")[0] for line in lines) == [
+        "WEBHOOK_LEASE",
+        "WEBHOOK_LEASES",
+        "WEBHOOK_MAX_LANES",
+    ]
+
+
+def test_a_misspelt_name_is_refused_with_the_nearest() -> None:
+    assert problem({"WEBHOOK_ATEMPT_TIMEOUT": "PT1S"}) == (
+        "WEBHOOK_ATEMPT_TIMEOUT: no such setting; did you mean WEBHOOK_ATTEMPT_TIMEOUT?"
+    )
+
+
+def test_names_made_by_kubernetes_and_empty_values_are_ignored() -> None:
+    environ = {"WEBHOOK_DISPATCHER_PORT": "tcp://10.0.0.1:80", "WEBHOOK_LEASE": " ", "PATH": "/bin"}
+    assert load_settings(environ) == load_settings({})
+
+
+def test_the_process_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEBHOOK_LANE_RETRIES", "7")
+    monkeypatch.setenv("LANE_RETRIES", "7")
+    assert load_settings({}).lane_retries == 2
+    assert Settings().lane_retries == 2
+
+
+def test_a_dot_env_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("WEBHOOK_LANE_RETRIES=7\nLANE_RETRIES=7\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_settings({}).lane_retries == 2
+
+
+@pytest.mark.parametrize(
+    ("timeout", "lease"), [("PT10S", "PT15S"), ("PT20S", "PT25S"), ("PT1S", "PT1.5S"), ("PT0.2S", "PT0.3S")]
+)
+def test_a_lease_outlasts_an_attempt_by_five_seconds_or_half_of_it(timeout: str, lease: str) -> None:
+    environ = {"WEBHOOK_ATTEMPT_TIMEOUT": timeout, "WEBHOOK_LEASE": lease}
+    assert load_settings(environ).lease > load_settings(environ).attempt_timeout
+    shorter = f"{lease[:-1]}".removeprefix("PT")
+    environ["WEBHOOK_LEASE"] = f"PT{float(shorter) - 0.01:.2f}S"
+    assert problem(environ).startswith("WEBHOOK_LEASE: must be at least " + lease)
+
+
+def test_repr_shows_no_password_and_no_key() -> None:
+    settings = load_settings({"WEBHOOK_DATABASE_URL": DATABASE_URL, "WEBHOOK_SECRET_KEYS": f"a:{KEY}"})
+    for text in (repr(settings), str(settings), repr(dict(settings))):
+        assert "sesame" not in text
+        assert KEY not in text
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        load_settings({}).lane_retries = 3  # type: ignore[misc]
+
+
+def test_what_is_missing_is_said_when_it_is_needed() -> None:
+    settings = load_settings({})
+    with pytest.raises(ConfigurationError, match=r"^WEBHOOK_DATABASE_URL: not set"):
+        settings.database_dsn()
+    with pytest.raises(ConfigurationError, match=r"^WEBHOOK_SECRET_KEYS: not set"):
+        settings.keyring()
+
+
+def test_migrations_use_the_owners_url_where_there_is_one() -> None:
+    owner = "postgresql://owner@db/charges"
+    both = {"WEBHOOK_DATABASE_URL": DATABASE_URL, "WEBHOOK_MIGRATION_DATABASE_URL": owner}
+    assert load_settings(both).migration_dsn() == owner
+    assert load_settings({"WEBHOOK_DATABASE_URL": DATABASE_URL}).migration_dsn() == DATABASE_URL
+
+
+def test_lanes_need_open_files() -> None:
+    check_open_files(1000, 2064)
+    with pytest.raises(ConfigurationError, match=r"^WEBHOOK_MAX_LANES: .* 2064 .* set it to 480 or less$"):
+        check_open_files(1000, 1024)
+
+
+def test_the_table_has_every_setting_once() -> None:
+    rows = settings_table().splitlines()[2:]
+    assert [row.split("`")[1] for row in rows] == [
+        f"WEBHOOK_{name.upper()}" for name in Settings.model_fields
+    ]
+    assert "| `WEBHOOK_RETRY_SCHEDULE` | `PT1M,PT5M,PT15M,PT1H,PT3H,PT6H,PT12H` |" in settings_table()
+    assert all(row.count("|") == 4 and "None" not in row for row in rows)
