@@ -1,0 +1,1 @@
+"""The daemon's work: claim, deliver, record, obey the control table, keep house."""

@@ -1,0 +1,136 @@
+"""One attempt: render, sign, send, and say what follows.
+
+Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import structlog
+
+from webhook_dispatcher.domain.clock import Clock, DatabaseClock
+from webhook_dispatcher.domain.endpoint import Endpoint, Secret
+from webhook_dispatcher.domain.event import EVENT_TYPES, Event, FailedReason, State
+from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.ports import Sender
+from webhook_dispatcher.domain.record import Attempt, Record
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.verdict import Answer, Delivered, Failed, Failure, Outcome, RetryAfter, judge
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+_log = structlog.get_logger()
+
+
+class Attempter:
+    """Makes attempts and turns them into records."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        keyring: Keyring,
+        schedule: Schedule,
+        clock: Clock,
+        database_clock: DatabaseClock,
+        metrics: Metrics,
+    ) -> None:
+        self._sender = sender
+        self._keyring = keyring
+        self._schedule = schedule
+        self._clock = clock
+        self._database_clock = database_clock
+        self._metrics = metrics
+        self.in_flight = 0
+
+    def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
+        """Open an endpoint's secrets, newest first; UnknownKey is our own fault, never an outcome."""
+        return tuple(self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets)
+
+    async def attend(
+        self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
+    ) -> Record:
+        """Make one attempt now, judge it, and return what is to be written."""
+        attempt, seen = await self.make(event, endpoint, secrets)
+        return self.conclude(event, fence, is_retry, attempt, seen)
+
+    async def make(
+        self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
+    ) -> tuple[Attempt, Answer | Failure]:
+        """Make one attempt now; its clock and its signature's `t` start here."""
+        started = self._clock.elapsed()
+        with self._counted():
+            seen = await self._send(event, endpoint, secrets)
+        ended = self._clock.elapsed()
+        started_at = self._database_clock.at(started)
+        if event.attempts == 0:
+            self._metrics.delivery_lag.observe(max(0.0, (started_at - event.created_at).total_seconds()))
+        attempt = Attempt(
+            number=event.attempts + 1,
+            started_at=started_at,
+            finished_at=started_at + timedelta(seconds=ended - started),
+            duration_ms=round((ended - started) * 1000),
+            status=seen.status,
+            outcome=seen.outcome,
+        )
+        return attempt, seen
+
+    async def _send(self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> Answer | Failure:
+        if event.type not in EVENT_TYPES:
+            return Failure(Outcome.UNSENDABLE, "the event's type is not one of the published types")
+        body = event.body()
+        headers = {
+            "Content-Type": "application/json",
+            "Service-Event-Id": str(event.id),
+            "Service-Event-Type": event.type,
+            "Service-Signature": signature(body, secrets, int(self._clock.unix())),
+        }
+        return await self._sender.post(endpoint.url, headers, body)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+
+    def conclude(
+        self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure
+    ) -> Record:
+        """Judge an attempt and make the record that is to be written."""
+        verdict = judge(seen, event, self._schedule)
+        state: State | None = None
+        reason: FailedReason | None = None
+        due_at = None
+        match verdict:
+            case Delivered():
+                state = State.DELIVERED
+            case Failed(reason, state):
+                pass
+            case RetryAfter(delay):
+                due_at = attempt.finished_at + delay
+        self._tell(event, attempt, seen, state)
+        return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
+
+    def _tell(self, event: Event, attempt: Attempt, seen: Answer | Failure, state: State | None) -> None:
+        outcome = attempt.outcome
+        self._metrics.attempts.labels(outcome, event.trigger).inc()
+        self._metrics.attempt_duration.labels(outcome).observe(attempt.duration_ms / 1000)
+        if state is not None:
+            self._metrics.deliveries.labels(state, event.type).inc()
+        detail = {"detail": seen.detail} if isinstance(seen, Failure) else {}
+        _log.info(
+            "delivery.attempted",
+            merchant_id=event.merchant_id,
+            event_id=str(event.id),
+            seq=event.seq,
+            type=event.type,
+            attempt=attempt.number,
+            trigger=event.trigger,
+            outcome=outcome,
+            status=attempt.status,
+            duration_ms=attempt.duration_ms,
+            state=state or State.PENDING_RETRY,
+            **detail,
+        )

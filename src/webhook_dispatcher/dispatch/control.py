@@ -1,0 +1,167 @@
+"""Carries out the control table's commands.
+
+Short ones are done in the transaction that takes them up. Long ones are marked running in it and go on in
+tasks of their own; if their worker dies, another dispatcher resumes them when their lease has run out.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from webhook_dispatcher.dispatch.errands import RUNNING_LEASE, Errands
+from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.domain.command import (
+    COMMANDS,
+    Cancel,
+    Code,
+    Command,
+    CommandRejected,
+    Pause,
+    Retry,
+    RetryFailed,
+    SetUrl,
+    TestEvent,
+    understand,
+)
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.ports import Controls, Desk
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+POLL = 0.25
+"""Seconds between two looks at the control table (contract 3: taken up within a second)."""
+
+_log = structlog.get_logger()
+
+
+class Controller:
+    """Takes commands up, in order of their id, one transaction each."""
+
+    def __init__(
+        self,
+        controls: Controls,
+        errands: Errands,
+        find_fault_with_url: Callable[[str], str | None],
+        metrics: Metrics,
+        stop: Stop,
+    ) -> None:
+        self._controls = controls
+        self._errands = errands
+        self._find_fault_with_url = find_fault_with_url
+        self._metrics = metrics
+        self._stop = stop
+
+    async def run(self) -> None:
+        """Take commands up until stopped; long ones then hand over to whoever comes next."""
+        async with asyncio.TaskGroup() as group:
+            while not self._stop.is_set():
+                try:
+                    has_handled = await self.step(group)
+                except StorageError as error:
+                    self._metrics.database_errors.labels("control").inc()
+                    _log.warning("control.failed", error=str(error))
+                    has_handled = False
+                if not has_handled:
+                    await self._stop.wait_at_most(POLL)
+
+    async def step(self, group: asyncio.TaskGroup) -> bool:
+        """Take up one command; False when there was none."""
+        command: Command | None = None
+        try:
+            async with self._controls.desk() as desk:
+                command = await desk.next_command()
+                if command is None:
+                    return False
+                errand = await self._take_up(desk, command)
+        except StatementRefused as error:
+            if command is None:
+                raise
+            # The values themselves are refused: trying again would hold up all later commands.
+            async with self._controls.desk() as desk:
+                await self._reject(desk, command, CommandRejected(Code.MALFORMED, error.detail))
+            return True
+        if errand is not None:
+            group.create_task(errand())
+        return True
+
+    async def _take_up(self, desk: Desk, command: Command) -> Callable[[], Any] | None:
+        try:
+            wish = understand(command)
+            match wish:
+                case RetryFailed():
+                    progress = command.result or await self._errands.begin_mass_retry(desk, wish)
+                    await desk.keep_running(command.id, RUNNING_LEASE, progress)
+                    return lambda: self._errands.retry_failed(command, wish, progress)
+                case TestEvent(merchant_id):
+                    if await desk.is_paused(merchant_id):
+                        raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
+                    progress = command.result or self._errands.begin_test()
+                    await desk.keep_running(command.id, RUNNING_LEASE, progress)
+                    return lambda: self._errands.send_test(command, merchant_id, progress)
+                case Retry():
+                    result = await _retry(desk, wish)
+                case Cancel():
+                    result = await _cancel(desk, wish)
+                case SetUrl():
+                    result = await self._set_url(desk, wish)
+                case Pause():
+                    result = await _pause(desk, wish)
+        except CommandRejected as rejection:
+            await self._reject(desk, command, rejection)
+            return None
+        await desk.finish(command.id, result)
+        self._tell(command, "done", result)
+        return None
+
+    async def _set_url(self, desk: Desk, wish: SetUrl) -> dict[str, Any]:
+        await desk.is_paused(wish.merchant_id)
+        if (fault := self._find_fault_with_url(wish.url)) is not None:
+            raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
+        await desk.set_url(wish.merchant_id, wish.url)
+        return {}
+
+    async def _reject(self, desk: Desk, command: Command, rejection: CommandRejected) -> None:
+        await desk.reject(command.id, rejection.code, rejection.message)
+        self._tell(command, "rejected", {"code": int(rejection.code)})
+
+    def _tell(self, command: Command, status: str, result: dict[str, Any]) -> None:
+        name = command.command if command.command in COMMANDS else "unknown"
+        self._metrics.control_commands.labels(name, status).inc()
+        _log.info("control.handled", command_id=command.id, command=name, status=status, **result)
+
+
+async def _retry(desk: Desk, wish: Retry) -> dict[str, Any]:
+    delivery = await desk.find_delivery(wish.event_id)
+    if delivery.is_in_flight:
+        return {"in_flight": True}
+    if delivery.state is State.PENDING:
+        raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
+    if delivery.is_owed:
+        if not await desk.hasten(delivery):
+            return {"in_flight": True}
+    else:
+        if delivery.state is State.DELIVERED and not wish.force:
+            raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
+        await desk.is_paused(delivery.merchant_id)
+        if not await desk.reopen(delivery):
+            raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
+    await desk.announce_due([delivery.merchant_id])
+    return {"in_flight": False}
+
+
+async def _cancel(desk: Desk, wish: Cancel) -> dict[str, Any]:
+    delivery = await desk.find_delivery(wish.event_id)
+    if not delivery.is_owed or delivery.state is State.DELIVERED:
+        raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
+    if not await desk.cancel(wish.event_id, delivery.merchant_id):
+        raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
+    return {"in_flight": delivery.is_in_flight}
+
+
+async def _pause(desk: Desk, wish: Pause) -> dict[str, Any]:
+    if wish.merchant_id is not None:
+        await desk.is_paused(wish.merchant_id)
+    await desk.pause(wish.merchant_id, wish.is_paused)
+    return {}

@@ -1,0 +1,318 @@
+"""Claims lanes for first attempts, starts their visits, and keeps them supplied.
+
+A step looks for arrivals, reads on for lanes that run low, and claims lanes that have work. Which lanes
+those are, three sources tell: the tail (arrivals), the sweep (what the tail cannot see), and visits that
+ended with work left. Polling is the truth; nothing hangs on a notification.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.lane import Follower, Visit
+from webhook_dispatcher.dispatch.pace import Backoff, pause
+from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.tail import Tail
+from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, fail_unconfigured
+from webhook_dispatcher.domain.claim import Lease, Probe
+from webhook_dispatcher.domain.clock import Clock, DatabaseClock
+from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.errors import StorageError, UnknownKey
+from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.ports import Claims
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+CLAIM_LANES = 200
+"""Most lanes in one claim; bounds its memory together with RUN_BYTES."""
+RUN = 20
+"""Most events read for a lane at once."""
+RUN_BYTES = 64 * 1024
+"""Bytes after which a run is cut; its first event is read whatever its size."""
+LOOK = 5_000
+"""Most arrivals read in one look."""
+VISIT_TIME = 2.0
+"""Seconds after which a lane is given back, so that others have their turn and daemons share the load."""
+COMPANY = 0.004
+"""Seconds that a woken loop waits for more wake-ups before it asks the database."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one process may do at once, and for how long it may trust a lease.
+
+    trust: seconds after a claim or renewal was asked for during which an attempt may be started.
+    """
+
+    max_lanes: int
+    lease: timedelta
+    trust: float
+    poll_interval: timedelta
+    hold: Hold
+
+
+class Dispatcher:
+    """The claiming loop and the visits it started."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        recorder: Recorder,
+        attempter: Attempter,
+        bodies: Bodies,
+        clock: Clock,
+        database_clock: DatabaseClock,
+        metrics: Metrics,
+        limits: Limits,
+        owner: str,
+    ) -> None:
+        self._claims = claims
+        self._recorder = recorder
+        self._attempter = attempter
+        self._bodies = bodies
+        self._clock = clock
+        self._database_clock = database_clock
+        self._metrics = metrics
+        self._limits = limits
+        self._owner = owner
+        self._tail = Tail()
+        self._ready = ReadyLanes()
+        self._visits: dict[str, Visit] = {}
+        self._low: list[Visit] = []
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self.everything_is_paused = False
+        self.missing_keys: dict[str, float] = {}
+        self.answered_at = clock.elapsed()
+        self._follower = Follower(
+            attempter.attend, recorder.add, recorder.caught_up, self._ask_for_more, self._may_start
+        )
+        recorder.on_closed = self._closed
+
+    @property
+    def lanes_leased(self) -> int:
+        """Return how many lanes this process holds."""
+        return len(self._visits)
+
+    @property
+    def is_hungry(self) -> bool:
+        """Tell whether the sweep should go on at once: there is room, and nothing known to fill it."""
+        return len(self._ready) < CLAIM_LANES and self._room() > 0
+
+    async def run(self) -> None:
+        """Claim until stopped; visits go on in tasks of their own, whose faults end the loop."""
+        backoff = Backoff()
+        async with asyncio.TaskGroup() as group:
+            while not self._stopping:
+                self._wake.clear()  # before the step: a wake-up during it must survive
+                try:
+                    hurries = await self.step(group)
+                except StorageError as error:
+                    self._metrics.database_errors.labels("claim").inc()
+                    _log.warning("claim.failed", error=str(error))
+                    await pause(backoff.next())
+                    continue
+                backoff.reset()
+                if not hurries:
+                    await self._idle()
+            self._let_go()
+
+    async def step(self, group: asyncio.TaskGroup) -> bool:
+        """Look, read on, claim; True when there is more to be had at once."""
+        is_cut = await self._look()
+        await self._read_on()
+        await self._claim(group)
+        self.answered_at = self._clock.elapsed()
+        return is_cut or (len(self._ready) > 0 and self._room() > 0)
+
+    async def _idle(self) -> None:
+        await pause(self._limits.poll_interval.total_seconds(), self._wake)
+        if self._wake.is_set() and not self._stopping:
+            await pause(COMPANY)
+
+    def stop(self) -> None:
+        """Claim nothing more; visits end after the event in flight."""
+        self._stopping = True
+        self._wake.set()
+
+    def _let_go(self) -> None:
+        for visit in self._low:
+            self._resume(visit)
+        self._low.clear()
+
+    # What tail, sweep and recalls tell.
+
+    async def _look(self) -> bool:
+        asked = self._clock.elapsed()
+        cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
+        arrivals = await self._claims.read_arrivals(cursor, LOOK)
+        self._database_clock.synchronise(arrivals.database_now, asked)
+        for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
+            self._notice(arrival.merchant_id, arrival.seq)
+        gaps = self._tail.due_gaps(asked)
+        if gaps:
+            found = await self._claims.read_gaps(gaps, LOOK)
+            self._tail.observe_gaps(found, asked)
+            for arrival in found:
+                self._notice(arrival.merchant_id, arrival.seq)
+        return arrivals.is_cut
+
+    def _notice(self, merchant_id: str, seq: int) -> None:
+        visit = self._visits.get(merchant_id)
+        if visit is None:
+            self._ready.add(merchant_id, seq)
+        else:
+            visit.notice(seq)
+
+    def notice_probe(self, probe: Probe) -> None:
+        """Learn from the sweep that a merchant is owed something."""
+        if probe.is_free or probe.merchant_id in self._visits:
+            self._notice(probe.merchant_id, probe.head_seq)
+            self._wake.set()
+
+    def recall(self, merchant_id: str) -> None:
+        """End a visit after the event in flight."""
+        visit = self._visits.get(merchant_id)
+        if visit is not None:
+            visit.is_recalled = True
+
+    # Claiming and reading.
+
+    def _room(self) -> int:
+        if self.everything_is_paused or self._stopping or not self._bodies.has_room():
+            return 0
+        return self._limits.max_lanes - len(self._visits)
+
+    async def _claim(self, group: asyncio.TaskGroup) -> None:
+        heads = self._ready.take(min(self._room(), CLAIM_LANES))
+        for merchant_id in heads.keys() & self._visits.keys():
+            # Noticed between the asking for its lease and the answer.
+            self._visits[merchant_id].notice(heads.pop(merchant_id))
+        if not heads:
+            return
+        asked = self._clock.elapsed()
+        try:
+            leases = await self._claims.lease(heads, self._limits.lease, self._owner)
+        except StorageError:
+            self._ready.give_back(heads)
+            raise
+        visits = [self._open(lease, asked) for lease in leases]
+        try:
+            runs = await self._read(visits)
+            endpoints = await self._claims.read_endpoints([visit.merchant_id for visit in visits])
+        except StorageError:
+            for visit in visits:
+                visit.is_cut = True
+                self._give_back(visit)
+            raise
+        self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
+        for visit in visits:
+            self._take_in(visit, runs)
+            self._start(group, visit, endpoints.get(visit.merchant_id))
+
+    def _open(self, lease: Lease, asked: float) -> Visit:
+        visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME)
+        self._visits[lease.merchant_id] = visit
+        return visit
+
+    async def _read(self, visits: list[Visit]) -> dict[str, list[Event]]:
+        for visit in visits:
+            visit.before_read()
+        after = {visit.merchant_id: visit.read_up_to for visit in visits}
+        try:
+            return await self._claims.read_runs(after, RUN, RUN_BYTES) if after else {}
+        except StorageError:
+            for visit in visits:
+                visit.is_cut = True
+            raise
+
+    def _take_in(self, visit: Visit, runs: dict[str, list[Event]]) -> None:
+        events = runs.get(visit.merchant_id, [])
+        size = sum(len(event.object) for event in events)
+        visit.take_in(events, is_cut=len(events) == RUN or size >= RUN_BYTES)
+
+    def _start(self, group: asyncio.TaskGroup, visit: Visit, endpoint: Endpoint | None) -> None:
+        if endpoint is None:
+            self._settle_unconfigured(visit)
+            self._give_back(visit)
+            return
+        try:
+            secrets = self._attempter.open_secrets(endpoint)
+        except UnknownKey as error:
+            self._lack_key(error)
+            visit.wait_until = self._database_clock.now() + KEY_WAIT
+            self._give_back(visit)
+            return
+        if not visit.run:
+            self._give_back(visit)
+            return
+        task = group.create_task(self._follower.follow(visit, endpoint, secrets))
+        task.add_done_callback(lambda _: self._give_back(visit))
+
+    def _give_back(self, visit: Visit) -> None:
+        visit.end()
+        self._recorder.give_back(visit)
+
+    def _settle_unconfigured(self, visit: Visit) -> None:
+        now = self._database_clock.now()
+        while visit.run:
+            ends_at = self._limits.hold.ends_at(visit.run[0], visit.lease.endpoint_removed_at)
+            if ends_at > now:
+                visit.wait_until = ends_at
+                return
+            event = visit.run.popleft()
+            self._recorder.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)
+
+    def _lack_key(self, error: UnknownKey) -> None:
+        if error.key_id not in self.missing_keys:
+            _log.error("key.missing", key_id=error.key_id, reason=error.reason)
+        self.missing_keys[error.key_id] = self._clock.elapsed()
+
+    # Supplying visits, and closing them.
+
+    def _ask_for_more(self, visit: Visit) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._low.append(visit)
+        self._wake.set()
+        return future
+
+    async def _read_on(self) -> None:
+        visits, self._low = [visit for visit in self._low if not visit.is_over], []
+        if not visits:
+            return
+        runs: dict[str, list[Event]] = {}
+        try:
+            if self._bodies.has_room():
+                runs = await self._read(visits)
+                for visit in visits:
+                    self._take_in(visit, runs)
+            else:
+                for visit in visits:
+                    visit.spent_at = 0.0  # no room for more: it ends, and waits its turn to be claimed
+        finally:
+            for visit in visits:
+                self._resume(visit)
+
+    def _resume(self, visit: Visit) -> None:
+        future, visit.top_up = visit.top_up, None
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def _may_start(self, visit: Visit) -> bool:
+        return not (self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()))
+
+    def _closed(self, visit: Visit) -> None:
+        if self._visits.get(visit.merchant_id) is visit:
+            del self._visits[visit.merchant_id]
+        if visit.straggler is not None:
+            self._ready.add(visit.merchant_id, visit.straggler)
+        elif visit.owes_more and visit.wait_until is None:
+            self._ready.add(visit.merchant_id)
+        if len(self._ready) and not self._stopping:
+            self._wake.set()

@@ -1,0 +1,159 @@
+"""Commands that take longer than a transaction may: a mass retry, and a test event."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.domain.clock import DatabaseClock
+from webhook_dispatcher.domain.command import Code, Command, RetryFailed
+from webhook_dispatcher.domain.errors import StorageError, UnknownKey
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
+from webhook_dispatcher.domain.ports import Claims, Controls, Desk, TestLog
+from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+RUNNING_LEASE = timedelta(seconds=30)
+"""How long a running command is its worker's; must exceed the time of one attempt or chunk."""
+CHUNK = 100
+"""Deliveries made owed again in one transaction of a mass retry."""
+CHUNK_PAUSE = 0.1
+"""Seconds between two chunks, so that first attempts do not suffer."""
+
+SAMPLE_CHARGE = (
+    b'{"id":"ch_test","object":"charge","amount":1990,"currency":"EUR","status":"succeeded",'
+    b'"createdAt":"2026-01-01T00:00:00.000Z","recipients":[{"id":"rcp_test","amount":1990}]}'
+)
+
+_log = structlog.get_logger()
+
+
+class Errands:
+    """Carries long commands through; what it began, any dispatcher can resume from `result`."""
+
+    def __init__(
+        self,
+        controls: Controls,
+        claims: Claims,
+        attempter: Attempter,
+        recorder: Recorder,
+        database_clock: DatabaseClock,
+        metrics: Metrics,
+        stop: Stop,
+    ) -> None:
+        self._controls = controls
+        self._claims = claims
+        self._attempter = attempter
+        self._recorder = recorder
+        self._database_clock = database_clock
+        self._metrics = metrics
+        self._stop = stop
+
+    async def begin_mass_retry(self, desk: Desk, wish: RetryFailed) -> dict[str, Any]:
+        """Make the first `result` of a mass retry."""
+        return {"matched": await desk.count_failed(wish), "retried": 0, "passed": 0}
+
+    def begin_test(self) -> dict[str, Any]:
+        """Make the first `result` of a test event."""
+        return {"event_id": str(uuid4()), "created_at": self._database_clock.now().isoformat()}
+
+    async def retry_failed(self, command: Command, wish: RetryFailed, progress: Mapping[str, Any]) -> None:
+        """Make failed deliveries owed again, chunk by chunk, each in a transaction with its progress."""
+        result: dict[str, Any] = dict(progress)
+        after = _reached(result) or (wish.since, -1)
+        while result["passed"] < wish.limit:
+            await self._stop.wait_at_most(CHUNK_PAUSE)
+            if self._stop.is_set():
+                await self._hand_over(command, result)
+                return
+            await self._recorder.caught_up()
+            try:
+                async with self._controls.desk() as desk:
+                    most = min(CHUNK, wish.limit - result["passed"])
+                    chunk = await desk.reopen_failed(wish, after, most)
+                    if chunk is None:
+                        break
+                    await desk.announce_due(sorted(chunk.merchants))
+                    advanced = {
+                        **result,
+                        "passed": result["passed"] + chunk.matched,
+                        "retried": result["retried"] + chunk.retried,
+                        "reached": [chunk.reached[0].isoformat(), chunk.reached[1]],
+                    }
+                    await desk.keep_running(command.id, RUNNING_LEASE, advanced)
+            except StorageError as error:
+                # Whether the chunk was committed is unknown: its progress row knows, whoever resumes.
+                _log.warning("control.interrupted", command_id=command.id, error=str(error))
+                return
+            result, after = advanced, chunk.reached
+        await self._finish(command, {"matched": result["matched"], "retried": result["retried"]})
+
+    async def send_test(self, command: Command, merchant_id: str, progress: Mapping[str, Any]) -> None:
+        """Make the one attempt of a test event, outside the order, and write down how it went."""
+        event = Event(
+            seq=0,
+            id=UUID(progress["event_id"]),
+            merchant_id=merchant_id,
+            type=TEST_EVENT_TYPE,
+            created_at=datetime.fromisoformat(progress["created_at"]),
+            object=SAMPLE_CHARGE,
+            trigger=Trigger.MANUAL,
+            on_failure=State.FAILED,
+        )
+        try:
+            endpoint = (await self._claims.read_endpoints([merchant_id])).get(merchant_id)
+            if endpoint is None:
+                await self._reject(command, Code.NOT_CONFIGURED, "the merchant has no endpoint")
+                return
+            record = await self._attempter.attend(
+                event, 0, True, endpoint, self._attempter.open_secrets(endpoint)
+            )
+        except UnknownKey as error:
+            await self._reject(command, Code.WRONG_STATE, f"the secret cannot be opened: {error}")
+            return
+        except StorageError as error:
+            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+            return
+        attempt = record.attempt
+        assert attempt is not None
+        state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
+        result = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
+        await self._finish(command, result, TestLog(event, attempt, state))
+
+    async def _finish(self, command: Command, result: dict[str, Any], test: TestLog | None = None) -> None:
+        try:
+            async with self._controls.desk() as desk:
+                if test is not None:
+                    await desk.log_test(test)
+                await desk.finish(command.id, result)
+        except StorageError as error:
+            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+            return
+        self._metrics.control_commands.labels(command.command, "done").inc()
+        _log.info("control.handled", command_id=command.id, command=command.command, status="done")
+
+    async def _reject(self, command: Command, code: Code, message: str) -> None:
+        try:
+            async with self._controls.desk() as desk:
+                await desk.reject(command.id, code, message)
+        except StorageError as error:
+            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+            return
+        self._metrics.control_commands.labels(command.command, "rejected").inc()
+
+    async def _hand_over(self, command: Command, result: Mapping[str, Any]) -> None:
+        try:
+            async with self._controls.desk() as desk:
+                await desk.keep_running(command.id, timedelta(), result)
+        except StorageError as error:
+            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+
+
+def _reached(result: Mapping[str, Any]) -> tuple[datetime, int] | None:
+    reached = result.get("reached")
+    return None if reached is None else (datetime.fromisoformat(reached[0]), reached[1])

@@ -1,0 +1,287 @@
+"""Writes outcomes in batches, renews lanes and gives them back.
+
+One writer, strictly one statement after the other. What is handed over stays here until the database has
+said that it is written: a failed, cancelled or doubtful statement is written again, which changes nothing.
+While the oldest answer that is on its way to the database is older than MOST_BEHIND, nobody starts a new
+attempt (`caught_up`). A row that somebody holds locked keeps back only its own lane.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.dispatch.pace import Backoff, pause
+from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.event import FailedReason, State
+from webhook_dispatcher.domain.ports import Records
+from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+LINGER = 0.004
+"""Seconds that the first outcome of a batch waits for company."""
+BATCH = 200
+"""Most outcomes in one statement."""
+MOST_BEHIND = 0.1
+"""Seconds: the age of the oldest answer on its way to the database beyond which nothing new starts (I3)."""
+BOUNCE_WAIT = 0.02
+"""Seconds until an outcome whose row or lane was locked is tried again."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One record on its way, and the visit it was made in; a retry has none."""
+
+    record: Record
+    visit: Visit | None
+    added: float
+    try_at: float = 0.0
+
+
+class Recorder:
+    """Collects records and turns of lanes, and writes them until it is drained."""
+
+    def __init__(
+        self,
+        records: Records,
+        bodies: Bodies,
+        clock: Clock,
+        metrics: Metrics,
+        lease: timedelta,
+        trust: float,
+    ) -> None:
+        """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
+        self.on_closed: Callable[[Visit], None] = _ignore
+        self._bodies = bodies
+        self._records = records
+        self._clock = clock
+        self._metrics = metrics
+        self._lease = lease
+        self._trust = trust
+        self._queue: deque[Entry] = deque()
+        self._bounced: list[Entry] = []
+        self._ending: dict[str, Visit] = {}
+        self._writing: list[Entry] = []
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._stopping = False
+
+    def add(self, record: Record, visit: Visit | None) -> None:
+        """Take over a record; it is written soon, and kept until it is."""
+        if visit is not None:
+            visit.unwritten += 1
+        self._queue.append(Entry(record, visit, self._clock.elapsed()))
+        self._wake.set()
+
+    def give_back(self, visit: Visit) -> None:
+        """Release a lane with or after its last outcome."""
+        self._ending[visit.merchant_id] = visit
+        self._wake.set()
+
+    def is_behind(self) -> bool:
+        """Tell whether an answer has been on its way to the database for too long."""
+        oldest = self._writing[0] if self._writing else self._queue[0] if self._queue else None
+        return oldest is not None and self._clock.elapsed() - oldest.added > MOST_BEHIND
+
+    async def caught_up(self) -> None:
+        """Wait until nothing is overdue for writing."""
+        while self.is_behind():
+            self._progress.clear()
+            await self._progress.wait()
+
+    @property
+    def unwritten(self) -> int:
+        """Return how many outcomes are not known to be written."""
+        return len(self._queue) + len(self._writing) + len(self._bounced)
+
+    def stop(self) -> None:
+        """Write what is there, then return from `run`."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write batches until stopped and empty."""
+        backoff = Backoff()
+        while not (self._stopping and not self.unwritten and not self._ending):
+            await self._gather()
+            try:
+                await self.step()
+            except StorageError as error:
+                self._metrics.database_errors.labels("record").inc()
+                _log.warning("record.failed", error=str(error), unwritten=self.unwritten)
+                await pause(backoff.next())
+            else:
+                backoff.reset()
+
+    async def _gather(self) -> None:
+        """Wait until there is something to write, and then a moment for more."""
+        if not self._queue and not self._stopping:
+            self._wake.clear()
+            waits_for_a_lock = bool(self._bounced or self._ending)
+            await pause(BOUNCE_WAIT if waits_for_a_lock else None, self._wake)
+        if len(self._queue) < BATCH:
+            await pause(LINGER)
+
+    async def step(self) -> None:
+        """Write one batch, and settle what it did and did not write."""
+        batch = self._next_batch()
+        turns = self._turns_with(batch)
+        if not batch and not turns:
+            return
+        asked = self._clock.elapsed()
+        try:
+            written = await self._write([entry.record for entry in batch], list(turns.values()))
+        except BaseException:
+            self._put_back(batch)
+            raise
+        self._metrics.record_duration.observe(self._clock.elapsed() - asked)
+        rest = self._settle(batch, written)
+        try:
+            self._keep(rest, await self._write_rest(rest))
+        except BaseException:
+            self._put_back(rest)
+            raise
+        self._settle_lanes(list(turns), written, asked)
+        self._progress.set()
+
+    def _next_batch(self) -> list[Entry]:
+        """Take what may be tried now, oldest first; a row occurs once in a statement."""
+        now = self._clock.elapsed()
+        batch: dict[int, Entry] = {}
+        later: list[Entry] = []
+        for entry in self._bounced:
+            is_due = entry.try_at <= now and len(batch) < BATCH
+            if not is_due or batch.setdefault(entry.record.event.seq, entry) is not entry:
+                later.append(entry)
+        self._bounced = later
+        while self._queue and len(batch) < BATCH and self._queue[0].record.event.seq not in batch:
+            entry = self._queue.popleft()
+            batch[entry.record.event.seq] = entry
+        self._writing = list(batch.values())
+        return self._writing
+
+    def _put_back(self, entries: list[Entry]) -> None:
+        self._writing = []
+        self._queue.extendleft(reversed(entries))
+
+    def _turns_with(self, batch: list[Entry]) -> dict[Visit, LaneTurn]:
+        """Say what becomes of the lanes: a visit that is over ends with or after its last outcome."""
+        outcomes = Counter(entry.visit for entry in batch if entry.visit is not None)
+        for visit in self._ending.values():
+            if not visit.unwritten:
+                outcomes.setdefault(visit, 0)
+        return {
+            visit: LaneTurn(
+                visit.merchant_id,
+                visit.lease.epoch,
+                visit.is_over and visit.unwritten == count,
+                visit.wait_until,
+            )
+            for visit, count in outcomes.items()
+        }
+
+    async def _write(self, records: Sequence[Record], turns: Sequence[LaneTurn]) -> Written:
+        """Write a batch; one that the database refuses is halved until the bad record is alone."""
+        try:
+            return await self._records.write(records, turns, self._lease)
+        except StatementRefused as error:
+            if not records:
+                raise
+            if len(records) == 1:
+                return await self._write_unsendable(records[0], error)
+            # The lanes have their turn in a later batch: none ends while half of it is in doubt.
+            half = len(records) // 2
+            first = await self._write(records[:half], [])
+            second = await self._write(records[half:], [])
+            return replace(first, seqs=first.seqs | second.seqs)
+
+    async def _write_unsendable(self, record: Record, error: StatementRefused) -> Written:
+        if record.reason is FailedReason.UNSENDABLE:
+            raise error
+        _log.error("record.refused", event_id=str(record.event.id), seq=record.event.seq, error=str(error))
+        attempt = record.attempt and replace(record.attempt, outcome=Outcome.UNSENDABLE, status=None)
+        unsendable = replace(
+            record, attempt=attempt, state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None
+        )
+        return await self._records.write([unsendable], [], self._lease)
+
+    def _settle(self, batch: list[Entry], written: Written) -> list[Entry]:
+        """Strike off what was written; return the rest."""
+        rest = []
+        for entry in batch:
+            if entry.record.event.seq in written.seqs:
+                self._strike_off(entry)
+            else:
+                rest.append(entry)
+        self._writing = rest
+        return rest
+
+    def _strike_off(self, entry: Entry) -> None:
+        self._bodies.free(entry.record.event)
+        visit = entry.visit
+        if visit is None:
+            return
+        visit.unwritten -= 1
+        visit.known.discard(entry.record.event.seq)
+        if not visit.unwritten:
+            visit.unstuck.set()
+
+    async def _write_rest(self, rest: list[Entry]) -> list[Entry]:
+        """Write what came too late for its fence; return what is only locked and must be tried again."""
+        if not rest:
+            return []
+        still_ours = await self._records.read_unwritten([entry.record for entry in rest])
+        locked = []
+        for entry in rest:
+            if entry.record.event.seq in still_ours or not await self._records.write_late(entry.record):
+                locked.append(entry)
+        return locked
+
+    def _keep(self, rest: list[Entry], locked: list[Entry]) -> None:
+        for entry in rest:
+            if entry not in locked:
+                self._strike_off(entry)
+        for entry in locked:
+            entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
+            entry.try_at = entry.added + BOUNCE_WAIT
+            if entry.visit is not None:
+                entry.visit.unstuck.clear()
+        self._bounced.extend(locked)
+        self._writing = []
+
+    def _settle_lanes(self, visits: list[Visit], written: Written, asked: float) -> None:
+        kept, released, lost = set(written.kept), set(written.released), set(written.lost)
+        for visit in visits:
+            if visit.merchant_id in lost:
+                self._lose(visit)
+            elif visit.merchant_id in kept:
+                visit.trusted_until = asked + self._trust
+            elif visit.merchant_id in released:
+                self._close(visit)
+            if visit.merchant_id in written.recalled:
+                visit.is_recalled = True
+
+    def _lose(self, visit: Visit) -> None:
+        if not visit.is_lost:
+            visit.is_lost = True
+            self._metrics.leases_lost.inc()
+            _log.warning("lane.lost", merchant_id=visit.merchant_id, epoch=visit.lease.epoch)
+        if visit.is_over and not visit.unwritten:
+            self._close(visit)
+
+    def _close(self, visit: Visit) -> None:
+        self._ending.pop(visit.merchant_id, None)
+        self.on_closed(visit)
+
+
+def _ignore(visit: Visit) -> None:
+    """Nobody is to be told that a lane was given back."""

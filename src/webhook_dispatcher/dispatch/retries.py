@@ -1,0 +1,147 @@
+"""Claims due rows one by one, outside the order, and attempts each in a task of its own.
+
+Retries hold no lane: they neither wait for first attempts nor hold them up. Their cap per merchant is kept
+in the database, over all processes.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, fail_unconfigured, hand_back
+from webhook_dispatcher.domain.claim import ClaimedRetry
+from webhook_dispatcher.domain.clock import Clock, DatabaseClock
+from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.errors import StorageError, UnknownKey
+from webhook_dispatcher.domain.ports import Claims
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+POLL = 0.2
+"""Seconds between two looks for due rows (I8: a retry starts within a second)."""
+CLAIM_LANES = 200
+"""Most merchants in one claim."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """What one process may do at once. `trust` as in Limits; `per_merchant` counts over all processes."""
+
+    most: int
+    per_merchant: int
+    lease: timedelta
+    trust: float
+    hold: Hold
+
+
+class Retrier:
+    """The loop that claims due rows and the attempts it started."""
+
+    def __init__(
+        self,
+        claims: Claims,
+        recorder: Recorder,
+        attempter: Attempter,
+        bodies: Bodies,
+        clock: Clock,
+        database_clock: DatabaseClock,
+        metrics: Metrics,
+        limits: RetryLimits,
+        stop: Stop,
+    ) -> None:
+        self._claims = claims
+        self._recorder = recorder
+        self._attempter = attempter
+        self._bodies = bodies
+        self._clock = clock
+        self._database_clock = database_clock
+        self._metrics = metrics
+        self._limits = limits
+        self._stop = stop
+        self._in_flight = 0
+        self.everything_is_paused = False
+
+    async def run(self) -> None:
+        """Claim until stopped, then wait for the attempts in flight."""
+        backoff = Backoff()
+        async with asyncio.TaskGroup() as group:
+            while not self._stop.is_set():
+                try:
+                    claimed = await self.step(group)
+                except StorageError as error:
+                    self._metrics.database_errors.labels("claim_retries").inc()
+                    _log.warning("retry_claim.failed", error=str(error))
+                    await pause(backoff.next())
+                    continue
+                backoff.reset()
+                if not claimed:
+                    await self._stop.wait_at_most(POLL)
+
+    async def step(self, group: asyncio.TaskGroup) -> int:
+        """Claim what is due and start it; return how much that was."""
+        room = self._limits.most - self._in_flight
+        if (
+            room <= 0
+            or self.everything_is_paused
+            or self._recorder.is_behind()
+            or not self._bodies.has_room()
+        ):
+            return 0
+        asked = self._clock.elapsed()
+        room = min(room, CLAIM_LANES)
+        claimed = await self._claims.claim_retries(room, self._limits.per_merchant, room, self._limits.lease)
+        if not claimed:
+            return 0
+        for retry in claimed:
+            self._bodies.hold(retry.event)
+        try:
+            merchants = list({retry.event.merchant_id for retry in claimed})
+            endpoints = await self._claims.read_endpoints(merchants)
+        except StorageError:
+            for retry in claimed:
+                self._hand_back(retry, timedelta())
+            raise
+        for retry in claimed:
+            self._in_flight += 1
+            endpoint = endpoints.get(retry.event.merchant_id)
+            task = group.create_task(self._attempt(retry, endpoint, asked + self._limits.trust))
+            task.add_done_callback(self._landed)
+        return len(claimed)
+
+    def _landed(self, _: asyncio.Task[None]) -> None:
+        self._in_flight -= 1
+
+    async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, trusted_until: float) -> None:
+        if endpoint is None:
+            self._settle_unconfigured(retry)
+            return
+        try:
+            secrets = self._attempter.open_secrets(endpoint)
+        except UnknownKey:
+            self._hand_back(retry, KEY_WAIT)
+            return
+        await self._recorder.caught_up()
+        if self._stop.is_set() or self.everything_is_paused or self._clock.elapsed() >= trusted_until:
+            self._hand_back(retry, timedelta())
+            return
+        record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)
+        self._recorder.add(record, None)
+
+    def _settle_unconfigured(self, retry: ClaimedRetry) -> None:
+        now = self._database_clock.now()
+        ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
+        if ends_at > now:
+            self._recorder.add(hand_back(retry.event, retry.claim, ends_at, now), None)
+        else:
+            self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
+
+    def _hand_back(self, retry: ClaimedRetry, wait: timedelta) -> None:
+        now = self._database_clock.now()
+        self._recorder.add(hand_back(retry.event, retry.claim, now + wait, now), None)

@@ -1,0 +1,33 @@
+"""Rows that are not sent: their merchant has no endpoint, or we cannot open its secret."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.record import Record
+
+KEY_WAIT = timedelta(seconds=30)
+"""How long rows wait before we try again to open a secret whose key we lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long events of a merchant without an endpoint wait for one (contract 5, UNCONFIGURED_HOLD)."""
+
+    duration: timedelta
+
+    def ends_at(self, event: Event, endpoint_removed_at: datetime | None) -> datetime:
+        """Return when an event without endpoint fails: at once if its endpoint was removed after it."""
+        if endpoint_removed_at is not None and event.created_at <= endpoint_removed_at:
+            return event.created_at
+        return event.created_at + self.duration
+
+
+def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
+    """Finish a row whose merchant has no endpoint, without an attempt."""
+    return Record(event, fence, is_retry, None, State.FAILED, FailedReason.NOT_CONFIGURED, None, at)
+
+
+def hand_back(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
+    """Give a claimed retry back unsent; it does not count as an attempt."""
+    return Record(event, fence, True, None, None, None, due_at, at)
