@@ -1,0 +1,263 @@
+"""The daemon: what it is made of, how it starts, and how it stops.
+
+Stopping: nothing new is claimed, requests in flight end, their outcomes are written, lanes are given back.
+What is not done within the grace is cut off and named in the log; leases and fences make that safe.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
+
+import structlog
+
+from webhook_dispatcher import __version__
+from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.control import Controller
+from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
+from webhook_dispatcher.dispatch.errands import Errands
+from webhook_dispatcher.dispatch.housekeeping import keep_house, measure, watch_loop
+from webhook_dispatcher.dispatch.pace import Backoff, Stop
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
+from webhook_dispatcher.dispatch.sweep import sweep, watch_recalls
+from webhook_dispatcher.dispatch.unattempted import Hold
+from webhook_dispatcher.domain.clock import DatabaseClock
+from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.claims import PostgresClaims
+from webhook_dispatcher.storage.connection import create_pool
+from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.records import PostgresRecords
+from webhook_dispatcher.storage.upkeep import PostgresUpkeep
+from webhook_dispatcher.telemetry.health import OpsServer
+from webhook_dispatcher.telemetry.metrics import Metrics
+from webhook_dispatcher.transport.guard import Forbidden, Guard
+from webhook_dispatcher.transport.sender import Sender
+
+COMMAND_TIMEOUT = timedelta(seconds=10)
+LONGEST_SILENCE = 5.0
+"""Seconds without an answer of the database after which /readyz says so."""
+KEY_MEMORY = 60.0
+"""Seconds for which a key that did not open a secret is named by /readyz."""
+RECORDING_RESERVE = timedelta(seconds=1)
+"""The part of the grace that is kept for writing what has ended."""
+
+_log = structlog.get_logger()
+
+
+def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
+    """Return for how many seconds after a claim was asked for an attempt may be started.
+
+    An attempt started then still ends a margin before the lease: a second, or a quarter of what is left.
+    """
+    spare = lease - attempt_timeout
+    return (spare - min(timedelta(seconds=1), spare / 4)).total_seconds()
+
+
+class Daemon:
+    """The running parts, and how to stop them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self._stop = Stop()
+        self._missing_keys: frozenset[str] = frozenset()
+        self._waits_for = ["the database was not reached yet"]
+        self._tasks: list[asyncio.Task[None]] = []
+        self.metrics = Metrics(__version__)
+        self.ops = OpsServer(settings.ops_address, self.metrics.registry, self.readiness)
+
+    @property
+    def ops_port(self) -> int:
+        """Return where metrics and health are served."""
+        return self.ops.port
+
+    def readiness(self) -> Sequence[str]:
+        """Name what stands in the way of delivering."""
+        if self._waits_for:
+            return self._waits_for
+        now = self._clock.elapsed()
+        reasons = []
+        if now - self._dispatcher.answered_at > LONGEST_SILENCE:
+            reasons.append("the database does not answer")
+        if self._recorder.is_behind():
+            reasons.append("outcomes cannot be written")
+        lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_MEMORY}
+        reasons += [f"encryption key {key!r} is missing" for key in sorted(lacking | self._missing_keys)]
+        return reasons
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Open everything and start the loops; waits for a database that is away."""
+        settings = self._settings
+        await stack.enter_async_context(self.ops)
+        pool = partial(create_pool, settings.database_dsn(), command_timeout=COMMAND_TIMEOUT)
+        claiming, recording, upkeep = [
+            await stack.enter_async_context(pool(application_name=f"webhook-dispatcher {name}", size=size))
+            for name, size in (("claim", 4), ("record", 2), ("upkeep", 4))
+        ]
+        await self._await_schema(upkeep)
+        if self._stop.is_set():
+            return
+        guard = Guard(settings.egress_policy())
+        sender = await stack.enter_async_context(
+            Sender(
+                guard,
+                settings.attempt_timeout,
+                f"webhook-dispatcher/{__version__}",
+                settings.egress_ca_file,
+                kept_connections=settings.max_lanes,
+            )
+        )
+        self._build(
+            PostgresClaims(claiming),
+            PostgresRecords(recording),
+            PostgresControls(upkeep),
+            PostgresUpkeep(upkeep),
+            sender,
+            guard,
+        )
+        self._waits_for = []
+        _log.info("daemon.started", version=__version__, ops_port=self.ops_port)
+
+    async def _await_schema(self, pool: object) -> None:
+        backoff = Backoff()
+        while not self._stop.is_set():
+            try:
+                await schema.check(pool)  # type: ignore[arg-type]
+            except StorageUnavailable as error:
+                _log.warning("database.awaited", error=str(error))
+                self._waits_for = [str(error)]
+                await self._stop.wait_at_most(backoff.next())
+            else:
+                return
+
+    def _build(
+        self,
+        claims: PostgresClaims,
+        records: PostgresRecords,
+        controls: PostgresControls,
+        upkeep: PostgresUpkeep,
+        sender: Sender,
+        guard: Guard,
+    ) -> None:
+        settings, clock, metrics, stop = self._settings, self._clock, self.metrics, self._stop
+        keyring = settings.keyring()
+        database_clock = DatabaseClock(clock)
+        bodies = Bodies()
+        hold = Hold(settings.unconfigured_hold)
+        trusted = trust(settings.lease, settings.attempt_timeout)
+        self._attempter = Attempter(sender, keyring, settings.retry_schedule, clock, database_clock, metrics)
+        self._recorder = Recorder(records, bodies, clock, metrics, settings.lease, trusted)
+        self._dispatcher = Dispatcher(
+            claims,
+            self._recorder,
+            self._attempter,
+            bodies,
+            clock,
+            database_clock,
+            metrics,
+            Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold),
+            owner=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
+        )
+        self._retrier = Retrier(
+            claims,
+            self._recorder,
+            self._attempter,
+            bodies,
+            clock,
+            database_clock,
+            metrics,
+            RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold),
+            stop,
+        )
+        errands = Errands(controls, claims, self._attempter, self._recorder, database_clock, metrics, stop)
+        controller = Controller(controls, errands, partial(_find_fault, guard), metrics, stop)
+        self._work = asyncio.create_task(
+            _together(
+                self._dispatcher.run(),
+                self._retrier.run(),
+                controller.run(),
+                sweep(claims, self._dispatcher, clock, metrics, stop),
+                watch_recalls(claims, self._dispatcher, self._pause_everything, metrics, stop),
+                keep_house(upkeep, settings.retention, metrics, stop),
+                measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
+                watch_loop(clock, metrics, self._refresh, stop),
+            )
+        )
+        self._tasks = [self._work, asyncio.create_task(self._recorder.run())]
+
+    def _pause_everything(self, is_paused: bool) -> None:
+        self._dispatcher.everything_is_paused = is_paused
+        self._retrier.everything_is_paused = is_paused
+
+    def _lack_keys(self, key_ids: frozenset[str]) -> None:
+        for key_id in key_ids - self._missing_keys:
+            _log.error("key.missing", key_id=key_id, reason="not among WEBHOOK_SECRET_KEYS")
+        self._missing_keys = key_ids
+
+    def _refresh(self) -> None:
+        self.metrics.lanes_leased.set(self._dispatcher.lanes_leased)
+        self.metrics.attempts_in_flight.set(self._attempter.in_flight)
+
+    def stop(self) -> None:
+        """Ask everything to end."""
+        self._stop.set()
+        if self._tasks:
+            self._dispatcher.stop()
+
+    async def finished(self) -> None:
+        """Wait until asked to stop, or until a part has failed; raises what it failed with."""
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait([stopping, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+
+    async def drain(self) -> None:
+        """Let what is in flight end and be written, within the grace; then cut off and say what is left."""
+        self.stop()
+        if not self._tasks:
+            return
+        work, recording = self._tasks
+        ends = self._clock.elapsed() + self._settings.shutdown_grace.total_seconds()
+        reserve = RECORDING_RESERVE.total_seconds()
+        await self._end(work, max(0.0, ends - reserve - self._clock.elapsed()))
+        self._recorder.stop()
+        await self._end(recording, max(reserve, ends - self._clock.elapsed()))
+        left = {"unwritten": self._recorder.unwritten, "lanes": self._dispatcher.lanes_leased}
+        (_log.warning if any(left.values()) else _log.info)("daemon.stopped", **left)
+
+    async def _end(self, task: asyncio.Task[None], seconds: float) -> None:
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def failure(self) -> BaseException | None:
+        """Return what a part failed with, if one did."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                return error
+        return None
+
+
+async def _together(*loops: object) -> None:
+    async with asyncio.TaskGroup() as group:
+        for loop in loops:
+            group.create_task(loop)  # type: ignore[arg-type]
+
+
+def _find_fault(guard: Guard, url: str) -> str | None:
+    try:
+        guard.check_url(url)
+    except Forbidden as error:
+        return error.reason
+    return None
