@@ -196,8 +196,8 @@ def test_migrations_use_the_owners_url_where_there_is_one() -> None:
 
 
 def test_lanes_need_open_files() -> None:
-    check_open_files(1000, 2064)
-    with pytest.raises(ConfigurationError, match=r"^WEBHOOK_MAX_LANES: .* 2064 .* set it to 480 or less$"):
+    check_open_files(1000, 3064)
+    with pytest.raises(ConfigurationError, match=r"^WEBHOOK_MAX_LANES: .* 3064 .* set it to 320 or less$"):
         check_open_files(1000, 1024)
 
 

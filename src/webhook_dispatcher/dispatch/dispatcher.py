@@ -17,22 +17,18 @@ from webhook_dispatcher.dispatch.lane import Follower, Visit
 from webhook_dispatcher.dispatch.pace import Backoff, pause
 from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.supply import Supply
 from webhook_dispatcher.dispatch.tail import Tail
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, fail_unconfigured
 from webhook_dispatcher.domain.claim import Lease, Probe
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnknownKey
-from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 CLAIM_LANES = 200
-"""Most lanes in one claim; bounds its memory together with RUN_BYTES."""
-RUN = 20
-"""Most events read for a lane at once."""
-RUN_BYTES = 64 * 1024
-"""Bytes after which a run is cut; its first event is read whatever its size."""
+"""Most lanes in one claim; bounds its memory together with supply.RUN_BYTES."""
 LOOK = 5_000
 """Most arrivals read in one look."""
 VISIT_TIME = 2.0
@@ -84,14 +80,14 @@ class Dispatcher:
         self._tail = Tail()
         self._ready = ReadyLanes()
         self._visits: dict[str, Visit] = {}
-        self._low: list[Visit] = []
         self._wake = asyncio.Event()
+        self._supply = Supply(claims, bodies, lambda: self._tail.stable, self._wake.set)
         self._stopping = False
         self.everything_is_paused = False
         self.missing_keys: dict[str, float] = {}
         self.answered_at = clock.elapsed()
         self._follower = Follower(
-            attempter.attend, recorder.add, recorder.caught_up, self._ask_for_more, self._may_start
+            attempter.attend, recorder.add, recorder.caught_up, self._supply.ask, self._may_start
         )
         recorder.on_closed = self._closed
 
@@ -121,12 +117,12 @@ class Dispatcher:
                 backoff.reset()
                 if not hurries:
                     await self._idle()
-            self._let_go()
+            self._supply.let_go()
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Look, read on, claim; True when there is more to be had at once."""
         is_cut = await self._look()
-        await self._read_on()
+        await self._supply.read_on()
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
         return is_cut or (len(self._ready) > 0 and self._room() > 0)
@@ -141,13 +137,6 @@ class Dispatcher:
         self._stopping = True
         self._wake.set()
 
-    def _let_go(self) -> None:
-        for visit in self._low:
-            self._resume(visit)
-        self._low.clear()
-
-    # What tail, sweep and recalls tell.
-
     async def _look(self) -> bool:
         asked = self._clock.elapsed()
         cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
@@ -156,11 +145,11 @@ class Dispatcher:
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked)
-        if gaps:
-            found = await self._claims.read_gaps(gaps, LOOK)
-            self._tail.observe_gaps(found, asked)
-            for arrival in found:
-                self._notice(arrival.merchant_id, arrival.seq)
+        found = await self._claims.read_gaps(gaps, LOOK) if gaps else []
+        # Noticed before they count as settled, so that nobody reads past them in between.
+        for arrival in found:
+            self._notice(arrival.merchant_id, arrival.seq)
+        self._tail.observe_gaps(found, asked)
         return arrivals.is_cut
 
     def _notice(self, merchant_id: str, seq: int) -> None:
@@ -182,8 +171,6 @@ class Dispatcher:
         if visit is not None:
             visit.is_recalled = True
 
-    # Claiming and reading.
-
     def _room(self) -> int:
         if self.everything_is_paused or self._stopping or not self._bodies.has_room():
             return 0
@@ -204,7 +191,7 @@ class Dispatcher:
             raise
         visits = [self._open(lease, asked) for lease in leases]
         try:
-            runs = await self._read(visits)
+            await self._supply.read(visits)
             endpoints = await self._claims.read_endpoints([visit.merchant_id for visit in visits])
         except StorageError:
             for visit in visits:
@@ -213,29 +200,12 @@ class Dispatcher:
             raise
         self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
         for visit in visits:
-            self._take_in(visit, runs)
             self._start(group, visit, endpoints.get(visit.merchant_id))
 
     def _open(self, lease: Lease, asked: float) -> Visit:
         visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME)
         self._visits[lease.merchant_id] = visit
         return visit
-
-    async def _read(self, visits: list[Visit]) -> dict[str, list[Event]]:
-        for visit in visits:
-            visit.before_read()
-        after = {visit.merchant_id: visit.read_up_to for visit in visits}
-        try:
-            return await self._claims.read_runs(after, RUN, RUN_BYTES) if after else {}
-        except StorageError:
-            for visit in visits:
-                visit.is_cut = True
-            raise
-
-    def _take_in(self, visit: Visit, runs: dict[str, list[Event]]) -> None:
-        events = runs.get(visit.merchant_id, [])
-        size = sum(len(event.object) for event in events)
-        visit.take_in(events, is_cut=len(events) == RUN or size >= RUN_BYTES)
 
     def _start(self, group: asyncio.TaskGroup, visit: Visit, endpoint: Endpoint | None) -> None:
         if endpoint is None:
@@ -273,36 +243,6 @@ class Dispatcher:
         if error.key_id not in self.missing_keys:
             _log.error("key.missing", key_id=error.key_id, reason=error.reason)
         self.missing_keys[error.key_id] = self._clock.elapsed()
-
-    # Supplying visits, and closing them.
-
-    def _ask_for_more(self, visit: Visit) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._low.append(visit)
-        self._wake.set()
-        return future
-
-    async def _read_on(self) -> None:
-        visits, self._low = [visit for visit in self._low if not visit.is_over], []
-        if not visits:
-            return
-        runs: dict[str, list[Event]] = {}
-        try:
-            if self._bodies.has_room():
-                runs = await self._read(visits)
-                for visit in visits:
-                    self._take_in(visit, runs)
-            else:
-                for visit in visits:
-                    visit.spent_at = 0.0  # no room for more: it ends, and waits its turn to be claimed
-        finally:
-            for visit in visits:
-                self._resume(visit)
-
-    def _resume(self, visit: Visit) -> None:
-        future, visit.top_up = visit.top_up, None
-        if future is not None and not future.done():
-            future.set_result(None)
 
     def _may_start(self, visit: Visit) -> bool:
         return not (self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()))

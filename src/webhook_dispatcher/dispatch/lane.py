@@ -11,13 +11,13 @@ is written.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from webhook_dispatcher.dispatch.bodies import Bodies
-from webhook_dispatcher.domain.claim import Lease
+from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import Record
@@ -37,11 +37,14 @@ class Attend(Protocol):
 class Visit:
     """A leased lane in memory, shared by the task that follows it, the tail, and the recorder.
 
-    known: seqs read in this visit whose outcome is not written yet.
-    unwritten: outcomes handed to the recorder and not written yet.
-    is_cut: the last read stopped at its limit, or the run was dropped: more is known to wait.
-    noticed: the highest number that tail or sweep have seen since the last read was asked for.
-    straggler: the lowest number that became visible behind our back, if any.
+    seen: every seq read in this visit; a row that is read again before its record was committed is known.
+    unfinished: bytes by seq of what was read and is not known to be written: the run, what is in flight,
+        and what the recorder has.
+    unwritten: how many of those the recorder has.
+    complete_up_to: everything owed up to this seq has been read; nothing can appear below it any more.
+    is_cut: the last read stopped at a limit, or the run was dropped: more is known to wait.
+    is_noticed: tail or sweep have seen something new since the last read was asked for.
+    straggler: the lowest number that was committed so late that it was not waited for, if any.
     """
 
     lease: Lease
@@ -49,11 +52,12 @@ class Visit:
     trusted_until: float
     spent_at: float
     run: deque[Event] = field(default_factory=deque)
-    read_up_to: int = 0
-    known: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+    unfinished: dict[int, int] = field(default_factory=dict)
     unwritten: int = 0
+    complete_up_to: int = 0
     is_cut: bool = False
-    noticed: int = 0
+    is_noticed: bool = False
     straggler: int | None = None
     is_recalled: bool = False
     is_lost: bool = False
@@ -63,7 +67,7 @@ class Visit:
     unstuck: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.read_up_to = self.lease.from_seq
+        self.complete_up_to = self.lease.from_seq
         self.unstuck.set()
 
     @property
@@ -74,43 +78,70 @@ class Visit:
     @property
     def owes_more(self) -> bool:
         """Tell whether more may wait than the run holds."""
-        return self.is_cut or self.noticed > self.read_up_to
+        return self.is_cut or self.is_noticed
 
-    def before_read(self) -> None:
-        """Prepare for a read: what was noticed so far is visible to it."""
-        self.is_cut = False
-        self.noticed = 0
+    def ask(self, run: int, run_bytes: int) -> RunAsk:
+        """Say what to read next: from where all is read on, with room for what will be read again."""
+        self.is_cut = self.is_noticed = False  # what was noticed so far is visible to this read
+        return RunAsk(
+            self.merchant_id,
+            self.complete_up_to,
+            run + len(self.unfinished),
+            run_bytes + sum(self.unfinished.values()),
+        )
 
-    def take_in(self, events: Sequence[Event], is_cut: bool) -> None:
-        """Append what a read brought; a read that was cut may have left more behind."""
+    def take_in(self, events: Sequence[Event], ask: RunAsk, stable: int) -> None:
+        """Merge what a read brought into the run, in order of seq.
+
+        stable: nothing could appear at or below this number when the read was asked for.
+        """
+        is_cut = len(events) >= ask.most_events or _size(events) >= ask.most_bytes
         if self.is_over:  # it ended while the read was under way
             self.is_cut = self.is_cut or bool(events)
             return
         self.is_cut = is_cut
-        for event in events:
-            self.run.append(event)
-            self.known.add(event.seq)
+        reached = min(stable, events[-1].seq) if is_cut else stable
+        self.complete_up_to = max(self.complete_up_to, reached)
+        new = [event for event in events if event.seq not in self.seen]
+        for event in new:
+            self.seen.add(event.seq)
+            self.unfinished[event.seq] = len(event.object)
             self.bodies.hold(event)
-        if events:
-            self.read_up_to = events[-1].seq
+        self.run = deque(sorted([*self.run, *new], key=_seq)) if self.run else deque(new)
 
     def notice(self, seq: int) -> None:
         """Learn from the tail or the sweep that an event of this merchant is visible.
 
-        One that we have passed is a straggler: it goes before whatever has not been started, so the visit
-        ends after the event in flight, and the next one reads from there.
+        A straggler goes before whatever has not been started, so the visit ends after the event in
+        flight, and the next one reads from there.
         """
-        if seq > self.read_up_to:
-            self.noticed = max(self.noticed, seq)
-        elif seq not in self.known:
+        if seq in self.seen:
+            return
+        if seq > self.complete_up_to:
+            self.is_noticed = True
+        else:
             self.straggler = seq if self.straggler is None else min(self.straggler, seq)
+
+    def reach(self, written: Collection[int]) -> int:
+        """Return up to which seq everything is recorded once these are written."""
+        ahead = min((seq for seq in self.unfinished if seq not in written), default=None)
+        return self.complete_up_to if ahead is None else min(self.complete_up_to, ahead - 1)
+
+    def finish(self, event: Event) -> None:
+        """Learn that one of this visit's records is written."""
+        self.unwritten -= 1
+        self.unfinished.pop(event.seq, None)
+        if not self.unwritten:
+            self.unstuck.set()
 
     def end(self) -> None:
         """Start nothing more, and forget the rest of the run: its rows were never marked."""
         self.is_over = True
-        self.is_cut = self.is_cut or bool(self.run)
+        if self.run:
+            self.is_cut = True
+            self.complete_up_to = min(self.complete_up_to, self.run[0].seq - 1)
         for event in self.run:
-            self.known.discard(event.seq)
+            self.unfinished.pop(event.seq, None)
             self.bodies.free(event)
         self.run.clear()
 
@@ -123,6 +154,14 @@ class Visit:
             or now >= self.trusted_until
             or now >= self.spent_at
         )
+
+
+def _seq(event: Event) -> int:
+    return event.seq
+
+
+def _size(events: Sequence[Event]) -> int:
+    return sum(len(event.object) for event in events)
 
 
 PREFETCH = 5

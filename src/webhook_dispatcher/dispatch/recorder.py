@@ -7,7 +7,7 @@ attempt (`caught_up`). A row that somebody holds locked keeps back only its own 
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -175,18 +175,22 @@ class Recorder:
 
     def _turns_with(self, batch: list[Entry]) -> dict[Visit, LaneTurn]:
         """Say what becomes of the lanes: a visit that is over ends with or after its last outcome."""
-        outcomes = Counter(entry.visit for entry in batch if entry.visit is not None)
+        outcomes: dict[Visit, set[int]] = {}
+        for entry in batch:
+            if entry.visit is not None:
+                outcomes.setdefault(entry.visit, set()).add(entry.record.event.seq)
         for visit in self._ending.values():
             if not visit.unwritten:
-                outcomes.setdefault(visit, 0)
+                outcomes.setdefault(visit, set())
         return {
             visit: LaneTurn(
                 visit.merchant_id,
                 visit.lease.epoch,
-                visit.is_over and visit.unwritten == count,
+                visit.is_over and visit.unwritten == len(seqs),
+                visit.reach(seqs),
                 visit.wait_until,
             )
-            for visit, count in outcomes.items()
+            for visit, seqs in outcomes.items()
         }
 
     async def _write(self, records: Sequence[Record], turns: Sequence[LaneTurn]) -> Written:
@@ -230,10 +234,7 @@ class Recorder:
         visit = entry.visit
         if visit is None:
             return
-        visit.unwritten -= 1
-        visit.known.discard(entry.record.event.seq)
-        if not visit.unwritten:
-            visit.unstuck.set()
+        visit.finish(entry.record.event)
 
     async def _write_rest(self, rest: list[Entry]) -> list[Entry]:
         """Write what came too late for its fence; return what is only locked and must be tried again."""

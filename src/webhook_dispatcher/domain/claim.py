@@ -16,9 +16,16 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """One look at the end of the outbox. `last_seq` is the last number given to any producer."""
+    """One look at the end of the outbox.
+
+    last_seq: the last number given to any producer.
+    oldest_open: all transactions with lower ids have ended.
+    next_transaction: no transaction with this id or a higher one has begun to write.
+    """
 
     last_seq: int
+    oldest_open: int
+    next_transaction: int
     database_now: datetime
     seen: tuple[Arrival, ...]
     is_cut: bool
@@ -41,6 +48,16 @@ class Lease:
     epoch: int
     from_seq: int
     endpoint_removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAsk:
+    """How much is to be read of one leased lane: what is behind `after_seq`, within both limits."""
+
+    merchant_id: str
+    after_seq: int
+    most_events: int
+    most_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls
+from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls, RunAsk
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
@@ -42,7 +42,7 @@ class Claims(Protocol):
         """Lease those of the wanted lanes that are free; the numbers are the lowest seq known of each."""
         ...
 
-    async def read_runs(self, after: Mapping[str, int], run: int, run_bytes: int) -> dict[str, list[Event]]:
+    async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, list[Event]]:
         """Read the next events of leased lanes, in order; at least one each where any is owed."""
         ...
 

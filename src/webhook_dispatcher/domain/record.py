@@ -46,11 +46,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class LaneTurn:
-    """What becomes of a lane: renewed, or given back once all its outcomes are written."""
+    """What becomes of a lane: renewed, or given back once all its outcomes are written.
+
+    reach: with this batch, everything in order up to this seq is recorded.
+    """
 
     merchant_id: str
     epoch: int
     is_over: bool
+    reach: int = 0
     wait_until: datetime | None = None
 
 

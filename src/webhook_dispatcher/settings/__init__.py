@@ -24,7 +24,7 @@ PREFIX = "WEBHOOK_"
 IGNORED_PREFIX = "WEBHOOK_DISPATCHER_"
 LEASE_MARGIN = timedelta(seconds=5)
 OWN_OPEN_FILES = 64
-FILES_PER_LANE = 2
+FILES_PER_LANE = 3
 
 
 def _described(default: Any, description: str, shown: str | None = None) -> Any:
@@ -73,7 +73,8 @@ class Settings(BaseSettings):
         timedelta(milliseconds=25), "How long to wait before looking for new events when there were none."
     )
     max_lanes: Annotated[int, forms.whole_number(1, 100_000)] = _described(
-        1000, "Merchants served at once by one process; each needs two open files, and 64 are needed besides."
+        1000,
+        "Merchants served at once by one process; each needs three open files, and 64 are needed besides.",
     )
     lane_retries: Annotated[int, forms.whole_number(1, 100)] = _described(
         2, "Retries in flight per merchant."
@@ -194,7 +195,10 @@ def _problem(location: tuple[int | str, ...], message: str) -> str:
 
 
 def check_open_files(max_lanes: int, limit: int) -> None:
-    """Refuse more lanes than open files allow: two for each (a first attempt and a retry), and our own."""
+    """Refuse more lanes than open files allow.
+
+    Each may have a first attempt, a retry and a kept connection open; the rest is our own.
+    """
     needed = max_lanes * FILES_PER_LANE + OWN_OPEN_FILES
     if limit < needed:
         possible = (limit - OWN_OPEN_FILES) // FILES_PER_LANE

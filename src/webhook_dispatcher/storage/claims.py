@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls
+from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
 from webhook_dispatcher.domain.event import Event, State, Trigger
 from webhook_dispatcher.storage.connection import translated
@@ -27,6 +27,8 @@ class PostgresClaims:
         seen = tuple(Arrival(row["seq"], row["merchant_id"]) for row in rows if row["seq"] is not None)
         return Arrivals(
             last_seq=rows[0]["last_seq"],
+            oldest_open=rows[0]["oldest_open"],
+            next_transaction=rows[0]["next_transaction"],
             database_now=rows[0]["database_now"],
             seen=seen,
             is_cut=len(seen) == most,
@@ -62,9 +64,15 @@ class PostgresClaims:
         ]
         return leased, {row["merchant_id"]: heads[row["merchant_id"]] for row in rows if row["is_missing"]}
 
-    async def read_runs(self, after: Mapping[str, int], run: int, run_bytes: int) -> dict[str, list[Event]]:
+    async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, list[Event]]:
         """See domain.ports.Claims; source: claiming.sql `read_runs`."""
-        rows = await self._fetch("read_runs", list(after), list(after.values()), run, run_bytes)
+        rows = await self._fetch(
+            "read_runs",
+            [ask.merchant_id for ask in asks],
+            [ask.after_seq for ask in asks],
+            [ask.most_events for ask in asks],
+            [ask.most_bytes for ask in asks],
+        )
         runs: dict[str, list[Event]] = {}
         for merchant_id, seq, event_id, event_type, created_at, text in rows:
             event = Event(seq, event_id, merchant_id, event_type, created_at, text)

@@ -44,6 +44,7 @@ class PostgresRecords:
                 [turn.epoch for turn in turns],
                 [turn.is_over for turn in turns],
                 [turn.wait_until or _LONG_AGO for turn in turns],
+                [turn.reach for turn in turns],
                 lease,
             )
         assert row is not None

@@ -1,17 +1,25 @@
 -- Finding lanes with work, leasing them, and reading what they owe. No statement here waits for a lock.
 
 -- name: read_arrivals
--- Read what was committed behind a cursor, and how far the sequence has gone.
+-- Read what was committed behind a cursor, how far the sequence has gone, and which transactions
+-- may still be open: all below oldest_open have ended, none from next_transaction on has begun.
 -- Reads a handful of buffers, whatever is dead in front of the cursor.
 -- $1 cursor bigint
 -- $2 most bigint
--- row: last_seq bigint, database_now timestamptz, seq bigint, merchant_id text
+-- row: last_seq bigint, oldest_open bigint, next_transaction bigint, database_now timestamptz,
+--      seq bigint, merchant_id text
 -- order: by seq; one row with a null seq when nothing has arrived
 WITH sequence AS MATERIALIZED (
     SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS last_seq
     FROM webhook.outbox_seq_seq
 )
-SELECT sequence.last_seq, clock_timestamp() AS database_now, arrival.seq, arrival.merchant_id
+SELECT
+    sequence.last_seq,
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest_open,
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next_transaction,
+    clock_timestamp() AS database_now,
+    arrival.seq,
+    arrival.merchant_id
 FROM sequence
 LEFT JOIN LATERAL (
     SELECT outbox.seq, outbox.merchant_id
@@ -143,14 +151,15 @@ LEFT JOIN webhook.lane AS standing ON standing.merchant_id = wanted.merchant_id;
 -- last holder has just finished.
 -- $1 merchants text[]
 -- $2 after_seqs bigint[]
--- $3 run bigint
--- $4 run_bytes bigint
+-- $3 most_events bigint[]
+-- $4 most_bytes bigint[]
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea
 -- order: by seq within each merchant; the first event is read whatever its size
 -- none: the lanes owe nothing behind after_seqs
 SELECT asked.merchant_id, run.seq, run.id, run.type, run.created_at,
     convert_to(run.object::text, 'UTF8') AS object
-FROM unnest($1::text[], $2::bigint[]) AS asked (merchant_id, after_seq)
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
+    AS asked (merchant_id, after_seq, most_events, most_bytes)
 CROSS JOIN LATERAL (
     SELECT
         next.seq, next.id, next.type, next.created_at, next.object,
@@ -164,10 +173,10 @@ CROSS JOIN LATERAL (
             AND outbox.due_at IS NULL
             AND outbox.seq > asked.after_seq
         ORDER BY outbox.seq
-        LIMIT $3
+        LIMIT asked.most_events
     ) AS next
 ) AS run
-WHERE run.bytes_before < $4;
+WHERE run.bytes_before < asked.most_bytes;
 
 -- name: read_endpoints
 -- Read where merchants are reached and their sealed secrets, the newest first.

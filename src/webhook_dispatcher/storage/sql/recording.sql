@@ -26,7 +26,8 @@
 -- $17 lane_epochs bigint[]
 -- $18 lanes_are_over boolean[]
 -- $19 lane_waits timestamptz[]
--- $20 lease interval
+-- $20 lane_reaches bigint[]
+-- $21 lease interval
 -- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
 -- order: one row; a lane in none of the lists was locked by somebody and is written next time
 WITH answered AS MATERIALIZED (
@@ -42,8 +43,8 @@ WITH answered AS MATERIALIZED (
 ),
 visit AS MATERIALIZED (
     SELECT *
-    FROM unnest($16::text[], $17::bigint[], $18::boolean[], $19::timestamptz[])
-        AS entry (merchant_id, epoch, is_over, wait_until)
+    FROM unnest($16::text[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::bigint[])
+        AS entry (merchant_id, epoch, is_over, wait_until, reach)
 ),
 held AS MATERIALIZED (
     SELECT lane.merchant_id, lane.epoch
@@ -115,10 +116,8 @@ progress AS MATERIALIZED (
         answered.merchant_id,
         coalesce(bool_and(owed.seq IS NOT NULL) FILTER (WHERE NOT answered.is_retry), true)
             AS is_written,
-        coalesce(
-            min(answered.seq) FILTER (WHERE NOT answered.is_retry AND owed.seq IS NULL) - 1,
-            max(answered.seq) FILTER (WHERE NOT answered.is_retry)
-        ) AS reached,
+        min(answered.seq) FILTER (WHERE NOT answered.is_retry AND owed.seq IS NULL) - 1
+            AS before_unwritten,
         min(answered.due_at) FILTER (WHERE answered.state IS NULL AND owed.seq IS NOT NULL)
             AS due_at,
         bool_or(answered.is_retry AND owed.seq IS NOT NULL) AS frees_a_place
@@ -132,7 +131,7 @@ plan AS MATERIALIZED (
         coalesce(visit.epoch = held.epoch, false) AS is_ours,
         visit.is_over AND coalesce(progress.is_written, true) AS is_over,
         visit.wait_until,
-        progress.reached,
+        least(visit.reach, progress.before_unwritten) AS reach,
         -- Where a place was freed, whatever is due next may use it.
         least(progress.due_at, CASE WHEN progress.frees_a_place THEN (
             SELECT outbox.due_at
@@ -148,11 +147,11 @@ plan AS MATERIALIZED (
 moved AS (
     UPDATE webhook.lane
     SET
-        from_seq = CASE WHEN plan.is_ours THEN greatest(lane.from_seq, plan.reached) ELSE lane.from_seq END,
+        from_seq = CASE WHEN plan.is_ours THEN greatest(lane.from_seq, plan.reach) ELSE lane.from_seq END,
         lease_until = CASE
             WHEN NOT plan.is_ours THEN lane.lease_until
             WHEN plan.is_over THEN '-infinity'
-            ELSE clock_timestamp() + $20::interval
+            ELSE clock_timestamp() + $21::interval
         END,
         wait_until = CASE
             WHEN plan.is_ours AND plan.is_over AND NOT lane.recalled THEN plan.wait_until

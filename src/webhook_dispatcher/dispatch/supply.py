@@ -1,0 +1,76 @@
+"""Reads what leased lanes owe: their first run when they are claimed, and on when they run low.
+
+Reading on needs no new lease: whether the lane is still ours is checked before each request.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.ports import Claims
+
+RUN = 20
+"""Most events read for a lane at once."""
+RUN_BYTES = 64 * 1024
+"""Bytes after which a run is cut; its first event is read whatever its size."""
+
+
+class Supply:
+    """Fills visits' runs; those that run low are read on together, in one statement."""
+
+    def __init__(
+        self, claims: Claims, bodies: Bodies, stable: Callable[[], int], wake: Callable[[], None]
+    ) -> None:
+        """Set up. `stable`: the number at or below which nothing can become visible any more."""
+        self._claims = claims
+        self._stable = stable
+        self._bodies = bodies
+        self._wake = wake
+        self._low: list[Visit] = []
+
+    def ask(self, visit: Visit) -> asyncio.Future[None]:
+        """Have a visit read on in the next step; the future is done when that has been tried."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._low.append(visit)
+        self._wake()
+        return future
+
+    async def read(self, visits: Sequence[Visit]) -> None:
+        """Read the next run of each visit."""
+        stable = self._stable()  # before the read: what settles during it may be missing from it
+        asks = [visit.ask(RUN, RUN_BYTES) for visit in visits]
+        try:
+            runs = await self._claims.read_runs(asks) if asks else {}
+        except StorageError:
+            for visit in visits:
+                visit.is_cut = True
+            raise
+        for visit, ask in zip(visits, asks, strict=True):
+            visit.take_in(runs.get(visit.merchant_id, []), ask, stable)
+
+    async def read_on(self) -> None:
+        """Read on for the visits that have asked."""
+        visits, self._low = [visit for visit in self._low if not visit.is_over], []
+        try:
+            if self._bodies.has_room():
+                await self.read(visits)
+            else:
+                for visit in visits:
+                    visit.spent_at = 0.0  # no room for more: it ends, and waits its turn to be claimed
+        finally:
+            for visit in visits:
+                _resume(visit)
+
+    def let_go(self) -> None:
+        """Let nobody wait for a read that will not come."""
+        for visit in self._low:
+            _resume(visit)
+        self._low.clear()
+
+
+def _resume(visit: Visit) -> None:
+    future, visit.top_up = visit.top_up, None
+    if future is not None and not future.done():
+        future.set_result(None)
