@@ -20,8 +20,16 @@ BEGIN
             EXECUTE format('CREATE ROLE %I %s', wanted.name, wanted.options);
         END IF;
     END LOOP;
-    IF NOT pg_has_role(current_user, 'webhook_owner', 'MEMBER') THEN
-        GRANT webhook_owner TO CURRENT_USER;
+    -- Who made the role may grant it (from Postgres 16 on making it is not yet the right to act as it);
+    -- who did not, and is a member already, needs no grant.
+    IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        BEGIN
+            GRANT webhook_owner TO CURRENT_USER;
+        EXCEPTION WHEN insufficient_privilege THEN
+            IF NOT pg_has_role(current_user, 'webhook_owner', 'MEMBER') THEN
+                RAISE;
+            END IF;
+        END;
     END IF;
     IF NOT pg_has_role('webhook_dispatcher', 'webhook_owner', 'MEMBER') THEN
         GRANT webhook_owner TO webhook_dispatcher;

@@ -97,7 +97,7 @@ CREATE TABLE webhook.lane (
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0
 );
-CREATE INDEX lane_retry_due ON webhook.lane (retry_at) WHERE retry_at < 'infinity';
+CREATE INDEX lane_retry_due ON webhook.lane (retry_at) WHERE retry_at < 'infinity' AND NOT paused;
 CREATE INDEX lane_recalled ON webhook.lane (merchant_id) WHERE recalled;
 
 -- Whoever changes an endpoint, by whatever way, the run that a daemon holds in memory is recalled.

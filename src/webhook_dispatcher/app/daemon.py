@@ -26,7 +26,7 @@ from webhook_dispatcher.dispatch.housekeeping import keep_house, measure, watch_
 from webhook_dispatcher.dispatch.pace import Backoff, Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
-from webhook_dispatcher.dispatch.sweep import sweep, watch_recalls
+from webhook_dispatcher.dispatch.sweep import mend_retries, sweep, watch_recalls
 from webhook_dispatcher.dispatch.unattempted import Hold
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import StorageUnavailable
@@ -72,6 +72,7 @@ class Daemon:
         self._missing_keys: frozenset[str] = frozenset()
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
+        self._housekeeping = asyncio.Event()
         self.metrics = Metrics(__version__)
         self.ops = OpsServer(settings.ops_address, self.metrics.registry, self.readiness)
 
@@ -156,6 +157,7 @@ class Daemon:
         trusted = trust(settings.lease, settings.attempt_timeout)
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, clock, database_clock, metrics)
         self._recorder = Recorder(records, bodies, clock, metrics, settings.lease, trusted)
+        self._recorder.on_refused = self._housekeeping.set
         self._dispatcher = Dispatcher(
             claims,
             self._recorder,
@@ -179,15 +181,16 @@ class Daemon:
             stop,
         )
         errands = Errands(controls, claims, self._attempter, self._recorder, database_clock, metrics, stop)
-        controller = Controller(controls, errands, partial(_find_fault, guard), metrics, stop)
+        controller = Controller(controls, errands, partial(_find_fault, guard), clock, metrics, stop)
         self._work = asyncio.create_task(
             _together(
                 self._dispatcher.run(),
                 self._retrier.run(),
                 controller.run(),
                 sweep(claims, self._dispatcher, clock, metrics, stop),
+                mend_retries(claims, clock, metrics, stop),
                 watch_recalls(claims, self._dispatcher, self._pause_everything, metrics, stop),
-                keep_house(upkeep, settings.retention, metrics, stop),
+                keep_house(upkeep, settings.retention, metrics, stop, self._housekeeping),
                 measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
                 watch_loop(clock, metrics, self._refresh, stop),
             )
@@ -210,6 +213,7 @@ class Daemon:
     def stop(self) -> None:
         """Ask everything to end."""
         self._stop.set()
+        self._housekeeping.set()
         if self._tasks:
             self._dispatcher.stop()
 

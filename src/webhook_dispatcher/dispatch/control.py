@@ -12,6 +12,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.errands import RUNNING_LEASE, Errands
 from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.command import (
     COMMANDS,
     Cancel,
@@ -25,13 +26,16 @@ from webhook_dispatcher.domain.command import (
     TestEvent,
     understand,
 )
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import Controls, Desk
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 POLL = 0.25
 """Seconds between two looks at the control table (contract 3: taken up within a second)."""
+
+POSTPONED_FOR = 1.0
+"""Seconds for which a command that could not be carried out lets later ones pass."""
 
 _log = structlog.get_logger()
 
@@ -44,10 +48,13 @@ class Controller:
         controls: Controls,
         errands: Errands,
         find_fault_with_url: Callable[[str], str | None],
+        clock: Clock,
         metrics: Metrics,
         stop: Stop,
     ) -> None:
         self._controls = controls
+        self._clock = clock
+        self._postponed: dict[int, float] = {}
         self._errands = errands
         self._find_fault_with_url = find_fault_with_url
         self._metrics = metrics
@@ -69,9 +76,11 @@ class Controller:
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Take up one command; False when there was none."""
         command: Command | None = None
+        now = self._clock.elapsed()
+        self._postponed = {id_: until for id_, until in self._postponed.items() if until > now}
         try:
             async with self._controls.desk() as desk:
-                command = await desk.next_command()
+                command = await desk.next_command(list(self._postponed))
                 if command is None:
                     return False
                 errand = await self._take_up(desk, command)
@@ -82,6 +91,10 @@ class Controller:
             async with self._controls.desk() as desk:
                 await self._reject(desk, command, CommandRejected(Code.MALFORMED, error.detail))
             return True
+        except StorageUnavailable:
+            if command is not None:  # what it needs may be locked: let others pass for a moment
+                self._postponed[command.id] = now + POSTPONED_FOR
+            raise
         if errand is not None:
             group.create_task(errand())
         return True
@@ -92,14 +105,14 @@ class Controller:
             match wish:
                 case RetryFailed():
                     progress = command.result or await self._errands.begin_mass_retry(desk, wish)
-                    await desk.keep_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._errands.retry_failed(command, wish, progress)
+                    token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
+                    return lambda: self._errands.retry_failed(command, wish, progress, token)
                 case TestEvent(merchant_id):
                     if await desk.is_paused(merchant_id):
                         raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
                     progress = command.result or self._errands.begin_test()
-                    await desk.keep_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._errands.send_test(command, merchant_id, progress)
+                    token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
+                    return lambda: self._errands.send_test(command, merchant_id, progress, token)
                 case Retry():
                     result = await _retry(desk, wish)
                 case Cancel():
@@ -138,6 +151,7 @@ async def _retry(desk: Desk, wish: Retry) -> dict[str, Any]:
         return {"in_flight": True}
     if delivery.state is State.PENDING:
         raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
+    head: int | None = None
     if delivery.is_owed:
         if not await desk.hasten(delivery):
             return {"in_flight": True}
@@ -145,9 +159,11 @@ async def _retry(desk: Desk, wish: Retry) -> dict[str, Any]:
         if delivery.state is State.DELIVERED and not wish.force:
             raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
         await desk.is_paused(delivery.merchant_id)
-        if not await desk.reopen(delivery):
+        is_in_order = await desk.reopen(delivery)
+        if is_in_order is None:
             raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
-    await desk.announce_due([delivery.merchant_id])
+        head = delivery.seq if is_in_order else None
+    await desk.announce({delivery.merchant_id: head})
     return {"in_flight": False}
 
 
@@ -157,6 +173,7 @@ async def _cancel(desk: Desk, wish: Cancel) -> dict[str, Any]:
         raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
     if not await desk.cancel(wish.event_id, delivery.merchant_id):
         raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
+    await desk.announce({delivery.merchant_id: None})  # if it was in flight, its place is free
     return {"in_flight": delivery.is_in_flight}
 
 

@@ -79,6 +79,7 @@ class Dispatcher:
         self._owner = owner
         self._tail = Tail()
         self._ready = ReadyLanes()
+        self._locked: dict[str, int] = {}
         self._visits: dict[str, Visit] = {}
         self._wake = asyncio.Event()
         self._supply = Supply(claims, bodies, lambda: self._tail.stable, self._wake.set)
@@ -121,6 +122,9 @@ class Dispatcher:
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Look, read on, claim; True when there is more to be had at once."""
+        for merchant_id, head_seq in self._locked.items():
+            self._ready.add(merchant_id, head_seq)
+        self._locked.clear()
         is_cut = await self._look()
         await self._supply.read_on()
         await self._claim(group)
@@ -185,11 +189,17 @@ class Dispatcher:
             return
         asked = self._clock.elapsed()
         try:
-            leases = await self._claims.lease(heads, self._limits.lease, self._owner)
+            leased = await self._claims.lease(heads, self._limits.lease, self._owner)
         except StorageError:
             self._ready.give_back(heads)
             raise
-        visits = [self._open(lease, asked) for lease in leases]
+        visits = [self._open(lease, asked) for lease in leased.leases]
+        # Free, but locked for a moment: asked for again in the next step, not at once.
+        self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
+        if missing := {merchant_id: heads[merchant_id] for merchant_id in leased.missing}:
+            group.create_task(self._create(missing))
+        if not visits:
+            return
         try:
             await self._supply.read(visits)
             endpoints = await self._claims.read_endpoints([visit.merchant_id for visit in visits])
@@ -201,6 +211,18 @@ class Dispatcher:
         self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
         for visit in visits:
             self._start(group, visit, endpoints.get(visit.merchant_id))
+
+    async def _create(self, heads: dict[str, int]) -> None:
+        """Make missing lanes apart: a transaction that is making one of them may keep us waiting."""
+        try:
+            unmade = await self._claims.create_lanes(list(heads))
+        except StorageError as error:
+            self._metrics.database_errors.labels("claim").inc()
+            _log.warning("claim.failed", error=str(error))
+            return
+        for merchant_id in heads.keys() - set(unmade):
+            self._ready.add(merchant_id, heads[merchant_id])
+        self._wake.set()
 
     def _open(self, lease: Lease, asked: float) -> Visit:
         visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME)
@@ -234,7 +256,8 @@ class Dispatcher:
         while visit.run:
             ends_at = self._limits.hold.ends_at(visit.run[0], visit.lease.endpoint_removed_at)
             if ends_at > now:
-                visit.wait_until = ends_at
+                # A created_at far ahead must not hold back what is inserted after it.
+                visit.wait_until = min(ends_at, now + self._limits.hold.duration)
                 return
             event = visit.run.popleft()
             self._recorder.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)

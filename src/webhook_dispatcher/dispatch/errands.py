@@ -12,7 +12,7 @@ from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed
-from webhook_dispatcher.domain.errors import StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import LeaseLost, StorageError, UnknownKey
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.domain.ports import Claims, Controls, Desk, TestLog
 from webhook_dispatcher.domain.verdict import Outcome
@@ -62,14 +62,16 @@ class Errands:
         """Make the first `result` of a test event."""
         return {"event_id": str(uuid4()), "created_at": self._database_clock.now().isoformat()}
 
-    async def retry_failed(self, command: Command, wish: RetryFailed, progress: Mapping[str, Any]) -> None:
+    async def retry_failed(
+        self, command: Command, wish: RetryFailed, progress: Mapping[str, Any], token: datetime
+    ) -> None:
         """Make failed deliveries owed again, chunk by chunk, each in a transaction with its progress."""
         result: dict[str, Any] = dict(progress)
         after = _reached(result) or (wish.since, -1)
         while result["passed"] < wish.limit:
             await self._stop.wait_at_most(CHUNK_PAUSE)
             if self._stop.is_set():
-                await self._hand_over(command, result)
+                await self._hand_over(command, result, token)
                 return
             await self._recorder.caught_up()
             try:
@@ -78,22 +80,24 @@ class Errands:
                     chunk = await desk.reopen_failed(wish, after, most)
                     if chunk is None:
                         break
-                    await desk.announce_due(sorted(chunk.merchants))
+                    await desk.announce(chunk.heads)
                     advanced = {
                         **result,
                         "passed": result["passed"] + chunk.matched,
                         "retried": result["retried"] + chunk.retried,
                         "reached": [chunk.reached[0].isoformat(), chunk.reached[1]],
                     }
-                    await desk.keep_running(command.id, RUNNING_LEASE, advanced)
-            except StorageError as error:
+                    token = await desk.keep_running(command.id, RUNNING_LEASE, advanced, token)
+            except (StorageError, LeaseLost) as error:
                 # Whether the chunk was committed is unknown: its progress row knows, whoever resumes.
                 _log.warning("control.interrupted", command_id=command.id, error=str(error))
                 return
             result, after = advanced, chunk.reached
-        await self._finish(command, {"matched": result["matched"], "retried": result["retried"]})
+        await self._finish(command, {"matched": result["matched"], "retried": result["retried"]}, token)
 
-    async def send_test(self, command: Command, merchant_id: str, progress: Mapping[str, Any]) -> None:
+    async def send_test(
+        self, command: Command, merchant_id: str, progress: Mapping[str, Any], token: datetime
+    ) -> None:
         """Make the one attempt of a test event, outside the order, and write down how it went."""
         event = Event(
             seq=0,
@@ -123,15 +127,17 @@ class Errands:
         assert attempt is not None
         state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
         result = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
-        await self._finish(command, result, TestLog(event, attempt, state))
+        await self._finish(command, result, token, TestLog(event, attempt, state))
 
-    async def _finish(self, command: Command, result: dict[str, Any], test: TestLog | None = None) -> None:
+    async def _finish(
+        self, command: Command, result: dict[str, Any], token: datetime, test: TestLog | None = None
+    ) -> None:
         try:
             async with self._controls.desk() as desk:
                 if test is not None:
                     await desk.log_test(test)
-                await desk.finish(command.id, result)
-        except StorageError as error:
+                await desk.finish(command.id, result, token)
+        except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
             return
         self._metrics.control_commands.labels(command.command, "done").inc()
@@ -146,11 +152,11 @@ class Errands:
             return
         self._metrics.control_commands.labels(command.command, "rejected").inc()
 
-    async def _hand_over(self, command: Command, result: Mapping[str, Any]) -> None:
+    async def _hand_over(self, command: Command, result: Mapping[str, Any], token: datetime) -> None:
         try:
             async with self._controls.desk() as desk:
-                await desk.keep_running(command.id, timedelta(), result)
-        except StorageError as error:
+                await desk.keep_running(command.id, timedelta(), result, token)
+        except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
 
 

@@ -1,11 +1,12 @@
 """Keeps the log's partitions ahead of time and within retention, and the gauges fresh."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.dispatch.pace import Stop, pause
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Upkeep
@@ -29,9 +30,12 @@ LOOP_LAG_INTERVAL = 0.25
 _log = structlog.get_logger()
 
 
-async def keep_house(upkeep: Upkeep, retention: timedelta, metrics: Metrics, stop: Stop) -> None:
-    """Make and drop partitions until stopped."""
+async def keep_house(
+    upkeep: Upkeep, retention: timedelta, metrics: Metrics, stop: Stop, wake: asyncio.Event
+) -> None:
+    """Make and drop partitions until stopped; at once when woken, since a day may be missing."""
     while not stop.is_set():
+        wake.clear()
         wait = UPKEEP_INTERVAL
         try:
             made = await upkeep.make_partitions(DAYS_AHEAD)
@@ -44,7 +48,7 @@ async def keep_house(upkeep: Upkeep, retention: timedelta, metrics: Metrics, sto
         else:
             if made or dropped:
                 _log.info("partitions.changed", made=made, dropped=dropped)
-        await stop.wait_at_most(wait)
+        await pause(wait, wake)
 
 
 async def measure(

@@ -61,6 +61,7 @@ class Recorder:
     ) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
         self.on_closed: Callable[[Visit], None] = _ignore
+        self.on_refused: Callable[[], None] = _nothing
         self._bodies = bodies
         self._records = records
         self._clock = clock
@@ -209,14 +210,19 @@ class Recorder:
             return replace(first, seqs=first.seqs | second.seqs)
 
     async def _write_unsendable(self, record: Record, error: StatementRefused) -> Written:
-        if record.reason is FailedReason.UNSENDABLE:
-            raise error
         _log.error("record.refused", event_id=str(record.event.id), seq=record.event.seq, error=str(error))
-        attempt = record.attempt and replace(record.attempt, outcome=Outcome.UNSENDABLE, status=None)
-        unsendable = replace(
-            record, attempt=attempt, state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None
-        )
-        return await self._records.write([unsendable], [], self._lease)
+        if record.state is State.DELIVERED:
+            plainer = replace(record, attempt=None)  # what was delivered stays so
+        else:
+            attempt = record.attempt and replace(record.attempt, outcome=Outcome.UNSENDABLE, status=None)
+            plainer = replace(
+                record, attempt=attempt, state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None
+            )
+        try:
+            return await self._records.write([plainer], [], self._lease)
+        except StatementRefused:
+            self.on_refused()
+            raise
 
     def _settle(self, batch: list[Entry], written: Written) -> list[Entry]:
         """Strike off what was written; return the rest."""
@@ -282,6 +288,10 @@ class Recorder:
     def _close(self, visit: Visit) -> None:
         self._ending.pop(visit.merchant_id, None)
         self.on_closed(visit)
+
+
+def _nothing() -> None:
+    """Nobody is to be told that the database refuses all records, as it does without partitions."""
 
 
 def _ignore(visit: Visit) -> None:

@@ -14,7 +14,7 @@ from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, fail_unconfigured, hand_back
+from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, RETRY_WAIT, Hold, fail_unconfigured, hand_back
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -24,6 +24,8 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 
 POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
+LONGEST_WAIT = 0.5
+"""Seconds between claim and start after which a row is handed back (contract 3: pause within a second)."""
 CLAIM_LANES = 200
 """Most merchants in one claim."""
 
@@ -127,8 +129,12 @@ class Retrier:
         except UnknownKey:
             self._hand_back(retry, KEY_WAIT)
             return
+        asked = self._clock.elapsed()
         await self._recorder.caught_up()
-        if self._stop.is_set() or self.everything_is_paused or self._clock.elapsed() >= trusted_until:
+        now = self._clock.elapsed()
+        # After a long wait a command may have been given since the claim: the next claim obeys it.
+        has_waited = now - asked > LONGEST_WAIT
+        if self._stop.is_set() or self.everything_is_paused or has_waited or now >= trusted_until:
             self._hand_back(retry, timedelta())
             return
         record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)
@@ -138,7 +144,8 @@ class Retrier:
         now = self._database_clock.now()
         ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
         if ends_at > now:
-            self._recorder.add(hand_back(retry.event, retry.claim, ends_at, now), None)
+            looks_again_at = min(ends_at, now + RETRY_WAIT)
+            self._recorder.add(hand_back(retry.event, retry.claim, looks_again_at, now), None)
         else:
             self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
 

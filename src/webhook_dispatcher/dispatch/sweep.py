@@ -21,6 +21,8 @@ LEAST_PAUSE = 0.5
 """Seconds between two sweeps that found all there is."""
 SHARE = 20
 """A sweep that took a second is followed by this many seconds of rest."""
+MEND_INTERVAL = 15.0
+"""Seconds between two looks for rows outside the order that nobody would find."""
 RECALL_INTERVAL = 0.25
 """Seconds between two looks at what must be given back (contract 3: within a second)."""
 
@@ -32,7 +34,7 @@ async def sweep(claims: Claims, dispatcher: Dispatcher, clock: Clock, metrics: M
     cursor = ""
     while not stop.is_set():
         started = clock.elapsed()
-        is_full = False
+        is_full = has_free = False
         try:
             probes = await claims.sweep(cursor, PROBES)
         except StorageError as error:
@@ -42,9 +44,25 @@ async def sweep(claims: Claims, dispatcher: Dispatcher, clock: Clock, metrics: M
             for probe in probes:
                 dispatcher.notice_probe(probe)
             is_full = len(probes) == PROBES
+            has_free = any(probe.is_free for probe in probes)
             cursor = probes[-1].merchant_id if is_full else ""
-        if not (is_full and dispatcher.is_hungry):
+        if not (is_full and has_free and dispatcher.is_hungry):
             await stop.wait_at_most(max(LEAST_PAUSE, SHARE * (clock.elapsed() - started)))
+
+
+async def mend_retries(claims: Claims, clock: Clock, metrics: Metrics, stop: Stop) -> None:
+    """Mend lanes that look for due rows too late, after an operator's edit, until stopped."""
+    cursor = ""
+    while not stop.is_set():
+        started = clock.elapsed()
+        try:
+            probed = await claims.mend_retries(cursor, PROBES)
+        except StorageError as error:
+            metrics.database_errors.labels("mend").inc()
+            _log.warning("mend.failed", error=str(error))
+        else:
+            cursor = probed[-1][0] if len(probed) == PROBES else ""
+        await stop.wait_at_most(max(MEND_INTERVAL, SHARE * (clock.elapsed() - started)))
 
 
 async def watch_recalls(

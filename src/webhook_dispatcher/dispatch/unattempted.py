@@ -8,6 +8,8 @@ from webhook_dispatcher.domain.record import Record
 
 KEY_WAIT = timedelta(seconds=30)
 """How long rows wait before we try again to open a secret whose key we lack."""
+RETRY_WAIT = timedelta(seconds=30)
+"""How long a due row waits before we look again whether its merchant has an endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,9 @@ class Hold:
 
 
 def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
-    """Finish a row whose merchant has no endpoint, without an attempt."""
+    """Finish a row whose merchant has no endpoint, without an attempt; what was delivered stays so."""
+    if event.on_failure is State.DELIVERED:
+        return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
     return Record(event, fence, is_retry, None, State.FAILED, FailedReason.NOT_CONFIGURED, None, at)
 
 

@@ -51,6 +51,18 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Leased:
+    """What came of asking for lanes; those in none of these are held by others, waiting or paused.
+
+    missing: lanes that must be made first. locked: lanes that are free, but locked for the moment.
+    """
+
+    leases: tuple[Lease, ...]
+    missing: tuple[str, ...]
+    locked: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunAsk:
     """How much is to be read of one leased lane: what is behind `after_seq`, within both limits."""
 

@@ -7,6 +7,11 @@ ended at is written in that time too, estimated once and then fixed, so that a r
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+GOOD_ROUND_TRIP = 0.1
+"""Seconds that a statement may take for its time to be believed."""
+LONGEST_TRUST = 5.0
+"""Seconds after which any answer is better than none."""
+
 
 class Clock(Protocol):
     """What the process can read."""
@@ -26,10 +31,18 @@ class DatabaseClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset = clock.unix() - clock.elapsed()
+        self._synchronised_at = -LONGEST_TRUST
 
     def synchronise(self, database_now: datetime, asked_at: float) -> None:
-        """Take over the database's time as read by a statement asked at `asked_at` (elapsed seconds)."""
-        self._offset = database_now.timestamp() - (asked_at + self._clock.elapsed()) / 2
+        """Take over the database's time as read by a statement asked at `asked_at` (elapsed seconds).
+
+        An answer that was long under way says little, and is used only when there was none for a while.
+        """
+        answered_at = self._clock.elapsed()
+        is_good = answered_at - asked_at <= GOOD_ROUND_TRIP
+        if is_good or answered_at - self._synchronised_at > LONGEST_TRUST:
+            self._offset = database_now.timestamp() - (asked_at + answered_at) / 2
+            self._synchronised_at = answered_at
 
     def now(self) -> datetime:
         """Return the database's time, as an aware instant."""

@@ -37,14 +37,17 @@ class CommandRejected(DispatcherError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A row of the control table; `is_resumed` when a worker began it and went away."""
+    """A row of the control table.
+
+    args: None when they are not a JSON object that we can read.
+    result: how far an earlier worker has come, if one began it and went away.
+    """
 
     id: int
     command: str
     merchant_id: str | None
     event_id: UUID | None
-    args: Mapping[str, Any]
-    is_resumed: bool
+    args: Mapping[str, Any] | None
     result: Mapping[str, Any]
     created_at: datetime
 
@@ -105,6 +108,8 @@ COMMANDS = ("retry", "retry_failed", "test_event", "set_url", "pause", "resume",
 
 def understand(command: Command) -> Wish:
     """Read a command; CommandRejected (MALFORMED) says what is missing or wrong."""
+    if command.args is None:
+        _malformed("args must be a JSON object of reasonable size")
     match command.command:
         case "retry":
             return Retry(_event_id(command), _flag(command, "force"))
@@ -113,7 +118,7 @@ def understand(command: Command) -> Wish:
         case "test_event":
             return TestEvent(_merchant_id(command))
         case "set_url":
-            url = command.args.get("url")
+            url = _argument(command, "url")
             if not isinstance(url, str):
                 _malformed("set_url needs args.url, a string")
             return SetUrl(_merchant_id(command), url)
@@ -129,15 +134,20 @@ def _retry_failed(command: Command) -> RetryFailed:
     since = _instant(command, "since")
     if command.merchant_id is None and since is None:
         _malformed("retry_failed needs merchant_id or args.since")
-    limit = command.args.get("limit", MOST_RETRIED)
+    limit = _argument(command, "limit", MOST_RETRIED)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RETRIED:
         _malformed(f"args.limit is a whole number from 1 to {MOST_RETRIED}")
-    until = _instant(command, "until") or command.created_at
+    # What fails again after the command was given is not its business, or it would never end.
+    until = min(_instant(command, "until") or command.created_at, command.created_at)
     return RetryFailed(command.merchant_id, since or LONG_AGO, until, limit)
 
 
+def _argument(command: Command, name: str, default: object = None) -> Any:
+    return (command.args or {}).get(name, default)
+
+
 def _instant(command: Command, name: str) -> datetime | None:
-    text = command.args.get(name)
+    text = _argument(command, name)
     if text is None:
         return None
     try:
@@ -150,7 +160,7 @@ def _instant(command: Command, name: str) -> datetime | None:
 
 
 def _flag(command: Command, name: str) -> bool:
-    flag = command.args.get(name, False)
+    flag = _argument(command, name, False)
     if not isinstance(flag, bool):
         _malformed(f"args.{name} is true or false")
     return flag

@@ -37,6 +37,10 @@ class SchemaMismatch(StorageError):
     """The schema is absent, or of a version this program does not serve. Reaction: exit 3."""
 
 
+class LeaseLost(DispatcherError):
+    """Another worker has taken over what we were working on. Reaction: drop it, go on."""
+
+
 class UnknownKey(DispatcherError):
     """A stored secret cannot be opened with our keys. Reaction: the lane waits; not the merchant's fault."""
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls, RunAsk
+from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Leased, Probe, Recalls, RunAsk
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
@@ -38,8 +38,12 @@ class Claims(Protocol):
         """Probe the next merchants that are owed something in order; fewer than asked ends the round."""
         ...
 
-    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> list[Lease]:
+    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
         """Lease those of the wanted lanes that are free; the numbers are the lowest seq known of each."""
+        ...
+
+    async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
+        """Make missing lanes; returns those that another transaction is making just now."""
         ...
 
     async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, list[Event]]:
@@ -52,6 +56,10 @@ class Claims(Protocol):
 
     async def read_recalls(self) -> Recalls:
         """Read what must be given back."""
+        ...
+
+    async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
+        """Probe the next merchants with rows outside the order; True where the lane had to be mended."""
         ...
 
     async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
@@ -89,11 +97,14 @@ class FoundDelivery:
 
 @dataclass(frozen=True, slots=True)
 class ReopenedChunk:
-    """What one chunk of a mass retry went through; `reached` is where the next one goes on."""
+    """What one chunk of a mass retry went through; `reached` is where the next one goes on.
+
+    heads: the merchants concerned, with the lowest seq that went back to its place in the order, if any.
+    """
 
     matched: int
     retried: int
-    merchants: frozenset[str]
+    heads: Mapping[str, int | None]
     reached: tuple[datetime, int]
 
 
@@ -110,20 +121,25 @@ class TestLog:
 class Desk(Protocol):
     """What can be done for commands inside one transaction. All methods raise StorageError."""
 
-    async def next_command(self) -> Command | None:
+    async def next_command(self, except_ids: Sequence[int]) -> Command | None:
         """Take the oldest command not taken up; None also while another dispatcher is at it."""
         ...
 
-    async def finish(self, command_id: int, result: Mapping[str, Any]) -> None:
-        """Mark a command as done."""
+    async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
+        """Mark a command as done; LeaseLost when a token is given and another worker has it now."""
         ...
 
     async def reject(self, command_id: int, code: Code, message: str) -> None:
         """Mark a command as rejected."""
         ...
 
-    async def keep_running(self, command_id: int, lease: timedelta, result: Mapping[str, Any]) -> None:
-        """Mark a long command as ours for the lease, and show its progress."""
+    async def keep_running(
+        self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
+    ) -> datetime:
+        """Mark a long command as ours for the lease, and show its progress; returns the next token.
+
+        LeaseLost when a token is given and another worker has the command now.
+        """
         ...
 
     async def find_delivery(self, event_id: UUID) -> FoundDelivery:
@@ -134,12 +150,15 @@ class Desk(Protocol):
         """Make a waiting retry due now; False when it is in flight."""
         ...
 
-    async def reopen(self, delivery: FoundDelivery) -> bool:
-        """Make a finished delivery owed again, for one attempt; False when its id is owed already."""
+    async def reopen(self, delivery: FoundDelivery) -> bool | None:
+        """Make a finished delivery owed again, for one attempt; None when its id is owed already.
+
+        True when it was never attempted, and so went back to its place in the order.
+        """
         ...
 
-    async def announce_due(self, merchants: Sequence[str]) -> None:
-        """Let these merchants' due rows be looked for at once."""
+    async def announce(self, heads: Mapping[str, int | None]) -> None:
+        """Let these merchants' due rows be looked for at once, and what is back in order from its seq on."""
         ...
 
     async def cancel(self, event_id: UUID, merchant_id: str) -> bool:

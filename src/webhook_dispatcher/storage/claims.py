@@ -5,10 +5,19 @@ from datetime import timedelta
 
 import asyncpg
 
-from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Lease, Probe, Recalls, RunAsk
+from webhook_dispatcher.domain.claim import (
+    Arrival,
+    Arrivals,
+    ClaimedRetry,
+    Lease,
+    Leased,
+    Probe,
+    Recalls,
+    RunAsk,
+)
 from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
 from webhook_dispatcher.domain.event import Event, State, Trigger
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.connection import LockTaken, translated
 from webhook_dispatcher.storage.statements import load
 
 _CLAIMING = load("claiming")
@@ -44,25 +53,37 @@ class PostgresClaims:
         rows = await self._fetch("sweep_lanes", after_merchant, probes)
         return [Probe(row["merchant_id"], row["head_seq"], row["is_free"]) for row in rows]
 
-    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> list[Lease]:
-        """See domain.ports.Claims; source: claiming.sql `lease_lanes`. Lanes that are missing are made."""
-        leased, missing = await self._lease(heads, lease, owner)
-        if missing:
-            with translated():
-                await self._pool.execute(_CLAIMING["create_lanes"].text, list(missing))
-            leased += (await self._lease(missing, lease, owner))[0]
-        return leased
-
-    async def _lease(
-        self, heads: Mapping[str, int], lease: timedelta, owner: str
-    ) -> tuple[list[Lease], dict[str, int]]:
+    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
+        """See domain.ports.Claims; source: claiming.sql `lease_lanes`."""
         rows = await self._fetch("lease_lanes", list(heads), list(heads.values()), lease, owner)
-        leased = [
-            Lease(row["merchant_id"], row["epoch"], row["from_seq"], row["endpoint_removed_at"])
-            for row in rows
-            if row["epoch"] is not None
-        ]
-        return leased, {row["merchant_id"]: heads[row["merchant_id"]] for row in rows if row["is_missing"]}
+        return Leased(
+            leases=tuple(
+                Lease(row["merchant_id"], row["epoch"], row["from_seq"], row["endpoint_removed_at"])
+                for row in rows
+                if row["epoch"] is not None
+            ),
+            missing=tuple(row["merchant_id"] for row in rows if row["is_missing"]),
+            locked=tuple(row["merchant_id"] for row in rows if row["is_locked"]),
+        )
+
+    async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
+        """See domain.ports.Claims; source: claiming.sql `create_lanes`.
+
+        All together; where one of them is being made by a transaction still open, each alone.
+        """
+        if await self._create_lanes(merchants):
+            return ()
+        return tuple([merchant for merchant in merchants if not await self._create_lanes([merchant])])
+
+    async def _create_lanes(self, merchants: Sequence[str]) -> bool:
+        try:
+            with translated():
+                async with self._pool.acquire() as connection, connection.transaction():
+                    await connection.execute("SET LOCAL lock_timeout = '50ms'")
+                    await connection.execute(_CLAIMING["create_lanes"].text, list(merchants))
+        except LockTaken:
+            return False
+        return True
 
     async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, list[Event]]:
         """See domain.ports.Claims; source: claiming.sql `read_runs`."""
@@ -74,9 +95,8 @@ class PostgresClaims:
             [ask.most_bytes for ask in asks],
         )
         runs: dict[str, list[Event]] = {}
-        for merchant_id, seq, event_id, event_type, created_at, text in rows:
-            event = Event(seq, event_id, merchant_id, event_type, created_at, text)
-            runs.setdefault(merchant_id, []).append(event)
+        for row in rows:
+            runs.setdefault(row["merchant_id"], []).append(_event(row, attempts=0))
         for events in runs.values():
             events.sort(key=_seq)  # the statement reads them so; order must not hang on a plan
         return runs
@@ -94,6 +114,12 @@ class PostgresClaims:
             everything_is_paused=any(row["everything_is_paused"] for row in rows),
             merchants=frozenset(row["merchant_id"] for row in rows if row["merchant_id"] is not None),
         )
+
+    async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
+        """See domain.ports.Claims; source: retrying.sql `mend_retries`."""
+        with translated():
+            rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_merchant, probes)
+        return [(row["merchant_id"], row["is_mended"]) for row in rows]
 
     async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql, three statements in one transaction."""
@@ -126,16 +152,19 @@ def _endpoint(row: asyncpg.Record) -> Endpoint:
     return Endpoint(row["merchant_id"], row["url"], tuple(secrets))
 
 
-def _retry(row: asyncpg.Record) -> ClaimedRetry:
-    event = Event(
+def _event(row: asyncpg.Record, attempts: int) -> Event:
+    return Event(
         seq=row["seq"],
         id=row["id"],
         merchant_id=row["merchant_id"],
         type=row["type"],
         created_at=row["created_at"],
         object=row["object"],
-        attempts=row["attempts"],
+        attempts=attempts,
         trigger=Trigger(row["trigger"]),
         on_failure=None if row["on_failure"] is None else State(row["on_failure"]),
     )
-    return ClaimedRetry(event, row["claim"], row["endpoint_removed_at"])
+
+
+def _retry(row: asyncpg.Record) -> ClaimedRetry:
+    return ClaimedRetry(_event(row, row["attempts"]), row["claim"], row["endpoint_removed_at"])

@@ -30,7 +30,6 @@ _UNAVAILABLE = (
     pg.PostgresSystemError,
     pg.TransactionRollbackError,  # serialization, deadlock
     pg.InvalidTransactionStateError,  # read-only after a failover, idle in transaction
-    pg.LockNotAvailableError,
     pg.InvalidAuthorizationSpecificationError,
     pg.InvalidCatalogNameError,
     pg.InternalClientError,
@@ -46,6 +45,10 @@ _MISMATCH = (
 )
 
 
+class LockTaken(StorageUnavailable):
+    """Somebody else held a lock for longer than this statement was willing to wait."""
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn whatever asyncpg raises into StorageUnavailable, StatementRefused or SchemaMismatch."""
@@ -57,6 +60,8 @@ def translated() -> Iterator[None]:
         raise SchemaMismatch(
             f"the schema does not match this version ({error}): run `webhook-dispatcher migrate`"
         ) from error
+    except pg.LockNotAvailableError as error:
+        raise LockTaken(_said(error)) from error
     except _UNAVAILABLE as error:
         if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
             # A value that asyncpg could not encode: it never reached the server.

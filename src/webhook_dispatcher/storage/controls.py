@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.command import Code, Command, CommandRejected, RetryFailed
+from webhook_dispatcher.domain.errors import LeaseLost
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import Desk, FoundDelivery, ReopenedChunk, TestLog
 from webhook_dispatcher.storage.connection import translated
@@ -26,36 +28,42 @@ class PostgresDesk:
 
     connection: PoolConnectionProxy
 
-    async def next_command(self) -> Command | None:
+    async def next_command(self, except_ids: Sequence[int]) -> Command | None:
         """See domain.ports.Desk."""
         if await self._row("lock_control") is None:
             return None
-        row = await self._row("next_command")
+        row = await self._row("next_command", list(except_ids))
         if row is None:
             return None
-        args = json.loads(row["args"])
         return Command(
             id=row["id"],
             command=row["command"],
             merchant_id=row["merchant_id"],
             event_id=row["event_id"],
-            args=args if isinstance(args, dict) else {},
-            is_resumed=row["is_resumed"],
+            args=_arguments(row["args"]),
             result=json.loads(row["result"] or "{}"),
             created_at=row["created_at"],
         )
 
-    async def finish(self, command_id: int, result: Mapping[str, Any]) -> None:
+    async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
         """See domain.ports.Desk."""
-        await self._do("finish_command", command_id, "done", json.dumps(result), None, None)
+        text = json.dumps(result)
+        if await self._row("finish_command", command_id, "done", text, None, None, token) is None:
+            raise LeaseLost(f"command {command_id}")
 
     async def reject(self, command_id: int, code: Code, message: str) -> None:
         """See domain.ports.Desk."""
-        await self._do("finish_command", command_id, "rejected", None, int(code), message)
+        await self._do("finish_command", command_id, "rejected", None, int(code), message, None)
 
-    async def keep_running(self, command_id: int, lease: timedelta, result: Mapping[str, Any]) -> None:
+    async def keep_running(
+        self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
+    ) -> datetime:
         """See domain.ports.Desk."""
-        await self._do("run_command", command_id, lease, json.dumps(result))
+        row = await self._row("run_command", command_id, lease, json.dumps(result), token)
+        if row is None:
+            raise LeaseLost(f"command {command_id}")
+        running_until: datetime = row["running_until"]
+        return running_until
 
     async def find_delivery(self, event_id: UUID) -> FoundDelivery:
         """See domain.ports.Desk."""
@@ -78,13 +86,14 @@ class PostgresDesk:
         """See domain.ports.Desk."""
         return await self._row("hasten_retry", delivery.seq) is not None
 
-    async def reopen(self, delivery: FoundDelivery) -> bool:
+    async def reopen(self, delivery: FoundDelivery) -> bool | None:
         """See domain.ports.Desk."""
-        return await self._row("reopen_delivery", delivery.seq, delivery.finished_at) is not None
+        row = await self._row("reopen_delivery", delivery.seq, delivery.finished_at)
+        return None if row is None else bool(row["is_in_order"])
 
-    async def announce_due(self, merchants: Sequence[str]) -> None:
+    async def announce(self, heads: Mapping[str, int | None]) -> None:
         """See domain.ports.Desk."""
-        await self._do("announce_due", list(merchants))
+        await self._do("announce", list(heads), list(heads.values()))
 
     async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
         """See domain.ports.Desk."""
@@ -126,11 +135,13 @@ class PostgresDesk:
             )
         if not rows:
             return None
-        reopened = [row["merchant_id"] for row in rows if row["is_reopened"]]
-        last = rows[-1]
-        return ReopenedChunk(
-            len(rows), len(reopened), frozenset(reopened), (last["finished_at"], last["seq"])
-        )
+        reopened = [row for row in rows if row["is_reopened"]]
+        heads: dict[str, int | None] = {row["merchant_id"]: None for row in reopened}
+        for row in sorted(reopened, key=itemgetter("seq"), reverse=True):
+            if row["is_in_order"]:
+                heads[row["merchant_id"]] = row["seq"]
+        reached = (rows[-1]["finished_at"], rows[-1]["seq"])
+        return ReopenedChunk(len(rows), len(reopened), heads, reached)
 
     async def log_test(self, test: TestLog) -> None:
         """See domain.ports.Desk."""
@@ -159,6 +170,15 @@ class PostgresDesk:
             await self.connection.execute(_CONTROL[name].text, *arguments)
 
 
+def _arguments(text: str) -> Mapping[str, Any] | None:
+    """Read a command's arguments; None when they are no object, or JSON that only Postgres can hold."""
+    try:
+        args = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return args if isinstance(args, dict) else None
+
+
 class PostgresControls:
     """Implements domain.ports.Controls on a pool of connections."""
 
@@ -174,6 +194,8 @@ class PostgresControls:
             transaction = connection.transaction()
             with translated():
                 await transaction.start()
+                # Whoever locks a lane or a row for long holds up only the commands that want it.
+                await connection.execute("SET LOCAL lock_timeout = '200ms'")
             try:
                 yield PostgresDesk(connection)
             except BaseException:

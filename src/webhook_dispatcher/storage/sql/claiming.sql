@@ -1,4 +1,5 @@
--- Finding lanes with work, leasing them, and reading what they owe. No statement here waits for a lock.
+-- Finding lanes with work, leasing them, and reading what they owe. None of these waits for a lock, but
+-- create_lanes, for a lane that another transaction is making at the same moment.
 
 -- name: read_arrivals
 -- Read what was committed behind a cursor, how far the sequence has gone, and which transactions
@@ -103,8 +104,10 @@ ON CONFLICT (merchant_id) DO NOTHING;
 -- $2 head_seqs bigint[]
 -- $3 lease interval
 -- $4 owner text
--- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz, is_missing boolean
--- order: none; one row for each wanted lane, epoch is null where it was not leased
+-- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz,
+--      is_missing boolean, is_locked boolean
+-- order: none; one row for each wanted lane, epoch is null where it was not leased: the lane is missing,
+--      it is free but locked by somebody for the moment, or it is not free
 WITH wanted AS MATERIALIZED (
     SELECT entry.merchant_id, entry.head_seq
     FROM unnest($1::text[], $2::bigint[]) AS entry (merchant_id, head_seq)
@@ -140,7 +143,14 @@ SELECT
     leased.epoch,
     leased.from_seq,
     leased.endpoint_removed_at,
-    standing.merchant_id IS NULL AS is_missing
+    standing.merchant_id IS NULL AS is_missing,
+    coalesce(
+        leased.epoch IS NULL
+        AND standing.lease_until < clock_timestamp()
+        AND standing.wait_until <= clock_timestamp()
+        AND NOT standing.paused,
+        false
+    ) AS is_locked
 FROM wanted
 LEFT JOIN leased ON leased.merchant_id = wanted.merchant_id
 LEFT JOIN webhook.lane AS standing ON standing.merchant_id = wanted.merchant_id;
@@ -153,20 +163,22 @@ LEFT JOIN webhook.lane AS standing ON standing.merchant_id = wanted.merchant_id;
 -- $2 after_seqs bigint[]
 -- $3 most_events bigint[]
 -- $4 most_bytes bigint[]
--- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea
+-- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea,
+--      trigger text, on_failure text
 -- order: by seq within each merchant; the first event is read whatever its size
 -- none: the lanes owe nothing behind after_seqs
 SELECT asked.merchant_id, run.seq, run.id, run.type, run.created_at,
-    convert_to(run.object::text, 'UTF8') AS object
+    convert_to(run.object::text, 'UTF8') AS object, run.trigger, run.on_failure
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
     AS asked (merchant_id, after_seq, most_events, most_bytes)
 CROSS JOIN LATERAL (
     SELECT
-        next.seq, next.id, next.type, next.created_at, next.object,
+        next.seq, next.id, next.type, next.created_at, next.object, next.trigger, next.on_failure,
         sum(next.object_bytes) OVER (ORDER BY next.seq) - next.object_bytes AS bytes_before
     FROM (
         SELECT
-            outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.object, outbox.object_bytes
+            outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.object, outbox.object_bytes,
+            outbox.trigger, outbox.on_failure
         FROM webhook.outbox
         WHERE
             outbox.merchant_id = asked.merchant_id

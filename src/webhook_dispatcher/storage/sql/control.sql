@@ -9,15 +9,20 @@ SELECT state.is_only FROM webhook.state FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: next_command
 -- Read the oldest command that nobody has taken up, or whose worker has gone.
--- row: id bigint, command text, merchant_id text, event_id uuid, args jsonb, is_resumed boolean, result jsonb, created_at timestamptz
+-- $1 except_ids bigint[]
+-- row: id bigint, command text, merchant_id text, event_id uuid, args jsonb, result jsonb,
+--      created_at timestamptz
 -- none: nothing to do
 SELECT
     control.id, control.command, control.merchant_id, control.event_id, control.args,
-    control.status = 'running' AS is_resumed, control.result, control.created_at
+    control.result, control.created_at
 FROM webhook.control
 WHERE
-    control.status = 'pending'
-    OR (control.status = 'running' AND control.running_until < clock_timestamp())
+    (
+        control.status = 'pending'
+        OR (control.status = 'running' AND control.running_until < clock_timestamp())
+    )
+    AND control.id <> ALL($1::bigint[])
 ORDER BY control.id
 LIMIT 1;
 
@@ -28,22 +33,28 @@ LIMIT 1;
 -- $3 result jsonb
 -- $4 error_code integer
 -- $5 error_message text
--- none: always
+-- $6 running_until timestamptz
+-- row: id bigint
+-- none: running_until was given and is not the lease it has: another worker has it
 UPDATE webhook.control
 SET
     status = $2, handled_at = clock_timestamp(), running_until = NULL,
     result = coalesce($3, control.result), error_code = $4, error_message = $5
-WHERE control.id = $1;
+WHERE control.id = $1 AND ($6::timestamptz IS NULL OR control.running_until = $6)
+RETURNING control.id;
 
 -- name: run_command
 -- Mark a long command as running, or show how far it has come; its worker has until the lease's end.
 -- $1 id bigint
 -- $2 lease interval
 -- $3 result jsonb
--- none: always
+-- $4 running_until timestamptz
+-- row: running_until timestamptz
+-- none: running_until was given and is not the lease it has: another worker has it
 UPDATE webhook.control
-SET status = 'running', running_until = clock_timestamp() + $2, result = $3
-WHERE control.id = $1;
+SET status = 'running', running_until = clock_timestamp() + $2::interval, result = $3
+WHERE control.id = $1 AND ($4::timestamptz IS NULL OR control.running_until = $4)
+RETURNING control.running_until;
 
 -- name: purge_control
 -- Forget commands handled longer ago than the audit trail is kept.
@@ -114,10 +125,11 @@ WHERE
 RETURNING outbox.seq;
 
 -- name: reopen_delivery
--- Move a finished delivery back into the outbox for one attempt now; if that fails it returns to its state.
+-- Move a finished delivery back into the outbox for one attempt; if that fails it returns to its state.
+-- One that was never attempted goes back to its place in the order, any other is due now.
 -- $1 seq bigint
 -- $2 finished_at timestamptz
--- row: seq bigint
+-- row: seq bigint, is_in_order boolean
 -- none: an event with the same id is owed, or the delivery was dropped meanwhile
 WITH finished AS MATERIALIZED (
     SELECT
@@ -136,30 +148,36 @@ owed AS (
     OVERRIDING SYSTEM VALUE
     SELECT
         finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
-        finished.object, finished.attempts, clock_timestamp(), 'manual', finished.state,
+        finished.object, finished.attempts,
+        CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', finished.state,
         finished.last_status, finished.last_outcome
     FROM finished
     ON CONFLICT (id) DO NOTHING
-    RETURNING outbox.seq
+    RETURNING outbox.seq, outbox.attempts
 )
 DELETE FROM webhook.delivery_log
 USING owed
 WHERE delivery_log.seq = owed.seq AND delivery_log.finished_at = $2
-RETURNING delivery_log.seq;
+RETURNING delivery_log.seq, owed.attempts = 0 AS is_in_order;
 
--- name: announce_due
--- Let the lanes of these merchants be looked at for due rows at once.
+-- name: announce
+-- Let the lanes of these merchants be looked at for due rows at once, and for rows put back in order.
 -- $1 merchants text[]
--- none: always
+-- $2 heads bigint[]
+-- none: always; a null head where nothing was put back in order
 WITH concerned AS MATERIALIZED (
-    SELECT lane.merchant_id
-    FROM webhook.lane
-    WHERE lane.merchant_id = ANY($1::text[])
+    SELECT lane.merchant_id, entry.head
+    FROM unnest($1::text[], $2::bigint[]) AS entry (merchant_id, head)
+    INNER JOIN webhook.lane ON lane.merchant_id = entry.merchant_id
     ORDER BY lane.merchant_id
-    FOR NO KEY UPDATE
+    FOR NO KEY UPDATE OF lane
 )
 UPDATE webhook.lane
-SET retry_at = least(lane.retry_at, clock_timestamp())
+SET
+    retry_at = least(lane.retry_at, clock_timestamp()),
+    from_seq = least(lane.from_seq, concerned.head - 1),
+    recalled = lane.recalled
+    OR (concerned.head IS NOT NULL AND lane.lease_until > clock_timestamp())
 FROM concerned
 WHERE lane.merchant_id = concerned.merchant_id;
 
@@ -257,7 +275,7 @@ SELECT count(*) AS matched FROM (
 -- $3 after_seq bigint
 -- $4 until timestamptz
 -- $5 most bigint
--- row: finished_at timestamptz, seq bigint, merchant_id text, is_reopened boolean
+-- row: finished_at timestamptz, seq bigint, merchant_id text, is_reopened boolean, is_in_order boolean
 -- order: by finished_at, seq; not reopened where an event with the same id is owed
 -- none: the range is done
 WITH finished AS MATERIALIZED (
@@ -287,7 +305,8 @@ owed AS (
     OVERRIDING SYSTEM VALUE
     SELECT
         finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
-        finished.object, finished.attempts, clock_timestamp(), 'manual', 'failed',
+        finished.object, finished.attempts,
+        CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', 'failed',
         finished.last_status, finished.last_outcome
     FROM finished
     ON CONFLICT (id) DO NOTHING
@@ -301,7 +320,10 @@ gone AS (
         AND finished.seq = owed.seq
         AND delivery_log.finished_at = finished.finished_at
 )
-SELECT finished.finished_at, finished.seq, finished.merchant_id, owed.seq IS NOT NULL AS is_reopened
+SELECT
+    finished.finished_at, finished.seq, finished.merchant_id,
+    owed.seq IS NOT NULL AS is_reopened,
+    finished.attempts = 0 AS is_in_order
 FROM finished
 LEFT JOIN owed ON owed.seq = finished.seq
 ORDER BY finished.finished_at, finished.seq;

@@ -147,7 +147,11 @@ plan AS MATERIALIZED (
 moved AS (
     UPDATE webhook.lane
     SET
-        from_seq = CASE WHEN plan.is_ours THEN greatest(lane.from_seq, plan.reach) ELSE lane.from_seq END,
+        -- What a command put back in order may lie below what a recalled visit has reached.
+        from_seq = CASE
+            WHEN plan.is_ours AND NOT lane.recalled THEN greatest(lane.from_seq, plan.reach)
+            ELSE lane.from_seq
+        END,
         lease_until = CASE
             WHEN NOT plan.is_ours THEN lane.lease_until
             WHEN plan.is_over THEN '-infinity'
@@ -216,11 +220,23 @@ WHERE
 -- $10 finished_at timestamptz
 -- $11 is_delivered boolean
 -- row: is_settled boolean
--- order: one row; not settled where an owed row is locked by somebody: write it again
-WITH owed AS MATERIALIZED (
+-- order: one row; not settled where an owed row or its lane is locked by somebody: write it again
+WITH held AS MATERIALIZED (
+    SELECT lane.merchant_id
+    FROM webhook.lane
+    WHERE lane.merchant_id = $3 AND $11
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+owed AS MATERIALIZED (
     SELECT outbox.seq
     FROM webhook.outbox
-    WHERE outbox.seq = $1 AND $11
+    WHERE
+        outbox.seq = $1
+        AND $11
+        AND (
+            EXISTS (SELECT FROM held)
+            OR NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = $3)
+        )
     FOR UPDATE SKIP LOCKED
 ),
 closed AS (
@@ -229,6 +245,13 @@ closed AS (
     WHERE outbox.seq = owed.seq
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
         outbox.object, outbox.attempts
+),
+freed AS (
+    -- Another attempt of it may be in flight and take up a place: that place is free now.
+    UPDATE webhook.lane
+    SET retry_at = least(lane.retry_at, clock_timestamp())
+    FROM closed
+    WHERE lane.merchant_id = closed.merchant_id
 ),
 logged AS (
     INSERT INTO webhook.delivery_log (

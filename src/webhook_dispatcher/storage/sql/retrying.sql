@@ -3,13 +3,15 @@
 
 -- name: lock_retry_lanes
 -- Lock lanes that have something due.
+-- The clock stands in a subselect: a volatile function is never an index condition.
 -- $1 most bigint
 -- row: merchant_id text
 -- none: nothing is due
 SELECT lane.merchant_id
 FROM webhook.lane
 WHERE
-    lane.retry_at <= clock_timestamp()
+    lane.retry_at <= (SELECT clock_timestamp())
+    AND lane.retry_at < 'infinity'
     AND NOT lane.paused
     AND NOT (SELECT state.paused FROM webhook.state)
 ORDER BY lane.retry_at
@@ -44,7 +46,7 @@ due AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT outbox.seq
         FROM webhook.outbox
-        WHERE outbox.merchant_id = room.merchant_id AND outbox.due_at <= clock_timestamp()
+        WHERE outbox.merchant_id = room.merchant_id AND outbox.due_at <= (SELECT clock_timestamp())
         ORDER BY outbox.due_at
         LIMIT room.places
         FOR NO KEY UPDATE SKIP LOCKED
@@ -97,3 +99,64 @@ CROSS JOIN LATERAL (
         AND outbox.due_at > clock_timestamp()
 ) AS flying
 WHERE lane.merchant_id = asked.merchant_id;
+
+-- name: mend_retries
+-- Go round the merchants with rows outside the order, one probe each, and mend lanes that look for them too
+-- late or are missing: after an operator's edit, or a bug. A loose index scan.
+-- $1 after_merchant text
+-- $2 probes bigint
+-- row: merchant_id text, is_mended boolean
+-- order: by merchant_id
+-- none: the round is over, begin again with an empty text
+WITH RECURSIVE head AS (
+    (
+        SELECT outbox.merchant_id, outbox.due_at
+        FROM webhook.outbox
+        WHERE outbox.due_at IS NOT NULL AND outbox.merchant_id > $1::text COLLATE "C"
+        ORDER BY outbox.merchant_id, outbox.due_at
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.merchant_id, following.due_at
+    FROM head
+    CROSS JOIN LATERAL (
+        SELECT outbox.merchant_id, outbox.due_at
+        FROM webhook.outbox
+        WHERE outbox.due_at IS NOT NULL AND outbox.merchant_id > head.merchant_id
+        ORDER BY outbox.merchant_id, outbox.due_at
+        LIMIT 1
+    ) AS following
+),
+probed AS MATERIALIZED (
+    SELECT head.merchant_id, head.due_at FROM head LIMIT $2
+),
+late AS MATERIALIZED (
+    SELECT lane.merchant_id, probed.due_at
+    FROM probed
+    INNER JOIN webhook.lane ON lane.merchant_id = probed.merchant_id
+    WHERE lane.retry_at > probed.due_at
+    ORDER BY lane.merchant_id
+    FOR NO KEY UPDATE OF lane SKIP LOCKED
+),
+lowered AS (
+    UPDATE webhook.lane
+    SET retry_at = least(lane.retry_at, late.due_at)
+    FROM late
+    WHERE lane.merchant_id = late.merchant_id
+    RETURNING lane.merchant_id
+),
+made AS (
+    INSERT INTO webhook.lane (merchant_id, retry_at)
+    SELECT probed.merchant_id, probed.due_at
+    FROM probed
+    WHERE NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = probed.merchant_id)
+    ON CONFLICT (merchant_id) DO NOTHING
+    RETURNING lane.merchant_id
+)
+SELECT
+    probed.merchant_id,
+    lowered.merchant_id IS NOT NULL OR made.merchant_id IS NOT NULL AS is_mended
+FROM probed
+LEFT JOIN lowered ON lowered.merchant_id = probed.merchant_id
+LEFT JOIN made ON made.merchant_id = probed.merchant_id
+ORDER BY probed.merchant_id;
