@@ -76,6 +76,9 @@ class Errands:
             await self._recorder.caught_up()
             try:
                 async with self._controls.desk() as desk:
+                    # Chunks lock rows before lanes, other commands the reverse: one at a time.
+                    if not await desk.is_alone():
+                        continue
                     most = min(CHUNK, wish.limit - result["passed"])
                     chunk = await desk.reopen_failed(wish, after, most)
                     if chunk is None:

@@ -121,6 +121,10 @@ class TestLog:
 class Desk(Protocol):
     """What can be done for commands inside one transaction. All methods raise StorageError."""
 
+    async def is_alone(self) -> bool:
+        """Become the only one that carries out commands, for this transaction; False if another is."""
+        ...
+
     async def next_command(self, except_ids: Sequence[int]) -> Command | None:
         """Take the oldest command not taken up; None also while another dispatcher is at it."""
         ...

@@ -28,9 +28,13 @@ class PostgresDesk:
 
     connection: PoolConnectionProxy
 
+    async def is_alone(self) -> bool:
+        """See domain.ports.Desk."""
+        return await self._row("lock_control") is not None
+
     async def next_command(self, except_ids: Sequence[int]) -> Command | None:
         """See domain.ports.Desk."""
-        if await self._row("lock_control") is None:
+        if not await self.is_alone():
             return None
         row = await self._row("next_command", list(except_ids))
         if row is None:

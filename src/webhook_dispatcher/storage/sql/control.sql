@@ -8,7 +8,8 @@
 SELECT state.is_only FROM webhook.state FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: next_command
--- Read the oldest command that nobody has taken up, or whose worker has gone.
+-- Read the oldest command that nobody has taken up, or whose worker has gone, leaving out those that are
+-- postponed and whatever they have a merchant or event in common with.
 -- $1 except_ids bigint[]
 -- row: id bigint, command text, merchant_id text, event_id uuid, args jsonb, result jsonb,
 --      created_at timestamptz
@@ -22,7 +23,16 @@ WHERE
         control.status = 'pending'
         OR (control.status = 'running' AND control.running_until < clock_timestamp())
     )
-    AND control.id <> ALL($1::bigint[])
+    AND NOT EXISTS (
+        SELECT FROM webhook.control AS postponed
+        WHERE
+            postponed.id = ANY($1::bigint[])
+            AND (
+                postponed.id = control.id
+                OR postponed.merchant_id = control.merchant_id
+                OR postponed.event_id = control.event_id
+            )
+    )
 ORDER BY control.id
 LIMIT 1;
 

@@ -63,7 +63,13 @@ LEFT JOIN LATERAL (
 -- $1 held text[]
 -- row: key_id text
 -- none: every stored secret can be opened
-SELECT DISTINCT endpoint.key_id FROM webhook.endpoint WHERE endpoint.key_id <> ALL($1::text[]);
+SELECT endpoint.key_id
+FROM webhook.endpoint
+WHERE endpoint.key_id <> ALL($1::text[])
+UNION
+SELECT endpoint.previous_key_id
+FROM webhook.endpoint
+WHERE endpoint.previous_key_id <> ALL($1::text[]) AND endpoint.previous_until > clock_timestamp();
 
 -- name: read_partitions
 -- List the log's partitions and the day each begins.
