@@ -1,0 +1,177 @@
+"""`check`: what would keep a dispatcher from delivering, and how to mend it.
+
+Each check is independent of the others as far as it can be, so that one run shows everything that is wrong.
+"""
+
+import asyncio
+import resource
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import typer
+
+from webhook_dispatcher.cli.options import AsJson
+from webhook_dispatcher.cli.output import print_json, print_table, shown
+from webhook_dispatcher.cli.session import Session, session_of
+from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.errors import (
+    ConfigurationError,
+    SchemaMismatch,
+    StatementRefused,
+    StorageUnavailable,
+    UnknownKey,
+)
+from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.settings import Settings, check_open_files
+from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.transport.guard import Forbidden, Guard
+
+MOST_CLOCK_DIFFERENCE = timedelta(seconds=30)
+DAYS_AHEAD = 3
+MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found. `problem` is None when all is well; `code` is the exit code it calls for."""
+
+    check: str
+    problem: str | None = None
+    mend: str | None = None
+    code: int = 1
+
+
+def check(context: typer.Context, as_json: AsJson = False) -> None:
+    """Check configuration, database, schema, clock, keys, endpoints: what is wrong and how to mend it."""
+    findings = asyncio.run(examine(session_of(context)))
+    if as_json:
+        print_json(findings)
+    else:
+        print_table(
+            ("check", "found", "how to mend it"),
+            ([finding.check, finding.problem or "ok", finding.mend or ""] for finding in findings),
+        )
+    codes = [finding.code for finding in findings if finding.problem is not None]
+    if codes:
+        raise typer.Exit(max(codes))
+
+
+async def examine(session: Session) -> list[Finding]:
+    """Run every check that can be run."""
+    try:
+        settings = session.settings()
+        dsn = settings.database_dsn()
+    except ConfigurationError as error:
+        mend = "see the settings table of the README"
+        return [Finding("configuration", line, mend, code=2) for line in str(error).splitlines()]
+    findings = [Finding("configuration"), *_open_files(settings)]
+    keyring, missing_keys = _keyring(settings)
+    findings += missing_keys
+    try:
+        async with session.open_administration(dsn) as database:
+            findings += [Finding("database")]
+            findings += [finding async for finding in _database(session, settings, keyring, database)]
+    except StorageUnavailable as error:
+        findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL and the server", code=4))
+    except ConfigurationError as error:
+        findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL", code=2))
+    return findings
+
+
+async def _database(
+    session: Session, settings: Settings, keyring: Keyring | None, database: Administration
+) -> AsyncIterator[Finding]:
+    yield await _clock(session, database)
+    try:
+        await database.check_schema()
+        yield Finding("schema")
+        yield await _stored_keys(keyring, database)
+        yield await _partitions(database)
+        for finding in _urls(settings, await database.list_endpoints()):
+            yield finding
+    except SchemaMismatch as error:
+        yield Finding("schema", str(error), "run `webhook-dispatcher migrate`", code=3)
+    except StatementRefused as error:
+        yield Finding(
+            "permissions", error.detail, "connect as a member of webhook_admin, or of webhook_dispatcher"
+        )
+
+
+def _open_files(settings: Settings) -> Iterator[Finding]:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        check_open_files(settings.max_lanes, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
+        yield Finding("open files")
+    except ConfigurationError as error:
+        problem, _, mend = str(error).rpartition(": ")
+        yield Finding("open files", problem, mend, code=2)
+
+
+def _keyring(settings: Settings) -> tuple[Keyring | None, list[Finding]]:
+    try:
+        return settings.keyring(), []
+    except ConfigurationError as error:
+        problem, _, mend = str(error).partition("; ")
+        return None, [Finding("configuration", problem, mend, code=2)]
+
+
+async def _clock(session: Session, database: Administration) -> Finding:
+    before = session.unix_time()
+    theirs = (await database.database_time()).timestamp()
+    ours = (before + session.unix_time()) / 2
+    difference = timedelta(seconds=abs(ours - theirs))
+    if difference <= MOST_CLOCK_DIFFERENCE:
+        return Finding("clock")
+    side = "ahead of" if ours > theirs else "behind"
+    return Finding(
+        "clock",
+        f"this machine is {difference.total_seconds():.0f} s {side} the database: signatures are off too",
+        "synchronise both with NTP",
+    )
+
+
+async def _stored_keys(keyring: Keyring | None, database: Administration) -> Finding:
+    problems = []
+    for merchant, sealed in await database.sample_sealed_secrets():
+        try:
+            if keyring is None:
+                raise UnknownKey(sealed.key_id, "WEBHOOK_SECRET_KEYS is not set")
+            keyring.open(merchant, sealed)
+        except UnknownKey as error:
+            problems.append(str(error))
+    if not problems:
+        return Finding("keys")
+    return Finding("keys", "; ".join(problems), "add the key to WEBHOOK_SECRET_KEYS; until then lanes wait")
+
+
+async def _partitions(database: Administration) -> Finding:
+    missing = await database.missing_partitions(DAYS_AHEAD)
+    if not missing:
+        return Finding("partitions")
+    tables = Counter(table for table, _ in missing)
+    days = ", ".join(f"{table}: {day}" for table, day in missing[:MOST_NAMED])
+    return Finding(
+        "partitions",
+        f"{sum(tables.values())} missing ({days})",
+        "start a dispatcher (it makes them ahead of time), and look in its log for why it did not",
+    )
+
+
+def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[Finding]:
+    guard = Guard(settings.egress_policy())
+    forbidden = []
+    for endpoint in endpoints:
+        try:
+            guard.check_url(endpoint.url)
+        except Forbidden as error:
+            forbidden.append((endpoint.merchant_id, error.reason))
+    for merchant, reason in forbidden[:MOST_NAMED]:
+        mend = f"webhook-dispatcher endpoint set {shown(merchant)} URL, or allow it by WEBHOOK_EGRESS_*"
+        yield Finding("endpoint", f"{shown(merchant)}: {reason}", mend)
+    if len(forbidden) > MOST_NAMED:
+        yield Finding("endpoint", f"and {len(forbidden) - MOST_NAMED} more endpoints", "as above")
+    if not forbidden:
+        yield Finding("endpoints")

@@ -1,0 +1,191 @@
+"""Commands that a dispatcher carries out: retry, retry-failed, test-event, pause, resume.
+
+Each inserts a row into webhook.control and waits until it is handled. The wait ends when nothing has changed
+for the deadline; the command itself stays asked for.
+"""
+
+from datetime import timedelta
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from webhook_dispatcher.cli.options import (
+    AsJson,
+    Merchant,
+    MerchantFilter,
+    Since,
+    Until,
+    parse_merchant,
+    parse_period,
+    resolved,
+)
+from webhook_dispatcher.cli.output import print_json, shown
+from webhook_dispatcher.cli.session import Session, operator, session_of
+from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
+
+LOOK_EVERY = 0.05
+
+Event = Annotated[UUID, typer.Argument(metavar="EVENT_ID", help="The event's id.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result, or only ask.")]
+Deadline = Annotated[
+    timedelta,
+    typer.Option(
+        "--deadline",
+        parser=parse_period,
+        metavar="DURATION",
+        help="Give up waiting after so long without news.",
+    ),
+]
+RequestedBy = Annotated[
+    str | None,
+    typer.Option("--requested-by", metavar="NAME", help="For the audit trail; by default cli:<user>."),
+]
+DEFAULT_DEADLINE: Any = "PT30S"
+
+
+def retry(
+    context: typer.Context,
+    event: Event,
+    force: Annotated[bool, typer.Option("--force", help="Send it even if it was delivered.")] = False,
+    wait: Wait = True,
+    deadline: Deadline = DEFAULT_DEADLINE,
+    requested_by: RequestedBy = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attempt one delivery now: a failed one once more, a waiting one ahead of its time."""
+    request = ControlRequest(
+        "retry", requested_by or operator(), event_id=event, args={"force": True} if force else {}
+    )
+    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+
+
+def retry_failed(
+    context: typer.Context,
+    merchant: MerchantFilter = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
+    wait: Wait = True,
+    deadline: Deadline = DEFAULT_DEADLINE,
+    requested_by: RequestedBy = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attempt failed deliveries once more: those of a merchant, or that failed in a range of time."""
+    if merchant is None and since is None:
+        raise typer.BadParameter("give --merchant, --since or both")
+    session = session_of(context)
+
+    async def prepare(database: Administration) -> ControlRequest:
+        start, end = await resolved(since, database), await resolved(until, database)
+        args = {
+            "since": render_instant(start) if start else None,
+            "until": render_instant(end) if end else None,
+            "limit": limit,
+        }
+        given = {name: value for name, value in args.items() if value is not None}
+        return ControlRequest("retry_failed", requested_by or operator(), merchant_id=merchant, args=given)
+
+    _carry_out(session, session.work(prepare), deadline if wait else None, as_json)
+
+
+def send_test_event(
+    context: typer.Context,
+    merchant: Merchant,
+    wait: Wait = True,
+    deadline: Deadline = DEFAULT_DEADLINE,
+    requested_by: RequestedBy = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a merchant a webhook.test event with a sample charge, at once and only once."""
+    request = ControlRequest("test_event", requested_by or operator(), merchant_id=merchant)
+    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+
+
+MerchantOrAll = Annotated[
+    str | None, typer.Argument(metavar="MERCHANT", parser=parse_merchant, help="The merchant's id.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="Every merchant at once.")]
+
+
+def pause(
+    context: typer.Context,
+    merchant: MerchantOrAll = None,
+    everything: Everything = False,
+    wait: Wait = True,
+    deadline: Deadline = DEFAULT_DEADLINE,
+    requested_by: RequestedBy = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop sending to a merchant (or to all): events are kept, in order, until `resume`."""
+    request = _for_one_or_all("pause", merchant, everything, requested_by)
+    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+
+
+def resume(
+    context: typer.Context,
+    merchant: MerchantOrAll = None,
+    everything: Everything = False,
+    wait: Wait = True,
+    deadline: Deadline = DEFAULT_DEADLINE,
+    requested_by: RequestedBy = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send to a merchant (or to all) again after `pause`."""
+    request = _for_one_or_all("resume", merchant, everything, requested_by)
+    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+
+
+def _for_one_or_all(
+    command: str, merchant: str | None, everything: bool, requested_by: str | None
+) -> ControlRequest:
+    if (merchant is None) != everything:
+        raise typer.BadParameter("give either a merchant or --all")
+    return ControlRequest(command, requested_by or operator(), merchant_id=merchant)
+
+
+def _carry_out(session: Session, request: ControlRequest, patience: timedelta | None, as_json: bool) -> None:
+    async def carry_out(database: Administration) -> ControlView:
+        command_id = await database.ask(request)
+        if patience is None:
+            return await database.find_command(command_id)
+        return await follow(session, database, command_id, patience)
+
+    _report(session.work(carry_out), as_json)
+
+
+async def follow(
+    session: Session, database: Administration, command_id: int, patience: timedelta
+) -> ControlView:
+    """Wait until a command is handled; Refused when nothing has changed for too long."""
+    seen = await database.find_command(command_id)
+    changed_at = session.monotonic()
+    while seen.status in ("pending", "running"):
+        if session.monotonic() - changed_at >= patience.total_seconds():
+            raise Refused(_no_news(seen))
+        await session.pause(LOOK_EVERY)
+        latest = await database.find_command(command_id)
+        if latest != seen:
+            seen, changed_at = latest, session.monotonic()
+    return seen
+
+
+def _no_news(seen: ControlView) -> str:
+    if seen.status == "pending":
+        return (
+            f"{seen.command} (command {seen.id}) was asked for, but no dispatcher took it up: is one running?"
+        )
+    return f"{seen.command} (command {seen.id}) is still running, without news; look at webhook.control later"
+
+
+def _report(seen: ControlView, as_json: bool) -> None:
+    if as_json:
+        print_json(seen)
+    if seen.status == "rejected":
+        code = f" ({seen.error_code})" if seen.error_code is not None else ""
+        raise Refused(f"{seen.command} (command {seen.id}) was rejected: {shown(seen.error_message)}{code}")
+    if not as_json:
+        facts = "".join(f", {name} {shown(value)}" for name, value in (seen.result or {}).items())
+        typer.echo(f"{seen.command} (command {seen.id}): {seen.status}{facts}")

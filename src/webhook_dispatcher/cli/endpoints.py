@@ -1,0 +1,129 @@
+"""`endpoint`: where merchants are reached, and their secrets.
+
+A secret is printed once, when it is made. It is never shown again: only rotated.
+"""
+
+import secrets
+import sys
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from webhook_dispatcher.cli.options import AsJson, Merchant, parse_period
+from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
+from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
+from webhook_dispatcher.domain.errors import ConfigurationError, Refused
+from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.transport.guard import Forbidden, Guard
+
+COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
+
+
+def set_(
+    context: typer.Context,
+    merchant: Merchant,
+    url: Annotated[str, typer.Argument(metavar="URL", help="https and public, unless settings allow more.")],
+    as_json: AsJson = False,
+) -> None:
+    """Configure a merchant and print its secret, once; for a configured merchant change the URL only."""
+    session = session_of(context)
+    settings = session.settings()
+    keyring = settings.keyring()
+    try:
+        Guard(settings.egress_policy()).check_url(url)
+    except Forbidden as error:
+        raise ConfigurationError(f"URL: {error.reason}") from None
+    secret = _new_secret()
+
+    async def configure(database: Administration) -> bool:
+        # An endpoint that is removed in between is made anew.
+        while not await database.update_endpoint_url(merchant, url):
+            if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret)):
+                return True
+        return False
+
+    created = session.work(configure)
+    revealed = secret.reveal().decode() if created else None
+    if as_json:
+        print_json({"merchant_id": merchant, "url": url, "created": created, "secret": revealed})
+    elif revealed is not None:
+        typer.echo(f"{shown(merchant)}: configured; the secret is shown this once:")
+        typer.echo(revealed)
+    else:
+        typer.echo(f"{shown(merchant)}: URL changed; the secret stays (see `endpoint rotate-secret`)")
+
+
+def show(context: typer.Context, merchant: Merchant, as_json: AsJson = False) -> None:
+    """Show a merchant's endpoint, without its secret."""
+    endpoint = session_of(context).work(lambda database: database.find_endpoint(merchant))
+    if endpoint is None:
+        raise _not_configured(merchant)
+    if as_json:
+        print_json(endpoint)
+    else:
+        print_facts((column, getattr(endpoint, column)) for column in COLUMNS)
+
+
+def list_(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show all endpoints, without their secrets."""
+    endpoints = session_of(context).work(lambda database: database.list_endpoints())
+    if as_json:
+        print_json(endpoints)
+    else:
+        print_table(COLUMNS, ([getattr(endpoint, column) for column in COLUMNS] for endpoint in endpoints))
+
+
+def rotate_secret(
+    context: typer.Context,
+    merchant: Merchant,
+    overlap: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--overlap",
+            parser=parse_period,
+            metavar="DURATION",
+            help="Sign with the old secret too for so long, such as PT24H; else it ends at once.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace a merchant's secret and print the new one, once."""
+    session = session_of(context)
+    secret = _new_secret()
+    sealed = session.settings().keyring().seal(merchant, secret)
+    found, until = session.work(lambda database: database.rotate_secret(merchant, sealed, overlap))
+    if not found:
+        raise _not_configured(merchant)
+    revealed = secret.reveal().decode()
+    if as_json:
+        print_json({"merchant_id": merchant, "secret": revealed, "previous_until": until})
+        return
+    end = f"the one before signs too until {render_instant(until)}" if until else "the one before has ended"
+    typer.echo(f"{shown(merchant)}: secret replaced, {end}; the new one is shown this once:")
+    typer.echo(revealed)
+
+
+def remove(
+    context: typer.Context,
+    merchant: Merchant,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove a merchant's endpoint and secret; what is still owed to it fails as not_configured."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
+        typer.confirm(f"Remove the endpoint of {shown(merchant)}, and fail what is owed to it?", abort=True)
+    if not session_of(context).work(lambda database: database.delete_endpoint(merchant)):
+        raise _not_configured(merchant)
+    typer.echo(f"{shown(merchant)}: removed")
+
+
+def _new_secret() -> Secret:
+    return Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
+
+
+def _not_configured(merchant: str) -> Refused:
+    return Refused(f"merchant {shown(merchant)!r} has no endpoint; configure it with `endpoint set`")

@@ -1,0 +1,108 @@
+"""`listen`: a merchant's receiver on this machine, to see what a daemon sends."""
+
+import asyncio
+import os
+import signal
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from webhook_dispatcher.cli.output import shown
+from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.local.arrivals import Arrival, Signature, to_line
+from webhook_dispatcher.local.behaviour import Behaviour
+from webhook_dispatcher.local.certificate import server_context
+from webhook_dispatcher.local.receiver import Receiver
+
+VERDICTS = {
+    Signature.RIGHT: "signature right",
+    Signature.WRONG: "SIGNATURE WRONG",
+    Signature.MISSING: "SIGNATURE MISSING",
+    Signature.STALE: "SIGNATURE RIGHT BUT MORE THAN 300 S OFF",
+    Signature.UNCHECKED: "signature not checked (no --secret)",
+}
+
+
+def parse_secret(text: str) -> Secret:
+    """Read a signing secret as `endpoint set` prints it."""
+    try:
+        return Secret(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def listen(
+    secret: Annotated[
+        Secret | None,
+        typer.Option(
+            "--secret",
+            envvar="LISTEN_SECRET",
+            parser=parse_secret,
+            metavar="whsec_...",
+            help="Verify signatures with it; better given as a variable, which other users cannot see.",
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8080,
+    https: Annotated[bool, typer.Option("--https", help="With a certificate made on the spot.")] = False,
+    status: Annotated[int, typer.Option("--status", min=200, max=599, help="What to answer.")] = 200,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line instead.")] = False,
+) -> None:
+    """Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C."""
+    with ExitStack() as stack:
+        ca_file = None
+        if https:
+            ca_file = (
+                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="webhook-listen-"))) / "ca.pem"
+            )
+        asyncio.run(_listen(secret, port, ca_file, Behaviour(status), as_json))
+
+
+async def _listen(
+    secret: Secret | None, port: int, ca_file: Path | None, behaviour: Behaviour, as_json: bool
+) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+
+    def show(arrival: Arrival) -> None:
+        if arrival.ended_at is not None:
+            typer.echo(to_line(arrival) if as_json else described(arrival))
+
+    receiver = Receiver(
+        tls=None if ca_file is None else server_context(ca_file),
+        port=port,
+        any_secret=secret,
+        behaviour=behaviour,
+        keep=False,
+        on_arrival=show,
+    )
+    try:
+        await receiver.__aenter__()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigurationError(f"--port: cannot listen on 127.0.0.1:{port}: {reason}") from None
+    try:
+        typer.echo(f"listening at {receiver.url('')}", err=True)
+        allowances = "WEBHOOK_EGRESS_ALLOW_NETWORKS=127.0.0.0/8 " + (
+            "WEBHOOK_EGRESS_ALLOW_HTTP=true" if ca_file is None else f"WEBHOOK_EGRESS_CA_FILE={ca_file}"
+        )
+        typer.echo(f"a daemon reaches it with {allowances}", err=True)
+        await stopped.wait()
+    finally:
+        await receiver.__aexit__(None, None, None)
+
+
+def described(arrival: Arrival) -> str:
+    """Write an arrival for people: a line about it, then its body."""
+    repeated = "" if arrival.attempt == 1 else f", arrival {arrival.attempt} of this event"
+    lines = [
+        f"/{arrival.merchant_id} {arrival.type or '(no type)'} {arrival.event_id or '(no id)'}: "
+        f"{VERDICTS[arrival.signature]}, answered {arrival.status}{repeated}",
+        *arrival.body.decode(errors="replace").splitlines(),
+    ]
+    # What was sent may hold bytes that drive a terminal.
+    return "\n".join(shown(line) for line in lines)

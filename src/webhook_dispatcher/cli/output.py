@@ -1,0 +1,77 @@
+"""What commands print: tables for people, one JSON document for programs."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from webhook_dispatcher.domain.event import render_instant
+
+WIDTH_WITHOUT_TERMINAL = 240
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document; instants are ISO 8601 in UTC with a Z."""
+    typer.echo(json.dumps(_jsonable(document), indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under their columns; piped output is not cut to a terminal's width."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(shown(value)) for value in row))
+    _console().print(table)
+
+
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """Print one thing's facts, a line each."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(Text(name), Text(shown(value)))
+    _console().print(grid)
+
+
+def shown(value: object) -> str:
+    """Write a value for people. Control characters, which could drive a terminal, are replaced."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return render_instant(value)
+        case _:
+            return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(value))
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Console(file=sys.stdout, width=width, highlight=False)
+
+
+def _jsonable(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    match value:
+        case dict():
+            return {str(key): _jsonable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_jsonable(item) for item in value]
+        case datetime():
+            return render_instant(value)
+        case date() | UUID():
+            return str(value)
+        case _:
+            return value

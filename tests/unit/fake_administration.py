@@ -1,0 +1,99 @@
+"""A database of the command line, in memory."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+from webhook_dispatcher.domain.endpoint import EndpointView, SealedSecret
+from webhook_dispatcher.domain.errors import SchemaMismatch
+from webhook_dispatcher.storage.administration import (
+    Administration,
+    AttemptView,
+    ControlRequest,
+    ControlView,
+    DeliveryFilter,
+    DeliveryView,
+)
+
+NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
+
+
+class FakeAdministration(Administration):
+    """Keeps what was asked; `progress` is what a command shows, one look after the other."""
+
+    def __init__(self, progress: Sequence[ControlView] = ()) -> None:
+        self.endpoints: dict[str, EndpointView] = {}
+        self.sealed: dict[str, SealedSecret] = {}
+        self.previous_until: datetime | None = None
+        self.deliveries: list[DeliveryView] = []
+        self.attempts: list[AttemptView] = []
+        self.wanted: DeliveryFilter | None = None
+        self.requests: list[ControlRequest] = []
+        self.progress = list(progress)
+        self.opened: list[str] = []
+        self.schema_problem: SchemaMismatch | None = None
+        self.missing: list[tuple[str, date]] = []
+
+    @asynccontextmanager
+    async def open(self, dsn: str) -> AsyncIterator[Administration]:
+        self.opened.append(dsn)
+        yield self
+
+    async def insert_endpoint(self, merchant_id: str, url: str, secret: SealedSecret) -> bool:
+        if merchant_id in self.endpoints:
+            return False
+        self.endpoints[merchant_id] = EndpointView(merchant_id, url, False, NOW, NOW, NOW)
+        self.sealed[merchant_id] = secret
+        return True
+
+    async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
+        if merchant_id in self.endpoints:
+            self.endpoints[merchant_id] = replace(self.endpoints[merchant_id], url=url)
+        return merchant_id in self.endpoints
+
+    async def rotate_secret(
+        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None
+    ) -> tuple[bool, datetime | None]:
+        if merchant_id not in self.endpoints:
+            return False, None
+        self.sealed[merchant_id] = secret
+        self.previous_until = NOW + overlap if overlap else None
+        return True, self.previous_until
+
+    async def delete_endpoint(self, merchant_id: str) -> bool:
+        return self.endpoints.pop(merchant_id, None) is not None
+
+    async def find_endpoint(self, merchant_id: str) -> EndpointView | None:
+        return self.endpoints.get(merchant_id)
+
+    async def list_endpoints(self) -> list[EndpointView]:
+        return list(self.endpoints.values())
+
+    async def list_deliveries(self, wanted: DeliveryFilter) -> list[DeliveryView]:
+        self.wanted = wanted
+        return self.deliveries
+
+    async def list_attempts(self, event_id: UUID) -> list[AttemptView]:
+        return self.attempts
+
+    async def ask(self, request: ControlRequest) -> int:
+        self.requests.append(request)
+        return 12
+
+    async def find_command(self, command_id: int) -> ControlView:
+        return self.progress.pop(0) if len(self.progress) > 1 else self.progress[0]
+
+    async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
+        return NOW - ago
+
+    async def sample_sealed_secrets(self) -> list[tuple[str, SealedSecret]]:
+        return list(self.sealed.items())
+
+    async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
+        return self.missing
+
+    async def check_schema(self) -> None:
+        if self.schema_problem:
+            raise self.schema_problem

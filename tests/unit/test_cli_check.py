@@ -1,0 +1,148 @@
+"""`check`: everything that is wrong, each with how to mend it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from tests.unit.fake_administration import NOW, FakeAdministration
+from webhook_dispatcher.cli import main
+from webhook_dispatcher.cli.check import Finding, examine
+from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
+from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.storage.administration import Administration
+
+KEY = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
+OTHER_KEY = "b2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
+ENVIRON = {
+    "WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges",
+    "WEBHOOK_SECRET_KEYS": f"k1:{KEY}",
+    "WEBHOOK_MAX_LANES": "1",
+}
+
+
+async def configured(url: str = "https://merchant.com/") -> FakeAdministration:
+    database = FakeAdministration()
+    sealed = Keyring.parse(f"k1:{KEY}").seal("m1", Secret("whsec_0123456789abcdef0123"))
+    await database.insert_endpoint("m1", url, sealed)
+    return database
+
+
+def session(database: FakeAdministration, **environ: str) -> Session:
+    return Session({**ENVIRON, **environ}, database.open, unix_time=NOW.timestamp)
+
+
+def problems(findings: list[Finding]) -> dict[str, tuple[str, int]]:
+    return {finding.check: (finding.problem, finding.code) for finding in findings if finding.problem}
+
+
+async def test_nothing_is_wrong() -> None:
+    findings = await examine(session(await configured()))
+    assert problems(findings) == {}
+    assert [finding.check for finding in findings] == [
+        "configuration",
+        "open files",
+        "database",
+        "clock",
+        "schema",
+        "keys",
+        "partitions",
+        "endpoints",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("off", "said"), [(31, "31 s ahead of"), (-31, "31 s behind"), (29, None), (-29, None)]
+)
+async def test_a_clock_that_is_off_is_found(off: int, said: str | None) -> None:
+    database = await configured()
+    findings = await examine(replace(session(database), unix_time=lambda: NOW.timestamp() + off))
+    assert problems(findings).keys() == ({"clock"} if said else set())
+    assert said is None or said in problems(findings)["clock"][0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (f"k2:{KEY}", "'k1': not among WEBHOOK_SECRET_KEYS"),
+        (f"k1:{OTHER_KEY}", "'k1': does not open the stored secret"),
+    ],
+)
+async def test_a_missing_or_wrong_key_is_found(keys: str, said: str) -> None:
+    findings = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=keys))
+    problem, code = problems(findings)["keys"]
+    assert said in problem
+    assert code == 1
+
+
+async def test_no_keys_at_all_is_found() -> None:
+    findings = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=""))
+    assert problems(findings).keys() == {"configuration", "keys"}
+    assert problems(findings)["configuration"][1] == 2
+
+
+async def test_a_schema_of_another_version_is_found_and_calls_for_exit_3() -> None:
+    database = await configured()
+    database.schema_problem = SchemaMismatch("the schema is of version 0")
+    findings = await examine(session(database))
+    assert problems(findings) == {"schema": ("the schema is of version 0", 3)}
+
+
+async def test_missing_partitions_are_named() -> None:
+    database = await configured()
+    database.missing = [("webhook.attempt_log", date(2026, 11, 21))]
+    findings = await examine(session(database))
+    assert problems(findings) == {"partitions": ("1 missing (webhook.attempt_log: 2026-11-21)", 1)}
+
+
+async def test_an_endpoint_that_is_no_longer_allowed_is_named() -> None:
+    findings = await examine(session(await configured("https://10.0.0.1/")))
+    assert problems(findings)["endpoint"][0].startswith("m1: 10.0.0.1 is not a public address")
+    allowed = session(await configured("https://10.0.0.1/"), WEBHOOK_EGRESS_ALLOW_NETWORKS="10.0.0.0/8")
+    assert problems(await examine(allowed)) == {}
+
+
+async def test_more_lanes_than_open_files_are_found() -> None:
+    findings = await examine(session(await configured()))
+    assert "open files" not in problems(findings)
+    # Hardly any machine allows a process 200,064 open files and more; where one does, there is no problem.
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    too_few = 0 <= hard < 200_064
+    findings = await examine(session(await configured(), WEBHOOK_MAX_LANES="100000"))
+    assert ("open files" in problems(findings)) is too_few
+
+
+async def test_an_absent_database_calls_for_exit_4() -> None:
+    @asynccontextmanager
+    async def absent(dsn: str) -> AsyncIterator[Administration]:
+        if dsn:
+            raise StorageUnavailable("cannot reach database 'charges' at db")
+        yield FakeAdministration()
+
+    findings = await examine(Session(ENVIRON, absent))
+    assert problems(findings) == {"database": ("cannot reach database 'charges' at db", 4)}
+
+
+async def test_every_configuration_problem_is_reported() -> None:
+    findings = await examine(Session({"WEBHOOK_LEASE": "1", "WEBHOOK_X": "1"}))
+    assert [(finding.check, finding.code) for finding in findings] == [
+        ("configuration", 2),
+        ("configuration", 2),
+    ]
+
+
+def test_the_exit_code_is_that_of_the_worst_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    database = FakeAdministration()
+    assert main(["check"], session(database)) == 0
+    assert "ok" in capsys.readouterr().out
+    database.missing = [("webhook.attempt_log", date(2026, 11, 21))]
+    assert main(["check", "--json"], session(database)) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [finding["mend"][:18] for finding in found if finding["problem"]] == ["start a dispatcher"]

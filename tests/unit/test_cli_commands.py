@@ -1,0 +1,259 @@
+"""What the commands do to the database and print, against one in memory."""
+
+import json
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.unit.fake_administration import NOW, FakeAdministration
+from webhook_dispatcher.cli import main
+from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.storage.administration import AttemptView, ControlView, DeliveryView
+
+KEYS = "k1:" + "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
+ENVIRON = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges", "WEBHOOK_SECRET_KEYS": KEYS}
+EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
+DELIVERY = DeliveryView(
+    EVENT,
+    7,
+    "m1",
+    "charge.created",
+    NOW,
+    "failed",
+    "exhausted",
+    8,
+    None,
+    500,
+    "status",
+    NOW + timedelta(days=1),
+)
+ASKED = ControlView(12, "retry", "pending", None, None, None, None)
+RUNNING = replace(ASKED, status="running", result={"matched": 5})
+DONE = replace(ASKED, status="done", handled_at=NOW, result={"matched": 5, "retried": 5})
+REJECTED = replace(
+    ASKED, status="rejected", handled_at=NOW, error_code=-14004, error_message="it was delivered"
+)
+
+
+class Clock:
+    """Time that passes only while someone waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    async def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def session(database: FakeAdministration, environ: dict[str, str] | None = None) -> Session:
+    clock = Clock()
+    pause: Callable[[float], Awaitable[None]] = clock.pause
+    return Session(environ or ENVIRON, database.open, pause, lambda: clock.now, NOW.timestamp)
+
+
+class Shell:
+    """Runs a command line and gives back exit code, output and errors."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, line: str, database: FakeAdministration) -> tuple[int, str, str]:
+        code = main(shlex.split(line), session(database))
+        out, err = self._capsys.readouterr()
+        return code, out, err
+
+    def json(self, line: str, database: FakeAdministration) -> Any:
+        code, out, err = self(f"{line} --json", database)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def test_a_new_endpoints_secret_is_printed_once_and_stored_sealed(shell: Shell) -> None:
+    database = FakeAdministration()
+    code, out, _ = shell("endpoint set m1 https://merchant.com/hooks", database)
+    secret = out.splitlines()[-1]
+    assert code == 0
+    assert secret.startswith("whsec_")
+    assert len(secret) == len("whsec_") + 43
+    assert secret.encode() not in database.sealed["m1"].sealed
+    assert Keyring.parse(KEYS).open("m1", database.sealed["m1"]).reveal() == secret.encode()
+    for line in ("endpoint show m1", "endpoint list", "endpoint show m1 --json", "endpoint list --json"):
+        assert "whsec_" not in shell(line, database)[1]
+
+
+def test_setting_an_endpoint_again_changes_its_url_only(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/hooks", database)
+    before = database.sealed["m1"]
+    code, out, _ = shell("endpoint set m1 https://merchant.com/other", database)
+    assert (code, database.endpoints["m1"].url) == (0, "https://merchant.com/other")
+    assert database.sealed["m1"] == before
+    assert "whsec_" not in out
+    assert "the secret stays" in out
+
+
+@pytest.mark.parametrize(
+    "url", ["http://merchant.com/", "https://10.0.0.1/", "https://localhost/", "merchant.com"]
+)
+def test_a_forbidden_url_is_refused_before_anything_is_opened(shell: Shell, url: str) -> None:
+    database = FakeAdministration()
+    code, _, err = shell(f"endpoint set m1 {url}", database)
+    assert code == 2
+    assert err.startswith("webhook-dispatcher: URL: ")
+    assert err.count("\n") == 1
+    assert database.opened == []
+
+
+def test_rotation_replaces_the_secret_at_once_or_with_an_overlap(shell: Shell) -> None:
+    database = FakeAdministration()
+    first = shell.json("endpoint set m1 https://merchant.com/", database)["secret"]
+    second = shell.json("endpoint rotate-secret m1", database)
+    assert (second["secret"] != first, second["previous_until"]) == (True, None)
+    assert database.previous_until is None
+    third = shell.json("endpoint rotate-secret m1 --overlap PT24H", database)
+    assert third["previous_until"] == "2026-11-21T08:15:30.123Z"
+
+
+@pytest.mark.parametrize("line", ["show m1", "rotate-secret m1", "remove m1 --yes"])
+def test_a_merchant_without_endpoint_is_exit_1(shell: Shell, line: str) -> None:
+    code, _, err = shell(f"endpoint {line}", FakeAdministration())
+    assert (code, "'m1' has no endpoint" in err) == (1, True)
+
+
+def test_removing_asks_first_where_it_can(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/", database)
+    assert shell("endpoint remove m1", database)[0] == 2
+    assert "m1" in database.endpoints
+    assert shell("endpoint remove m1 --yes", database)[0] == 0
+    assert database.endpoints == {}
+
+
+def test_deliveries_are_shown_with_their_attempts(shell: Shell) -> None:
+    database = FakeAdministration()
+    database.deliveries = [DELIVERY]
+    database.attempts = [AttemptView(8, "manual", NOW, 31, 500, "status")]
+    document = shell.json(f"deliveries show {EVENT}", database)
+    assert document["delivery"]["event_id"] == str(EVENT)
+    assert document["delivery"]["finished_at"] == "2026-11-21T08:15:30.123Z"
+    assert document["attempts"][0]["started_at"] == "2026-11-20T08:15:30.123Z"
+    _, out, _ = shell(f"deliveries show {EVENT}", database)
+    assert "exhausted" in out
+    assert "manual" in out
+
+
+def test_an_unknown_delivery_is_exit_1(shell: Shell) -> None:
+    assert shell(f"deliveries show {EVENT}", FakeAdministration())[0] == 1
+
+
+def test_filters_reach_the_database(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell.json(
+        "deliveries list --merchant m1 --state failed --since PT1H --until 2026-11-20T09:00:00+01:00",
+        database,
+    )
+    wanted = database.wanted
+    assert wanted is not None
+    assert (wanted.merchant_id, wanted.state, wanted.limit) == ("m1", "failed", 50)
+    assert wanted.since == NOW - timedelta(hours=1)
+    assert wanted.until is not None
+    assert wanted.until.isoformat() == "2026-11-20T09:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("line", "since"),
+    [
+        ("", NOW - timedelta(days=1)),
+        ("--merchant m1", None),
+        (f"--event {EVENT}", None),
+        ("--since P9D", "P9D"),
+    ],
+)
+def test_a_list_without_filters_is_of_the_last_day(shell: Shell, line: str, since: object) -> None:
+    database = FakeAdministration()
+    shell.json(f"deliveries list {line}", database)
+    assert database.wanted is not None
+    assert database.wanted.since == (NOW - timedelta(days=9) if since == "P9D" else since)
+
+
+def test_text_from_the_database_cannot_drive_the_terminal(shell: Shell) -> None:
+    database = FakeAdministration()
+    database.endpoints["m1"] = EndpointView("m1", "https://x/\x1b[2J[red]", False, NOW, NOW, NOW)
+    _, out, _ = shell("endpoint list", database)
+    assert "\x1b" not in out
+    assert "[2J[red]" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "merchant", "args"),
+    [
+        (f"deliveries retry {EVENT}", "retry", None, {}),
+        (f"deliveries retry {EVENT} --force", "retry", None, {"force": True}),
+        ("deliveries retry-failed --merchant m1 --limit 5", "retry_failed", "m1", {"limit": 5}),
+        (
+            "deliveries retry-failed --since PT1H --until 2026-11-20",
+            "retry_failed",
+            None,
+            {"since": "2026-11-20T07:15:30.123Z", "until": "2026-11-20T00:00:00.000Z"},
+        ),
+        ("test-event m1", "test_event", "m1", {}),
+        ("pause m1", "pause", "m1", {}),
+        ("pause --all", "pause", None, {}),
+        ("resume m1", "resume", "m1", {}),
+        ("resume --all", "resume", None, {}),
+    ],
+)
+def test_control_commands_are_asked_for(
+    shell: Shell, line: str, command: str, merchant: str | None, args: dict[str, Any]
+) -> None:
+    database = FakeAdministration([ASKED, RUNNING, DONE])
+    code, out, _ = shell(line, database)
+    (request,) = database.requests
+    assert (code, request.command, request.merchant_id, request.args) == (0, command, merchant, args)
+    assert request.requested_by.startswith("cli:")
+    assert request.event_id == (EVENT if command == "retry" else None)
+    assert "retried 5" in out
+
+
+def test_who_asks_can_be_named(shell: Shell) -> None:
+    database = FakeAdministration([DONE])
+    shell("pause m1 --requested-by panel:ana", database)
+    assert database.requests[0].requested_by == "panel:ana"
+
+
+def test_a_rejected_command_is_exit_1_with_its_code(shell: Shell) -> None:
+    code, out, err = shell(f"deliveries retry {EVENT}", FakeAdministration([ASKED, REJECTED]))
+    assert (code, out) == (1, "")
+    assert err == "webhook-dispatcher: retry (command 12) was rejected: it was delivered (-14004)\n"
+
+
+def test_without_waiting_the_command_is_only_asked_for(shell: Shell) -> None:
+    assert (
+        shell.json(f"deliveries retry {EVENT} --no-wait", FakeAdministration([ASKED]))["status"] == "pending"
+    )
+
+
+def test_waiting_ends_when_nobody_takes_the_command_up(shell: Shell) -> None:
+    code, _, err = shell("pause m1 --deadline PT2S", FakeAdministration([ASKED]))
+    assert code == 1
+    assert "no dispatcher took it up" in err
+
+
+def test_progress_extends_the_wait(shell: Shell) -> None:
+    looks = [replace(RUNNING, result={"retried": number}) for number in range(100)]
+    code, out, _ = shell("pause m1 --deadline PT0.1S", FakeAdministration([*looks, DONE]))
+    assert (code, "done" in out) == (0, True)
+    code, _, err = shell("pause m1 --deadline PT0.1S", FakeAdministration([RUNNING]))
+    assert (code, "still running, without news" in err) == (1, True)

@@ -1,0 +1,147 @@
+"""The command line as a whole: exit codes, one line for what is wrong, help with examples."""
+
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.unit.fake_administration import FakeAdministration
+from webhook_dispatcher.cli import main
+from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.domain.errors import (
+    ConfigurationError,
+    DispatcherError,
+    Refused,
+    SchemaMismatch,
+    StatementRefused,
+    StorageUnavailable,
+    UnknownKey,
+)
+from webhook_dispatcher.storage.administration import Administration
+
+COMMANDS = [
+    "run",
+    "migrate",
+    "check",
+    "endpoint set",
+    "endpoint show",
+    "endpoint list",
+    "endpoint rotate-secret",
+    "endpoint remove",
+    "deliveries list",
+    "deliveries show",
+    "deliveries retry",
+    "deliveries retry-failed",
+    "test-event",
+    "pause",
+    "resume",
+]
+DATABASE = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges"}
+
+
+def failing(error: DispatcherError) -> Session:
+    @asynccontextmanager
+    async def fail(dsn: str) -> AsyncIterator[Administration]:
+        if error:
+            raise error
+        yield FakeAdministration()
+
+    return Session(DATABASE, open_administration=fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused("no"), 1),
+        (StatementRefused("23514", "no"), 1),
+        (UnknownKey("k1", "no"), 1),
+        (ConfigurationError("no"), 2),
+        (SchemaMismatch("no"), 3),
+        (StorageUnavailable("no"), 4),
+    ],
+)
+def test_each_error_has_its_exit_code_and_one_line(
+    error: DispatcherError, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["endpoint", "list"], failing(error)) == code
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"webhook-dispatcher: {error}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("", "Missing command"),
+        ("nonsense", "'nonsense'"),
+        ("endpoint set", "'MERCHANT'"),
+        ("endpoint set m1", "'URL'"),
+        ("endpoint show ''", "1 to 128 printable characters"),
+        ("endpoint rotate-secret m1 --overlap 24h", "ISO 8601"),
+        ("endpoint rotate-secret m1 --overlap PT0S", "longer than PT0S"),
+        ("deliveries list --state lost", "--state"),
+        ("deliveries list --since yesterday", "2026-11-20T08:15:00Z"),
+        ("deliveries list --limit 0", "--limit"),
+        ("deliveries show 123", "UUID"),
+        ("deliveries retry-failed", "give --merchant, --since or both"),
+        ("pause", "either a merchant or --all"),
+        ("resume m1 --all", "either a merchant or --all"),
+        ("run --fast", "--fast"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(line: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(shlex.split(line), Session(DATABASE)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("webhook-dispatcher: ")
+    assert err.count("\n") == 1
+    assert named in err
+    assert "--help)" in err
+
+
+def test_bad_configuration_is_a_line_per_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check"], Session({"WEBHOOK_LEASE": "30"})) == 2
+    assert main(["run"], Session({"WEBHOOK_LEASE": "30", "WEBHOOK_LANES": "2"})) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1] for line in lines] == [" WEBHOOK_LANES", " WEBHOOK_LEASE"]
+
+
+@pytest.mark.parametrize("line", ["run", "migrate", "endpoint list", "deliveries list"])
+def test_without_a_database_url_nothing_starts(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split(), Session({})) == 2
+    assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_DATABASE_URL: not set")
+
+
+@pytest.mark.parametrize("line", ["run", "endpoint set m1 https://merchant.com/"])
+def test_without_keys_nothing_that_needs_them_starts(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split(), Session(DATABASE)) == 2
+    assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_SECRET_KEYS: not set")
+
+
+def test_embedded_and_a_database_url_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--embedded"], Session(DATABASE)) == 2
+    assert "--embedded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_of_itself(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--help"], Session({})) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"Example: webhook-dispatcher {command}" in shown
+
+
+def test_the_top_level_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"], Session({})) == 0
+    shown = capsys.readouterr().out
+    for command in [*COMMANDS, "demo", "listen"]:
+        assert f"  {command.split()[0]} " in shown
+
+
+@pytest.mark.parametrize(
+    "command", [command for command in COMMANDS if command.split()[-1] in ("show", "list")]
+)
+def test_reading_commands_take_json(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*command.split(), "--help"], Session({}))
+    assert "--json" in capsys.readouterr().out

@@ -1,0 +1,108 @@
+"""What asyncpg raises becomes one of three errors, by what to do about it."""
+
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from asyncpg import exceptions as pg
+
+from webhook_dispatcher.domain.errors import (
+    ConfigurationError,
+    SchemaMismatch,
+    StatementRefused,
+    StorageUnavailable,
+)
+from webhook_dispatcher.storage.connection import connect, describe, translated
+
+UNAVAILABLE = [
+    OSError(111, "Connection refused"),
+    TimeoutError(),
+    asyncpg.InterfaceError("connection is closed"),
+    pg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
+    pg.AdminShutdownError("terminating connection"),
+    pg.CannotConnectNowError("the database system is starting up"),
+    pg.TooManyConnectionsError("sorry, too many clients already"),
+    pg.SerializationError("could not serialize access"),
+    pg.DeadlockDetectedError("deadlock detected"),
+    pg.LockNotAvailableError("canceling statement due to lock timeout"),
+    pg.QueryCanceledError("canceling statement due to statement timeout"),
+    pg.ReadOnlySQLTransactionError("cannot execute UPDATE in a read-only transaction"),
+    pg.IdleInTransactionSessionTimeoutError("terminating connection"),
+    pg.DiskFullError("could not extend file"),
+    pg.OutOfMemoryError("out of memory"),
+    pg.InvalidPasswordError('password authentication failed for user "x"'),
+    pg.InvalidAuthorizationSpecificationError('role "x" does not exist'),
+    pg.InvalidCatalogNameError('database "x" does not exist'),
+    pg.TargetServerAttributeNotMatched("none of the hosts"),
+    pg.InvalidCachedStatementError("cached statement plan is invalid"),
+]
+REFUSED = [
+    pg.CheckViolationError("violates check constraint"),
+    pg.UniqueViolationError("duplicate key"),
+    pg.CharacterNotInRepertoireError("invalid byte sequence"),
+    pg.NumericValueOutOfRangeError("out of range"),
+    pg.InsufficientPrivilegeError("permission denied for table endpoint"),
+    pg.RaiseError("custom"),
+]
+MISMATCH = [
+    pg.UndefinedTableError('relation "webhook.outbox" does not exist'),
+    pg.UndefinedColumnError("column"),
+    pg.UndefinedFunctionError("function"),
+    pg.InvalidSchemaNameError("schema"),
+]
+
+
+@pytest.mark.parametrize("error", UNAVAILABLE, ids=lambda error: type(error).__name__)
+def test_what_may_pass_is_unavailable(error: Exception) -> None:
+    with pytest.raises(StorageUnavailable) as caught, translated():
+        raise error
+    assert str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", REFUSED, ids=lambda error: type(error).__name__)
+def test_what_is_wrong_with_the_values_is_refused(error: asyncpg.PostgresError) -> None:
+    with pytest.raises(StatementRefused) as caught, translated():
+        raise error
+    assert caught.value.sqlstate == error.sqlstate
+
+
+def test_a_value_that_cannot_be_encoded_is_refused() -> None:
+    class EncodingError(asyncpg.InterfaceError, ValueError):
+        """As asyncpg's own, which the server's error of the same name hides."""
+
+    with pytest.raises(StatementRefused) as caught, translated():
+        raise EncodingError("invalid input for query argument $1")
+    assert caught.value.sqlstate == "22000"
+
+
+@pytest.mark.parametrize("error", MISMATCH, ids=lambda error: type(error).__name__)
+def test_what_is_missing_in_the_schema_is_a_mismatch(error: Exception) -> None:
+    with pytest.raises(SchemaMismatch, match="webhook-dispatcher migrate"), translated():
+        raise error
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(ZeroDivisionError), translated():
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("dsn", "name"),
+    [
+        ("postgresql://u:sesame@db.internal:5432/charges", "database 'charges' at db.internal:5432"),
+        ("postgres://u:s%40same@db/ch%20arges?sslmode=require", "database 'ch arges' at db"),
+        ("postgresql://u:sesame@/charges?host=/run/postgresql", "database 'charges' at /run/postgresql"),
+        ("postgresql://db", "database '(default)' at db"),
+        ("postgresql://", "database '(default)' at the default host"),
+    ],
+)
+def test_a_database_is_named_without_user_or_password(dsn: str, name: str) -> None:
+    assert describe(dsn) == name
+
+
+async def test_a_url_that_asyncpg_does_not_understand_is_our_configuration() -> None:
+    dsn = "postgresql://u:sesame@127.0.0.1:1/x?sslmode=maybe"
+    with pytest.raises(ConfigurationError, match=r"the database's URL.*sslmode") as caught:
+        await connect(dsn, application_name="test", command_timeout=timedelta(seconds=1))
+    assert "sesame" not in str(caught.value)
