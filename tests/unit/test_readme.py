@@ -1,0 +1,143 @@
+"""The documents say what the code says: tables, snippets, the tree of files, links, codes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from webhook_dispatcher.domain.command import COMMANDS, Code
+from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
+from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.settings import Settings, settings_table
+from webhook_dispatcher.telemetry.metrics import metrics_table
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "webhook_dispatcher"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+
+_INLINE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+_BRANCH = re.compile(r"(?P<indent>(?:│   |    )*)(?:├── |└── )(?P<name>[\w.]+/?)")
+
+
+def marked(name: str) -> str:
+    """Return what stands between a pair of markers."""
+    _, _, rest = README.partition(f"<!-- {name} -->\n")
+    text, found, _ = rest.partition(f"<!-- /{name} -->")
+    assert found, f"README.md lacks <!-- {name} --> … <!-- /{name} -->"
+    return text
+
+
+def section(heading: str) -> str:
+    """Return one section of the README."""
+    return README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def without_code(text: str) -> str:
+    return _FENCED.sub("", text)
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", without_code(document.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def drawn_files(tree: str) -> set[str]:
+    """Return the paths of a drawn tree, its folders without files of their own with a slash."""
+    folders: list[str] = []
+    paths = set()
+    for match in filter(None, map(_BRANCH.match, tree.splitlines())):
+        depth = len(match["indent"]) // 4
+        del folders[depth:]
+        paths.add("".join(folders) + match["name"])
+        if match["name"].endswith("/"):
+            folders.append(match["name"])
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [("settings", settings_table()), ("metrics", metrics_table())],
+    ids=lambda text: text[:8],
+)
+def test_table_is_the_one_the_code_writes(name: str, table: str) -> None:
+    assert marked(name) == table, f"replace the {name} table of README.md by:\n{table}"
+
+
+@pytest.mark.parametrize("path", ["docs/verify/verify.py", "docs/verify/verify.mjs"])
+def test_inline_snippet_is_the_file_that_the_tests_run(path: str) -> None:
+    assert dict(_INLINE.findall(README))[path] == (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_every_snippet_is_linked() -> None:
+    files = {
+        file.relative_to(ROOT).as_posix() for file in (ROOT / "docs" / "verify").iterdir() if file.is_file()
+    }
+    assert files <= set(_LINK.findall(README))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(document: Path) -> None:
+    broken = []
+    for link in _LINK.findall(without_code(document.read_text(encoding="utf-8"))):
+        path, _, anchor = link.partition("#")
+        if path.startswith(("https://", "http://")):
+            continue
+        target = document.parent / path if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_architecture_shows_every_file_and_no_other() -> None:
+    tree = ARCHITECTURE.partition("```text\nsrc/webhook_dispatcher/\n")[2].partition("```")[0]
+    drawn = {path for path in drawn_files(tree) if not path.endswith("/")}
+    folders = {path for path in drawn_files(tree) if path.endswith("/")}
+    there = {
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        # A package's own file is shown where it holds more than the package's docstring.
+        if file.name != "__init__.py" or file.relative_to(PACKAGE).as_posix() in drawn
+    }
+    assert drawn == there
+    assert folders - {"storage/sql/"} == {
+        f"{file.parent.relative_to(PACKAGE).as_posix()}/" for file in PACKAGE.glob("*/**/__init__.py")
+    }
+
+
+def test_control_commands_and_codes_are_all_explained() -> None:
+    text = section("Control commands")
+    rows = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    for command in COMMANDS:
+        assert f"`{command}`" in rows, command
+        assert f"'{command}'" in text or command == "resume", command
+    assert {int(number) for number in re.findall(r"^\| (-14\d{3}) \|", text, re.MULTILINE)} == {
+        *map(int, Code)
+    }
+    assert {int(number) for number in re.findall(r"`(-14\d{3})`", CONTRACT)} == {*map(int, Code)}
+
+
+def test_words_of_the_contract_are_the_codes() -> None:
+    for word in (*EVENT_TYPES, *State, *FailedReason, *Outcome):
+        assert re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", CONTRACT), word
+    for event_type in EVENT_TYPES:
+        assert f"`{event_type}`" in section("Writing events") or event_type == TEST_EVENT_TYPE
+
+
+def test_settings_and_metrics_of_the_contract_are_the_codes() -> None:
+    settings, metrics = CONTRACT.partition("\n## 5.")[2].split("\n## 6.")
+    rows = [line.split("|")[1] for line in settings.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    assert named == {name.upper() for name in Settings.model_fields}
+    of_the_code = set(re.findall(r"^\| `(\w+)`", metrics_table(), re.MULTILINE))
+    assert set(re.findall(r"`(webhook_\w+)", metrics)) == of_the_code
+
+
+def test_sections_of_the_contract_keep_their_numbers() -> None:
+    assert re.findall(r"^## (\d+)\. ", CONTRACT, re.MULTILINE) == ["1", "2", "3", "4", "5", "6"]
+    assert re.findall(r"^(\d+)\. ", CONTRACT, re.MULTILINE) == ["1", "2", "3", "4", "5", "6", "7"]
