@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +37,13 @@ class Database:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def postgres() -> Iterator[EmbeddedPostgres]:
     """Start the wheel's Postgres, or the version whose programs TEST_POSTGRES_BIN names."""
     named = os.environ.get("TEST_POSTGRES_BIN")
+    # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
+    data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
     server = EmbeddedPostgres(
-        tmp_path_factory.mktemp("postgres"),
+        data_dir,
         durable=False,
         max_connections=200,
         bin_dir=Path(named) if named else None,
@@ -48,6 +52,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostg
         asyncio.run(_execute(server, f"CREATE DATABASE {TEMPLATE}"))
         asyncio.run(schema.migrate(server.dsn(database=TEMPLATE)))
         yield server
+    shutil.rmtree(data_dir)
 
 
 @pytest.fixture

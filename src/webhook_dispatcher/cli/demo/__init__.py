@@ -1,0 +1,153 @@
+"""`demo`: everything at work on this machine alone, and afterwards a comparison of what all sides saw."""
+
+import asyncio
+import signal
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import uvloop
+from rich.console import Console
+
+from webhook_dispatcher.cli.demo import audit, cast
+from webhook_dispatcher.cli.demo.scenes import Scenes
+from webhook_dispatcher.cli.demo.stage import Stage, set_up
+from webhook_dispatcher.cli.demo.view import View
+from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.local.scratch import scratch_dir
+from webhook_dispatcher.telemetry import logs
+
+PREFIX = "webhook-demo-"
+SETTLING = timedelta(seconds=120)
+MOST_PROBLEMS_SHOWN = 20
+MOST_EVENTS = 100_000
+PLAIN_WIDTH = 120
+
+
+def demo(
+    context: typer.Context,
+    events: Annotated[
+        int | None,
+        typer.Option(
+            "--events",
+            envvar="DEMO_EVENTS",
+            min=20,
+            max=MOST_EVENTS,
+            help="Stop after so many events and check everything; without, run until Ctrl-C.",
+        ),
+    ] = None,
+) -> None:
+    """Watch it at work: a database, six merchants, a receiver and a producer, all on this machine.
+
+    With --events it exits 0 when all that the receiver saw agrees with the database, and 1 otherwise.
+    """
+    session = session_of(context)
+    settings = session.settings()
+    parent = settings.data_dir if "WEBHOOK_DATA_DIR" in session.environ else None
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    with scratch_dir(PREFIX, parent) as folder, (folder / "daemon.log").open("w") as log:
+        logs.configure(settings.log_format, settings.log_level, log)
+        console.print(f"starting a Postgres of its own in {folder}", soft_wrap=True)
+        with (
+            EmbeddedPostgres(folder, durable=False) as postgres,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            problems = runner.run(_perform(postgres, folder, dict(session.environ), console, events))
+        if problems:
+            _complain(console, problems, folder / "daemon.log")
+    if problems:
+        raise typer.Exit(1)
+
+
+async def _perform(
+    postgres: EmbeddedPostgres, folder: Path, environ: dict[str, str], console: Console, events: int | None
+) -> list[str]:
+    """Set everything up, play until the end or a signal, and return what was wrong."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with set_up(postgres, folder, environ) as stage:
+        metrics = f"http://127.0.0.1:{stage.daemon.ops_port}/metrics"
+        console.print(f"metrics at {metrics}, the daemon's log in {folder / 'daemon.log'}", soft_wrap=True)
+        view = View(stage, console, keep=events is not None)
+        play = _endless(stage, view) if events is None else _bounded(stage, view, events)
+        playing = asyncio.create_task(play)
+        others = [asyncio.create_task(view.run()), asyncio.create_task(stopped.wait())]
+        try:
+            await asyncio.wait([playing, *others], return_when=asyncio.FIRST_COMPLETED)
+            if playing.done() or others[0].done():
+                return await _problems_of(playing if playing.done() else others[0])
+            if events is not None:
+                raise Refused("stopped before the end; nothing was compared")
+            return []
+        finally:
+            for task in (playing, *others):
+                task.cancel()
+            await asyncio.gather(playing, *others, return_exceptions=True)
+
+
+async def _problems_of(ended: asyncio.Task[Any]) -> list[str]:
+    try:
+        return list(await ended)
+    except Refused as error:
+        return [str(error)]
+
+
+async def _endless(stage: Stage, view: View) -> list[str]:
+    """Write events until cancelled; meanwhile play the scenes once."""
+    view.say("Ctrl-C ends it")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stage.producer().run())
+        group.create_task(_play_scenes(stage, view))
+    return []
+
+
+async def _play_scenes(stage: Stage, view: View) -> None:
+    try:
+        await Scenes(stage, view.say).play()
+    except Refused as error:
+        view.say(f"a control command did not do what it should: {error}")
+
+
+async def _bounded(stage: Stage, view: View, events: int) -> list[str]:
+    """Write so many events, wait until nothing is owed, play the scenes, compare."""
+    started = time.monotonic()
+    await stage.producer().run(events)
+    view.say(f"{events} events are written; the rest is up to the retry schedule ({cast.RETRY_SCHEDULE})")
+    await stage.until(lambda: _is_settled(stage), "nothing is owed any more", SETTLING)
+    problems = audit.judge_schedule((await audit.deliveries(stage)).values())
+    scenes = Scenes(stage, view.say)
+    try:
+        await scenes.play()
+    except Refused as error:
+        problems.append(str(error))
+    found = await audit.deliveries(stage)
+    arrivals = list(stage.receiver.arrivals)
+    problems += audit.judge_end(found.values(), scenes.cancelled)
+    problems += audit.judge_arrivals(stage, found, scenes.cancelled, arrivals)
+    if len(found) < events:
+        problems.append(f"{events} events were to be written, and {len(found)} are in the database")
+    await view.refresh()
+    view.summarise(len(found), len(arrivals), problems, time.monotonic() - started)
+    return problems
+
+
+async def _is_settled(stage: Stage) -> bool:
+    counts = await stage.count_by_state()
+    return not any(states[State.PENDING] + states[State.PENDING_RETRY] for states in counts.values())
+
+
+def _complain(console: Console, problems: list[str], log_file: Path) -> None:
+    for problem in problems[:MOST_PROBLEMS_SHOWN]:
+        console.print(f"WRONG: {problem}", soft_wrap=True, markup=False)
+    if len(problems) > MOST_PROBLEMS_SHOWN:
+        console.print(f"... and {len(problems) - MOST_PROBLEMS_SHOWN} more")
+    console.print("the daemon's log ends:")
+    for line in log_file.read_text().splitlines()[-20:]:
+        console.print(line, soft_wrap=True, markup=False)

@@ -1,0 +1,143 @@
+"""Everything a demo needs, in this process: database, receiver, daemon and producer."""
+
+import asyncio
+import base64
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+
+from webhook_dispatcher import app
+from webhook_dispatcher.app.daemon import Daemon
+from webhook_dispatcher.cli.demo import cast
+from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
+from webhook_dispatcher.domain.errors import Refused
+from webhook_dispatcher.domain.keyring import KEY_BYTES
+from webhook_dispatcher.local.arrivals import Arrival
+from webhook_dispatcher.local.certificate import server_context
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.local.producer import Producer, Written
+from webhook_dispatcher.local.receiver import Receiver
+from webhook_dispatcher.settings import Settings, load_settings
+from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.administration import Administration, administration
+from webhook_dispatcher.storage.connection import connect
+
+LOOK_INTERVAL = 0.1
+PASSED_ON = ("WEBHOOK_OPS_ADDRESS", "WEBHOOK_LOG_FORMAT", "WEBHOOK_LOG_LEVEL")
+COUNT_BY_STATE = (
+    "SELECT merchant_id, state, count(*) AS deliveries FROM webhook.deliveries "
+    "WHERE type <> 'webhook.test' GROUP BY 1, 2"
+)
+
+
+@dataclass
+class Stage:
+    """What is running, and what has been written so far.
+
+    observer: sees the views as `webhook_observer`; admin: acts as `webhook_admin`.
+    """
+
+    producer_dsn: str
+    receiver: Receiver
+    admin: Administration
+    observer: asyncpg.Connection
+    daemon: Daemon
+    written: dict[str, Written] = field(default_factory=dict)
+    _observing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def note(self, written: Written) -> None:
+        """Remember what the producer committed."""
+        self.written[str(written.id)] = written
+
+    def producer(self) -> Producer:
+        """Make the charge service's stand-in."""
+        return Producer(
+            self.producer_dsn,
+            {merchant.id: merchant.share for merchant in cast.MERCHANTS},
+            on_written=self.note,
+            writers=cast.WRITERS,
+            rate=cast.RATE,
+        )
+
+    async def count_by_state(self) -> dict[str, Counter[str]]:
+        """Count deliveries by merchant and state, as the views have them."""
+        counts = {merchant.id: Counter[str]() for merchant in cast.MERCHANTS}
+        async with self._observing:
+            rows = await self.observer.fetch(COUNT_BY_STATE)
+        for merchant_id, state, deliveries in rows:
+            counts[merchant_id][state] = deliveries
+        return counts
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str, deadline: timedelta) -> None:
+        """Wait for a condition; Refused says what did not come about, or why the daemon has failed."""
+        try:
+            async with asyncio.timeout(deadline.total_seconds()):
+                while not await condition():
+                    if (error := self.daemon.failure()) is not None:
+                        raise Refused(f"the daemon has failed: {error!r}")
+                    await asyncio.sleep(LOOK_INTERVAL)
+        except TimeoutError:
+            raise Refused(f"not within {deadline.total_seconds():.0f} s: {what}") from None
+
+    def merchant_of(self, arrival: Arrival) -> str:
+        """Name the merchant of an arrival, wherever it went."""
+        return cast.HANGING.id if arrival.merchant_id == cast.MOVED_TO else arrival.merchant_id
+
+
+@asynccontextmanager
+async def set_up(
+    postgres: EmbeddedPostgres, folder: Path, environ: Mapping[str, str]
+) -> AsyncIterator[Stage]:
+    """Build the schema, configure the merchants, start receiver and daemon; end them in reverse."""
+    await schema.migrate(postgres.dsn())
+    ca_file = folder / "ca.pem"
+    tls = server_context(ca_file)
+    settings = _settings(postgres, ca_file, environ)
+    async with AsyncExitStack() as stack:
+        receiver = await stack.enter_async_context(Receiver(tls=tls))
+        admin = await stack.enter_async_context(administration(postgres.dsn("webhook_admin")))
+        await _configure(receiver, admin, settings)
+        observer = await connect(
+            postgres.dsn("webhook_observer"),
+            application_name="webhook-dispatcher demo",
+            command_timeout=timedelta(seconds=10),
+        )
+        stack.push_async_callback(observer.close, timeout=5)
+        daemon = await stack.enter_async_context(app.running(settings))
+        yield Stage(postgres.dsn("webhook_producer"), receiver, admin, observer, daemon)
+
+
+def _settings(postgres: EmbeddedPostgres, ca_file: Path, environ: Mapping[str, str]) -> Settings:
+    """Take nothing of the environment that could lead to another database."""
+    return load_settings(
+        {
+            "WEBHOOK_OPS_ADDRESS": "127.0.0.1:0",
+            **{name: environ[name] for name in PASSED_ON if name in environ},
+            "WEBHOOK_DATABASE_URL": postgres.dsn("webhook_dispatcher"),
+            "WEBHOOK_SECRET_KEYS": "demo:" + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode(),
+            "WEBHOOK_RETRY_SCHEDULE": cast.RETRY_SCHEDULE,
+            "WEBHOOK_ATTEMPT_TIMEOUT": cast.ATTEMPT_TIMEOUT,
+            "WEBHOOK_LEASE": cast.LEASE,
+            "WEBHOOK_LANE_RETRIES": cast.LANE_RETRIES,
+            "WEBHOOK_MAX_LANES": "50",
+            "WEBHOOK_EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
+            "WEBHOOK_EGRESS_CA_FILE": str(ca_file),
+        }
+    )
+
+
+async def _configure(receiver: Receiver, admin: Administration, settings: Settings) -> None:
+    """Give each merchant a secret, an endpoint and a character."""
+    keyring = settings.keyring()
+    for merchant in cast.MERCHANTS:
+        secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
+        receiver.secrets[merchant.id] = secret
+        receiver.behave(merchant.id, *merchant.behaviours, per_event=True)
+        await admin.insert_endpoint(merchant.id, receiver.url(merchant.id), keyring.seal(merchant.id, secret))
+    receiver.secrets[cast.MOVED_TO] = receiver.secrets[cast.HANGING.id]

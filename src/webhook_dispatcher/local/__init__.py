@@ -1,0 +1,1 @@
+"""What only a laptop needs: an embedded Postgres, a sample receiver and producer."""
