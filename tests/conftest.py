@@ -55,6 +55,12 @@ def postgres() -> Iterator[EmbeddedPostgres]:
     shutil.rmtree(data_dir)
 
 
+@pytest.fixture(scope="session")
+def schema_only(postgres: EmbeddedPostgres) -> Database:
+    """Give the template itself, for tests that write nothing and leave no connection behind."""
+    return Database(postgres, TEMPLATE)
+
+
 @pytest.fixture
 def database(postgres: EmbeddedPostgres) -> Iterator[Database]:
     """Make a migrated database for one test."""

@@ -26,8 +26,8 @@ def _spelled(name: str) -> str:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-async def test_header_says_what_the_server_says(database: Database, statement: Statement) -> None:
-    connection = await database.connect()
+async def test_header_says_what_the_server_says(schema_only: Database, statement: Statement) -> None:
+    connection = await schema_only.connect()
     prepared = await connection.prepare(statement.text)
     taken = tuple(_spelled(parameter.name) for parameter in prepared.get_parameters())
     returned = [(attribute.name, _spelled(attribute.type.name)) for attribute in prepared.get_attributes()]

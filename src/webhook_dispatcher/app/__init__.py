@@ -42,14 +42,12 @@ async def running(settings: Settings) -> AsyncIterator[Daemon]:
 async def serve(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT; a second one cuts the grace short."""
     daemon = Daemon(settings)
-    main = asyncio.current_task()
-    assert main is not None
     received = 0
 
     def receive() -> None:
         nonlocal received
         received += 1
-        daemon.stop() if received == 1 else main.cancel()
+        daemon.stop() if received == 1 else daemon.cut_short()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

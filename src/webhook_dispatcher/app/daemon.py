@@ -73,6 +73,7 @@ class Daemon:
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
         self._housekeeping = asyncio.Event()
+        self._impatience = Stop()
         self.metrics = Metrics(__version__)
         self.ops = OpsServer(settings.ops_address, self.metrics.registry, self.readiness)
 
@@ -178,6 +179,7 @@ class Daemon:
             database_clock,
             metrics,
             RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold),
+            self._dispatcher.lack_key,
             stop,
         )
         errands = Errands(controls, claims, self._attempter, self._recorder, database_clock, metrics, stop)
@@ -217,6 +219,10 @@ class Daemon:
         if self._tasks:
             self._dispatcher.stop()
 
+    def cut_short(self) -> None:
+        """End the grace now: what is in flight is cut off and named in the log."""
+        self._impatience.set()
+
     async def finished(self) -> None:
         """Wait until asked to stop, or until a part has failed; raises what it failed with."""
         stopping = asyncio.create_task(self._stop.wait())
@@ -240,7 +246,9 @@ class Daemon:
         (_log.warning if any(left.values()) else _log.info)("daemon.stopped", **left)
 
     async def _end(self, task: asyncio.Task[None], seconds: float) -> None:
-        await asyncio.wait([task], timeout=seconds)
+        impatient = asyncio.create_task(self._impatience.wait())
+        await asyncio.wait([task, impatient], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        impatient.cancel()
         if not task.done():
             task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -117,8 +117,6 @@ class Attempter:
         outcome = attempt.outcome
         self._metrics.attempts.labels(outcome, event.trigger).inc()
         self._metrics.attempt_duration.labels(outcome).observe(attempt.duration_ms / 1000)
-        if state is not None:
-            self._metrics.deliveries.labels(state, event.type).inc()
         detail = {"detail": seen.detail} if isinstance(seen, Failure) else {}
         _log.info(
             "delivery.attempted",

@@ -116,7 +116,7 @@ class Controller:
                 case Retry():
                     result = await _retry(desk, wish)
                 case Cancel():
-                    result = await _cancel(desk, wish)
+                    result = await self._cancel(desk, wish)
                 case SetUrl():
                     result = await self._set_url(desk, wish)
                 case Pause():
@@ -127,6 +127,16 @@ class Controller:
         await desk.finish(command.id, result)
         self._tell(command, "done", result)
         return None
+
+    async def _cancel(self, desk: Desk, wish: Cancel) -> dict[str, Any]:
+        delivery = await desk.find_delivery(wish.event_id)
+        if not delivery.is_owed or delivery.state is State.DELIVERED:
+            raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
+        if not await desk.cancel(wish.event_id, delivery.merchant_id):
+            raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
+        await desk.announce({delivery.merchant_id: None})  # if it was in flight, its place is free
+        self._metrics.deliveries.labels(State.FAILED, delivery.type).inc()
+        return {"in_flight": delivery.is_in_flight}
 
     async def _set_url(self, desk: Desk, wish: SetUrl) -> dict[str, Any]:
         await desk.is_paused(wish.merchant_id)
@@ -165,16 +175,6 @@ async def _retry(desk: Desk, wish: Retry) -> dict[str, Any]:
         head = delivery.seq if is_in_order else None
     await desk.announce({delivery.merchant_id: head})
     return {"in_flight": False}
-
-
-async def _cancel(desk: Desk, wish: Cancel) -> dict[str, Any]:
-    delivery = await desk.find_delivery(wish.event_id)
-    if not delivery.is_owed or delivery.state is State.DELIVERED:
-        raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
-    if not await desk.cancel(wish.event_id, delivery.merchant_id):
-        raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
-    await desk.announce({delivery.merchant_id: None})  # if it was in flight, its place is free
-    return {"in_flight": delivery.is_in_flight}
 
 
 async def _pause(desk: Desk, wish: Pause) -> dict[str, Any]:

@@ -237,7 +237,7 @@ class Dispatcher:
         try:
             secrets = self._attempter.open_secrets(endpoint)
         except UnknownKey as error:
-            self._lack_key(error)
+            self.lack_key(error)
             visit.wait_until = self._database_clock.now() + KEY_WAIT
             self._give_back(visit)
             return
@@ -262,7 +262,8 @@ class Dispatcher:
             event = visit.run.popleft()
             self._recorder.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)
 
-    def _lack_key(self, error: UnknownKey) -> None:
+    def lack_key(self, error: UnknownKey) -> None:
+        """Remember which key did not open a secret, and say so the first time."""
         if error.key_id not in self.missing_keys:
             _log.error("key.missing", key_id=error.key_id, reason=error.reason)
         self.missing_keys[error.key_id] = self._clock.elapsed()

@@ -115,13 +115,13 @@ class Errands:
         try:
             endpoint = (await self._claims.read_endpoints([merchant_id])).get(merchant_id)
             if endpoint is None:
-                await self._reject(command, Code.NOT_CONFIGURED, "the merchant has no endpoint")
+                await self._reject(command, Code.NOT_CONFIGURED, "the merchant has no endpoint", token)
                 return
             record = await self._attempter.attend(
                 event, 0, True, endpoint, self._attempter.open_secrets(endpoint)
             )
         except UnknownKey as error:
-            await self._reject(command, Code.WRONG_STATE, f"the secret cannot be opened: {error}")
+            await self._reject(command, Code.WRONG_STATE, f"the secret cannot be opened: {error}", token)
             return
         except StorageError as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
@@ -143,14 +143,16 @@ class Errands:
         except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
             return
+        if test is not None:
+            self._metrics.deliveries.labels(test.state, test.event.type).inc()
         self._metrics.control_commands.labels(command.command, "done").inc()
         _log.info("control.handled", command_id=command.id, command=command.command, status="done")
 
-    async def _reject(self, command: Command, code: Code, message: str) -> None:
+    async def _reject(self, command: Command, code: Code, message: str, token: datetime) -> None:
         try:
             async with self._controls.desk() as desk:
-                await desk.reject(command.id, code, message)
-        except StorageError as error:
+                await desk.reject(command.id, code, message, token)
+        except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
             return
         self._metrics.control_commands.labels(command.command, "rejected").inc()

@@ -19,7 +19,7 @@ from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.pace import Backoff, pause
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
-from webhook_dispatcher.domain.event import FailedReason, State
+from webhook_dispatcher.domain.event import EVENT_TYPES, FailedReason, State
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
@@ -72,6 +72,7 @@ class Recorder:
         self._bounced: list[Entry] = []
         self._ending: dict[str, Visit] = {}
         self._writing: list[Entry] = []
+        self._writing_since: float | None = None
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._stopping = False
@@ -90,8 +91,10 @@ class Recorder:
 
     def is_behind(self) -> bool:
         """Tell whether an answer has been on its way to the database for too long."""
-        oldest = self._writing[0] if self._writing else self._queue[0] if self._queue else None
-        return oldest is not None and self._clock.elapsed() - oldest.added > MOST_BEHIND
+        oldest = self._writing_since
+        if self._queue and (oldest is None or self._queue[0].added < oldest):
+            oldest = self._queue[0].added
+        return oldest is not None and self._clock.elapsed() - oldest > MOST_BEHIND
 
     async def caught_up(self) -> None:
         """Wait until nothing is overdue for writing."""
@@ -167,12 +170,17 @@ class Recorder:
         while self._queue and len(batch) < BATCH and self._queue[0].record.event.seq not in batch:
             entry = self._queue.popleft()
             batch[entry.record.event.seq] = entry
-        self._writing = list(batch.values())
+        self._under_way(list(batch.values()))
         return self._writing
 
+    def _under_way(self, entries: list[Entry]) -> None:
+        # What was locked before is younger here than the rest: its age is that of its last try.
+        self._writing = entries
+        self._writing_since = min((entry.added for entry in entries), default=None)
+
     def _put_back(self, entries: list[Entry]) -> None:
-        self._writing = []
-        self._queue.extendleft(reversed(entries))
+        self._under_way([])
+        self._queue.extendleft(sorted(entries, key=_added, reverse=True))
 
     def _turns_with(self, batch: list[Entry]) -> dict[Visit, LaneTurn]:
         """Say what becomes of the lanes: a visit that is over ends with or after its last outcome."""
@@ -229,11 +237,17 @@ class Recorder:
         rest = []
         for entry in batch:
             if entry.record.event.seq in written.seqs:
+                self._count(entry.record)
                 self._strike_off(entry)
             else:
                 rest.append(entry)
-        self._writing = rest
+        self._under_way(rest)
         return rest
+
+    def _count(self, record: Record) -> None:
+        if record.state is not None:
+            event_type = record.event.type if record.event.type in EVENT_TYPES else "unknown"
+            self._metrics.deliveries.labels(record.state, event_type).inc()
 
     def _strike_off(self, entry: Entry) -> None:
         self._bodies.free(entry.record.event)
@@ -249,9 +263,17 @@ class Recorder:
         still_ours = await self._records.read_unwritten([entry.record for entry in rest])
         locked = []
         for entry in rest:
-            if entry.record.event.seq in still_ours or not await self._records.write_late(entry.record):
+            if entry.record.event.seq in still_ours or not await self._write_late(entry.record):
                 locked.append(entry)
         return locked
+
+    async def _write_late(self, record: Record) -> bool:
+        try:
+            return await self._records.write_late(record)
+        except StatementRefused as error:
+            # Whoever holds the row now decides about it; at worst the event is sent once more.
+            _log.error("record.refused", event_id=str(record.event.id), error=str(error))
+            return True
 
     def _keep(self, rest: list[Entry], locked: list[Entry]) -> None:
         for entry in rest:
@@ -263,7 +285,7 @@ class Recorder:
             if entry.visit is not None:
                 entry.visit.unstuck.clear()
         self._bounced.extend(locked)
-        self._writing = []
+        self._under_way([])
 
     def _settle_lanes(self, visits: list[Visit], written: Written, asked: float) -> None:
         kept, released, lost = set(written.kept), set(written.released), set(written.lost)
@@ -288,6 +310,10 @@ class Recorder:
     def _close(self, visit: Visit) -> None:
         self._ending.pop(visit.merchant_id, None)
         self.on_closed(visit)
+
+
+def _added(entry: Entry) -> float:
+    return entry.added
 
 
 def _nothing() -> None:

@@ -5,6 +5,7 @@ in the database, over all processes.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -56,6 +57,7 @@ class Retrier:
         database_clock: DatabaseClock,
         metrics: Metrics,
         limits: RetryLimits,
+        lack_key: Callable[[UnknownKey], None],
         stop: Stop,
     ) -> None:
         self._claims = claims
@@ -66,6 +68,7 @@ class Retrier:
         self._database_clock = database_clock
         self._metrics = metrics
         self._limits = limits
+        self._lack_key = lack_key
         self._stop = stop
         self._in_flight = 0
         self.everything_is_paused = False
@@ -126,7 +129,8 @@ class Retrier:
             return
         try:
             secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey:
+        except UnknownKey as error:
+            self._lack_key(error)
             self._hand_back(retry, KEY_WAIT)
             return
         asked = self._clock.elapsed()

@@ -117,9 +117,10 @@ class Tail:
         for gaps in self._gaps:
             if excess <= 0:
                 return
-            excess -= len(gaps.ranges) - 1
-            gaps.ranges = [(gaps.ranges[0][0], gaps.ranges[-1][1])]
-            gaps.is_probed = False
+            if len(gaps.ranges) > 1:
+                excess -= len(gaps.ranges) - 1
+                gaps.ranges = [(gaps.ranges[0][0], gaps.ranges[-1][1])]
+                gaps.is_probed = False
 
 
 def _missing(whole: tuple[int, int], seqs: Sequence[int]) -> list[tuple[int, int]]:

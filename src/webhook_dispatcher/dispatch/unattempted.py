@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.record import Record
 
-KEY_WAIT = timedelta(seconds=30)
+KEY_WAIT = timedelta(seconds=5)
 """How long rows wait before we try again to open a secret whose key we lack."""
 RETRY_WAIT = timedelta(seconds=30)
 """How long a due row waits before we look again whether its merchant has an endpoint."""

@@ -5,7 +5,6 @@ Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id is kept be
 """
 
 import base64
-import binascii
 import re
 import secrets
 
@@ -42,7 +41,7 @@ class Keyring:
                 )
             try:
                 key = base64.b64decode(encoded, validate=True)
-            except binascii.Error:
+            except ValueError:
                 raise ConfigurationError(f"key {key_id!r} is not valid base64") from None
             if len(key) != KEY_BYTES:
                 raise ConfigurationError(f"key {key_id!r} has {len(key)} bytes, not {KEY_BYTES}")

@@ -89,6 +89,7 @@ class FoundDelivery:
 
     seq: int
     merchant_id: str
+    type: str
     state: State
     is_owed: bool
     is_in_flight: bool
@@ -133,8 +134,8 @@ class Desk(Protocol):
         """Mark a command as done; LeaseLost when a token is given and another worker has it now."""
         ...
 
-    async def reject(self, command_id: int, code: Code, message: str) -> None:
-        """Mark a command as rejected."""
+    async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
+        """Mark a command as rejected; LeaseLost as for `finish`."""
         ...
 
     async def keep_running(

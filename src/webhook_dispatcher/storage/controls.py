@@ -55,9 +55,10 @@ class PostgresDesk:
         if await self._row("finish_command", command_id, "done", text, None, None, token) is None:
             raise LeaseLost(f"command {command_id}")
 
-    async def reject(self, command_id: int, code: Code, message: str) -> None:
+    async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
         """See domain.ports.Desk."""
-        await self._do("finish_command", command_id, "rejected", None, int(code), message, None)
+        if await self._row("finish_command", command_id, "rejected", None, int(code), message, token) is None:
+            raise LeaseLost(f"command {command_id}")
 
     async def keep_running(
         self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
@@ -80,6 +81,7 @@ class PostgresDesk:
         return FoundDelivery(
             seq=row["seq"],
             merchant_id=row["merchant_id"],
+            type=row["type"],
             state=State(row["state"]),
             is_owed=row["is_owed"],
             is_in_flight=row["is_in_flight"],

@@ -17,7 +17,10 @@ WITH sequence AS MATERIALIZED (
 SELECT
     sequence.last_seq,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest_open,
-    pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next_transaction,
+    -- A snapshot's xmax is behind the latest transaction that has ended: later ones may be open already.
+    -- Age reads the id that is given next, and gives none to this transaction.
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+    + age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS next_transaction,
     clock_timestamp() AS database_now,
     arrival.seq,
     arrival.merchant_id

@@ -147,18 +147,20 @@ plan AS MATERIALIZED (
 moved AS (
     UPDATE webhook.lane
     SET
-        -- What a command put back in order may lie below what a recalled visit has reached.
+        -- What a command put back in order may lie below what a recalled visit has reached, and a lane
+        -- that is given back already may have changed since: then this is a batch written again.
         from_seq = CASE
-            WHEN plan.is_ours AND NOT lane.recalled THEN greatest(lane.from_seq, plan.reach)
+            WHEN plan.is_ours AND NOT lane.recalled AND lane.lease_until > '-infinity' THEN greatest(lane.from_seq, plan.reach)
             ELSE lane.from_seq
         END,
         lease_until = CASE
-            WHEN NOT plan.is_ours THEN lane.lease_until
+            WHEN NOT plan.is_ours OR lane.lease_until = '-infinity' THEN lane.lease_until
             WHEN plan.is_over THEN '-infinity'
             ELSE clock_timestamp() + $21::interval
         END,
         wait_until = CASE
-            WHEN plan.is_ours AND plan.is_over AND NOT lane.recalled THEN plan.wait_until
+            WHEN plan.is_ours AND plan.is_over AND NOT lane.recalled AND lane.lease_until > '-infinity'
+                THEN plan.wait_until
             ELSE lane.wait_until
         END,
         recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),

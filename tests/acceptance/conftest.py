@@ -1,0 +1,19 @@
+"""Acceptance tests: real daemon processes on a real Postgres, judged by what a receiver logged."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.world import World
+from tests.conftest import Database
+
+
+@pytest.fixture
+async def world(database: Database, tmp_path: Path) -> AsyncIterator[World]:
+    """Put an installation together; daemons are started by the test."""
+    # Debugging would slow down the receiver and the producers, which share this loop.
+    asyncio.get_running_loop().set_debug(False)
+    async with World(database, tmp_path) as world:
+        yield world

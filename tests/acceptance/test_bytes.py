@@ -1,0 +1,81 @@
+"""What a merchant receives, byte for byte. Source: contract 1."""
+
+import re
+import time
+from datetime import UTC, datetime
+from uuid import UUID
+
+from tests.acceptance.world import World
+from webhook_dispatcher import __version__
+from webhook_dispatcher.local.arrivals import Signature
+from webhook_dispatcher.local.behaviour import Behaviour
+
+AWKWARD = '{ "b": 1.10,  "a":1e3,"n":"\\u00e9 é \\/", "a": [ 1 ,2 ],\t"big":12345678901234567890.0,\n"e":{ }}'
+WITH_TIME = (
+    "INSERT INTO webhook.outbox (id, merchant_id, type, created_at, object) "
+    "VALUES ($1, $2, 'charge.succeeded', $3, $4)"
+)
+
+
+async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contract(world: World) -> None:
+    await world.configure("m1")
+    event_id = UUID("0E4F2E66-3F0C-4F6F-8F7E-2D1A5B0C9D3E")
+    created_at = datetime(2026, 11, 20, 8, 15, 30, 123_999, UTC)
+    await world.producer.execute(WITH_TIME, event_id, "m1", created_at, AWKWARD)
+    await world.start()
+    [arrival] = await world.arrived(1)
+
+    assert arrival.body == (
+        b'{"id":"0e4f2e66-3f0c-4f6f-8f7e-2d1a5b0c9d3e","type":"charge.succeeded",'
+        b'"createdAt":"2026-11-20T08:15:30.123Z","data":{"object":' + AWKWARD.encode() + b"}}"
+    )
+    headers = dict(arrival.headers)
+    stamp = headers.pop("service-signature")
+    assert re.fullmatch(r"t=[0-9]{10},v1=[0-9a-f]{64}", stamp)
+    assert arrival.signature is Signature.RIGHT
+    assert abs(int(stamp[2:12]) - time.time()) < 5
+    assert headers == {
+        "content-type": "application/json",
+        "content-length": str(len(arrival.body)),
+        "user-agent": f"webhook-dispatcher/{__version__}",
+        "service-event-id": "0e4f2e66-3f0c-4f6f-8f7e-2d1a5b0c9d3e",
+        "service-event-type": "charge.succeeded",
+        "host": f"127.0.0.1:{world.receiver.port}",
+        "accept": "*/*",
+    } | {name: text for name, text in headers.items() if name in ("accept-encoding", "connection")}
+
+
+async def test_created_at_always_has_three_decimals(world: World) -> None:
+    await world.configure("m1")
+    whole, rounded_up = datetime(2026, 1, 1, tzinfo=UTC), datetime(2099, 12, 31, 23, 59, 59, 999_999, UTC)
+    await world.producer.execute(WITH_TIME, UUID(int=1), "m1", whole, "{}")
+    await world.producer.execute(WITH_TIME, UUID(int=2), "m1", rounded_up, "{}")
+    await world.start()
+    first, second = await world.arrived(2)
+    assert b'"createdAt":"2026-01-01T00:00:00.000Z"' in first.body
+    assert b'"createdAt":"2099-12-31T23:59:59.999Z"' in second.body
+
+
+async def test_retry_repeats_the_body_and_signs_it_afresh(world: World) -> None:
+    await world.configure("m1")
+    world.receiver.behave("m1", Behaviour(status=500), Behaviour())
+    event = await world.emit("m1", AWKWARD)
+    # Longer than a second, so that a fresh stamp differs.
+    await world.start(RETRY_SCHEDULE="PT1.1S")
+    first, second = await world.arrived(2)
+
+    assert first.body == second.body
+    assert first.headers["service-event-id"] == second.headers["service-event-id"] == str(event.id)
+    assert [first.signature, second.signature] == [Signature.RIGHT, Signature.RIGHT]
+    stamps = [re.split("[=,]", arrival.headers["service-signature"]) for arrival in (first, second)]
+    assert int(stamps[1][1]) > int(stamps[0][1])
+    assert stamps[0][3] != stamps[1][3]
+
+
+async def test_largest_object_arrives_whole(world: World) -> None:
+    await world.configure("m1")
+    text = '{"é":"' + "é" * ((262_144 - 9) // 2) + '"}'
+    await world.emit("m1", text)
+    await world.start()
+    [arrival] = await world.arrived(1)
+    assert arrival.body.endswith(b'"data":{"object":' + text.encode() + b"}}")

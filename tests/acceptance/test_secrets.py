@@ -1,0 +1,106 @@
+"""Secrets stay sealed: in a dump, in logs, and when the key to them is missing. Source: contract 5."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.acceptance.process import until_found
+from tests.acceptance.world import World, make_key
+from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.local.arrivals import Signature, out_of_order
+from webhook_dispatcher.local.behaviour import Behaviour
+from webhook_dispatcher.local.binaries import wheel_programs
+
+
+def dump(world: World) -> str:
+    """Dump the whole database as SQL."""
+    named = os.environ.get("TEST_POSTGRES_BIN")
+    programs = Path(named) if named else wheel_programs()
+    command = [str(programs / "pg_dump"), world.database.dsn("postgres")]
+    dumped = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    assert "COPY webhook.endpoint" in dumped.stdout
+    return dumped.stdout
+
+
+def forms_of(secret: str) -> list[str]:
+    """Return what must appear nowhere: the secret, its random part, and its bytes as a dump writes them."""
+    return [secret, secret.removeprefix("whsec_"), secret.encode().hex()]
+
+
+async def test_neither_a_dump_nor_a_log_at_debug_level_holds_a_secret(world: World) -> None:
+    first = world.command("endpoint", "set", "m1", world.receiver.url("m1"), LOG_LEVEL="debug")
+    secret = first.stdout.split()[-1]
+    world.receiver.secrets["m1"] = Secret(secret)
+    daemon = await world.start()
+    await world.emit("m1")
+    await world.all_delivered(1)
+    rotated = world.command("endpoint", "rotate-secret", "m1", "--overlap", "PT1H")
+    newer = rotated.stdout.split()[-1]
+    world.receiver.behave("m1", Behaviour(status=500), Behaviour())
+    failed = await world.emit("m1")
+    await world.settled(failed.id, "pending_retry", 1)
+    await world.do("retry", event_id=failed.id)
+    await world.settled(failed.id, "delivered", 2)
+    await world.do("test_event", "m1")
+    # Sealed with a key that the daemon lacks: it says so, and no more.
+    daemon.kill()
+    other = await world.start(SECRET_KEYS=make_key("k2"))
+    await world.emit("m1")
+    await other.logged("key.missing")
+
+    assert newer != secret
+    assert {arrival.signature for arrival in world.receiver.arrivals} == {Signature.RIGHT}
+    logs = [path.read_text() for path in Path(world.folder).glob("daemon-*.log")]
+    server_log = world.database.server.log_file.read_text()
+    texts = [dump(world), *logs, server_log, first.stderr, rotated.stderr]
+    key = world.key.partition(":")[2]
+    for hidden in [*forms_of(secret), *forms_of(newer), key]:
+        assert [text for text in texts if hidden in text] == []
+
+
+async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(world: World) -> None:
+    await world.configure("m1")
+    first_key, world.key = world.key, make_key("k2")
+    await world.configure("m2")
+    sent = await world.emit_each(["m1", "m2"], 3)
+    # One key is missing, and of the other only the id is right.
+    daemon = await world.start(SECRET_KEYS=make_key("k2"))
+    missing = "encryption key 'k1' is missing\nencryption key 'k2' is missing\n"
+
+    async def names_both() -> bool:
+        return await daemon.asked("/readyz") == (503, missing)
+
+    await until_found(names_both)
+    assert {entry["key_id"] for entry in daemon.log("key.missing")} == {"k1", "k2"}
+    daemon.terminate()
+    assert await daemon.ended() == 0
+    assert world.receiver.arrivals == []
+    assert await world.count("state = 'pending' AND attempts = 0") == 6
+
+    # A lane is tried again after half a minute, or as soon as its endpoint is touched.
+    await world.owner.execute("UPDATE webhook.endpoint SET updated_at = clock_timestamp()")
+    await world.start(SECRET_KEYS=f"{world.key},{first_key}")
+    await world.all_delivered(6)
+    assert out_of_order(world.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
+    assert {arrival.signature for arrival in world.receiver.arrivals} == {Signature.RIGHT}
+    assert len(world.receiver.arrivals) == 6
+
+
+async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(world: World) -> None:
+    await world.configure("m1")
+    world.receiver.behave("m1", Behaviour(status=500), Behaviour())
+    daemon = await world.start(RETRY_SCHEDULE="PT0.5S")
+    event = await world.emit("m1")
+    await world.settled(event.id, "pending_retry", 1)
+    daemon.kill()
+    daemon = await world.start(SECRET_KEYS=make_key("k2"), RETRY_SCHEDULE="PT0.5S")
+    await daemon.logged("key.missing")
+
+    async def was_handed_back() -> bool:
+        row = await world.owner.fetchrow("SELECT due_at > clock_timestamp() AS waits FROM webhook.outbox")
+        return bool(row and row["waits"])
+
+    await until_found(was_handed_back)
+    delivery = await world.delivery(event.id)
+    assert (delivery["state"], delivery["attempts"]) == ("pending_retry", 1)
+    assert len(world.receiver.arrivals) == 1

@@ -1,0 +1,179 @@
+"""Stopping, crashing and starting: what is in flight ends, nothing is lost, order stays. Source: I1 to I3."""
+
+import socket
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from tests.acceptance.process import Daemon, http_get, until, until_found
+from tests.acceptance.world import Sent, World
+from webhook_dispatcher.local.arrivals import Arrival, out_of_order, overlapping
+from webhook_dispatcher.local.behaviour import Behaviour
+
+SLOW = Behaviour(delay=timedelta(seconds=1.5))
+
+
+def in_flight(world: World) -> list[Arrival]:
+    return [arrival for arrival in world.receiver.arrivals if arrival.ended_at is None]
+
+
+def numbers(sent: list[Sent]) -> dict[str, int]:
+    return {str(event.id): event.seq for event in sent}
+
+
+async def test_sigterm_lets_requests_in_flight_end_and_gives_everything_else_back(world: World) -> None:
+    merchants = [f"m{number:02}" for number in range(50)]
+    await world.configure(*merchants)
+    for merchant_id in merchants:
+        world.receiver.behave(merchant_id, SLOW, Behaviour())
+    daemon = await world.start()
+    sent = await world.emit_each(merchants, 3)
+    await until(lambda: len(in_flight(world)) == 50)
+    daemon.terminate()
+    assert await daemon.ended() == 0
+
+    [stopped] = daemon.log("daemon.stopped")
+    assert (stopped["unwritten"], stopped["lanes"]) == (0, 0)
+    assert len(world.receiver.arrivals) == 50
+    assert {arrival.status for arrival in world.receiver.arrivals} == {200}
+    assert await world.has_no_leases()
+    assert await world.count("state = 'delivered' AND attempts = 1") == 50
+    assert await world.count("state = 'pending' AND attempts = 0") == 100
+
+    await world.start()
+    await world.all_delivered(150)
+    arrivals = world.receiver.arrivals
+    assert Counter(arrival.event_id for arrival in arrivals) == Counter(str(event.id) for event in sent)
+    assert out_of_order(arrivals, numbers(sent)) == []
+
+
+async def test_second_sigterm_cuts_the_grace_short_and_loses_nothing(world: World) -> None:
+    await world.configure("m1")
+    world.receiver.behave("m1", Behaviour(hangs=True), Behaviour())
+    daemon = await world.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
+    event = await world.emit("m1")
+    await world.arrived(1)
+    daemon.terminate()
+    await until_found(lambda: claims_nothing(world))
+    daemon.terminate()
+    await daemon.ended(deadline=1)
+    assert (await world.delivery(event.id))["attempts"] == 0
+    await world.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
+    await world.settled(event.id, "delivered", 1)
+
+
+async def claims_nothing(world: World) -> bool:
+    """Tell whether a daemon has stopped looking for arrivals, which it does forty times a second."""
+    looked = (
+        "SELECT max(query_start) FROM pg_stat_activity WHERE application_name = 'webhook-dispatcher claim'"
+    )
+    return bool(await world.owner.fetchval(f"SELECT clock_timestamp() - ({looked}) > interval '0.3 s'"))
+
+
+async def test_kill_loses_nothing_keeps_order_and_repeats_only_what_was_in_flight(world: World) -> None:
+    merchants = [f"m{number:02}" for number in range(20)]
+    await world.configure(*merchants)
+    for merchant_id in merchants:
+        world.receiver.behave(merchant_id, Behaviour(), Behaviour(hangs=True), Behaviour())
+    # The shortest lease that this time-out allows: the successor has to wait for it.
+    daemon = await world.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
+    sent = await world.emit_each(merchants, 5)
+    # Answers that are not recorded yet would be repeated as well (I3); here all are.
+    await world.all_delivered(20)
+    await until(lambda: len(in_flight(world)) == 20)
+    interrupted = {arrival.event_id for arrival in in_flight(world)}
+    daemon.kill()
+
+    await world.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
+    await world.all_delivered(100)
+    arrivals = world.receiver.arrivals
+    times = Counter(arrival.event_id for arrival in arrivals)
+    assert set(times) == set(numbers(sent))
+    assert {event_id for event_id, count in times.items() if count > 1} <= interrupted
+    assert set(times.values()) <= {1, 2}
+    assert out_of_order(arrivals, numbers(sent)) == []
+    assert overlapping(arrivals) == []
+
+
+async def test_daemon_waits_for_a_database_that_is_away(world: World) -> None:
+    absent = f"{world.database.name}_absent"
+    port = free_port()
+    daemon = world.spawn(DATABASE_URL=world.database.server.dsn("webhook_dispatcher", absent), **ops(port))
+    awaited = await daemon.logged("database.awaited")
+    assert absent in awaited["error"]
+    status, text = await http_get(port, "/readyz")
+    assert status == 503
+    assert absent in text
+    assert await http_get(port, "/healthz") == (200, "ok\n")
+
+    template = f"CREATE DATABASE {absent} TEMPLATE webhook_template"
+    await world.owner.execute(template)
+    try:
+        await daemon.logged("daemon.started")
+
+        async def is_ready() -> bool:
+            return await http_get(port, "/readyz") == (200, "ready\n")
+
+        await until_found(is_ready)
+        daemon.terminate()
+        assert await daemon.ended() == 0
+    finally:
+        daemon.kill()
+        await world.owner.execute(f"DROP DATABASE {absent} WITH (FORCE)")
+
+
+async def test_sigterm_while_waiting_for_the_database_ends_at_once(world: World) -> None:
+    nowhere = f"postgresql://webhook_dispatcher@/webhook?host={world.folder}/nowhere"
+    daemon = world.spawn(DATABASE_URL=nowhere)
+    await daemon.logged("database.awaited")
+    daemon.terminate()
+    assert await daemon.ended(deadline=2) == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DROP SCHEMA webhook CASCADE",
+        "UPDATE webhook.state SET schema_version = 0",
+        "UPDATE webhook.state SET compatible_from = 99",
+    ],
+)
+async def test_schema_of_another_version_is_refused_with_3(world: World, damage: str) -> None:
+    await world.owner.execute(damage)
+    line = await refused(world.spawn(), 3)
+    assert "schema" in line
+    assert "webhook-dispatcher" in line
+
+
+WRONG_SETTINGS = [
+    ("DATABASE_URL", ""),
+    ("SECRET_KEYS", ""),
+    ("RETRY_SCHEDUL", "PT1M"),
+    ("LEASE", "PT10S"),
+    ("OPS_ADDRESS", "nowhere"),
+]
+
+
+async def test_wrong_setting_is_refused_with_2_in_one_line_that_names_it(world: World) -> None:
+    daemons = [world.spawn(**{name: text}) for name, text in WRONG_SETTINGS]
+    for daemon, (name, _) in zip(daemons, WRONG_SETTINGS, strict=True):
+        assert f"WEBHOOK_{name}:" in await refused(daemon, 2)
+
+
+async def refused(daemon: Daemon, code: int) -> str:
+    """Wait for a daemon to refuse to start, and return the one line it said."""
+    assert await daemon.ended() == code
+    [line] = daemon.log_file.read_text().splitlines()
+    daemon.log_file.write_text("")  # on purpose no event of a running daemon
+    return line
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def ops(port: int) -> dict[str, str]:
+    return {"OPS_ADDRESS": f"127.0.0.1:{port}"}

@@ -1,0 +1,215 @@
+"""What looking and claiming cost in buffers, behind dead rows that an old transaction keeps (I7).
+
+Counts come from the shipped texts, prepared as the daemon prepares them, planned for their values and
+in general (the server changes over after five executions), with statistics of a full and of an empty table.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from tests.conftest import TEMPLATE, Database
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage.statements import Statement, load
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CLAIMING = load("claiming")
+NAME = "webhook_cost"
+DEAD = 400_000
+DEAD_OF_HOT = 300_000
+BUSY = 5_000
+FILL = """
+INSERT INTO webhook.outbox (merchant_id, type, object)
+SELECT
+    CASE WHEN number <= $2 THEN 'hot' ELSE 'm' || number % 1000 END,
+    'charge.created',
+    '{"id":"ch_0123456789","status":"succeeded","amount":12345}'
+FROM generate_series(1, $1) AS number
+"""
+OLD_TRANSACTION = "SELECT pg_current_xact_id(), count(*) FROM webhook.state"
+PLANS = pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
+
+
+@dataclass(slots=True)
+class Graveyard:
+    """A database whose outbox has seen and deleted all its rows, and the connection to measure on."""
+
+    connection: asyncpg.Connection
+    last_dead: int
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    async def explain(self, statement: Statement, plan_cache_mode: str, *values: str) -> "Cost":
+        """Prepare a statement, and execute it once for its plan."""
+        name = f"measured_{next(self.numbers)}"
+        types = ", ".join(sqltype for _, sqltype in statement.parameters)
+        await self.connection.execute(f"PREPARE {name} ({types}) AS {statement.text}")
+        async with self.connection.transaction():
+            await self.connection.execute(f"SET LOCAL plan_cache_mode = {plan_cache_mode}")
+            text = await self.connection.fetchval(
+                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name} ({', '.join(values)})"
+            )
+        return Cost(json.loads(text)[0]["Plan"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One executed plan."""
+
+    plan: dict[str, Any]
+
+    @property
+    def buffers(self) -> int:
+        return int(self.plan["Shared Hit Blocks"]) + int(self.plan["Shared Read Blocks"])
+
+    def nodes(self) -> Iterator[dict[str, Any]]:
+        waiting = [self.plan]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += node.get("Plans", [])
+
+    def indexes(self, table: str) -> set[str]:
+        """Name how a table was read: its indexes, or the node that used none."""
+        return {
+            str(node.get("Index Name", node["Node Type"]))
+            for node in self.nodes()
+            if node.get("Relation Name") == table and "Scan" in node["Node Type"]
+        }
+
+
+async def _fill_and_empty(admin: asyncpg.Connection) -> int:
+    await admin.execute("ALTER TABLE webhook.outbox SET (autovacuum_enabled = off)")
+    await admin.execute(FILL, DEAD, DEAD_OF_HOT)
+    await admin.execute("ANALYZE webhook.outbox")
+    await admin.execute("DELETE FROM webhook.outbox")
+    last: int = await admin.fetchval("SELECT last_value FROM webhook.outbox_seq_seq")
+    return last
+
+
+@pytest.fixture(scope="module")
+def cost_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
+    async def execute(statement: str) -> None:
+        connection = await asyncpg.connect(postgres.dsn())
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(execute(f"CREATE DATABASE {NAME} TEMPLATE {TEMPLATE}"))
+    yield Database(postgres, NAME)
+    asyncio.run(execute(f"DROP DATABASE {NAME} WITH (FORCE)"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def emptied(cost_database: Database) -> AsyncIterator[Graveyard]:
+    """Leave an empty table, 400,000 dead rows, and a transaction open that may still look at them."""
+    old, admin = await cost_database.connect(), await cost_database.connect()
+    connection = await cost_database.connect("webhook_dispatcher")
+    transaction = old.transaction(isolation="repeatable_read")
+    await transaction.start()
+    await old.fetchrow(OLD_TRANSACTION)
+    yield Graveyard(connection, await _fill_and_empty(admin))
+    await transaction.rollback()
+    for each in (old, admin, connection):
+        await each.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def busy(emptied: Graveyard, cost_database: Database) -> Graveyard:
+    """Let the hot merchant owe 5,000 rows behind its 300,000 dead ones, and others a few."""
+    admin = await cost_database.connect()
+    await admin.execute(FILL, BUSY + 1000, BUSY)
+    await admin.execute(
+        "INSERT INTO webhook.lane (merchant_id) SELECT 'm' || n FROM generate_series(0, 999) n"
+    )
+    await admin.execute(
+        "INSERT INTO webhook.lane (merchant_id, from_seq) VALUES ('hot', $1)", emptied.last_dead
+    )
+    await admin.close()
+    return emptied
+
+
+def _hot_run(last_dead: int, run: int) -> tuple[str, ...]:
+    return "ARRAY['hot']", f"ARRAY[{last_dead}]", f"ARRAY[{run}]", "ARRAY[1048576]"
+
+
+@PLANS
+async def test_idle_look_at_an_emptied_table_reads_a_handful_of_buffers(
+    emptied: Graveyard, plan_cache_mode: str
+) -> None:
+    cost = await emptied.explain(CLAIMING["read_arrivals"], plan_cache_mode, str(emptied.last_dead), "5000")
+    print("buffers:", cost.buffers)
+    assert cost.indexes("outbox") == {"outbox_pkey"}
+    assert cost.buffers <= 10
+
+
+@PLANS
+async def test_look_at_gaps_does_not_read_the_dead_rows_around_them(
+    emptied: Graveyard, plan_cache_mode: str
+) -> None:
+    middle = emptied.last_dead // 2
+    bounds = f"ARRAY[{middle}, {middle + 1000}]", f"ARRAY[{middle + 9}, {middle + 1009}]"
+    cost = await emptied.explain(CLAIMING["read_gaps"], plan_cache_mode, *bounds, "5000")
+    print("buffers:", cost.buffers)
+    assert cost.buffers <= 40  # two descents, and the dead rows inside the gaps
+
+
+@PLANS
+async def test_run_behind_dead_rows_costs_what_it_brings(busy: Graveyard, plan_cache_mode: str) -> None:
+    costs = {}
+    for run in (20, 200, 2000):
+        cost = await busy.explain(CLAIMING["read_runs"], plan_cache_mode, *_hot_run(busy.last_dead, run))
+        assert cost.plan["Actual Rows"] == run
+        assert cost.indexes("outbox") == {"outbox_in_order"}
+        costs[run] = cost.buffers
+    print("buffers:", costs)
+    assert costs[20] <= 50
+    assert costs[200] <= 10 * costs[20]
+    assert costs[2000] <= 100 * costs[20]
+
+
+@PLANS
+async def test_lease_reads_the_lanes_it_was_asked_for(busy: Graveyard, plan_cache_mode: str) -> None:
+    costs = {}
+    for many in (1, 10, 100):
+        merchants, heads = [f"'m{number}'" for number in range(many)], ["1"] * many
+        values = f"ARRAY[{','.join(merchants)}]", f"ARRAY[{','.join(heads)}]", "interval '0'", "'cost'"
+        cost = await busy.explain(CLAIMING["lease_lanes"], plan_cache_mode, *values)
+        assert cost.plan["Actual Rows"] == many
+        costs[many] = cost.buffers
+    print("buffers:", costs)
+    assert costs[1] <= 60
+    assert costs[100] <= 1500
+
+
+@PLANS
+async def test_sweep_probes_no_more_merchants_than_it_may(busy: Graveyard, plan_cache_mode: str) -> None:
+    """Behind dead rows its probes are not cheap; their number is what bounds it (and it runs seldom)."""
+    cost = await busy.explain(CLAIMING["sweep_lanes"], plan_cache_mode, "'hot'", "50")
+    print("buffers:", cost.buffers)
+    assert cost.plan["Actual Rows"] == 50
+    assert cost.indexes("outbox") == {"outbox_in_order"}
+    (lateral,) = [node for node in cost.nodes() if node["Node Type"] == "Recursive Union"]
+    assert lateral["Actual Rows"] <= 51
+
+
+async def test_costs_stay_with_statistics_of_the_table_as_it_is_now(
+    busy: Graveyard, cost_database: Database
+) -> None:
+    admin = await cost_database.connect()
+    await admin.execute("ANALYZE webhook.outbox; ANALYZE webhook.lane")
+    await admin.close()
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        last: int = await busy.connection.fetchval("SELECT last_value FROM webhook.outbox_seq_seq")
+        look = await busy.explain(CLAIMING["read_arrivals"], mode, str(last), "5000")
+        run = await busy.explain(CLAIMING["read_runs"], mode, *_hot_run(busy.last_dead, 20))
+        print(mode, "look:", look.buffers, "run:", run.buffers)
+        assert look.buffers <= 10
+        assert run.buffers <= 50
+        assert run.indexes("outbox") == {"outbox_in_order"}

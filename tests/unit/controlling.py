@@ -1,0 +1,76 @@
+"""A controller with its desk and everything around it in memory."""
+
+import asyncio
+from typing import Any
+
+from tests.unit.fake_desk import FakeControls, FakeDesk
+from tests.unit.fake_storage import FakeClaims, FakeRecords
+from tests.unit.fakes import KEYRING, LEASE, FakeDatabase, FakeSender
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.control import Controller
+from webhook_dispatcher.dispatch.errands import Errands
+from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.domain.clock import DatabaseClock
+from webhook_dispatcher.domain.command import Code, Command
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+URL = "https://new.example/"
+
+
+class Office:
+    """A controller, its desk, and a merchant `m` with an endpoint."""
+
+    def __init__(self) -> None:
+        self.database = FakeDatabase()
+        self.database.configure("m")
+        self.desk = FakeDesk(self.database)
+        self.controls = FakeControls(self.desk)
+        self.sender, self.stop, self.metrics = FakeSender(), Stop(), Metrics("test")
+        clock = self.clock = self.database.clock
+        database_clock = DatabaseClock(clock)
+        attempter = Attempter(self.sender, KEYRING, Schedule(), clock, database_clock, self.metrics)
+        recorder = Recorder(FakeRecords(self.database), Bodies(), clock, self.metrics, LEASE, 15.0)
+        errands = Errands(
+            self.controls,
+            FakeClaims(self.database),
+            attempter,
+            recorder,
+            database_clock,
+            self.metrics,
+            self.stop,
+        )
+        self.controller = Controller(self.controls, errands, self.find_fault, clock, self.metrics, self.stop)
+
+    def find_fault(self, url: str) -> str | None:
+        return None if url == URL else "it is not public"
+
+    async def step(self) -> bool:
+        """Take one command up, and let what it began end."""
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            has_handled = await self.controller.step(group)
+        assert self.controls.open_desks == 0
+        return has_handled
+
+    def counted(self, command: str, status: str) -> float | None:
+        labels = {"command": command, "status": status}
+        return self.metrics.registry.get_sample_value("webhook_control_commands_total", labels)
+
+    async def assert_rejected(self, command: Command, code: Code) -> None:
+        assert await self.step()
+        assert (self.desk.standing[command.id].status, self.desk.standing[command.id].code) == (
+            "rejected",
+            code,
+        )
+        assert self.desk.done == [] or self.desk.done[-1][0] in {"reopen", "cancel"}
+
+    async def assert_done(self, command: Command, result: dict[str, Any], *done: tuple[Any, ...]) -> None:
+        assert await self.step()
+        assert (self.desk.standing[command.id].status, self.desk.standing[command.id].result) == (
+            "done",
+            result,
+        )
+        assert self.desk.done == list(done)
+        assert self.counted(command.command, "done") == 1

@@ -1,0 +1,79 @@
+"""A dispatcher with everything around it in memory, one step at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from tests.unit.fake_storage import FakeClaims, FakeRecords
+from tests.unit.fakes import (
+    KEYRING,
+    LEASE,
+    FakeDatabase,
+    FakeSender,
+    quiet,
+)
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.unattempted import Hold
+from webhook_dispatcher.domain.clock import DatabaseClock
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+HOLD = timedelta(days=1)
+
+
+class Office:
+    """A dispatcher and everything around it, one step at a time."""
+
+    def __init__(self, max_lanes: int = 10) -> None:
+        self.database = FakeDatabase()
+        self.clock = self.database.clock
+        self.claims, self.records = FakeClaims(self.database), FakeRecords(self.database)
+        self.sender, self.bodies, self.metrics = FakeSender(), Bodies(), Metrics("test")
+        database_clock = DatabaseClock(self.clock)
+        self.recorder = Recorder(self.records, self.bodies, self.clock, self.metrics, LEASE, 15.0)
+        attempter = Attempter(self.sender, KEYRING, Schedule(), self.clock, database_clock, self.metrics)
+        self.dispatcher = Dispatcher(
+            self.claims,
+            self.recorder,
+            attempter,
+            self.bodies,
+            self.clock,
+            database_clock,
+            self.metrics,
+            Limits(max_lanes, LEASE, 15.0, timedelta(milliseconds=25), Hold(HOLD)),
+            owner="test",
+        )
+
+    @asynccontextmanager
+    async def open(self, *merchants: str) -> AsyncIterator[asyncio.TaskGroup]:
+        """Look for the first time; on the way out stop, and let everything be written."""
+        self.database.configure(*merchants)
+        async with asyncio.timeout(5):
+            async with asyncio.TaskGroup() as group:
+                await self.dispatcher.step(group)
+                yield group
+                if self.sender.gate is not None:
+                    self.sender.gate.set()
+                self.dispatcher.stop()
+                self.dispatcher._supply.let_go()
+            for _ in range(5):
+                await self.recorder.step()
+        assert self.dispatcher.lanes_leased == 0
+        assert self.recorder.unwritten == 0
+        assert self.bodies.held == 0
+
+    async def rounds(self, group: asyncio.TaskGroup, count: int = 4) -> None:
+        """Step, let attempts end, write: as often as asked."""
+        for _ in range(count):
+            await self.dispatcher.step(group)
+            await quiet()
+            await self.recorder.step()
+            self.clock.advance(0.025)
+
+    @property
+    def sent(self) -> list[int]:
+        return self.sender.event_ids

@@ -1,0 +1,79 @@
+"""A recorder with a database and a clock in memory, and lanes that hand it records."""
+
+from datetime import timedelta
+
+from tests.unit.fake_storage import FakeRecords
+from tests.unit.fakes import LEASE, FakeDatabase, Owed, finished, make_event
+from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, Recorder
+from webhook_dispatcher.domain.claim import RunAsk
+from webhook_dispatcher.domain.event import Event, State
+from webhook_dispatcher.domain.record import Attempt, Record
+from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+TRUST = 15.0
+
+
+class Recording:
+    """What a dispatcher and its followers would do to a recorder."""
+
+    def __init__(self) -> None:
+        self.database = FakeDatabase()
+        self.clock = self.database.clock
+        self.records = FakeRecords(self.database)
+        self.bodies = Bodies()
+        self.metrics = Metrics("test")
+        self.recorder = Recorder(self.records, self.bodies, self.clock, self.metrics, LEASE, TRUST)
+        self.closed: list[Visit] = []
+        self.recorder.on_closed = self.closed.append
+
+    def visit(self, merchant_id: str, *seqs: int) -> Visit:
+        """Lease a lane that owes events, and read them."""
+        self.database.insert(*[make_event(seq, merchant_id) for seq in seqs])
+        visit = Visit(self.database.lease(merchant_id), self.bodies, self.clock.elapsed() + TRUST, 1e9)
+        everything = RunAsk(merchant_id, 0, 1000, 10**6)
+        visit.take_in([make_event(seq, merchant_id) for seq in seqs], everything, stable=max(seqs))
+        return visit
+
+    def attempt(self, visit: Visit, state: State | None = State.DELIVERED) -> Record:
+        """Make the next attempt of a visit and hand over its record."""
+        record = self.record(visit.run.popleft(), visit.lease.epoch, False, state)
+        self.recorder.add(record, visit)
+        return record
+
+    def retry(self, seq: int, claim: int, state: State | None = State.DELIVERED) -> Record:
+        """Make an attempt of a claimed row outside the order, and hand over its record."""
+        event = make_event(seq, "r", attempts=1)
+        if seq not in self.database.owed:
+            self.database.owed[seq] = Owed(event, False, claim)
+        self.bodies.hold(event)
+        record = self.record(event, claim, True, state)
+        self.recorder.add(record, None)
+        return record
+
+    def record(self, event: Event, fence: int, is_retry: bool, state: State | None) -> Record:
+        """Make a record of an attempt that ended now."""
+        outcome = Outcome.STATUS if state is None else Outcome.DELIVERED
+        attempt = Attempt(event.attempts + 1, self.clock.now, self.clock.now, 0, 200, outcome)
+        due_at = self.clock.now + timedelta(minutes=1) if state is None else None
+        return Record(event, fence, is_retry, attempt, state, None, due_at, self.clock.now)
+
+    def end(self, visit: Visit) -> None:
+        """End a visit as the dispatcher does."""
+        visit.end()
+        self.recorder.give_back(visit)
+
+    def step(self) -> None:
+        """Write a batch; nothing here waits."""
+        finished(self.recorder.step())
+
+    def settle(self, most: int = 30) -> None:
+        """Write until nothing is left."""
+        for _ in range(most):
+            if not self.recorder.unwritten and not self.recorder._ending:
+                return
+            self.clock.advance(BOUNCE_WAIT)
+            self.step()
+        raise AssertionError(f"{self.recorder.unwritten} outcomes are still not written")

@@ -1,0 +1,160 @@
+"""One attempt: what is sent, what is recorded, what is told."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.fakes import KEYRING, NOW, SECRET, FakeClock, FakeSender, make_endpoint, make_event, until
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.domain.clock import DatabaseClock
+from webhook_dispatcher.domain.errors import UnknownKey
+from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
+from webhook_dispatcher.domain.record import Record
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+FAILURE = Failure(Outcome.TLS, "certificate expired")
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Office:
+    """An attempter, its clock and its network."""
+
+    def __init__(self, *answers: Answer | Failure) -> None:
+        self.clock = FakeClock()
+        self.sender = FakeSender(*answers)
+        self.sender.on_post = lambda: self.clock.advance(1.5)
+        self.metrics = Metrics("test")
+        self.database_clock = DatabaseClock(self.clock)
+        self.attempter = Attempter(
+            self.sender, KEYRING, Schedule(), self.clock, self.database_clock, self.metrics
+        )
+
+    async def attend(self, event: Event, is_retry: bool = False) -> Record:
+        return await self.attempter.attend(event, 9, is_retry, make_endpoint(), (SECRET,))
+
+
+async def test_the_request_is_the_contracts() -> None:
+    office = Office()
+    event = make_event(5, type="charge.failed")
+    office.clock.advance(0.9)
+    stamp = int(office.clock.unix())
+    await office.attend(event)
+    [(url, headers, body)] = office.sender.sent
+    assert (url, body) == ("https://m.example/", event.body())
+    assert headers == {
+        "Content-Type": "application/json",
+        "Service-Event-Id": str(event.id),
+        "Service-Event-Type": "charge.failed",
+        "Service-Signature": signature(body, (SECRET,), stamp),
+    }
+
+
+async def test_every_attempt_is_signed_anew_over_the_same_body() -> None:
+    office = Office()
+    await office.attend(make_event(5))
+    office.clock.advance(60)
+    await office.attend(make_event(5, attempts=1))
+    (_, first, body), (_, second, same_body) = office.sender.sent
+    assert body == same_body
+    assert first["Service-Signature"] != second["Service-Signature"]
+
+
+async def test_the_attempt_is_recorded_in_the_databases_time() -> None:
+    office = Office()
+    office.database_clock.synchronise(NOW + timedelta(seconds=20), office.clock.elapsed())
+    record = await office.attend(make_event(5, attempts=2), is_retry=True)
+    attempt = record.attempt
+    assert attempt is not None
+    assert (attempt.number, attempt.duration_ms, attempt.status) == (3, 1500, 200)
+    assert abs(attempt.started_at - NOW - timedelta(seconds=20)) <= MICROSECOND
+    assert attempt.finished_at - attempt.started_at == timedelta(seconds=1.5)
+    assert record.at == attempt.finished_at
+    assert (record.fence, record.is_retry, record.attempts) == (9, True, 3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "attempts", "on_failure", "state", "reason"),
+    [
+        (Answer(204), 0, None, State.DELIVERED, None),
+        (Answer(500), 7, None, State.FAILED, FailedReason.EXHAUSTED),
+        (FAILURE, 1, State.FAILED, State.FAILED, FailedReason.EXHAUSTED),
+        (FAILURE, 1, State.DELIVERED, State.DELIVERED, None),
+        (FAILURE, 0, None, None, None),
+    ],
+)
+async def test_the_verdict_becomes_the_record(
+    seen: Answer | Failure,
+    attempts: int,
+    on_failure: State | None,
+    state: State | None,
+    reason: FailedReason | None,
+) -> None:
+    record = await Office(seen).attend(make_event(5, attempts=attempts, on_failure=on_failure))
+    assert (record.state, record.reason) == (state, reason)
+    assert (record.due_at is None) == (state is not None)
+    assert record.attempt is not None
+    assert record.attempt.outcome is seen.outcome
+
+
+async def test_the_delay_counts_from_the_end_of_the_attempt() -> None:
+    record = await Office(Answer(503)).attend(make_event(5, attempts=1))
+    assert record.attempt is not None
+    assert record.due_at == record.attempt.finished_at + timedelta(minutes=5)
+
+
+async def test_a_type_that_is_not_published_is_not_sent() -> None:
+    office = Office()
+    record = await office.attend(make_event(5, type="charge.invented"))
+    assert office.sender.sent == []
+    assert (record.state, record.reason) == (State.FAILED, FailedReason.UNSENDABLE)
+
+
+async def test_attempts_in_flight_are_counted_even_when_cut_off() -> None:
+    office = Office()
+    office.sender.gate = asyncio.Event()
+    task = asyncio.create_task(office.attend(make_event(5)))
+    await until(lambda: office.sender.sent)
+    assert office.attempter.in_flight == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert office.attempter.in_flight == 0
+
+
+async def test_one_line_tells_all_and_nothing_that_is_secret() -> None:
+    office = Office(FAILURE)
+    with capture_logs() as logs:
+        await office.attend(make_event(5, trigger=Trigger.MANUAL))
+    [line] = [dict(entry) for entry in logs]
+    assert line["event"] == "delivery.attempted"
+    assert {key: line[key] for key in ("seq", "attempt", "outcome", "state", "detail", "trigger")} == {
+        "seq": 5,
+        "attempt": 1,
+        "outcome": "tls",
+        "state": "pending_retry",
+        "detail": "certificate expired",
+        "trigger": "manual",
+    }
+    assert "ch_5" not in str(line)
+    assert "v1=" not in str(line)
+
+
+async def test_attempts_are_counted() -> None:
+    office = Office(Answer(200), FAILURE)
+    await office.attend(make_event(5))
+    await office.attend(make_event(6, attempts=1))
+    sample = office.metrics.registry.get_sample_value
+    assert sample("webhook_attempts_total", {"outcome": "delivered", "trigger": "schedule"}) == 1
+    assert sample("webhook_attempts_total", {"outcome": "tls", "trigger": "schedule"}) == 1
+    assert sample("webhook_delivery_lag_seconds_count") == 1
+
+
+def test_secrets_are_opened_newest_first_or_the_key_is_named() -> None:
+    attempter = Office().attempter
+    assert [secret.reveal() for secret in attempter.open_secrets(make_endpoint())] == [SECRET.reveal()]
+    with pytest.raises(UnknownKey):
+        attempter.open_secrets(make_endpoint(key_id="gone"))

@@ -1,0 +1,156 @@
+"""What the control table's commands ask for."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.fakes import NOW
+from webhook_dispatcher.domain.command import (
+    COMMANDS,
+    LONG_AGO,
+    MOST_RETRIED,
+    Cancel,
+    Code,
+    Command,
+    CommandRejected,
+    Pause,
+    Retry,
+    RetryFailed,
+    SetUrl,
+    TestEvent,
+    Wish,
+    understand,
+)
+
+ID = UUID(int=7)
+SINCE = "2026-11-20T08:15:30+02:00"
+SINCE_AT = datetime(2026, 11, 20, 6, 15, 30, tzinfo=UTC)
+
+
+def make(command: str, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any) -> Command:
+    return Command(1, command, merchant_id, event_id, args, result={}, created_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("command", "wish"),
+    [
+        (make("retry", event_id=ID), Retry(ID, force=False)),
+        (make("retry", event_id=ID, force=True), Retry(ID, force=True)),
+        (make("retry", event_id=ID, force=False), Retry(ID, force=False)),
+        (make("retry_failed", "m"), RetryFailed("m", LONG_AGO, NOW, MOST_RETRIED)),
+        (make("retry_failed", since=SINCE), RetryFailed(None, SINCE_AT, NOW, MOST_RETRIED)),
+        (
+            make("retry_failed", "m", until="2026-11-20T06:15:30Z"),
+            RetryFailed("m", LONG_AGO, SINCE_AT, MOST_RETRIED),
+        ),
+        (make("retry_failed", "m", limit=1), RetryFailed("m", LONG_AGO, NOW, 1)),
+        (make("retry_failed", "m", limit=MOST_RETRIED), RetryFailed("m", LONG_AGO, NOW, MOST_RETRIED)),
+        (make("retry_failed", "m", since=None), RetryFailed("m", LONG_AGO, NOW, MOST_RETRIED)),
+        (make("test_event", "m"), TestEvent("m")),
+        (make("set_url", "m", url="https://a.example/"), SetUrl("m", "https://a.example/")),
+        (make("pause", "m"), Pause("m", True)),
+        (make("pause"), Pause(None, True)),
+        (make("resume", "m"), Pause("m", False)),
+        (make("resume"), Pause(None, False)),
+        (make("cancel", event_id=ID), Cancel(ID)),
+    ],
+)
+def test_commands_are_understood(command: Command, wish: Wish) -> None:
+    assert understand(command) == wish
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (make("retry"), "retry needs event_id"),
+        (make("retry", "m"), "retry needs event_id"),
+        (make("retry", event_id=ID, force="yes"), "args.force is true or false"),
+        (make("retry", event_id=ID, force=1), "args.force is true or false"),
+        (make("retry", event_id=ID, force=None), "args.force is true or false"),
+        (make("retry_failed"), "retry_failed needs merchant_id or args.since"),
+        (make("retry_failed", until=SINCE), "retry_failed needs merchant_id or args.since"),
+        (make("retry_failed", "m", limit=0), "args.limit is a whole number from 1"),
+        (make("retry_failed", "m", limit=-1), "args.limit is a whole number"),
+        (make("retry_failed", "m", limit=MOST_RETRIED + 1), "args.limit is a whole number"),
+        (make("retry_failed", "m", limit=True), "args.limit is a whole number"),
+        (make("retry_failed", "m", limit=1.0), "args.limit is a whole number"),
+        (make("retry_failed", "m", limit="10"), "args.limit is a whole number"),
+        (make("retry_failed", "m", limit=None), "args.limit is a whole number"),
+        (make("retry_failed", since=""), "args.since is an instant"),
+        (make("retry_failed", since="yesterday"), "args.since is an instant"),
+        (make("retry_failed", since=5), "args.since is an instant"),
+        (make("retry_failed", since=["2026"]), "args.since is an instant"),
+        (make("retry_failed", since="2026-11-20T08:15:30"), "args.since needs an offset"),
+        (make("retry_failed", since="2026-11-20"), "args.since needs an offset"),
+        (make("retry_failed", "m", until="now"), "args.until is an instant"),
+        (make("retry_failed", "m", until="2026-11-20T08:15:30"), "args.until needs an offset"),
+        (make("test_event"), "test_event needs merchant_id"),
+        (make("test_event", event_id=ID), "test_event needs merchant_id"),
+        (make("set_url", "m"), "set_url needs args.url, a string"),
+        (make("set_url", "m", url=None), "set_url needs args.url, a string"),
+        (make("set_url", "m", url=["https://a.example/"]), "set_url needs args.url, a string"),
+        (make("set_url", url="https://a.example/"), "set_url needs merchant_id"),
+        (make("cancel"), "cancel needs event_id"),
+        (make("cancel", "m"), "cancel needs event_id"),
+        (make("", "m"), "unknown command"),
+        (make("RETRY", event_id=ID), "unknown command"),
+        (make("delete", "m"), "known are retry, retry_failed, test_event, set_url, pause, resume, cancel"),
+    ],
+)
+def test_malformed_commands_say_what_is_wrong(command: Command, says: str) -> None:
+    with pytest.raises(CommandRejected) as caught:
+        understand(command)
+    assert caught.value.code is Code.MALFORMED
+    assert says in caught.value.message
+
+
+def test_the_codes_are_the_contracts() -> None:
+    assert {code.name: int(code) for code in Code} == {
+        "INVALID_URL": -14001,
+        "NOT_CONFIGURED": -14002,
+        "NOT_FOUND": -14003,
+        "WRONG_STATE": -14004,
+        "MALFORMED": -14005,
+    }
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.sampled_from(COMMANDS) | st.text(),
+    st.none() | st.text(),
+    st.none() | st.uuids(),
+    st.dictionaries(st.sampled_from(["force", "since", "until", "limit", "url"]), JSON),
+)
+def test_whatever_was_written_is_understood_or_rejected(
+    name: str, merchant_id: str | None, event_id: UUID | None, args: dict[str, Any]
+) -> None:
+    command = make(name, merchant_id, event_id, **args)
+    try:
+        understand(command)
+    except CommandRejected as rejection:
+        code = rejection.code
+    else:
+        return
+    assert code is Code.MALFORMED
+
+
+def test_arguments_that_cannot_be_read_are_malformed() -> None:
+    with pytest.raises(CommandRejected, match="args must be a JSON object"):
+        understand(replace(make("pause"), args=None))
+
+
+def test_a_mass_retry_never_reaches_beyond_the_time_it_was_asked_for() -> None:
+    wish = understand(make("retry_failed", "m", until="2099-01-01T00:00:00Z"))
+    assert isinstance(wish, RetryFailed)
+    assert wish.until == NOW

@@ -1,0 +1,147 @@
+"""Long commands: a test event is sent once, a mass retry goes chunk by chunk and can be resumed."""
+
+import asyncio
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from tests.unit.controlling import Office
+from tests.unit.fake_desk import EVENT_ID
+from tests.unit.fakes import NOW, make_endpoint
+from webhook_dispatcher.dispatch.errands import CHUNK, RUNNING_LEASE
+from webhook_dispatcher.domain.command import LONG_AGO, Code
+from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.ports import ReopenedChunk
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+
+DOWN = StorageUnavailable("down")
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "outcome", "status"),
+    [
+        (Answer(204), State.DELIVERED, "delivered", 204),
+        (Answer(500), State.FAILED, "status", 500),
+        (Failure(Outcome.DNS, ""), State.FAILED, "dns", None),
+    ],
+)
+async def test_a_test_event_is_sent_once_and_written_down(
+    seen: Answer | Failure, state: State, outcome: str, status: int | None
+) -> None:
+    office = Office()
+    office.sender.answers.append(seen)
+    command = office.desk.give("test_event", "m")
+    assert await office.step()
+    standing, [test] = office.desk.standing[command.id], office.desk.tests
+    assert standing.result == {"event_id": str(test.event.id), "outcome": outcome, "status": status}
+    assert (standing.status, test.state, test.event.type) == ("done", state, "webhook.test")
+    assert len(office.sender.sent) == 1
+
+
+async def test_a_resumed_test_keeps_its_id() -> None:
+    office = Office()
+    result = {"event_id": str(EVENT_ID), "created_at": NOW.isoformat()}
+    office.desk.give("test_event", "m", result=result)
+    await office.step()
+    assert (office.desk.tests[0].event.id, office.desk.tests[0].event.created_at) == (EVENT_ID, NOW)
+    assert UUID(office.sender.sent[0][1]["Service-Event-Id"]) == EVENT_ID
+
+
+async def test_a_test_that_cannot_be_sent_is_rejected() -> None:
+    office = Office()
+    office.desk.paused = {"m"}
+    await office.assert_rejected(office.desk.give("test_event", "m"), Code.WRONG_STATE)
+    office.desk.paused = set()
+    office.database.endpoints["m"] = make_endpoint("m", key_id="gone")
+    command = office.desk.give("test_event", "m")
+    await office.step()
+    assert office.desk.standing[command.id].code is Code.WRONG_STATE
+    assert office.sender.sent == []
+
+
+async def test_a_test_whose_worker_fails_stays_running_for_another() -> None:
+    office = Office()
+    office.database.faults["read_endpoints"].append(DOWN)
+    command = office.desk.give("test_event", "m")
+    await office.step()
+    assert office.desk.standing[command.id].status == "running"
+
+
+def chunk(matched: int, retried: int, reached: int, **heads: int | None) -> ReopenedChunk:
+    return ReopenedChunk(matched, retried, heads, (NOW + timedelta(seconds=reached), reached))
+
+
+async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None:
+    office = Office()
+    office.desk.chunks = [chunk(100, 99, 5, a=None, b=3), chunk(50, 50, 9, a=None)]
+    command = office.desk.give("retry_failed", "m")
+    await office.step()
+    standing = office.desk.standing[command.id]
+    assert (standing.status, standing.result) == ("done", {"matched": 150, "retried": 149})
+    starts = [(LONG_AGO, -1), (NOW + timedelta(seconds=5), 5), (NOW + timedelta(seconds=9), 9)]
+    assert office.desk.asked_chunks == [(start, CHUNK) for start in starts]
+    running = ("keep_running", RUNNING_LEASE)
+    announced = [("announce", {"a": None, "b": 3}), ("announce", {"a": None})]
+    assert office.desk.done == [running, announced[0], running, announced[1], running]
+
+
+async def test_a_mass_retry_stops_at_its_limit() -> None:
+    office = Office()
+    office.desk.chunks = [chunk(100, 100, 5), chunk(20, 20, 9), chunk(1, 1, 10)]
+    office.desk.give("retry_failed", "m", args={"limit": 120})
+    await office.step()
+    assert [most for _, most in office.desk.asked_chunks] == [100, 20]
+
+
+async def test_a_resumed_mass_retry_goes_on_where_it_was() -> None:
+    office = Office()
+    office.desk.chunks = [chunk(1, 1, 9)]
+    progress = {"matched": 101, "retried": 100, "passed": 100, "reached": [NOW.isoformat(), 4]}
+    command = office.desk.give("retry_failed", "m", result=progress)
+    await office.step()
+    assert office.desk.asked_chunks[0] == ((NOW, 4), CHUNK)
+    assert office.desk.standing[command.id].result == {"matched": 101, "retried": 101}
+
+
+async def test_a_stop_hands_a_mass_retry_over_at_once() -> None:
+    office = Office()
+    office.desk.chunks = [chunk(1, 1, 9)]
+    command = office.desk.give("retry_failed", "m")
+    office.stop.set()
+    await office.step()
+    assert office.desk.standing[command.id].status == "running"
+    assert office.desk.done[-1] == ("keep_running", timedelta())
+    assert office.desk.asked_chunks == []
+
+
+@pytest.mark.parametrize("method", ["reopen_failed", "keep_running", "finish"])
+async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(method: str) -> None:
+    office = Office()
+    office.database.faults[method].extend([None] * (method == "keep_running") + [DOWN])
+    office.desk.chunks = [chunk(1, 1, 9)]
+    command = office.desk.give("retry_failed", "m")
+    await office.step()
+    assert office.desk.standing[command.id].status == "running"
+
+
+async def test_a_worker_whose_command_was_taken_over_stops() -> None:
+    office = Office()
+    office.desk.chunks = [chunk(1, 1, 9), chunk(1, 1, 10)]
+    command = office.desk.give("retry_failed", "m")
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        await office.controller.step(group)
+        office.desk.standing[command.id].token = NOW
+    assert office.desk.standing[command.id].status == "running"
+    assert len(office.desk.asked_chunks) == 1
+
+
+async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:
+    office = Office()
+    office.desk.chunks = [chunk(1, 1, 9)]
+    office.desk.busy_looks = 2
+    command = office.desk.give("retry_failed", "m")
+    await office.step()
+    assert office.desk.standing[command.id].result == {"matched": 1, "retried": 1}
+    assert office.desk.busy_looks == -2

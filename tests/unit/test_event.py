@@ -1,0 +1,67 @@
+"""The body that a merchant receives."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.fakes import make_event
+from webhook_dispatcher.domain.event import render_instant
+
+MILLISECOND = timedelta(milliseconds=1)
+
+
+def test_the_body_is_the_contracts() -> None:
+    event = make_event(
+        1,
+        id=UUID("00000000-0000-4000-8000-00000000000a"),
+        type="charge.succeeded",
+        created_at=datetime(2026, 11, 20, 8, 15, 30, 123999, tzinfo=UTC),
+        object='{"b":1.50, "a":"é\\u00e9" }'.encode(),
+    )
+    assert event.body().decode() == (
+        '{"id":"00000000-0000-4000-8000-00000000000a","type":"charge.succeeded",'
+        '"createdAt":"2026-11-20T08:15:30.123Z","data":{"object":{"b":1.50, "a":"é\\u00e9" }}}'
+    )
+
+
+@given(st.binary())
+def test_the_producers_text_is_passed_on_byte_for_byte(text: bytes) -> None:
+    assert make_event(1, object=text).body().endswith(b'"data":{"object":' + text + b"}}")
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.none()))
+def test_the_body_is_json(charge: dict[str, object]) -> None:
+    event = make_event(7, object=json.dumps(charge, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    if "\\ud" in json.dumps(charge):
+        return
+    assert json.loads(event.body())["data"]["object"] == charge
+
+
+@pytest.mark.parametrize(
+    ("instant", "text"),
+    [
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02T03:04:05.000Z"),
+        (datetime(2026, 1, 2, 3, 4, 5, 999999, tzinfo=UTC), "2026-01-02T03:04:05.999Z"),
+        (datetime(2026, 1, 1, 0, 30, tzinfo=timezone(timedelta(hours=1))), "2025-12-31T23:30:00.000Z"),
+        (datetime(2099, 12, 31, 23, 59, 59, 1000, tzinfo=UTC), "2099-12-31T23:59:59.001Z"),
+    ],
+)
+def test_instants_are_utc_with_three_decimals(instant: datetime, text: str) -> None:
+    assert render_instant(instant) == text
+
+
+@given(
+    st.datetimes(
+        min_value=datetime(2000, 1, 2),  # noqa: DTZ001 - hypothesis asks for naive bounds
+        max_value=datetime(2099, 12, 30),  # noqa: DTZ001
+        timezones=st.timezones(),
+    )
+)
+def test_instants_are_cut_to_the_millisecond_and_never_rounded_up(instant: datetime) -> None:
+    text = render_instant(instant)
+    assert len(text) == len("2026-11-20T08:15:30.123Z")
+    assert timedelta() <= instant - datetime.fromisoformat(text) < MILLISECOND

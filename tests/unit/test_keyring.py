@@ -1,0 +1,113 @@
+"""Sealing and opening secrets."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook_dispatcher.domain.endpoint import SealedSecret, Secret
+from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey
+from webhook_dispatcher.domain.keyring import Keyring
+
+OLD = "old:" + base64.b64encode(b"o" * 32).decode()
+NEW = "new:" + base64.b64encode(b"n" * 32).decode()
+TEXT = "whsec_" + "s" * 43
+
+
+@given(st.text(min_size=24, alphabet=st.characters(exclude_categories=["Cs"])), st.text(max_size=128))
+def test_what_was_sealed_opens(text: str, merchant_id: str) -> None:
+    merchant_id = merchant_id.encode(errors="ignore").decode()
+    keyring = Keyring.parse(NEW)
+    assert keyring.open(merchant_id, keyring.seal(merchant_id, Secret(text))).reveal() == text.encode()
+
+
+def test_the_first_key_seals_and_any_opens() -> None:
+    both = Keyring.parse(f"{NEW}, {OLD}")
+    assert both.key_ids == ("new", "old")
+    assert both.seal("m", Secret(TEXT)).key_id == "new"
+    assert both.open("m", Keyring.parse(OLD).seal("m", Secret(TEXT))).reveal() == TEXT.encode()
+
+
+def test_the_same_secret_is_never_sealed_to_the_same_bytes() -> None:
+    keyring = Keyring.parse(NEW)
+    assert keyring.seal("m", Secret(TEXT)) != keyring.seal("m", Secret(TEXT))
+
+
+def test_a_key_that_is_not_held_is_named() -> None:
+    sealed = Keyring.parse(OLD).seal("m", Secret(TEXT))
+    with pytest.raises(UnknownKey, match="WEBHOOK_SECRET_KEYS") as caught:
+        Keyring.parse(NEW).open("m", sealed)
+    assert caught.value.key_id == "old"
+
+
+def tampered(sealed: SealedSecret) -> list[tuple[str, SealedSecret]]:
+    return [
+        ("another merchant", sealed),
+        ("m", SealedSecret("old", sealed.sealed)),
+        ("m", SealedSecret("new", sealed.sealed[:-1])),
+        ("m", SealedSecret("new", sealed.sealed[:5])),
+        ("m", SealedSecret("new", sealed.sealed[:12])),
+        ("m", SealedSecret("new", b"")),
+        ("m", SealedSecret("new", bytes([sealed.sealed[0] ^ 1]) + sealed.sealed[1:])),
+    ]
+
+
+@pytest.mark.parametrize("which", range(7))
+def test_a_secret_that_was_moved_or_damaged_does_not_open(which: int) -> None:
+    keyring = Keyring.parse(f"{NEW},{OLD}")
+    merchant_id, sealed = tampered(keyring.seal("m", Secret(TEXT)))[which]
+    with pytest.raises(UnknownKey, match="does not open"):
+        keyring.open(merchant_id, sealed)
+
+
+def test_stored_bytes_that_are_no_secret_are_a_keys_fault_too() -> None:
+    keyring = Keyring.parse(NEW)
+    cipher = keyring._ciphers["new"]
+    for plain in (b"short", b"\xff" * 40):
+        sealed = SealedSecret("new", b"n" * 12 + cipher.encrypt(b"n" * 12, plain, b"m"))
+        with pytest.raises(UnknownKey):
+            keyring.open("m", sealed)
+
+
+SHORT = base64.b64encode(b"x" * 31).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "key 1 is not of the form id:base64key"),
+        (base64.b64encode(b"x" * 32).decode(), "key 1 is not of the form"),
+        (f"{NEW},", "key 2 is not of the form"),
+        (f":{SHORT}", "key 1 is not of the form"),
+        (f"a b:{SHORT}", "key 1 is not of the form"),
+        ("k:not base64!", "key 'k' is not valid base64"),
+        ("k:YQ", "key 'k' is not valid base64"),
+        (f"k:{SHORT}", "key 'k' has 31 bytes, not 32"),
+        ("k:", "key 'k' has 0 bytes, not 32"),
+        (f"{NEW},{NEW}", "key id 'new' is given twice"),
+    ],
+)
+def test_malformed_keys_are_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        Keyring.parse(text)
+    assert SHORT not in str(caught.value)
+
+
+def test_a_key_with_letters_beyond_ascii_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="not valid base64"):
+        Keyring.parse("k:" + "é" * 43 + "=")
+
+
+def test_no_key_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError):
+        Keyring({})
+
+
+def test_a_keyring_and_a_secret_do_not_show_themselves() -> None:
+    assert repr(Keyring.parse(f"{NEW},{OLD}")) == "Keyring(new, old)"
+    assert "s" * 10 not in f"{Secret(TEXT)!r} {Secret(TEXT)}"
+
+
+def test_a_secret_made_from_random_bytes_has_the_published_form() -> None:
+    assert Secret.from_random(b"\xff" * 32).reveal() == b"whsec_" + b"_" * 42 + b"8"

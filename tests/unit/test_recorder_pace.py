@@ -1,0 +1,96 @@
+"""Nothing new is sent while answers wait to be written; the loop ends when all are."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.fakes import finished, is_delivered, quiet, until
+from tests.unit.recording import Recording
+from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
+from webhook_dispatcher.domain.errors import StorageUnavailable
+
+DOWN = StorageUnavailable("down")
+
+
+def test_nobody_starts_while_the_oldest_answer_waits_for_too_long() -> None:
+    recording = Recording()
+    recording.attempt(recording.visit("m", 1))
+    recording.clock.advance(MOST_BEHIND * 0.99)
+    assert not recording.recorder.is_behind()
+    recording.clock.advance(MOST_BEHIND * 0.02)
+    assert recording.recorder.is_behind()
+    recording.step()
+    assert not recording.recorder.is_behind()
+
+
+async def test_whoever_waits_goes_on_when_it_is_written() -> None:
+    recording = Recording()
+    finished(recording.recorder.caught_up())
+    recording.database.faults["write"].append(DOWN)
+    recording.attempt(recording.visit("m", 1))
+    recording.clock.advance(1)
+    waiting = [asyncio.create_task(recording.recorder.caught_up()) for _ in range(2)]
+    await quiet()
+    with pytest.raises(StorageUnavailable):
+        await recording.recorder.step()
+    await quiet()
+    assert not any(task.done() for task in waiting)
+    await recording.recorder.step()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waiting)
+
+
+async def test_an_answer_that_is_being_written_counts_too() -> None:
+    recording = Recording()
+    recording.records.gate = asyncio.Event()
+    recording.attempt(recording.visit("m", 1))
+    writing = asyncio.create_task(recording.recorder.step())
+    await until(lambda: recording.records.statements)
+    recording.clock.advance(1)
+    assert recording.recorder.is_behind()
+    assert recording.recorder.unwritten == 1
+    recording.records.gate.set()
+    await writing
+    assert not recording.recorder.is_behind()
+
+
+async def test_a_row_that_was_locked_hides_no_older_answer() -> None:
+    recording = Recording()
+    stuck, other = recording.visit("stuck", 1), recording.visit("other", 2)
+    recording.database.owed[1].is_locked = True
+    recording.attempt(stuck)
+    recording.records.gate = asyncio.Event()
+    writing = asyncio.create_task(recording.recorder.step())
+    await until(lambda: recording.records.statements)
+    recording.attempt(other)
+    recording.clock.advance(MOST_BEHIND * 0.9)
+    recording.records.gate.set()
+    await writing
+    recording.clock.advance(MOST_BEHIND * 0.3)
+    assert recording.recorder.is_behind()
+    recording.records.gate.clear()
+    writing = asyncio.create_task(recording.recorder.step())
+    await until(lambda: len(recording.records.statements) == 2)
+    was_behind = recording.recorder.is_behind()
+    recording.records.gate.set()
+    await writing
+    assert was_behind
+
+
+async def test_run_writes_what_comes_and_returns_when_stopped_and_empty() -> None:
+    recording = Recording()
+    running = asyncio.create_task(recording.recorder.run())
+    visit = recording.visit("m", 1, 2)
+    recording.attempt(visit)
+    async with asyncio.timeout(5):
+        while not is_delivered(recording.database, 1):
+            await asyncio.wait([running], timeout=0.002)
+    recording.attempt(visit)
+    recording.end(visit)
+    recording.database.faults["write"].append(DOWN)
+    recording.recorder.stop()
+    async with asyncio.timeout(5):
+        await running
+    assert is_delivered(recording.database, 2)
+    assert recording.closed == [visit]
+    assert recording.metrics.database_errors.labels("record")._value.get() == 1
