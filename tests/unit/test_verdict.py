@@ -49,7 +49,7 @@ def test_any_other_status_is_retried_alike(status: int) -> None:
     assert judge(Answer(status), make_event(1), SCHEDULE) == RetryAfter(timedelta(minutes=1))
 
 
-@pytest.mark.parametrize("outcome", set(Outcome) - {Outcome.DELIVERED, Outcome.UNSENDABLE})
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.DELIVERED, Outcome.UNSENDABLE}))
 def test_every_failure_is_retried_alike(outcome: Outcome) -> None:
     assert judge(Failure(outcome, ""), make_event(1), SCHEDULE) == RetryAfter(timedelta(minutes=1))
 

@@ -41,10 +41,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No usable answer. `detail` is for operators only and never holds a receiver's bytes."""
+    """No usable answer. `detail` is for operators only and never holds a receiver's bytes.
+
+    is_ours: it came about on our side (no file descriptors, no route, our proxy), whoever the merchant is.
+    """
 
     outcome: Outcome
     detail: str
+    is_ours: bool = False
 
     @property
     def status(self) -> None:
