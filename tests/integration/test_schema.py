@@ -38,11 +38,11 @@ async def test_bad_row_is_refused_by_an_error_that_names_the_rule(
 
 async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(database: Database) -> None:
     connection = await database.connect("webhook_producer")
-    row = await connection.fetchrow(INSERT, "m1", "charge.created", "{}")
+    event_id = await connection.fetchval(INSERT, "m1", "charge.created", "{}")
     again = await connection.execute(
         "INSERT INTO webhook.outbox (id, merchant_id, type, object) "
         "VALUES ($1, 'm1', 'charge.created', '{}') ON CONFLICT (id) DO NOTHING",
-        row["id"],
+        event_id,
     )
     assert again == "INSERT 0 0"
     for forbidden in (

@@ -7,12 +7,11 @@ from tests.unit.fake_desk import FakeControls, FakeDesk
 from tests.unit.fake_storage import FakeClaims, FakeRecords
 from tests.unit.fakes import KEYRING, LEASE, FakeDatabase, FakeSender
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.control import Controller
 from webhook_dispatcher.dispatch.errands import Errands
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.command import Code, Command
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -29,20 +28,19 @@ class Office:
         self.desk = FakeDesk(self.database)
         self.controls = FakeControls(self.desk)
         self.sender, self.stop, self.metrics = FakeSender(), Stop(), Metrics("test")
-        clock = self.clock = self.database.clock
-        database_clock = DatabaseClock(clock)
-        attempter = Attempter(self.sender, KEYRING, Schedule(), clock, database_clock, self.metrics)
-        recorder = Recorder(FakeRecords(self.database), Bodies(), clock, self.metrics, LEASE, 15.0)
+        self.clock = self.database.clock
+        instruments = Instruments.of(self.clock, self.metrics)
+        attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
+        recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0)
         errands = Errands(
             self.controls,
             FakeClaims(self.database),
             attempter,
             recorder,
-            database_clock,
-            self.metrics,
+            instruments,
             self.stop,
         )
-        self.controller = Controller(self.controls, errands, self.find_fault, clock, self.metrics, self.stop)
+        self.controller = Controller(self.controls, errands, self.find_fault, instruments, self.stop)
 
     def find_fault(self, url: str) -> str | None:
         return None if url == URL else "it is not public"

@@ -14,11 +14,10 @@ from tests.unit.fakes import (
     quiet,
 )
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unattempted import Hold
-from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -32,18 +31,16 @@ class Office:
         self.database = FakeDatabase()
         self.clock = self.database.clock
         self.claims, self.records = FakeClaims(self.database), FakeRecords(self.database)
-        self.sender, self.bodies, self.metrics = FakeSender(), Bodies(), Metrics("test")
-        database_clock = DatabaseClock(self.clock)
-        self.recorder = Recorder(self.records, self.bodies, self.clock, self.metrics, LEASE, 15.0)
-        attempter = Attempter(self.sender, KEYRING, Schedule(), self.clock, database_clock, self.metrics)
+        self.sender, self.metrics = FakeSender(), Metrics("test")
+        instruments = Instruments.of(self.clock, self.metrics)
+        self.bodies, self.faults = instruments.bodies, instruments.faults
+        self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
+        attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         self.dispatcher = Dispatcher(
             self.claims,
             self.recorder,
             attempter,
-            self.bodies,
-            self.clock,
-            database_clock,
-            self.metrics,
+            instruments,
             Limits(max_lanes, LEASE, 15.0, timedelta(milliseconds=25), Hold(HOLD)),
             owner="test",
         )

@@ -81,9 +81,7 @@ class FakeDesk:
         standing = self._hold(command_id, token)
         standing.status, standing.result = "done", dict(result)
 
-    async def reject(
-        self, command_id: int, code: Code, message: str, token: datetime | None = None
-    ) -> None:
+    async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
         self.database.fail("reject")
         standing = self._hold(command_id, token)
         standing.status, standing.code, standing.message = "rejected", code, message

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from tests.unit.fake_storage import FakeRecords
 from tests.unit.fakes import LEASE, FakeDatabase, Owed, finished, make_event
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, Recorder
 from webhook_dispatcher.domain.claim import RunAsk
@@ -23,9 +23,10 @@ class Recording:
         self.database = FakeDatabase()
         self.clock = self.database.clock
         self.records = FakeRecords(self.database)
-        self.bodies = Bodies()
         self.metrics = Metrics("test")
-        self.recorder = Recorder(self.records, self.bodies, self.clock, self.metrics, LEASE, TRUST)
+        instruments = Instruments.of(self.clock, self.metrics)
+        self.bodies = instruments.bodies
+        self.recorder = Recorder(self.records, instruments, LEASE, TRUST)
         self.closed: list[Visit] = []
         self.recorder.on_closed = self.closed.append
 

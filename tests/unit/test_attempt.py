@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.fakes import KEYRING, NOW, SECRET, FakeClock, FakeSender, make_endpoint, make_event, until
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.domain.clock import DatabaseClock
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.errors import UnknownKey
 from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
 from webhook_dispatcher.domain.record import Record
@@ -29,13 +29,14 @@ class Office:
         self.sender = FakeSender(*answers)
         self.sender.on_post = lambda: self.clock.advance(1.5)
         self.metrics = Metrics("test")
-        self.database_clock = DatabaseClock(self.clock)
-        self.attempter = Attempter(
-            self.sender, KEYRING, Schedule(), self.clock, self.database_clock, self.metrics
-        )
+        instruments = Instruments.of(self.clock, self.metrics)
+        self.database_clock = instruments.database_clock
+        self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
 
     async def attend(self, event: Event, is_retry: bool = False) -> Record:
-        return await self.attempter.attend(event, 9, is_retry, make_endpoint(), (SECRET,))
+        record = await self.attempter.attend(event, 9, is_retry, make_endpoint(), (SECRET,))
+        assert record is not None
+        return record
 
 
 async def test_the_request_is_the_contracts() -> None:

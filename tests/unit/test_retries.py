@@ -21,13 +21,12 @@ from tests.unit.fakes import (
     until,
 )
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import MOST_BEHIND, Recorder
 from webhook_dispatcher.dispatch.retries import LONGEST_WAIT, Retrier, RetryLimits
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, RETRY_WAIT, Hold
 from webhook_dispatcher.domain.claim import ClaimedRetry
-from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import StorageUnavailable, UnknownKey
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
@@ -50,20 +49,19 @@ class Office:
             FakeRecords(self.database),
             FakeSender(),
         )
-        self.bodies, self.stop, metrics = Bodies(), Stop(), Metrics("test")
+        self.stop = Stop()
+        instruments = Instruments.of(self.clock, Metrics("test"))
+        self.bodies, self.database_clock = instruments.bodies, instruments.database_clock
+        self.faults = instruments.faults
         self.lacking: list[UnknownKey] = []
-        self.database_clock = DatabaseClock(self.clock)
-        self.recorder = Recorder(self.records, self.bodies, self.clock, metrics, LEASE, 15.0)
-        attempter = Attempter(self.sender, KEYRING, Schedule(), self.clock, self.database_clock, metrics)
+        self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
+        attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD))
         self.retrier = Retrier(
             self.claims,
             self.recorder,
             attempter,
-            self.bodies,
-            self.clock,
-            self.database_clock,
-            metrics,
+            instruments,
             limits,
             self.lacking.append,
             self.stop,

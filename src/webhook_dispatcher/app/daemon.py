@@ -18,17 +18,16 @@ import structlog
 from webhook_dispatcher import __version__
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.control import Controller
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.errands import Errands
 from webhook_dispatcher.dispatch.housekeeping import keep_house, measure, watch_loop
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
 from webhook_dispatcher.dispatch.sweep import mend_retries, sweep, watch_recalls
 from webhook_dispatcher.dispatch.unattempted import Hold
-from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage import schema
@@ -92,6 +91,7 @@ class Daemon:
             reasons.append("the database does not answer")
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
+        reasons += self._faults.reasons
         lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_MEMORY}
         reasons += [f"encryption key {key!r} is missing" for key in sorted(lacking | self._missing_keys)]
         return reasons
@@ -116,6 +116,7 @@ class Daemon:
                 f"webhook-dispatcher/{__version__}",
                 settings.egress_ca_file,
                 kept_connections=settings.max_lanes,
+                nameservers=settings.egress_nameservers,
             )
         )
         self._build(
@@ -150,23 +151,20 @@ class Daemon:
         sender: Sender,
         guard: Guard,
     ) -> None:
-        settings, clock, metrics, stop = self._settings, self._clock, self.metrics, self._stop
+        settings, stop = self._settings, self._stop
         keyring = settings.keyring()
-        database_clock = DatabaseClock(clock)
-        bodies = Bodies()
+        instruments = Instruments.of(self._clock, self.metrics)
         hold = Hold(settings.unconfigured_hold)
         trusted = trust(settings.lease, settings.attempt_timeout)
-        self._attempter = Attempter(sender, keyring, settings.retry_schedule, clock, database_clock, metrics)
-        self._recorder = Recorder(records, bodies, clock, metrics, settings.lease, trusted)
+        self._faults = instruments.faults
+        self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
+        self._recorder = Recorder(records, instruments, settings.lease, trusted)
         self._recorder.on_refused = self._housekeeping.set
         self._dispatcher = Dispatcher(
             claims,
             self._recorder,
             self._attempter,
-            bodies,
-            clock,
-            database_clock,
-            metrics,
+            instruments,
             Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold),
             owner=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
         )
@@ -174,16 +172,14 @@ class Daemon:
             claims,
             self._recorder,
             self._attempter,
-            bodies,
-            clock,
-            database_clock,
-            metrics,
+            instruments,
             RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold),
             self._dispatcher.lack_key,
             stop,
         )
-        errands = Errands(controls, claims, self._attempter, self._recorder, database_clock, metrics, stop)
-        controller = Controller(controls, errands, partial(_find_fault, guard), clock, metrics, stop)
+        errands = Errands(controls, claims, self._attempter, self._recorder, instruments, stop)
+        controller = Controller(controls, errands, partial(_find_fault, guard), instruments, stop)
+        clock, metrics = self._clock, self.metrics
         self._work = asyncio.create_task(
             _together(
                 self._dispatcher.run(),
@@ -194,7 +190,7 @@ class Daemon:
                 watch_recalls(claims, self._dispatcher, self._pause_everything, metrics, stop),
                 keep_house(upkeep, settings.retention, metrics, stop, self._housekeeping),
                 measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
-                watch_loop(clock, metrics, self._refresh, stop),
+                watch_loop(clock, metrics, self._beat, stop),
             )
         )
         self._tasks = [self._work, asyncio.create_task(self._recorder.run())]
@@ -208,7 +204,8 @@ class Daemon:
             _log.error("key.missing", key_id=key_id, reason="not among WEBHOOK_SECRET_KEYS")
         self._missing_keys = key_ids
 
-    def _refresh(self) -> None:
+    def _beat(self) -> None:
+        self._faults.beat()
         self.metrics.lanes_leased.set(self._dispatcher.lanes_leased)
         self.metrics.attempts_in_flight.set(self._attempter.in_flight)
 

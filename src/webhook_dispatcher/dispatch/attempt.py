@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.domain.clock import Clock, DatabaseClock
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import EVENT_TYPES, Event, FailedReason, State
 from webhook_dispatcher.domain.keyring import Keyring
@@ -18,7 +18,6 @@ from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import signature
 from webhook_dispatcher.domain.verdict import Answer, Delivered, Failed, Failure, Outcome, RetryAfter, judge
-from webhook_dispatcher.telemetry.metrics import Metrics
 
 _log = structlog.get_logger()
 
@@ -31,16 +30,15 @@ class Attempter:
         sender: Sender,
         keyring: Keyring,
         schedule: Schedule,
-        clock: Clock,
-        database_clock: DatabaseClock,
-        metrics: Metrics,
+        instruments: Instruments,
     ) -> None:
         self._sender = sender
         self._keyring = keyring
         self._schedule = schedule
-        self._clock = clock
-        self._database_clock = database_clock
-        self._metrics = metrics
+        self._clock = instruments.clock
+        self._database_clock = instruments.database_clock
+        self._faults = instruments.faults
+        self._metrics = instruments.metrics
         self.in_flight = 0
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
@@ -49,9 +47,17 @@ class Attempter:
 
     async def attend(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
-    ) -> Record:
-        """Make one attempt now, judge it, and return what is to be written."""
+    ) -> Record | None:
+        """Make one attempt now, judge it, and return what is to be written.
+
+        None when it failed through a fault of our own: then it does not count, and is made again.
+        """
+        started = self._clock.elapsed()
         attempt, seen = await self.make(event, endpoint, secrets)
+        if not self._faults.counts(event, seen, started):
+            detail = seen.detail if isinstance(seen, Failure) else f"status {seen.status}"
+            _log.warning("attempt.uncounted", event_id=str(event.id), outcome=seen.outcome, detail=detail)
+            return None
         return self.conclude(event, fence, is_retry, attempt, seen)
 
     async def make(

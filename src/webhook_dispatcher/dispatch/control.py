@@ -11,8 +11,8 @@ from typing import Any
 import structlog
 
 from webhook_dispatcher.dispatch.errands import RUNNING_LEASE, Errands
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
-from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.command import (
     COMMANDS,
     Cancel,
@@ -29,7 +29,6 @@ from webhook_dispatcher.domain.command import (
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import Controls, Desk
-from webhook_dispatcher.telemetry.metrics import Metrics
 
 POLL = 0.25
 """Seconds between two looks at the control table (contract 3: taken up within a second)."""
@@ -48,16 +47,15 @@ class Controller:
         controls: Controls,
         errands: Errands,
         find_fault_with_url: Callable[[str], str | None],
-        clock: Clock,
-        metrics: Metrics,
+        instruments: Instruments,
         stop: Stop,
     ) -> None:
         self._controls = controls
-        self._clock = clock
+        self._clock = instruments.clock
         self._postponed: dict[int, float] = {}
         self._errands = errands
         self._find_fault_with_url = find_fault_with_url
-        self._metrics = metrics
+        self._metrics = instruments.metrics
         self._stop = stop
 
     async def run(self) -> None:

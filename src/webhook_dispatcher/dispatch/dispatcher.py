@@ -12,7 +12,7 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Follower, Visit
 from webhook_dispatcher.dispatch.pace import Backoff, pause
 from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
@@ -21,11 +21,9 @@ from webhook_dispatcher.dispatch.supply import Supply
 from webhook_dispatcher.dispatch.tail import Tail
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, fail_unconfigured
 from webhook_dispatcher.domain.claim import Lease, Probe
-from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
-from webhook_dispatcher.telemetry.metrics import Metrics
 
 CLAIM_LANES = 200
 """Most lanes in one claim; bounds its memory together with supply.RUN_BYTES."""
@@ -61,20 +59,18 @@ class Dispatcher:
         claims: Claims,
         recorder: Recorder,
         attempter: Attempter,
-        bodies: Bodies,
-        clock: Clock,
-        database_clock: DatabaseClock,
-        metrics: Metrics,
+        instruments: Instruments,
         limits: Limits,
         owner: str,
     ) -> None:
         self._claims = claims
         self._recorder = recorder
         self._attempter = attempter
-        self._bodies = bodies
-        self._clock = clock
-        self._database_clock = database_clock
-        self._metrics = metrics
+        self._bodies = instruments.bodies
+        self._clock = instruments.clock
+        self._database_clock = instruments.database_clock
+        self._faults = instruments.faults
+        self._metrics = instruments.metrics
         self._limits = limits
         self._owner = owner
         self._tail = Tail()
@@ -82,11 +78,11 @@ class Dispatcher:
         self._locked: dict[str, int] = {}
         self._visits: dict[str, Visit] = {}
         self._wake = asyncio.Event()
-        self._supply = Supply(claims, bodies, lambda: self._tail.stable, self._wake.set)
+        self._supply = Supply(claims, instruments.bodies, lambda: self._tail.stable, self._wake.set)
         self._stopping = False
         self.everything_is_paused = False
         self.missing_keys: dict[str, float] = {}
-        self.answered_at = clock.elapsed()
+        self.answered_at = self._clock.elapsed()
         self._follower = Follower(
             attempter.attend, recorder.add, recorder.caught_up, self._supply.ask, self._may_start
         )
@@ -129,7 +125,7 @@ class Dispatcher:
         await self._supply.read_on()
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        return is_cut or (len(self._ready) > 0 and self._room() > 0)
+        return is_cut or (len(self._ready) > 0 and self._room() > 0 and not self._faults.is_open)
 
     async def _idle(self) -> None:
         await pause(self._limits.poll_interval.total_seconds(), self._wake)
@@ -146,6 +142,7 @@ class Dispatcher:
         cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
         arrivals = await self._claims.read_arrivals(cursor, LOOK)
         self._database_clock.synchronise(arrivals.database_now, asked)
+        self._faults.look_at_clock()
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked)
@@ -178,10 +175,14 @@ class Dispatcher:
     def _room(self) -> int:
         if self.everything_is_paused or self._stopping or not self._bodies.has_room():
             return 0
-        return self._limits.max_lanes - len(self._visits)
+        room = self._limits.max_lanes - len(self._visits)
+        return min(room, 1) if self._faults.is_open else room
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
-        heads = self._ready.take(min(self._room(), CLAIM_LANES))
+        room = min(self._room(), CLAIM_LANES)
+        if not room or not len(self._ready) or (self._faults.is_open and not self._faults.takes_probe()):
+            return
+        heads = self._ready.take(room)
         for merchant_id in heads.keys() & self._visits.keys():
             # Noticed between the asking for its lease and the answer.
             self._visits[merchant_id].notice(heads.pop(merchant_id))
@@ -226,6 +227,7 @@ class Dispatcher:
 
     def _open(self, lease: Lease, asked: float) -> Visit:
         visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME)
+        visit.is_probe = self._faults.is_open
         self._visits[lease.merchant_id] = visit
         return visit
 
@@ -269,7 +271,9 @@ class Dispatcher:
         self.missing_keys[error.key_id] = self._clock.elapsed()
 
     def _may_start(self, visit: Visit) -> bool:
-        return not (self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()))
+        if self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()):
+            return False
+        return not self._faults.is_open or (visit.is_probe and not visit.started)
 
     def _closed(self, visit: Visit) -> None:
         if self._visits.get(visit.merchant_id) is visit:

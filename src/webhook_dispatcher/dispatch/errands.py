@@ -8,15 +8,14 @@ from uuid import UUID, uuid4
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError, UnknownKey
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.domain.ports import Claims, Controls, Desk, TestLog
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.telemetry.metrics import Metrics
 
 RUNNING_LEASE = timedelta(seconds=30)
 """How long a running command is its worker's; must exceed the time of one attempt or chunk."""
@@ -42,16 +41,15 @@ class Errands:
         claims: Claims,
         attempter: Attempter,
         recorder: Recorder,
-        database_clock: DatabaseClock,
-        metrics: Metrics,
+        instruments: Instruments,
         stop: Stop,
     ) -> None:
         self._controls = controls
         self._claims = claims
         self._attempter = attempter
         self._recorder = recorder
-        self._database_clock = database_clock
-        self._metrics = metrics
+        self._database_clock = instruments.database_clock
+        self._metrics = instruments.metrics
         self._stop = stop
 
     async def begin_mass_retry(self, desk: Desk, wish: RetryFailed) -> dict[str, Any]:
@@ -117,17 +115,15 @@ class Errands:
             if endpoint is None:
                 await self._reject(command, Code.NOT_CONFIGURED, "the merchant has no endpoint", token)
                 return
-            record = await self._attempter.attend(
-                event, 0, True, endpoint, self._attempter.open_secrets(endpoint)
-            )
+            secrets = self._attempter.open_secrets(endpoint)
+            attempt, seen = await self._attempter.make(event, endpoint, secrets)
         except UnknownKey as error:
             await self._reject(command, Code.WRONG_STATE, f"the secret cannot be opened: {error}", token)
             return
         except StorageError as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
             return
-        attempt = record.attempt
-        assert attempt is not None
+        self._attempter.conclude(event, 0, True, attempt, seen)
         state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
         result = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
         await self._finish(command, result, token, TestLog(event, attempt, state))

@@ -28,8 +28,8 @@ class Attend(Protocol):
 
     async def __call__(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
-    ) -> Record:
-        """Attempt, judge, and return what is to be written."""
+    ) -> Record | None:
+        """Attempt, judge, and return what is to be written; None when the attempt does not count."""
         ...
 
 
@@ -44,6 +44,8 @@ class Visit:
     complete_up_to: everything owed up to this seq has been read; nothing can appear below it any more.
     is_cut: the last read stopped at a limit, or the run was dropped: more is known to wait.
     is_noticed: tail or sweep have seen something new since the last read was asked for.
+    started: attempts made in this visit.
+    is_probe: claimed while sending pauses, to try whether it works again: it makes one attempt.
     straggler: the lowest number that was committed so late that it was not waited for, if any.
     """
 
@@ -58,6 +60,8 @@ class Visit:
     complete_up_to: int = 0
     is_cut: bool = False
     is_noticed: bool = False
+    started: int = 0
+    is_probe: bool = False
     straggler: int | None = None
     is_recalled: bool = False
     is_lost: bool = False
@@ -193,7 +197,11 @@ class Follower:
             if not visit.run or not self._may_start(visit):
                 break
             event = visit.run.popleft()
+            visit.started += 1
             record = await self._attend(event, visit.lease.epoch, False, endpoint, secrets)
+            if record is None:
+                visit.run.appendleft(event)  # still owed, and still the first
+                break
             self._add_record(record, visit)
         visit.end()
 

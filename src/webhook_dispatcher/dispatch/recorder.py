@@ -14,16 +14,14 @@ from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.pace import Backoff, pause
-from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import EVENT_TYPES, FailedReason, State
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.telemetry.metrics import Metrics
 
 LINGER = 0.004
 """Seconds that the first outcome of a batch waits for company."""
@@ -53,19 +51,17 @@ class Recorder:
     def __init__(
         self,
         records: Records,
-        bodies: Bodies,
-        clock: Clock,
-        metrics: Metrics,
+        instruments: Instruments,
         lease: timedelta,
         trust: float,
     ) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
         self.on_closed: Callable[[Visit], None] = _ignore
         self.on_refused: Callable[[], None] = _nothing
-        self._bodies = bodies
+        self._bodies = instruments.bodies
         self._records = records
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = instruments.clock
+        self._metrics = instruments.metrics
         self._lease = lease
         self._trust = trust
         self._queue: deque[Entry] = deque()

@@ -12,21 +12,21 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, RETRY_WAIT, Hold, fail_unconfigured, hand_back
 from webhook_dispatcher.domain.claim import ClaimedRetry
-from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
-from webhook_dispatcher.telemetry.metrics import Metrics
 
 POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
 LONGEST_WAIT = 0.5
 """Seconds between claim and start after which a row is handed back (contract 3: pause within a second)."""
+UNCOUNTED_WAIT = timedelta(seconds=2)
+"""How long a row waits whose attempt did not count, since the fault was ours."""
 CLAIM_LANES = 200
 """Most merchants in one claim."""
 
@@ -52,10 +52,7 @@ class Retrier:
         claims: Claims,
         recorder: Recorder,
         attempter: Attempter,
-        bodies: Bodies,
-        clock: Clock,
-        database_clock: DatabaseClock,
-        metrics: Metrics,
+        instruments: Instruments,
         limits: RetryLimits,
         lack_key: Callable[[UnknownKey], None],
         stop: Stop,
@@ -63,10 +60,11 @@ class Retrier:
         self._claims = claims
         self._recorder = recorder
         self._attempter = attempter
-        self._bodies = bodies
-        self._clock = clock
-        self._database_clock = database_clock
-        self._metrics = metrics
+        self._bodies = instruments.bodies
+        self._clock = instruments.clock
+        self._database_clock = instruments.database_clock
+        self._faults = instruments.faults
+        self._metrics = instruments.metrics
         self._limits = limits
         self._lack_key = lack_key
         self._stop = stop
@@ -99,6 +97,10 @@ class Retrier:
             or not self._bodies.has_room()
         ):
             return 0
+        if self._faults.is_open:
+            if not self._faults.takes_probe():
+                return 0
+            room = 1
         asked = self._clock.elapsed()
         room = min(room, CLAIM_LANES)
         claimed = await self._claims.claim_retries(room, self._limits.per_merchant, room, self._limits.lease)
@@ -142,7 +144,10 @@ class Retrier:
             self._hand_back(retry, timedelta())
             return
         record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)
-        self._recorder.add(record, None)
+        if record is None:
+            self._hand_back(retry, UNCOUNTED_WAIT)
+        else:
+            self._recorder.add(record, None)
 
     def _settle_unconfigured(self, retry: ClaimedRetry) -> None:
         now = self._database_clock.now()

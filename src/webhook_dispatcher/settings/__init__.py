@@ -106,6 +106,9 @@ class Settings(BaseSettings):
     egress_allow_http: Annotated[bool, forms.text(forms.boolean)] = _described(
         False, "Whether allowed networks and hosts may be reached by `http` too."
     )
+    egress_nameservers: Annotated[tuple[str, ...], forms.text(forms.nameservers)] = _described(
+        (), "Name servers to ask, `address:port`, separated by commas.", "the system's"
+    )
     egress_ca_file: Annotated[Path | None, forms.text(forms.ca_file)] = _described(
         None, "A PEM file of certificate authorities to trust besides the system's.", "system roots"
     )

@@ -148,6 +148,17 @@ def _host(text: str) -> str:
     raise ValueError(f"{text!r} is an address: name it in WEBHOOK_EGRESS_ALLOW_NETWORKS")
 
 
+def nameservers(text: str) -> tuple[str, ...]:
+    """Read name servers: addresses with a port, separated by commas."""
+    servers = tuple(part.strip() for part in text.split(","))
+    for server in servers:
+        try:
+            ip_address(split_address(server)[0])
+        except ValueError:
+            raise ValueError(f"{server!r} is not address:port, such as 10.0.0.2:53 or [fd00::2]:53") from None
+    return servers
+
+
 def ca_file(text: str) -> Path:
     """Check that a file holds certificates."""
     try:
