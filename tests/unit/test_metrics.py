@@ -21,6 +21,7 @@ CONTRACT = {
     "webhook_database_errors_total": {"operation"},
     "webhook_control_commands_total": {"command", "status"},
     "webhook_event_loop_lag_seconds": set(),
+    "webhook_own_fault": {"kind"},
     "webhook_build_info": {"version"},
 }
 

@@ -39,6 +39,8 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.egress_policy().allow_networks == ()
     assert settings.egress_policy().allow_hosts == frozenset()
     assert not settings.egress_policy().allow_http
+    assert settings.egress_policy().deny_networks == ()
+    assert settings.proxy() is None
     assert settings.egress_ca_file is None
 
 
@@ -51,16 +53,18 @@ def test_given_values_are_read() -> None:
             "WEBHOOK_EGRESS_ALLOW_NETWORKS": "10.1.0.0/16,fd00::/8",
             "WEBHOOK_EGRESS_ALLOW_HOSTS": "Receiver.Internal, localhost",
             "WEBHOOK_EGRESS_ALLOW_HTTP": "true",
+            "WEBHOOK_EGRESS_DENY_NETWORKS": "198.41.0.0/24, 2a00::/32",
             "WEBHOOK_LOG_LEVEL": "DEBUG",
             "WEBHOOK_OPS_ADDRESS": "[::1]:0",
         }
     )
-    assert settings.database_dsn() == DATABASE_URL
+    assert settings.database_dsn() == DATABASE_URL + "?sslmode=verify-full"
     assert settings.keyring().key_ids == ("a", "b")
     assert settings.retry_schedule.delays == (timedelta(seconds=1), timedelta(seconds=2))
     assert settings.egress_allow_networks == (ip_network("10.1.0.0/16"), ip_network("fd00::/8"))
     assert settings.egress_allow_hosts == {"receiver.internal", "localhost"}
     assert settings.egress_policy().allow_http
+    assert settings.egress_policy().deny_networks == (ip_network("198.41.0.0/24"), ip_network("2a00::/32"))
     assert settings.log_level == "debug"
 
 
@@ -70,7 +74,11 @@ MALFORMED = [
     ("DATABASE_URL", "postgresql://u:sesame@host:port/x", "percent-encoded"),
     ("DATABASE_URL", "postgresql://u:ses[ame@host/x", "percent-encoded"),
     ("DATABASE_URL", "postgresql://u:sesame#@host/x", "%23"),
+    ("DATABASE_URL", "postgresql://u:sesame@db/x?sslmode=require", "WEBHOOK_DATABASE_TLS=waived"),
+    ("DATABASE_URL", "postgresql://u:sesame@db/x?sslrootcert=/no/such.pem", "cannot be read"),
     ("MIGRATION_DATABASE_URL", "db.internal", "postgresql://user:password@host:port/database"),
+    ("MIGRATION_DATABASE_URL", "postgresql://u:sesame@db/x?sslmode=disable", "sslmode=verify-full"),
+    ("DATABASE_TLS", "off", "verify-full, waived"),
     ("SECRET_KEYS", KEY, "id:base64key"),
     ("SECRET_KEYS", "a:sesame!", "not valid base64"),
     ("SECRET_KEYS", "a:c2VzYW1l", "6 bytes, not 32"),
@@ -102,6 +110,16 @@ MALFORMED = [
     ("EGRESS_ALLOW_HOSTS", "*.internal", "no scheme, port, path or wildcard"),
     ("EGRESS_ALLOW_HOSTS", "10.0.0.1", "WEBHOOK_EGRESS_ALLOW_NETWORKS"),
     ("EGRESS_ALLOW_HTTP", "maybe", "true or false"),
+    ("EGRESS_NAMESERVERS", "10.0.0.2", "is not address:port"),
+    ("EGRESS_NAMESERVERS", "dns.example.com:53", "is not address:port"),
+    ("EGRESS_DENY_NETWORKS", "198.41.0.7/24", "did you mean 198.41.0.0/24?"),
+    ("EGRESS_PROXY", "proxy.internal:3128", "http://host:port"),
+    ("EGRESS_PROXY", "http://proxy.internal", "http://host:port"),
+    ("EGRESS_PROXY", "https://proxy.internal:3128", "http://host:port"),
+    ("EGRESS_PROXY", "http://proxy.internal:99999", "http://host:port"),
+    ("EGRESS_PROXY", "http://proxy.internal:3128/sesame", "http://host:port"),
+    ("EGRESS_PROXY", "http://us:ses@me@proxy:3128", "percent-encoded"),
+    ("EGRESS_PROXY", "http://[:::]:3128", "not a valid name or address"),
     ("EGRESS_CA_FILE", "/nonexistent/ca.pem", "cannot be read"),
     ("EGRESS_CA_FILE", "/dev/null", "no certificate in PEM form"),
 ]
@@ -175,6 +193,37 @@ def test_repr_shows_no_password_and_no_key() -> None:
         assert KEY not in text
 
 
+@pytest.mark.parametrize(
+    ("text", "host", "url"),
+    [
+        ("http://proxy.internal:3128", "proxy.internal", "http://proxy.internal:3128"),
+        ("http://Proxy:3128/", "proxy", "http://proxy:3128"),
+        ("http://10.0.0.9:80", "10.0.0.9", "http://10.0.0.9"),
+        ("http://[fd00::9]:3128", "fd00::9", "http://[fd00::9]:3128"),
+    ],
+)
+def test_proxy_is_read(text: str, host: str, url: str) -> None:
+    proxy = load_settings({"WEBHOOK_EGRESS_PROXY": text}).proxy()
+    assert proxy is not None
+    assert (proxy.host, str(proxy.url), proxy.headers()) == (host, url, {})
+
+
+def test_password_of_the_proxy_is_sent_and_never_shown() -> None:
+    settings = load_settings({"WEBHOOK_EGRESS_PROXY": "http://us%40er:ses%3Aame@proxy:3128"})
+    proxy = settings.proxy()
+    assert proxy is not None
+    encoded = base64.b64encode(b"us@er:ses:ame").decode()
+    assert proxy.headers() == {"Proxy-Authorization": f"Basic {encoded}"}
+    for text in (repr(settings), str(settings), repr(dict(settings)), repr(proxy), str(proxy.url)):
+        assert "ame" not in text.replace("nameservers", "")
+        assert encoded not in text
+
+
+def test_proxy_and_http_exclude_one_another() -> None:
+    environ = {"WEBHOOK_EGRESS_PROXY": "http://proxy:3128", "WEBHOOK_EGRESS_ALLOW_HTTP": "true"}
+    assert problem(environ).startswith("WEBHOOK_EGRESS_PROXY: only https goes through it")
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         load_settings({}).lane_retries = 3  # type: ignore[misc]
@@ -191,8 +240,9 @@ def test_what_is_missing_is_said_when_it_is_needed() -> None:
 def test_migrations_use_the_owners_url_where_there_is_one() -> None:
     owner = "postgresql://owner@db/charges"
     both = {"WEBHOOK_DATABASE_URL": DATABASE_URL, "WEBHOOK_MIGRATION_DATABASE_URL": owner}
-    assert load_settings(both).migration_dsn() == owner
-    assert load_settings({"WEBHOOK_DATABASE_URL": DATABASE_URL}).migration_dsn() == DATABASE_URL
+    assert load_settings(both).migration_dsn() == f"{owner}?sslmode=verify-full"
+    settings = load_settings({"WEBHOOK_DATABASE_URL": DATABASE_URL})
+    assert settings.migration_dsn() == settings.database_dsn()
 
 
 def test_lanes_need_open_files() -> None:

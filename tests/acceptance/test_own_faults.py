@@ -1,0 +1,123 @@
+"""A fault of our own uses up nobody's attempts, and ends by itself. Source: I10."""
+
+import asyncio
+import ssl
+import struct
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from tests.acceptance.process import until, until_found
+from tests.acceptance.world import World
+from webhook_dispatcher.local.behaviour import Behaviour
+from webhook_dispatcher.local.receiver import Receiver
+
+MERCHANTS = [f"m{number}" for number in range(12)]
+DOMAIN = "hooks.dev"
+CLOSING = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+QUICK = {"ATTEMPT_TIMEOUT": "PT1S", "LEASE": "PT5S", "RETRY_SCHEDULE": "PT1S,PT1S"}
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers every A query with 127.0.0.1 for no time at all; or, when it is gone, nothing."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def datagram_received(self, query: bytes, client: Any) -> None:
+        if self.is_gone:
+            return
+        end = query.index(b"\0", 12) + 5
+        question = query[12:end]
+        is_a = question[-4:-2] == b"\0\1"
+        header = query[:2] + struct.pack(">5H", 0x8180, 1, int(is_a), 0, 0)
+        answer = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 0, 4) + bytes([127, 0, 0, 1]) if is_a else b""
+        self._transport.sendto(header + question + answer, client)
+
+
+@pytest.fixture
+async def names() -> AsyncIterator[tuple[NameServer, str]]:
+    """Run a name server; yields it and its address:port."""
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(NameServer, local_addr=("127.0.0.1", 0))
+    yield server, "127.0.0.1:{}".format(transport.get_extra_info("sockname")[1])
+    transport.close()
+
+
+async def accept_something(world: World) -> None:
+    """Let every merchant accept an event, so that they are known to work."""
+    await world.emit_each(MERCHANTS, 1)
+    await world.all_delivered(len(MERCHANTS))
+
+
+async def pauses(world: World) -> bool:
+    status, text = await world.daemons[0].asked("/readyz")
+    return status == 503 and "fault of our own" in text
+
+
+async def assert_nothing_is_used_up_until(world: World, mend: Callable[[], None]) -> None:
+    """Have new events meet the fault, for longer than the retry schedule is, then mend it."""
+    daemon = world.daemons[0]
+    await world.emit_each(MERCHANTS, 3)
+    await until_found(lambda: pauses(world))
+    # Each of these is an attempt that would have used up a step of the schedule: there are two.
+    await until(lambda: len(daemon.log("attempt.uncounted")) >= len(MERCHANTS) + 4, 30)
+    assert await world.count("attempts > 1") == 0
+    mend()
+    await world.all_delivered(4 * len(MERCHANTS), 30)
+    assert await world.count("state = 'failed'") == 0
+    assert (await daemon.asked("/readyz"))[0] == 200
+
+
+async def test_a_name_server_that_is_gone_uses_up_no_attempts(
+    world: World, names: tuple[NameServer, str], tmp_path: Path
+) -> None:
+    name_server, address = names
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(f"*.{DOMAIN}").configure_cert(context)
+    # None stays connected, and each has a host of its own: every attempt asks for its name.
+    async with Receiver(tls=context, behaviour=Behaviour(raw=CLOSING)) as world.receiver:
+        for merchant_id in MERCHANTS:
+            url = f"https://{merchant_id}.{DOMAIN}:{world.receiver.port}/{merchant_id}"
+            await world.configure(merchant_id, url=url)
+        await world.start(EGRESS_NAMESERVERS=address, EGRESS_CA_FILE=str(tmp_path / "ca.pem"), **QUICK)
+        await accept_something(world)
+        name_server.is_gone = True
+        await assert_nothing_is_used_up_until(world, lambda: setattr(name_server, "is_gone", False))
+
+
+async def test_all_merchants_refusing_our_signature_at_once_use_up_no_attempts(world: World) -> None:
+    await world.configure(*MERCHANTS)
+    await world.start(**QUICK)
+    await accept_something(world)
+    for merchant_id in MERCHANTS:
+        world.receiver.behave(merchant_id, Behaviour(status=401))
+
+    def mend() -> None:
+        for merchant_id in MERCHANTS:
+            world.receiver.behave(merchant_id)
+
+    await assert_nothing_is_used_up_until(world, mend)
+
+
+async def test_a_third_of_all_merchants_going_down_pauses_nothing(world: World) -> None:
+    await world.configure(*MERCHANTS)
+    await world.start(**QUICK)
+    await accept_something(world)
+    down, up = MERCHANTS[::3], [m for m in MERCHANTS if m not in MERCHANTS[::3]]
+    for merchant_id in down:
+        world.receiver.behave(merchant_id, Behaviour(status=503))
+    for _ in range(3):
+        await world.emit_each(MERCHANTS, 1)
+    await world.all_delivered(len(MERCHANTS) + 3 * len(up))
+    await until_found(lambda: world.count(f"state = 'failed' AND attempts = {3}"), 20)
+    assert world.daemons[0].log("attempt.uncounted") == []
+    assert (await world.daemons[0].asked("/readyz"))[0] == 200
