@@ -15,6 +15,7 @@ from tests.acceptance.world import World
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.receiver import Receiver
 
+FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 MERCHANTS = [f"m{number}" for number in range(12)]
 DOMAIN = "hooks.dev"
 CLOSING = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -121,3 +122,33 @@ async def test_a_third_of_all_merchants_going_down_pauses_nothing(world: World) 
     await until_found(lambda: world.count(f"state = 'failed' AND attempts = {3}"), 20)
     assert world.daemons[0].log("attempt.uncounted") == []
     assert (await world.daemons[0].asked("/readyz"))[0] == 200
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime (Debian's package of that name)")
+@pytest.mark.parametrize("offset", ["+120", "-120"])
+async def test_a_clock_two_minutes_off_sends_nothing_until_it_is_right(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: str
+) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text(offset)
+    with monkeypatch.context() as environment:
+        environment.setenv("LD_PRELOAD", str(FAKETIME))
+        environment.setenv("FAKETIME_TIMESTAMP_FILE", str(clock))
+        environment.setenv("FAKETIME_NO_CACHE", "1")
+        environment.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        daemon = await world.start(**QUICK)
+    await daemon.logged("fault.began")
+    await world.configure(*MERCHANTS)
+    await world.emit_each(MERCHANTS, 2)
+    status, text = await daemon.asked("/readyz")
+    assert status == 503
+    assert "clock" in text
+    # Two sweeps and many looks later nothing has been sent.
+    looked = len(daemon.log())
+    await world.do("pause", MERCHANTS[0])
+    await world.do("resume", MERCHANTS[0])
+    assert world.receiver.arrivals == []
+    assert len(daemon.log("fault.began")) == 1, daemon.log()[looked:]
+    clock.write_text("+0")
+    await world.all_delivered(2 * len(MERCHANTS))
+    assert len(daemon.log("fault.ended")) == 1

@@ -13,6 +13,7 @@ import pytest
 import stripe
 
 from tests.acceptance.captured import CapturedRequest, capture
+from tests.acceptance.world import World
 from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.signing import signature
 
@@ -77,6 +78,19 @@ async def captured_request() -> CapturedRequest:
 
 def sign(body: bytes, *secrets: str, age: int = 0) -> str:
     return signature(body, tuple(Secret(secret) for secret in secrets), int(time.time()) - age)
+
+
+async def test_what_a_daemon_sent_is_accepted_by_all_and_refused_with_one_byte_changed(world: World) -> None:
+    await world.configure("m1")
+    await world.start()
+    await world.emit("m1", '{"id":"ch_1",  "amount":1.10,"name":"\\u00e9 é"}')
+    [arrival] = await world.arrived(1)
+    header = arrival.headers["service-signature"]
+    secret = world.receiver.secrets["m1"].reveal().decode()
+    changed = arrival.body[:-1] + b" "
+    for verify in (stripe_of_pypi, stripe_of_npm, *OURS):
+        assert verify(arrival.body, header, secret), verify
+        assert not verify(changed, header, secret), verify
 
 
 @every_verifier
