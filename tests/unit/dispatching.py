@@ -34,7 +34,7 @@ class Office:
         self.sender, self.metrics = FakeSender(), Metrics("test")
         instruments = Instruments.of(self.clock, self.metrics)
         self.bodies, self.faults = instruments.bodies, instruments.faults
-        self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
+        self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         self.dispatcher = Dispatcher(
             self.claims,

@@ -26,7 +26,8 @@ class Recording:
         self.metrics = Metrics("test")
         instruments = Instruments.of(self.clock, self.metrics)
         self.bodies = instruments.bodies
-        self.recorder = Recorder(self.records, instruments, LEASE, TRUST)
+        self.refusals: list[bool] = []
+        self.recorder = Recorder(self.records, instruments, LEASE, TRUST, lambda: self.refusals.append(True))
         self.closed: list[Visit] = []
         self.recorder.on_closed = self.closed.append
 

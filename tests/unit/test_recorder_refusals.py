@@ -56,8 +56,6 @@ def test_a_refused_failure_is_recorded_as_unsendable() -> None:
 def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
     recording = Recording()
     recording.records.hopeless = {2}
-    told: list[bool] = []
-    recording.recorder.on_refused = lambda: told.append(True)
     visit = recording.visit("m", 1, 2, 3)
     for _ in range(3):
         recording.attempt(visit)
@@ -65,7 +63,7 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
         with pytest.raises(StatementRefused):
             recording.step()
     assert recording.recorder.unwritten == 3
-    assert len(told) == 3
+    assert len(recording.refusals) == 3
     recording.clock.advance(MOST_BEHIND * 2)
     assert recording.recorder.is_behind(), "nothing new is sent"
     recording.records.hopeless = set()

@@ -54,7 +54,7 @@ class Office:
         self.bodies, self.database_clock = instruments.bodies, instruments.database_clock
         self.faults = instruments.faults
         self.lacking: list[UnknownKey] = []
-        self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
+        self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD))
         self.retrier = Retrier(

@@ -116,6 +116,7 @@ class Daemon:
                 f"webhook-dispatcher/{__version__}",
                 settings.egress_ca_file,
                 kept_connections=settings.max_lanes,
+                proxy=settings.proxy(),
                 nameservers=settings.egress_nameservers,
             )
         )
@@ -158,8 +159,7 @@ class Daemon:
         trusted = trust(settings.lease, settings.attempt_timeout)
         self._faults = instruments.faults
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
-        self._recorder = Recorder(records, instruments, settings.lease, trusted)
-        self._recorder.on_refused = self._housekeeping.set
+        self._recorder = Recorder(records, instruments, settings.lease, trusted, self._housekeeping.set)
         self._dispatcher = Dispatcher(
             claims,
             self._recorder,

@@ -8,8 +8,8 @@ attempt (`caught_up`). A row that somebody holds locked keeps back only its own 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
@@ -17,11 +17,11 @@ import structlog
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.pace import Backoff, pause
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError
-from webhook_dispatcher.domain.event import EVENT_TYPES, FailedReason, State
+from webhook_dispatcher.dispatch.writing import Writer
+from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.event import EVENT_TYPES
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
-from webhook_dispatcher.domain.verdict import Outcome
 
 LINGER = 0.004
 """Seconds that the first outcome of a batch waits for company."""
@@ -54,15 +54,14 @@ class Recorder:
         instruments: Instruments,
         lease: timedelta,
         trust: float,
+        on_refused: Callable[[], None],
     ) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
         self.on_closed: Callable[[Visit], None] = _ignore
-        self.on_refused: Callable[[], None] = _nothing
         self._bodies = instruments.bodies
-        self._records = records
+        self._writer = Writer(records, lease, on_refused)
         self._clock = instruments.clock
         self._metrics = instruments.metrics
-        self._lease = lease
         self._trust = trust
         self._queue: deque[Entry] = deque()
         self._bounced: list[Entry] = []
@@ -139,14 +138,14 @@ class Recorder:
             return
         asked = self._clock.elapsed()
         try:
-            written = await self._write([entry.record for entry in batch], list(turns.values()))
+            written = await self._writer.write([entry.record for entry in batch], list(turns.values()))
         except BaseException:
             self._put_back(batch)
             raise
         self._metrics.record_duration.observe(self._clock.elapsed() - asked)
         rest = self._settle(batch, written)
         try:
-            self._keep(rest, await self._write_rest(rest))
+            self._keep(rest, await self._writer.settle([entry.record for entry in rest]))
         except BaseException:
             self._put_back(rest)
             raise
@@ -198,36 +197,6 @@ class Recorder:
             for visit, seqs in outcomes.items()
         }
 
-    async def _write(self, records: Sequence[Record], turns: Sequence[LaneTurn]) -> Written:
-        """Write a batch; one that the database refuses is halved until the bad record is alone."""
-        try:
-            return await self._records.write(records, turns, self._lease)
-        except StatementRefused as error:
-            if not records:
-                raise
-            if len(records) == 1:
-                return await self._write_unsendable(records[0], error)
-            # The lanes have their turn in a later batch: none ends while half of it is in doubt.
-            half = len(records) // 2
-            first = await self._write(records[:half], [])
-            second = await self._write(records[half:], [])
-            return replace(first, seqs=first.seqs | second.seqs)
-
-    async def _write_unsendable(self, record: Record, error: StatementRefused) -> Written:
-        _log.error("record.refused", event_id=str(record.event.id), seq=record.event.seq, error=str(error))
-        if record.state is State.DELIVERED:
-            plainer = replace(record, attempt=None)  # what was delivered stays so
-        else:
-            attempt = record.attempt and replace(record.attempt, outcome=Outcome.UNSENDABLE, status=None)
-            plainer = replace(
-                record, attempt=attempt, state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None
-            )
-        try:
-            return await self._records.write([plainer], [], self._lease)
-        except StatementRefused:
-            self.on_refused()
-            raise
-
     def _settle(self, batch: list[Entry], written: Written) -> list[Entry]:
         """Strike off what was written; return the rest."""
         rest = []
@@ -252,35 +221,16 @@ class Recorder:
             return
         visit.finish(entry.record.event)
 
-    async def _write_rest(self, rest: list[Entry]) -> list[Entry]:
-        """Write what came too late for its fence; return what is only locked and must be tried again."""
-        if not rest:
-            return []
-        still_ours = await self._records.read_unwritten([entry.record for entry in rest])
-        locked = []
+    def _keep(self, rest: list[Entry], locked: frozenset[int]) -> None:
         for entry in rest:
-            if entry.record.event.seq in still_ours or not await self._write_late(entry.record):
-                locked.append(entry)
-        return locked
-
-    async def _write_late(self, record: Record) -> bool:
-        try:
-            return await self._records.write_late(record)
-        except StatementRefused as error:
-            # Whoever holds the row now decides about it; at worst the event is sent once more.
-            _log.error("record.refused", event_id=str(record.event.id), error=str(error))
-            return True
-
-    def _keep(self, rest: list[Entry], locked: list[Entry]) -> None:
-        for entry in rest:
-            if entry not in locked:
+            if entry.record.event.seq not in locked:
                 self._strike_off(entry)
-        for entry in locked:
+                continue
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
             entry.try_at = entry.added + BOUNCE_WAIT
             if entry.visit is not None:
                 entry.visit.unstuck.clear()
-        self._bounced.extend(locked)
+            self._bounced.append(entry)
         self._under_way([])
 
     def _settle_lanes(self, visits: list[Visit], written: Written, asked: float) -> None:
@@ -310,10 +260,6 @@ class Recorder:
 
 def _added(entry: Entry) -> float:
     return entry.added
-
-
-def _nothing() -> None:
-    """Nobody is to be told that the database refuses all records, as it does without partitions."""
 
 
 def _ignore(visit: Visit) -> None:

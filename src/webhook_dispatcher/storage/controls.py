@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.ports import Desk, FoundDelivery, ReopenedChunk, 
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
-_CONTROL = load("control")
+_CONTROL = {**load("control"), **load("reopening")}
 
 
 @dataclass(frozen=True, slots=True)

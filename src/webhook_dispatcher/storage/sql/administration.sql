@@ -166,6 +166,89 @@ FROM (
 ) AS stored
 ORDER BY key_id, merchant_id;
 
+-- name: count_secrets
+-- Count the stored secrets, and those of them that the given key seals.
+-- $1 key_id text
+-- row: stored bigint, sealed bigint
+-- none: cannot be
+SELECT
+    count(key_id) + count(previous_key_id) AS stored,
+    count(*) FILTER (WHERE key_id = $1) + count(*) FILTER (WHERE previous_key_id = $1) AS sealed
+FROM webhook.endpoint;
+
+-- name: read_secrets_of_other_keys
+-- Read sealed secrets of endpoints behind a merchant that another key than the given one seals.
+-- $1 key_id text
+-- $2 after_merchant text
+-- $3 most bigint
+-- row: merchant_id text, key_id text, secret bytea, previous_key_id text, previous_secret bytea,
+--   previous_is_over boolean; ordered by merchant_id
+-- none: there are no more
+SELECT
+    merchant_id,
+    key_id,
+    secret,
+    previous_key_id,
+    previous_secret,
+    coalesce(previous_until <= clock_timestamp(), false) AS previous_is_over
+FROM webhook.endpoint
+WHERE merchant_id > $2::text COLLATE "C" AND (key_id <> $1 OR previous_key_id <> $1)
+ORDER BY merchant_id
+LIMIT $3;
+
+-- name: replace_sealed_secrets
+-- Store secrets sealed anew, where nobody has changed what was read; all else of the endpoint stays.
+-- The arrays hold one entry for each merchant; a previous secret that there is none of is null.
+-- A trigger recalls the lanes: their holders read the endpoints again before the next event.
+-- $1 merchants text[]
+-- $2 read_key_ids text[]
+-- $3 read_secrets bytea[]
+-- $4 read_previous_key_ids text[]
+-- $5 read_previous_secrets bytea[]
+-- $6 key_ids text[]
+-- $7 secrets bytea[]
+-- $8 previous_key_ids text[]
+-- $9 previous_secrets bytea[]
+-- row: merchant_id text
+-- order: none
+-- none: all were changed meanwhile
+WITH anew AS MATERIALIZED (
+    SELECT
+        entry.merchant_id, entry.read_key_id, entry.read_secret,
+        entry.read_previous_key_id, entry.read_previous_secret,
+        entry.key_id, entry.secret, entry.previous_key_id, entry.previous_secret
+    FROM unnest(
+        $1::text[], $2::text[], $3::bytea[], $4::text[], $5::bytea[],
+        $6::text[], $7::bytea[], $8::text[], $9::bytea[]
+    ) AS entry (
+        merchant_id, read_key_id, read_secret, read_previous_key_id, read_previous_secret,
+        key_id, secret, previous_key_id, previous_secret
+    )
+),
+-- Locked in order, so that two of these statements do not deadlock; who had to wait compares again.
+unchanged AS MATERIALIZED (
+    SELECT endpoint.merchant_id
+    FROM webhook.endpoint
+    INNER JOIN anew ON anew.merchant_id = endpoint.merchant_id
+    WHERE
+        endpoint.key_id = anew.read_key_id
+        AND endpoint.secret = anew.read_secret
+        AND endpoint.previous_key_id IS NOT DISTINCT FROM anew.read_previous_key_id
+        AND endpoint.previous_secret IS NOT DISTINCT FROM anew.read_previous_secret
+    ORDER BY endpoint.merchant_id
+    FOR NO KEY UPDATE OF endpoint
+)
+UPDATE webhook.endpoint
+SET
+    key_id = anew.key_id,
+    secret = anew.secret,
+    previous_key_id = anew.previous_key_id,
+    previous_secret = anew.previous_secret
+FROM anew
+INNER JOIN unchanged ON unchanged.merchant_id = anew.merchant_id
+WHERE endpoint.merchant_id = anew.merchant_id
+RETURNING endpoint.merchant_id;
+
 -- name: missing_partitions
 -- Name the days, from today, that a partitioned table has no partition for.
 -- $1 parents text[]

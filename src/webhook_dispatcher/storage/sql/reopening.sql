@@ -1,0 +1,214 @@
+-- What commands do to deliveries: send them again, sooner, or not at all.
+-- Whoever makes a row due lowers its lane's retry_at in the same transaction (announce).
+
+-- name: find_delivery
+-- Find the latest delivery of an event, wherever it stands.
+-- $1 event_id uuid
+-- row: seq bigint, merchant_id text, type text, state text, failed_reason text, is_owed boolean, is_in_flight boolean, finished_at timestamptz
+-- none: not known, or dropped with its day's log
+SELECT * FROM (
+    SELECT
+        outbox.seq, outbox.merchant_id, outbox.type,
+        CASE
+            WHEN outbox.on_failure = 'delivered' THEN 'delivered'
+            WHEN outbox.due_at IS NULL THEN 'pending'
+            ELSE 'pending_retry'
+        END AS state,
+        NULL AS failed_reason,
+        true AS is_owed,
+        CASE
+            WHEN outbox.due_at IS NULL THEN coalesce(lane.lease_until > clock_timestamp(), false) AND NOT EXISTS (
+                SELECT FROM webhook.outbox AS earlier
+                WHERE
+                    earlier.merchant_id = outbox.merchant_id
+                    AND earlier.due_at IS NULL
+                    AND earlier.seq < outbox.seq
+            )
+            ELSE outbox.claim IS NOT NULL AND outbox.due_at > clock_timestamp()
+        END AS is_in_flight,
+        NULL::timestamptz AS finished_at
+    FROM webhook.outbox
+    LEFT JOIN webhook.lane ON lane.merchant_id = outbox.merchant_id
+    WHERE outbox.id = $1
+    UNION ALL
+    SELECT
+        delivery_log.seq, delivery_log.merchant_id, delivery_log.type, delivery_log.state,
+        delivery_log.failed_reason, false AS is_owed, false AS is_in_flight, delivery_log.finished_at
+    FROM webhook.delivery_log
+    WHERE delivery_log.event_id = $1
+) AS known
+ORDER BY known.is_owed DESC, known.seq DESC
+LIMIT 1;
+
+-- name: hasten_retry
+-- Make a waiting retry due now.
+-- $1 seq bigint
+-- row: seq bigint
+-- none: it is in flight, or no longer owed
+UPDATE webhook.outbox
+SET due_at = clock_timestamp(), trigger = 'manual'
+WHERE
+    outbox.seq = $1
+    AND outbox.due_at IS NOT NULL
+    AND (outbox.claim IS NULL OR outbox.due_at <= clock_timestamp())
+RETURNING outbox.seq;
+
+-- name: reopen_delivery
+-- Move a finished delivery back into the outbox for one attempt; if that fails it returns to its state.
+-- One that was never attempted goes back to its place in the order, any other is due now.
+-- $1 seq bigint
+-- $2 finished_at timestamptz
+-- row: seq bigint, is_in_order boolean
+-- none: an event with the same id is owed, or the delivery was dropped meanwhile
+WITH finished AS MATERIALIZED (
+    SELECT
+        delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
+        delivery_log.type, delivery_log.created_at, delivery_log.object, delivery_log.state,
+        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome
+    FROM webhook.delivery_log
+    WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2
+    FOR UPDATE
+),
+owed AS (
+    INSERT INTO webhook.outbox (
+        seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
+        last_status, last_outcome
+    )
+    OVERRIDING SYSTEM VALUE
+    SELECT
+        finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
+        finished.object, finished.attempts,
+        CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', finished.state,
+        finished.last_status, finished.last_outcome
+    FROM finished
+    ON CONFLICT (id) DO NOTHING
+    RETURNING outbox.seq, outbox.attempts
+)
+DELETE FROM webhook.delivery_log
+USING owed
+WHERE delivery_log.seq = owed.seq AND delivery_log.finished_at = $2
+RETURNING delivery_log.seq, owed.attempts = 0 AS is_in_order;
+
+-- name: announce
+-- Let the lanes of these merchants be looked at for due rows at once, and for rows put back in order.
+-- $1 merchants text[]
+-- $2 heads bigint[]
+-- none: always; a null head where nothing was put back in order
+WITH concerned AS MATERIALIZED (
+    SELECT lane.merchant_id, entry.head
+    FROM unnest($1::text[], $2::bigint[]) AS entry (merchant_id, head)
+    INNER JOIN webhook.lane ON lane.merchant_id = entry.merchant_id
+    ORDER BY lane.merchant_id
+    FOR NO KEY UPDATE OF lane
+)
+UPDATE webhook.lane
+SET
+    retry_at = least(lane.retry_at, clock_timestamp()),
+    from_seq = least(lane.from_seq, concerned.head - 1),
+    recalled = lane.recalled
+    OR (concerned.head IS NOT NULL AND lane.lease_until > clock_timestamp())
+FROM concerned
+WHERE lane.merchant_id = concerned.merchant_id;
+
+-- name: cancel_delivery
+-- Turn an owed delivery into a cancelled one.
+-- $1 event_id uuid
+-- row: seq bigint, attempts smallint
+-- none: it is no longer owed
+WITH cancelled AS (
+    DELETE FROM webhook.outbox
+    WHERE outbox.id = $1 AND outbox.on_failure IS DISTINCT FROM 'delivered'
+    RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
+        outbox.attempts, outbox.last_status, outbox.last_outcome
+)
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object,
+    state, failed_reason, attempts, last_status, last_outcome, finished_at
+)
+SELECT
+    cancelled.seq, cancelled.id, cancelled.merchant_id, cancelled.type, cancelled.created_at,
+    cancelled.object, 'failed', 'cancelled', cancelled.attempts,
+    cancelled.last_status, cancelled.last_outcome, clock_timestamp()
+FROM cancelled
+RETURNING delivery_log.seq, delivery_log.attempts;
+
+-- name: count_failed
+-- Count what a mass retry will go through.
+-- $1 merchant_id text
+-- $2 since timestamptz
+-- $3 until timestamptz
+-- $4 most bigint
+-- row: matched bigint
+-- order: one row
+SELECT count(*) AS matched FROM (
+    SELECT FROM webhook.delivery_log
+    WHERE
+        delivery_log.state = 'failed'
+        AND delivery_log.failed_reason <> 'cancelled'
+        AND delivery_log.type <> 'webhook.test'
+        AND delivery_log.finished_at >= $2
+        AND delivery_log.finished_at < $3
+        AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
+        AND EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+    LIMIT $4
+) AS matching;
+
+-- name: reopen_failed
+-- Move the next chunk of failed deliveries back into the outbox, oldest first.
+-- $1 merchant_id text
+-- $2 after_finished_at timestamptz
+-- $3 after_seq bigint
+-- $4 until timestamptz
+-- $5 most bigint
+-- row: finished_at timestamptz, seq bigint, merchant_id text, is_reopened boolean, is_in_order boolean
+-- order: by finished_at, seq; not reopened where an event with the same id is owed
+-- none: the range is done
+WITH finished AS MATERIALIZED (
+    SELECT
+        delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
+        delivery_log.type, delivery_log.created_at, delivery_log.object,
+        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome
+    FROM webhook.delivery_log
+    WHERE
+        delivery_log.state = 'failed'
+        AND delivery_log.failed_reason <> 'cancelled'
+        AND delivery_log.type <> 'webhook.test'
+        AND (delivery_log.finished_at, delivery_log.seq) > ($2::timestamptz, $3::bigint)
+        AND delivery_log.finished_at >= $2
+        AND delivery_log.finished_at < $4
+        AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
+        AND EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+    ORDER BY delivery_log.finished_at, delivery_log.seq
+    LIMIT $5
+    FOR UPDATE
+),
+owed AS (
+    INSERT INTO webhook.outbox (
+        seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
+        last_status, last_outcome
+    )
+    OVERRIDING SYSTEM VALUE
+    SELECT
+        finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
+        finished.object, finished.attempts,
+        CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', 'failed',
+        finished.last_status, finished.last_outcome
+    FROM finished
+    ON CONFLICT (id) DO NOTHING
+    RETURNING outbox.seq
+),
+gone AS (
+    DELETE FROM webhook.delivery_log
+    USING owed, finished
+    WHERE
+        delivery_log.seq = owed.seq
+        AND finished.seq = owed.seq
+        AND delivery_log.finished_at = finished.finished_at
+)
+SELECT
+    finished.finished_at, finished.seq, finished.merchant_id,
+    owed.seq IS NOT NULL AS is_reopened,
+    finished.attempts = 0 AS is_in_order
+FROM finished
+LEFT JOIN owed ON owed.seq = finished.seq
+ORDER BY finished.finished_at, finished.seq;
