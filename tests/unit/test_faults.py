@@ -48,6 +48,10 @@ class Office:
         event = make_event(self.seq, merchant_id, attempts=attempts)
         return self.faults.counts(event, seen, started)
 
+    def pauses(self) -> bool:
+        """Tell whether sending pauses."""
+        return self.faults.is_open
+
     def fleet(self, size: int) -> list[str]:
         """Have so many merchants accept something, some time ago."""
         merchants = [f"m{number}" for number in range(size)]
@@ -63,7 +67,7 @@ def test_one_merchant_that_fails_is_its_own_fault() -> None:
     office = Office()
     office.fleet(20)
     assert all(office.attempt("m1", NO_NAME) for _ in range(50))
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_a_third_of_all_merchants_failing_alike_is_their_fault() -> None:
@@ -71,7 +75,7 @@ def test_a_third_of_all_merchants_failing_alike_is_their_fault() -> None:
     merchants = office.fleet(60)
     for number, merchant_id in enumerate(merchants * 3):
         assert office.attempt(merchant_id, Answer(503) if number % 3 == 0 else ACCEPTED)
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 @pytest.mark.parametrize("seen", [NO_NAME, Answer(401), LATE, Failure(Outcome.TLS, "")])
@@ -80,7 +84,7 @@ def test_nearly_all_that_worked_failing_alike_is_ours(seen: Answer | Failure) ->
     merchants = office.fleet(LEAST_MERCHANTS + 1)
     counted = [office.attempt(merchant_id, seen) for merchant_id in merchants]
     assert counted == [True] * (LEAST_MERCHANTS - 1) + [False] * 2
-    assert office.faults.is_open
+    assert office.pauses()
     assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "fleet"}) == 1
     [reason] = office.faults.reasons
     assert "fleet" in reason
@@ -90,13 +94,13 @@ def test_merchants_that_fail_in_different_ways_are_not_one_fault_of_ours() -> No
     office = Office()
     for number, merchant_id in enumerate(office.fleet(40)):
         assert office.attempt(merchant_id, Answer(500 + number % 4))
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_merchants_that_never_worked_prove_nothing() -> None:
     office = Office()
     assert all(office.attempt(f"new{number}", NO_NAME) for number in range(100))
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_merchants_that_worked_too_long_ago_prove_nothing() -> None:
@@ -104,14 +108,14 @@ def test_merchants_that_worked_too_long_ago_prove_nothing() -> None:
     merchants = office.fleet(20)
     office.clock.advance(GOOD_FOR)
     assert all(office.attempt(merchant_id, NO_NAME) for merchant_id in merchants)
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_retries_prove_nothing_about_the_fleet() -> None:
     office = Office()
     merchants = office.fleet(20)
     assert all(office.attempt(merchant_id, NO_NAME, attempts=1) for merchant_id in merchants)
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_results_of_long_ago_are_not_compared_with_todays() -> None:
@@ -121,7 +125,7 @@ def test_results_of_long_ago_are_not_compared_with_todays() -> None:
         office.attempt(merchant_id, NO_NAME)
         office.clock.advance(WINDOW / (LEAST_MERCHANTS - 1) + 0.1)
         office.faults.beat()
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_during_a_fault_only_failures_of_its_kind_do_not_count() -> None:
@@ -130,7 +134,7 @@ def test_during_a_fault_only_failures_of_its_kind_do_not_count() -> None:
         office.attempt(merchant_id, NO_NAME)
     assert not office.attempt("m1", NO_NAME, attempts=1)
     assert office.attempt("m1", Answer(500))
-    assert office.faults.is_open
+    assert office.pauses()
 
 
 def test_one_attempt_begun_after_the_fault_and_accepted_ends_it() -> None:
@@ -140,10 +144,10 @@ def test_one_attempt_begun_after_the_fault_and_accepted_ends_it() -> None:
     for merchant_id in office.fleet(10):
         office.attempt(merchant_id, NO_NAME)
     assert office.faults.counts(event, ACCEPTED, before)
-    assert office.faults.is_open, "it was begun before"
+    assert office.pauses(), "it was begun before"
     office.clock.advance(1)
     assert office.attempt("m2", ACCEPTED)
-    assert not office.faults.is_open
+    assert not office.pauses()
     assert office.faults.reasons == []
     assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "fleet"}) == 0
 
@@ -151,7 +155,7 @@ def test_one_attempt_begun_after_the_fault_and_accepted_ends_it() -> None:
 def test_a_local_fault_needs_no_second_witness() -> None:
     office = Office()
     assert not office.attempt("m1", NO_FILES)
-    assert office.faults.is_open
+    assert office.pauses()
     assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "local"}) == 1
 
 
@@ -172,14 +176,14 @@ def test_clocks_far_apart_pause_everything_until_they_agree(sign: int) -> None:
     apart = sign * (MOST_CLOCK_DIFFERENCE + timedelta(seconds=1))
     office.database_clock.synchronise(office.clock.now + apart, office.clock.elapsed())
     office.faults.beat()
-    assert office.faults.is_open
+    assert office.pauses()
     assert not office.faults.takes_probe()
     assert not office.attempt("m1", Answer(401)), "a stamp that is off is refused by honest receivers"
     assert office.attempt("m1", ACCEPTED)
     assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "clock"}) == 1
     office.database_clock.synchronise(office.clock.now, office.clock.elapsed())
     office.faults.beat()
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_a_time_out_while_the_loop_stood_still_does_not_count() -> None:
@@ -191,7 +195,7 @@ def test_a_time_out_while_the_loop_stood_still_does_not_count() -> None:
     office.faults.beat()
     assert not office.faults.counts(make_event(2), LATE, started)
     assert office.faults.counts(make_event(3), Answer(500), started), "an answer is an answer"
-    assert not office.faults.is_open
+    assert not office.pauses()
 
 
 def test_a_time_out_of_a_loop_that_ran_counts() -> None:
