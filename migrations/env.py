@@ -1,6 +1,7 @@
 """Alembic's entry: plain SQL on the asyncpg driver, the version table inside schema `webhook`."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
@@ -8,7 +9,11 @@ from alembic import context
 from sqlalchemy import Connection, pool
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from webhook_dispatcher.storage.connection import connect
+
 PREAMBLE = Path(__file__).parent / "sql" / "0000_roles_and_schema.sql"
+PATIENCE = timedelta(minutes=10)
+"""How long one file may take; each sets shorter time-outs of its own for its locks and statements."""
 
 
 def configure(**options: object) -> None:
@@ -35,14 +40,15 @@ async def migrate_online() -> None:
     """Connect as the URL says, make roles and schema where missing, then migrate."""
     dsn = context.config.attributes["dsn"]
 
-    async def connect(**settings: str) -> asyncpg.Connection:
-        settings["application_name"] = "webhook-migrate"
-        return await asyncpg.connect(dsn, timeout=10, server_settings=settings)
+    async def connect_to_migrate() -> asyncpg.Connection:
+        return await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
 
     async def connect_as_owner() -> asyncpg.Connection:
-        return await connect(role="webhook_owner")
+        connection = await connect_to_migrate()
+        await connection.execute("SET ROLE webhook_owner")
+        return connection
 
-    preparing = await connect()
+    preparing = await connect_to_migrate()
     try:
         await preparing.execute(PREAMBLE.read_text(encoding="utf-8"))
     finally:

@@ -1,11 +1,14 @@
 """Secrets stay sealed: in a dump, in logs, and when the key to them is missing. Source: contract 5."""
 
+import base64
 import os
 import subprocess
 from pathlib import Path
 
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from tests.acceptance.process import until_found
-from tests.acceptance.world import World, make_key
+from tests.acceptance.world import ENDPOINT, World, make_key
 from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -65,7 +68,10 @@ async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(world: Wor
     sent = await world.emit_each(["m1", "m2"], 3)
     # One key is missing, and of the other only the id is right.
     daemon = await world.start(SECRET_KEYS=make_key("k2"))
-    missing = "encryption key 'k1' is missing\nencryption key 'k2' is missing\n"
+    missing = (
+        "encryption key 'k1' is missing\n"
+        "encryption key 'k2' does not open all it should: see key.missing in the log\n"
+    )
 
     async def names_both() -> bool:
         return await daemon.asked("/readyz") == (503, missing)
@@ -84,6 +90,37 @@ async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(world: Wor
     assert out_of_order(world.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
     assert {arrival.signature for arrival in world.receiver.arrivals} == {Signature.RIGHT}
     assert len(world.receiver.arrivals) == 6
+
+
+async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(world: World) -> None:
+    cipher = AESGCM(base64.b64decode(world.key.partition(":")[2]))
+    for merchant, plain in (("m1", b""), ("m2", b"short")):
+        sealed = b"n" * 12 + cipher.encrypt(b"n" * 12, plain, merchant.encode())
+        await world.admin.execute(ENDPOINT, merchant, world.receiver.url(merchant), sealed, "k1")
+    await world.configure("m3")
+    await world.emit_each(["m1", "m2", "m3"], 2)
+    daemon = await world.start()
+    said = "encryption key 'k1' does not open all it should: see key.missing in the log\n"
+
+    async def says_so() -> bool:
+        return await daemon.asked("/readyz") == (503, said) and len(daemon.log("key.missing")) == 2
+
+    await until_found(says_so)
+    reasons = {entry["reason"] for entry in daemon.log("key.missing")}
+    assert reasons == {
+        f"what it opens for merchant '{merchant}' is too short or no text: rotate that secret"
+        for merchant in ("m1", "m2")
+    }
+    await world.all_delivered(2)
+    assert {arrival.merchant_id for arrival in world.receiver.arrivals} == {"m3"}
+    assert await world.count("state = 'pending' AND attempts = 0") == 4
+
+    # A rotation makes a proper one; the lane goes on at once.
+    for merchant in ("m1", "m2"):
+        rotated = world.command("endpoint", "rotate-secret", merchant)
+        world.receiver.secrets[merchant] = Secret(rotated.stdout.split()[-1])
+    await world.all_delivered(6)
+    assert {arrival.signature for arrival in world.receiver.arrivals} == {Signature.RIGHT}
 
 
 async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(world: World) -> None:

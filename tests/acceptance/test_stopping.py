@@ -177,3 +177,9 @@ def free_port() -> int:
 
 def ops(port: int) -> dict[str, str]:
     return {"OPS_ADDRESS": f"127.0.0.1:{port}"}
+
+
+async def test_a_role_that_may_not_deliver_is_refused_with_2_and_told_which_may(world: World) -> None:
+    line = await refused(world.spawn(DATABASE_URL=world.database.dsn("webhook_admin")), 2)
+    assert "'webhook_admin' may not deliver" in line
+    assert "webhook_dispatcher" in line

@@ -173,6 +173,43 @@ async def test_allowed_host_may_resolve_to_any_address(policy: EgressPolicy) -> 
         assert receiver.requests[0].headers["host"] == f"here.allowed.dev:{receiver.port}"
 
 
+@pytest.mark.parametrize("denied", ["127.0.0.0/8", "::/0"])
+async def test_denied_network_is_closed_to_an_allowed_host(denied: str) -> None:
+    policy = EgressPolicy(
+        allow_hosts=frozenset({"here.allowed.dev"}),
+        allow_networks=(ip_network("127.0.0.0/8"),),
+        allow_http=True,
+        deny_networks=(ip_network(denied),),
+    )
+    async with RawReceiver(answering(OK)) as receiver, name_server() as (_, address):
+        for host in ("here.allowed.dev", "127.0.0.1"):
+            seen = await post(policy, receiver.url(host=host), address)
+            if denied == "::/0":
+                assert seen == Answer(200)
+            else:
+                assert isinstance(seen, Failure)
+                assert seen.outcome is Outcome.BLOCKED
+                assert "WEBHOOK_EGRESS_DENY_NETWORKS" in seen.detail
+                assert ("resolves to" in seen.detail) is (host == "here.allowed.dev")
+        assert receiver.connections == (2 if denied == "::/0" else 0)
+
+
+async def test_denied_network_is_closed_as_it_is_dialled(
+    no_connects: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolve(self: object, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
+        lie = "93.184.216.34"
+        return [ResolveResult(hostname=host, host=lie, port=port, family=socket.AF_INET, proto=0, flags=0)]
+
+    monkeypatch.setattr(GuardedResolver, "resolve", resolve)
+    policy = EgressPolicy(
+        allow_hosts=frozenset({"here.allowed.dev"}), deny_networks=(ip_network("93.184.216.0/24"),)
+    )
+    async with name_server() as (_, address):
+        for host in ("here.allowed.dev", "hooks.attacker.dev"):
+            assert (await post(policy, f"https://{host}/", address)).outcome is Outcome.BLOCKED
+
+
 async def test_name_may_resolve_into_an_allowed_network() -> None:
     dialled = asyncio.Event()
 

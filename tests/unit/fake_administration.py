@@ -1,6 +1,6 @@
 """A database of the command line, in memory."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -15,18 +15,24 @@ from webhook_dispatcher.storage.administration import (
     ControlView,
     DeliveryFilter,
     DeliveryView,
+    StoredSecrets,
 )
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
 
 
 class FakeAdministration(Administration):
-    """Keeps what was asked; `progress` is what a command shows, one look after the other."""
+    """Keeps what was asked; `progress` is what a command shows, one look after the other.
+
+    meanwhile: what others do, one thing before each time that secrets sealed anew are to be stored.
+    """
 
     def __init__(self, progress: Sequence[ControlView] = ()) -> None:
         self.endpoints: dict[str, EndpointView] = {}
         self.sealed: dict[str, SealedSecret] = {}
+        self.previous: dict[str, SealedSecret] = {}
         self.previous_until: datetime | None = None
+        self.meanwhile: list[Callable[[], None]] = []
         self.deliveries: list[DeliveryView] = []
         self.attempts: list[AttemptView] = []
         self.wanted: DeliveryFilter | None = None
@@ -89,7 +95,39 @@ class FakeAdministration(Administration):
         return NOW - ago
 
     async def sample_sealed_secrets(self) -> list[tuple[str, SealedSecret]]:
-        return list(self.sealed.items())
+        return [*self.sealed.items(), *self.previous.items()]
+
+    async def count_secrets(self, key_id: str) -> tuple[int, int]:
+        stored = [*self.sealed.values(), *self.previous.values()]
+        return len(stored), sum(sealed.key_id == key_id for sealed in stored)
+
+    def stored(self, merchant_id: str) -> StoredSecrets:
+        is_over = self.previous_until is not None and self.previous_until <= NOW
+        previous = self.previous.get(merchant_id)
+        return StoredSecrets(
+            merchant_id, self.sealed[merchant_id], previous, is_over and previous is not None
+        )
+
+    async def read_secrets_of_other_keys(
+        self, key_id: str, after_merchant: str, most: int
+    ) -> list[StoredSecrets]:
+        behind = [self.stored(merchant) for merchant in sorted(self.sealed) if merchant > after_merchant]
+        ids = [{stored.current.key_id, (stored.previous or stored.current).key_id} for stored in behind]
+        return [stored for stored, held in zip(behind, ids, strict=True) if held != {key_id}][:most]
+
+    async def replace_sealed_secrets(
+        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]]
+    ) -> set[str]:
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        written = set()
+        for read, anew in changes:
+            if read == self.stored(read.merchant_id):
+                self.sealed[read.merchant_id] = anew.current
+                if anew.previous is not None:
+                    self.previous[read.merchant_id] = anew.previous
+                written.add(read.merchant_id)
+        return written
 
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
         return self.missing

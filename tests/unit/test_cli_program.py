@@ -28,6 +28,7 @@ COMMANDS = [
     "endpoint show",
     "endpoint list",
     "endpoint rotate-secret",
+    "endpoint rekey",
     "endpoint remove",
     "deliveries list",
     "deliveries show",
@@ -112,7 +113,9 @@ def test_without_a_database_url_nothing_starts(line: str, capsys: pytest.Capture
     assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_DATABASE_URL: not set")
 
 
-@pytest.mark.parametrize("line", ["run", "endpoint set m1 https://merchant.com/"])
+@pytest.mark.parametrize(
+    "line", ["run", "endpoint set m1 https://merchant.com/", "endpoint rotate-secret m1", "endpoint rekey"]
+)
 def test_without_keys_nothing_that_needs_them_starts(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split(), Session(DATABASE)) == 2
     assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_SECRET_KEYS: not set")

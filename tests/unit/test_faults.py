@@ -165,6 +165,8 @@ def test_probes_are_let_through_one_at_a_time() -> None:
     assert not office.faults.takes_probe()
     office.clock.advance(PROBE_INTERVAL)
     assert office.faults.takes_probe()
+    assert office.faults.takes_probe(), "none was sent"
+    office.faults.note_probe()
     assert not office.faults.takes_probe()
     office.clock.advance(PROBE_INTERVAL)
     assert office.faults.takes_probe()

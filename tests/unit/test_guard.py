@@ -160,3 +160,61 @@ def test_an_address_of_the_other_family_is_not_in_an_allowed_network() -> None:
     guard = Guard(EgressPolicy(allow_networks=(ip_network("0.0.0.0/0"),)))
     with pytest.raises(Forbidden):
         guard.check_address("::ffff:10.0.0.1")
+
+
+DENYING = Guard(
+    EgressPolicy(
+        allow_networks=(ip_network("198.41.0.0/16"), ip_network("64:ff9b::/96"), ip_network("::ffff:0:0/96")),
+        allow_hosts=frozenset({"ours.example.org"}),
+        allow_http=True,
+        deny_networks=(ip_network("198.41.7.0/24"), ip_network("2a00:1:2::/48")),
+    )
+)
+DENIED = [
+    "198.41.7.0",
+    "198.41.7.255",
+    "2a00:1:2:ffff::1",
+    "::ffff:198.41.7.9",
+    "64:ff9b::198.41.7.9",
+]
+
+
+@pytest.mark.parametrize("address", DENIED)
+def test_what_is_denied_is_refused_whatever_allows_it(address: str) -> None:
+    with pytest.raises(Forbidden, match="WEBHOOK_EGRESS_DENY_NETWORKS"):
+        DENYING.check_address(address)
+    with pytest.raises(Forbidden, match="WEBHOOK_EGRESS_DENY_NETWORKS"):
+        DENYING.check_address(address, is_trusted=True)
+    literal = f"[{address}]" if ":" in address else address
+    for scheme in ("http", "https"):
+        assert is_refused(DENYING, f"{scheme}://{literal}/")
+
+
+@pytest.mark.parametrize("address", ["2002:c629:0709::1", "::198.41.7.9"])
+def test_carriers_of_what_is_denied_are_refused_whatever_allows_them(address: str) -> None:
+    policy = EgressPolicy((ip_network("::/0"),), deny_networks=(ip_network("198.41.7.0/24"),))
+    with pytest.raises(Forbidden, match="WEBHOOK_EGRESS_DENY_NETWORKS"):
+        Guard(policy).check_address(address)
+    Guard(policy).check_address("2002:c629:0809::1")
+
+
+def test_a_literal_allowed_as_a_host_is_denied_all_the_same() -> None:
+    networks = (ip_network("198.41.7.0/24"),)
+    assert is_refused(
+        Guard(EgressPolicy(allow_hosts=frozenset({"198.41.7.1"}), deny_networks=networks)),
+        "https://198.41.7.1/",
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["198.41.6.255", "198.41.8.0", "2a00:1:1:ffff::1", "2a00:1:3::", "1.1.1.1"]
+)
+def test_neighbours_of_what_is_denied_are_not(address: str) -> None:
+    DENYING.check_address(address)
+    literal = f"[{address}]" if ":" in address else address
+    DENYING.check_url(f"https://{literal}/")
+
+
+def test_a_host_allowed_by_name_needs_no_public_address() -> None:
+    DENYING.check_url("https://ours.example.org/")
+    DENYING.check_address("10.0.0.1", is_trusted=True)

@@ -61,13 +61,20 @@ def test_a_secret_that_was_moved_or_damaged_does_not_open(which: int) -> None:
         keyring.open(merchant_id, sealed)
 
 
-def test_stored_bytes_that_are_no_secret_are_a_keys_fault_too() -> None:
+@pytest.mark.parametrize("plain", [b"", b"short", b"whsec_" + b"x" * 17, b"\xff" * 40])
+def test_stored_bytes_that_are_no_secret_are_our_fault_and_sign_nothing(plain: bytes) -> None:
     keyring = Keyring.parse(NEW)
-    cipher = keyring._ciphers["new"]
-    for plain in (b"short", b"\xff" * 40):
-        sealed = SealedSecret("new", b"n" * 12 + cipher.encrypt(b"n" * 12, plain, b"m"))
-        with pytest.raises(UnknownKey):
-            keyring.open("m", sealed)
+    sealed = SealedSecret("new", b"n" * 12 + keyring._ciphers["new"].encrypt(b"n" * 12, plain, b"m"))
+    with pytest.raises(UnknownKey, match=r"merchant 'm' is too short or no text: rotate") as caught:
+        keyring.open("m", sealed)
+    assert "x" * 17 not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "whsec_" + "x" * 17])
+def test_there_is_no_empty_or_short_secret(text: str) -> None:
+    with pytest.raises(ValueError, match="at least 24 characters") as caught:
+        Secret(text)
+    assert "x" * 17 not in str(caught.value)
 
 
 SHORT = base64.b64encode(b"x" * 31).decode()

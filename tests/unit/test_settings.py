@@ -221,7 +221,7 @@ def test_password_of_the_proxy_is_sent_and_never_shown() -> None:
 
 def test_proxy_and_http_exclude_one_another() -> None:
     environ = {"WEBHOOK_EGRESS_PROXY": "http://proxy:3128", "WEBHOOK_EGRESS_ALLOW_HTTP": "true"}
-    assert problem(environ).startswith("WEBHOOK_EGRESS_PROXY: only https goes through it")
+    assert problem(environ).startswith("WEBHOOK_EGRESS_PROXY: only https goes through it; ")
 
 
 def test_settings_cannot_be_changed() -> None:

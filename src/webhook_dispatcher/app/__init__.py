@@ -76,7 +76,11 @@ def run(settings: Settings, embedded: bool = False) -> None:
                     "secret_keys": settings.secret_keys or development_key(settings.data_dir),
                 }
             )
-            _log.info("database.started", producer_url=postgres.dsn("webhook_producer"))
+            _log.info(
+                "database.started",
+                producer_url=postgres.dsn("webhook_producer"),
+                admin_url=postgres.dsn("webhook_admin"),
+            )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings))
 

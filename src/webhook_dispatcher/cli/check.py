@@ -36,12 +36,16 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. `problem` is None when all is well; `code` is the exit code it calls for."""
+    """What one check found. `problem` is None when all is well; `code` is the exit code it calls for.
+
+    note: what is good to know although nothing is wrong.
+    """
 
     check: str
     problem: str | None = None
     mend: str | None = None
     code: int = 1
+    note: str | None = None
 
 
 def check(context: typer.Context, as_json: AsJson = False) -> None:
@@ -52,7 +56,10 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
     else:
         print_table(
             ("check", "found", "how to mend it"),
-            ([finding.check, finding.problem or "ok", finding.mend or ""] for finding in findings),
+            (
+                [finding.check, finding.problem or finding.note or "ok", finding.mend or ""]
+                for finding in findings
+            ),
         )
     codes = [finding.code for finding in findings if finding.problem is not None]
     if codes:
@@ -135,7 +142,8 @@ async def _clock(session: Session, database: Administration) -> Finding:
 
 async def _stored_keys(keyring: Keyring | None, database: Administration) -> Finding:
     problems = []
-    for merchant, sealed in await database.sample_sealed_secrets():
+    samples = await database.sample_sealed_secrets()
+    for merchant, sealed in samples:
         try:
             if keyring is None:
                 raise UnknownKey(sealed.key_id, "WEBHOOK_SECRET_KEYS is not set")
@@ -143,8 +151,18 @@ async def _stored_keys(keyring: Keyring | None, database: Administration) -> Fin
         except UnknownKey as error:
             problems.append(str(error))
     if not problems:
-        return Finding("keys")
+        return Finding("keys", note=_old_keys(keyring, {sealed.key_id for _, sealed in samples}))
     return Finding("keys", "; ".join(problems), "add the key to WEBHOOK_SECRET_KEYS; until then lanes wait")
+
+
+def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
+    """Say which keys can be removed, and which could be after `endpoint rekey`."""
+    older = [key_id for key_id in keyring.key_ids if key_id != keyring.sealing_id] if keyring else []
+    idle = ", ".join(key_id for key_id in older if key_id not in used)
+    busy = ", ".join(key_id for key_id in older if key_id in used)
+    notes = [f"no longer needed, remove from WEBHOOK_SECRET_KEYS: {idle}"] if idle else []
+    notes += [f"needed until `webhook-dispatcher endpoint rekey`: {busy}"] if busy else []
+    return "ok; " + "; ".join(notes) if notes else None
 
 
 async def _partitions(database: Administration) -> Finding:

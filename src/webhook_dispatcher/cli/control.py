@@ -99,7 +99,10 @@ def send_test_event(
     requested_by: RequestedBy = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send a merchant a webhook.test event with a sample charge, at once and only once."""
+    """Send a merchant a webhook.test event with a sample charge, at once and only once.
+
+    Exits with 1 when it was not delivered.
+    """
     request = ControlRequest("test_event", requested_by or operator(), merchant_id=merchant)
     _carry_out(session_of(context), request, deadline if wait else None, as_json)
 
@@ -189,3 +192,9 @@ def _report(seen: ControlView, as_json: bool) -> None:
     if not as_json:
         facts = "".join(f", {name} {shown(value)}" for name, value in (seen.result or {}).items())
         typer.echo(f"{seen.command} (command {seen.id}): {seen.status}{facts}")
+    if seen.command == "test_event" and seen.status == "done" and _outcome(seen) != "delivered":
+        raise typer.Exit(1)
+
+
+def _outcome(seen: ControlView) -> object:
+    return (seen.result or {}).get("outcome")

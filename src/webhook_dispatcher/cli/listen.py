@@ -48,7 +48,12 @@ def listen(
     ] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8080,
     https: Annotated[bool, typer.Option("--https", help="With a certificate made on the spot.")] = False,
-    status: Annotated[int, typer.Option("--status", min=200, max=599, help="What to answer.")] = 200,
+    status: Annotated[
+        int | None,
+        typer.Option(
+            "--status", min=200, max=599, help="What to answer; without, 200, or 400 to a wrong signature."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line instead.")] = False,
 ) -> None:
     """Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C."""
@@ -58,11 +63,11 @@ def listen(
             ca_file = (
                 Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="webhook-listen-"))) / "ca.pem"
             )
-        asyncio.run(_listen(secret, port, ca_file, Behaviour(status), as_json))
+        asyncio.run(_listen(secret, port, ca_file, status, as_json))
 
 
 async def _listen(
-    secret: Secret | None, port: int, ca_file: Path | None, behaviour: Behaviour, as_json: bool
+    secret: Secret | None, port: int, ca_file: Path | None, status: int | None, as_json: bool
 ) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -76,7 +81,8 @@ async def _listen(
         tls=None if ca_file is None else server_context(ca_file),
         port=port,
         any_secret=secret,
-        behaviour=behaviour,
+        behaviour=Behaviour(status or 200),
+        refuses_forgeries=status is None,
         keep=False,
         on_arrival=show,
     )
@@ -90,7 +96,7 @@ async def _listen(
         allowances = "WEBHOOK_EGRESS_ALLOW_NETWORKS=127.0.0.0/8 " + (
             "WEBHOOK_EGRESS_ALLOW_HTTP=true" if ca_file is None else f"WEBHOOK_EGRESS_CA_FILE={ca_file}"
         )
-        typer.echo(f"a daemon reaches it with {allowances}", err=True)
+        typer.echo(f"`endpoint set` and the daemon need {allowances}", err=True)
         await stopped.wait()
     finally:
         await receiver.__aexit__(None, None, None)

@@ -13,12 +13,13 @@ import typer
 from typer.main import get_command
 
 from webhook_dispatcher import __version__
-from webhook_dispatcher.cli import check, control, daemon, deliveries, endpoints
+from webhook_dispatcher.cli import check, control, daemon, deliveries, endpoints, rekey
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
     DispatcherError,
     SchemaMismatch,
+    StatementRefused,
     StorageUnavailable,
 )
 
@@ -91,6 +92,7 @@ def _endpoint() -> typer.Typer:
     _add(group, "show", endpoints.show, "endpoint show merchant-1")
     _add(group, "list", endpoints.list_, "endpoint list --json")
     _add(group, "rotate-secret", endpoints.rotate_secret, "endpoint rotate-secret merchant-1 --overlap PT24H")
+    _add(group, "rekey", rekey.rekey, "endpoint rekey --json")
     _add(group, "remove", endpoints.remove, "endpoint remove merchant-1 --yes")
     return group
 
@@ -120,6 +122,8 @@ def main(arguments: Sequence[str] | None = None, session: Session | None = None)
             standalone_mode=False,
             obj=session or Session(os.environ),
         )
+    except StatementRefused as error:
+        return _complain(_permitted(error), 1)
     except DispatcherError as error:
         return _complain(str(error), exit_code(error))
     except typer.TyperException as error:
@@ -135,6 +139,16 @@ def main(arguments: Sequence[str] | None = None, session: Session | None = None)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _permitted(error: StatementRefused) -> str:
+    """Say whom to connect as, where the user of the database is not allowed what was asked."""
+    if error.sqlstate != "42501":
+        return str(error)
+    return (
+        f"{error.detail}: connect as webhook_admin or a member of it "
+        "(`migrate`: as a superuser, or a user with CREATEROLE who may create schemas)"
+    )
 
 
 def exit_code(error: DispatcherError) -> int:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import typer
@@ -22,7 +22,7 @@ MOST_REQUESTED_BY = 128
 class Session:
     """Where settings, connections and time come from."""
 
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     open_administration: Callable[[str], AbstractAsyncContextManager[Administration]] = administration
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic: Callable[[], float] = time.monotonic

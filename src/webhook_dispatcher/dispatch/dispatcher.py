@@ -80,8 +80,10 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._supply = Supply(claims, instruments.bodies, lambda: self._tail.stable, self._wake.set)
         self._stopping = False
+        self._making: asyncio.Task[None] | None = None
         self.everything_is_paused = False
         self.missing_keys: dict[str, float] = {}
+        self._told_of_keys: set[str] = set()
         self.answered_at = self._clock.elapsed()
         self._follower = Follower(
             attempter.attend, recorder.add, recorder.caught_up, self._supply.ask, self._may_start
@@ -189,16 +191,17 @@ class Dispatcher:
         if not heads:
             return
         asked = self._clock.elapsed()
+        is_probe = self._faults.is_open
         try:
             leased = await self._claims.lease(heads, self._limits.lease, self._owner)
         except StorageError:
             self._ready.give_back(heads)
             raise
-        visits = [self._open(lease, asked) for lease in leased.leases]
+        visits = [self._open(lease, asked, is_probe) for lease in leased.leases]
         # Free, but locked for a moment: asked for again in the next step, not at once.
         self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
         if missing := {merchant_id: heads[merchant_id] for merchant_id in leased.missing}:
-            group.create_task(self._create(missing))
+            self._make(group, missing)
         if not visits:
             return
         try:
@@ -213,6 +216,11 @@ class Dispatcher:
         for visit in visits:
             self._start(group, visit, endpoints.get(visit.merchant_id))
 
+    def _make(self, group: asyncio.TaskGroup, missing: dict[str, int]) -> None:
+        # One at a time: each may wait for a lock, on a connection that claiming needs; the sweep asks again.
+        if self._making is None or self._making.done():
+            self._making = group.create_task(self._create(missing))
+
     async def _create(self, heads: dict[str, int]) -> None:
         """Make missing lanes apart: a transaction that is making one of them may keep us waiting."""
         try:
@@ -225,9 +233,9 @@ class Dispatcher:
             self._ready.add(merchant_id, heads[merchant_id])
         self._wake.set()
 
-    def _open(self, lease: Lease, asked: float) -> Visit:
+    def _open(self, lease: Lease, asked: float, is_probe: bool) -> Visit:
         visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME)
-        visit.is_probe = self._faults.is_open
+        visit.is_probe = is_probe
         self._visits[lease.merchant_id] = visit
         return visit
 
@@ -246,6 +254,8 @@ class Dispatcher:
         if not visit.run:
             self._give_back(visit)
             return
+        if visit.is_probe:
+            self._faults.note_probe()
         task = group.create_task(self._follower.follow(visit, endpoint, secrets))
         task.add_done_callback(lambda _: self._give_back(visit))
 
@@ -266,7 +276,8 @@ class Dispatcher:
 
     def lack_key(self, error: UnknownKey) -> None:
         """Remember which key did not open a secret, and say so the first time."""
-        if error.key_id not in self.missing_keys:
+        if str(error) not in self._told_of_keys:
+            self._told_of_keys.add(str(error))
             _log.error("key.missing", key_id=error.key_id, reason=error.reason)
         self.missing_keys[error.key_id] = self._clock.elapsed()
 

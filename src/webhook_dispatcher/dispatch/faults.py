@@ -3,9 +3,11 @@
 Signs of a fault of ours, and what it takes to believe them:
 
 - local: the sender says so (no file descriptors, no route, our proxy): one is enough.
-- fleet: of the merchants that accepted something lately, at least LEAST_MERCHANTS were sent a first attempt
-  within the window, and nearly all of those failed in the same way: our name server, signer, certificates
-  or network. A merchant, or a hosting company with a third of them, is not nearly all.
+- fleet: of the merchants that accepted something lately, take the SAMPLE to whom first attempts were begun
+  last: nearly all of those failed, in the same way: our name server, signer, certificates or network. A
+  merchant, or a hosting company with a third of them, is not nearly all. The sample goes by when attempts
+  began, so that what succeeded before the fault is out of it after as many attempts, however fast or slow
+  they fail.
 - clock: this machine's clock and the database's are further apart than receivers tolerate.
 - stall: the event loop stood still while an attempt was under way, so that its time-out is ours.
 
@@ -14,7 +16,7 @@ way is not recorded; the first attempt since then that is accepted ends it. A cl
 clock's. A stall excuses the attempts it hit, and pauses nothing.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -27,10 +29,12 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 
 LEAST_MERCHANTS = 5
 """Merchants that must have been tried before the fleet is judged."""
-SHARE = 0.8
+SHARE = 0.9
 """The part of them that must fail alike."""
-WINDOW = 15.0
-"""Seconds over which merchants' latest results are compared; longer than an attempt."""
+SAMPLE = 20
+"""Merchants compared, each with its latest first attempt."""
+WINDOW = 60.0
+"""Seconds for which a merchant's latest first attempt says something."""
 GOOD_FOR = 600.0
 """Seconds for which a merchant that accepted something counts as one that works."""
 PROBE_INTERVAL = 1.0
@@ -62,8 +66,7 @@ class Faults:
         self._probe_at = 0.0
         self._beat_at = self._stalled_at = clock.elapsed()
         self._good: OrderedDict[str, float] = OrderedDict()
-        self._latest: OrderedDict[str, tuple[float, str]] = OrderedDict()
-        self._marks: Counter[str] = Counter()
+        self._sample: dict[str, tuple[float, str]] = {}
 
     @property
     def reasons(self) -> list[str]:
@@ -82,12 +85,13 @@ class Faults:
         return self._fault is not None or self._clock_is_off
 
     def takes_probe(self) -> bool:
-        """Tell whether a probe may be sent now, and count it as sent."""
+        """Tell whether a probe may be sent now."""
         now = self._clock.elapsed()
-        if self._clock_is_off or now < self._probe_at:
-            return False
-        self._probe_at = now + PROBE_INTERVAL
-        return True
+        return not self._clock_is_off and now >= self._probe_at
+
+    def note_probe(self) -> None:
+        """Count a probe as sent."""
+        self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
 
     def beat(self) -> None:
         """Take a sign of life of the event loop, and look at the clocks."""
@@ -113,42 +117,43 @@ class Faults:
         if seen.outcome is Outcome.DELIVERED:
             self._good[event.merchant_id] = now
             self._good.move_to_end(event.merchant_id)
-            if self._fault is not None and started >= self._fault.since:
-                self._end()
-        elif isinstance(seen, Failure) and seen.is_ours:
+        is_ours = isinstance(seen, Failure) and seen.is_ours
+        if is_ours:
             self._begin("local", mark, now)
+        elif self._fault is not None and started >= self._fault.since and self._is_over(seen):
+            self._end()
         if event.attempts == 0:
-            self._compare(event.merchant_id, mark, now)
+            self._compare(event.merchant_id, mark, started, now)
         if seen.outcome in (Outcome.DELIVERED, Outcome.UNSENDABLE):
             return True
         is_excused = seen.outcome is Outcome.TIMEOUT and self._stood_still_since(started, now)
-        is_suspect = self._fault is not None and self._fault.mark == mark
-        return not (is_excused or is_suspect or self._clock_is_off)
+        is_suspect = self._fault is not None and self._fault.kind == "fleet" and self._fault.mark == mark
+        return not (is_ours or is_excused or is_suspect or self._clock_is_off)
+
+    def _is_over(self, seen: Answer | Failure) -> bool:
+        """Tell whether an attempt shows that this machine works again: a local fault, by reaching anybody."""
+        assert self._fault is not None
+        if self._fault.kind == "local" and seen.outcome in _REACHED:
+            return True
+        return seen.outcome is Outcome.DELIVERED
 
     def _stood_still_since(self, started: float, now: float) -> bool:
         return self._stalled_at > started or now - self._beat_at > LONGEST_BEAT
 
-    def _compare(self, merchant_id: str, mark: str, now: float) -> None:
+    def _compare(self, merchant_id: str, mark: str, started: float, now: float) -> None:
         """Put a first attempt beside the latest ones of the other merchants that worked."""
         while self._good and (oldest := next(iter(self._good.items())))[1] < now - GOOD_FOR:
             del self._good[oldest[0]]
         if merchant_id not in self._good:
             return
-        self._forget(merchant_id)
-        while self._latest and (first := next(iter(self._latest.items())))[1][0] < now - WINDOW:
-            self._forget(first[0])
-        self._latest[merchant_id] = (now, mark)
-        self._marks[mark] += 1
-        tried = len(self._latest)
-        if mark != _ACCEPTED and tried >= LEAST_MERCHANTS and self._marks[mark] >= SHARE * tried:
+        sample = {m: seen for m, seen in self._sample.items() if seen[0] >= now - WINDOW}
+        sample[merchant_id] = max((started, mark), sample.get(merchant_id, (0.0, "")))
+        if len(sample) > SAMPLE:
+            del sample[min(sample, key=lambda merchant: sample[merchant][0])]
+        self._sample = sample
+        alike = sum(seen[1] == mark for seen in sample.values())
+        if mark != _ACCEPTED and len(sample) >= LEAST_MERCHANTS and alike >= SHARE * len(sample):
             self._begin("fleet", mark, now)
-
-    def _forget(self, merchant_id: str) -> None:
-        known = self._latest.pop(merchant_id, None)
-        if known is not None:
-            self._marks[known[1]] -= 1
-            if not self._marks[known[1]]:
-                del self._marks[known[1]]
 
     def _begin(self, kind: str, mark: str, now: float) -> None:
         if self._fault is not None:
@@ -163,11 +168,13 @@ class Faults:
         _log.info("fault.ended", kind=self._fault.kind)
         self._metrics.own_fault.labels(self._fault.kind).set(0)
         self._fault = None
-        self._latest.clear()
-        self._marks.clear()
+        self._sample = {}
 
 
 _ACCEPTED = "delivered"
+_REACHED = frozenset(
+    (Outcome.STATUS, Outcome.CONNECT, Outcome.TLS, Outcome.DISCONNECTED, Outcome.BAD_RESPONSE)
+)
 
 
 def _mark(seen: Answer | Failure) -> str:

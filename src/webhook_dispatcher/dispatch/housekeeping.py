@@ -80,10 +80,10 @@ async def measure(
         await stop.wait_at_most(max(GAUGE_INTERVAL, 20 * (clock.elapsed() - started)))
 
 
-async def watch_loop(clock: Clock, metrics: Metrics, beat: Callable[[], None], stop: Stop) -> None:
-    """Measure how late the event loop runs its timers, and call `beat` each time, until stopped."""
-    while not stop.is_set():
+async def watch_loop(clock: Clock, metrics: Metrics, beat: Callable[[], None]) -> None:
+    """Measure how late the event loop runs its timers, and call `beat` each time, until cancelled."""
+    while True:
         due = clock.elapsed() + LOOP_LAG_INTERVAL
-        await stop.wait_at_most(LOOP_LAG_INTERVAL)
+        await pause(LOOP_LAG_INTERVAL)
         metrics.event_loop_lag.set(max(0.0, clock.elapsed() - due))
         beat()

@@ -82,7 +82,7 @@ class Visit:
     @property
     def owes_more(self) -> bool:
         """Tell whether more may wait than the run holds."""
-        return self.is_cut or self.is_noticed
+        return self.is_cut or self.is_noticed or self.top_up is not None  # asked, and not answered yet
 
     def ask(self, run: int, run_bytes: int) -> RunAsk:
         """Say what to read next: from where all is read on, with room for what will be read again."""
@@ -143,7 +143,8 @@ class Visit:
         self.is_over = True
         if self.run:
             self.is_cut = True
-            self.complete_up_to = min(self.complete_up_to, self.run[0].seq - 1)
+            # What was put back stands first, whatever was read meanwhile.
+            self.complete_up_to = min(self.complete_up_to, min(map(_seq, self.run)) - 1)
         for event in self.run:
             self.unfinished.pop(event.seq, None)
             self.bodies.free(event)

@@ -106,6 +106,8 @@ class Retrier:
         claimed = await self._claims.claim_retries(room, self._limits.per_merchant, room, self._limits.lease)
         if not claimed:
             return 0
+        if self._faults.is_open:
+            self._faults.note_probe()
         for retry in claimed:
             self._bodies.hold(retry.event)
         try:

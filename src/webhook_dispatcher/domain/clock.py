@@ -9,6 +9,8 @@ from typing import Protocol
 
 GOOD_ROUND_TRIP = 0.1
 """Seconds that a statement may take for its time to be believed."""
+LONGEST_ROUND_TRIP = 10.0
+"""Seconds beyond which an answer says nothing at all."""
 LONGEST_TRUST = 5.0
 """Seconds after which any answer is better than none."""
 
@@ -39,6 +41,8 @@ class DatabaseClock:
         An answer that was long under way says little, and is used only when there was none for a while.
         """
         answered_at = self._clock.elapsed()
+        if answered_at - asked_at > LONGEST_ROUND_TRIP:
+            return  # longer than a statement may take: we were frozen meanwhile
         is_good = answered_at - asked_at <= GOOD_ROUND_TRIP
         if is_good or answered_at - self._synchronised_at > LONGEST_TRUST:
             self._offset = database_now.timestamp() - (asked_at + answered_at) / 2

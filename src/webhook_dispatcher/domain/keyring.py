@@ -55,6 +55,11 @@ class Keyring:
         """The ids of all keys held, the sealing one first."""
         return tuple(self._ciphers)
 
+    @property
+    def sealing_id(self) -> str:
+        """The id of the key that seals."""
+        return self._sealing_id
+
     def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
         """Encrypt a secret for storage."""
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -68,9 +73,15 @@ class Keyring:
             raise UnknownKey(sealed.key_id, "not among WEBHOOK_SECRET_KEYS")
         nonce, ciphertext = sealed.sealed[:NONCE_BYTES], sealed.sealed[NONCE_BYTES:]
         try:
-            return Secret(cipher.decrypt(nonce, ciphertext, merchant_id.encode()).decode())
+            plain = cipher.decrypt(nonce, ciphertext, merchant_id.encode())
         except (InvalidTag, ValueError):
             raise UnknownKey(sealed.key_id, "does not open the stored secret; is it the right key?") from None
+        try:
+            return Secret(plain.decode())
+        except ValueError:
+            # Something else than us sealed it. To sign with it would be worse than to wait.
+            reason = f"what it opens for merchant {merchant_id!r} is too short or no text: rotate that secret"
+            raise UnknownKey(sealed.key_id, reason) from None
 
     def __repr__(self) -> str:
         return f"Keyring({', '.join(self._ciphers)})"

@@ -61,6 +61,7 @@ class EmbeddedPostgres:
         self._durable = durable
         self._options = {
             "listen_addresses": "",
+            "port": str(PORT),
             "max_connections": str(max_connections),
             "timezone": "UTC",
             "log_timezone": "UTC",
@@ -85,7 +86,7 @@ class EmbeddedPostgres:
 
     def dsn(self, user: str = "postgres", database: str = "postgres") -> str:
         """Return a connection URL as asyncpg reads it."""
-        place = urlencode({"host": str(self._socket_dir), "port": PORT})
+        place = urlencode({"host": str(self._socket_dir), "port": self._options["port"]})
         return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?{place}"
 
     def __enter__(self) -> Self:
@@ -165,7 +166,6 @@ class EmbeddedPostgres:
             **self._options,
             "unix_socket_directories": str(self._socket_dir),
             "unix_socket_permissions": "0700",
-            "port": str(PORT),
         }
         command = [str(programs / "postgres"), "-D", str(self._cluster)]
         for name, value in settings.items():

@@ -42,6 +42,7 @@ class Receiver:
     log: a file that gets each arrival as a line of JSON when it has ended.
     behaviour: of merchants for which `behave` was not called.
     keep: False forgets ended arrivals (for long runs with a log).
+    refuses_forgeries: answers 400 to a wrong signature, whatever the behaviour.
     on_arrival: told at the start and at the end of each.
     """
 
@@ -55,6 +56,7 @@ class Receiver:
         log: Path | None = None,
         behaviour: Behaviour | None = None,
         keep: bool = True,
+        refuses_forgeries: bool = False,
         on_arrival: Callable[[Arrival], None] | None = None,
     ) -> None:
         self.arrivals: list[Arrival] = []
@@ -67,6 +69,7 @@ class Receiver:
         self._flush: asyncio.TimerHandle | None = None
         self._keep = keep
         self._default = behaviour or Behaviour()
+        self._refuses_forgeries = refuses_forgeries
         self._on_arrival = on_arrival
         self._plans: dict[str, Plan] = {}
         self._merchant_turns: Counter[str] = Counter()
@@ -172,7 +175,9 @@ class Receiver:
         if self._keep:
             self.arrivals.append(arrival)
         self._tell(arrival)
-        self._behave(exchange, self._next_behaviour(merchant_id, turn))
+        behaviour = self._next_behaviour(merchant_id, turn)
+        is_forged = arrival.signature not in (Signature.RIGHT, Signature.UNCHECKED)
+        self._behave(exchange, Behaviour(400) if is_forged and self._refuses_forgeries else behaviour)
 
     def abandoned(self, exchange: Exchange) -> None:
         """Log that the sender gave up (called by the connection)."""

@@ -18,7 +18,9 @@ from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings import forms
+from webhook_dispatcher.storage import link
 from webhook_dispatcher.transport.guard import EgressPolicy
+from webhook_dispatcher.transport.proxy import Proxy
 
 PREFIX = "WEBHOOK_"
 IGNORED_PREFIX = "WEBHOOK_DISPATCHER_"
@@ -47,6 +49,13 @@ class Settings(BaseSettings):
         None,
         "The same database as the user who may create schema and roles, for `migrate`.",
         "as `DATABASE_URL`",
+    )
+    database_tls: Annotated[Literal["verify-full", "waived"], forms.choice("verify-full", "waived")] = (
+        _described(
+            "verify-full",
+            "Off this machine the link is TLS, and the server proves who it is, by an authority in the URL's "
+            "`sslrootcert=FILE` or else the system's; `waived` leaves it to the URL's `sslmode`.",
+        )
     )
     data_dir: Annotated[Path, forms.text(Path)] = _described(
         Path(".webhook"), "Where the embedded database and the development key are kept.", "`./.webhook`"
@@ -106,6 +115,17 @@ class Settings(BaseSettings):
     egress_allow_http: Annotated[bool, forms.text(forms.boolean)] = _described(
         False, "Whether allowed networks and hosts may be reached by `http` too."
     )
+    egress_deny_networks: Annotated[tuple[forms.Network, ...], forms.text(forms.networks)] = _described(
+        (),
+        "Networks that endpoints may never be in, whatever allows them, such as your own public addresses.",
+        "none",
+    )
+    egress_proxy: Annotated[SecretStr | None, forms.text(forms.egress_proxy)] = _described(
+        None,
+        "`http://[user:password@]host:port`: send through this proxy (CONNECT), which resolves the names; "
+        "not with `EGRESS_ALLOW_HTTP`. Proxies of the environment are never used.",
+        "none",
+    )
     egress_nameservers: Annotated[tuple[str, ...], forms.text(forms.nameservers)] = _described(
         (), "Name servers to ask, `address:port`, separated by commas.", "the system's"
     )
@@ -126,6 +146,14 @@ class Settings(BaseSettings):
         return (init_settings,)
 
     @model_validator(mode="after")
+    def _proxy_is_for_https(self) -> "Settings":
+        if self.egress_proxy and self.egress_allow_http:
+            raise ValueError(
+                f"{PREFIX}EGRESS_PROXY: only https goes through it; {PREFIX}EGRESS_ALLOW_HTTP must be false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _lease_outlasts_attempt(self) -> "Settings":
         least = self.attempt_timeout + min(LEASE_MARGIN, self.attempt_timeout / 2)
         if self.lease < least:
@@ -135,6 +163,21 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _links_are_verified(self) -> "Settings":
+        for name in ("database_url", "migration_database_url"):
+            url: SecretStr | None = getattr(self, name)
+            try:
+                if url is not None:
+                    forms.root_certificates(self._linked(url))
+            except ValueError as error:
+                raise ValueError(f"{PREFIX}{name.upper()}: {error}") from None
+        return self
+
+    def _linked(self, url: SecretStr) -> str:
+        text = url.get_secret_value()
+        return text if self.database_tls == "waived" else link.secured(text)
+
     def database_dsn(self) -> str:
         """Return the database's URL, or say that it is missing."""
         if self.database_url is None:
@@ -142,14 +185,12 @@ class Settings(BaseSettings):
                 f"{PREFIX}DATABASE_URL: not set; give postgresql://user:password@host:port/database "
                 "(`webhook-dispatcher demo` and `run --embedded` need none)"
             )
-        return self.database_url.get_secret_value()
+        return self._linked(self.database_url)
 
     def migration_dsn(self) -> str:
         """Return the URL to migrate with: the owner's if given."""
         return (
-            self.migration_database_url.get_secret_value()
-            if self.migration_database_url
-            else self.database_dsn()
+            self._linked(self.migration_database_url) if self.migration_database_url else self.database_dsn()
         )
 
     def keyring(self) -> Keyring:
@@ -163,7 +204,16 @@ class Settings(BaseSettings):
 
     def egress_policy(self) -> EgressPolicy:
         """Return what the guard is to allow."""
-        return EgressPolicy(self.egress_allow_networks, self.egress_allow_hosts, self.egress_allow_http)
+        return EgressPolicy(
+            self.egress_allow_networks,
+            self.egress_allow_hosts,
+            self.egress_allow_http,
+            self.egress_deny_networks,
+        )
+
+    def proxy(self) -> Proxy | None:
+        """Return the proxy to send through."""
+        return Proxy.parse(self.egress_proxy.get_secret_value()) if self.egress_proxy else None
 
 
 def load_settings(environ: Mapping[str, str]) -> Settings:

@@ -18,7 +18,9 @@ from webhook_dispatcher.domain.duration import parse_duration, render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.storage import link
 from webhook_dispatcher.telemetry.health import split_address
+from webhook_dispatcher.transport.proxy import Proxy
 
 MOST_RETRIES = 20
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0-9_-]{0,62})?)*")
@@ -159,6 +161,12 @@ def nameservers(text: str) -> tuple[str, ...]:
     return servers
 
 
+def egress_proxy(text: str) -> SecretStr:
+    """Check the proxy's form without ever quoting it: it may hold a password."""
+    Proxy.parse(text)
+    return SecretStr(text)
+
+
 def ca_file(text: str) -> Path:
     """Check that a file holds certificates."""
     try:
@@ -168,3 +176,13 @@ def ca_file(text: str) -> Path:
     except OSError as error:
         raise ValueError(f"{text!r} cannot be read: {error.strerror}") from None
     return Path(text)
+
+
+def root_certificates(url: str) -> None:
+    """Check the authorities that a database's URL names."""
+    named = link.root_certificates(url)
+    if named is not None:
+        try:
+            ca_file(named)
+        except ValueError as error:
+            raise ValueError(f"sslrootcert={error}") from None

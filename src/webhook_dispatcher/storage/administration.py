@@ -88,6 +88,16 @@ class ControlView:
     error_message: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredSecrets:
+    """A merchant's sealed secrets as stored. `previous_is_over`: the one before signs no more."""
+
+    merchant_id: str
+    current: SealedSecret
+    previous: SealedSecret | None = None
+    previous_is_over: bool = False
+
+
 class Administration:
     """Statements of `sql/administration.sql`; errors are ours (`storage.connection.translated`)."""
 
@@ -177,6 +187,40 @@ class Administration:
         rows = await self._rows("sample_sealed_secrets")
         return [(row["merchant_id"], SealedSecret(row["key_id"], row["sealed"])) for row in rows]
 
+    async def count_secrets(self, key_id: str) -> tuple[int, int]:
+        """Return how many secrets are stored, and how many of them a key seals."""
+        row = (await self._rows("count_secrets", key_id))[0]
+        return row["stored"], row["sealed"]
+
+    async def read_secrets_of_other_keys(
+        self, key_id: str, after_merchant: str, most: int
+    ) -> list[StoredSecrets]:
+        """Return sealed secrets of endpoints that another key seals, in order of merchant."""
+        rows = await self._rows("read_secrets_of_other_keys", key_id, after_merchant, most)
+        return [
+            StoredSecrets(
+                row["merchant_id"],
+                SealedSecret(row["key_id"], row["secret"]),
+                SealedSecret(row["previous_key_id"], row["previous_secret"])
+                if row["previous_key_id"]
+                else None,
+                row["previous_is_over"],
+            )
+            for row in rows
+        ]
+
+    async def replace_sealed_secrets(
+        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]]
+    ) -> set[str]:
+        """Store secrets sealed anew, each given as read and as it is to be; return whose were stored."""
+        rows = await self._rows(
+            "replace_sealed_secrets",
+            [read.merchant_id for read, _ in changes],
+            *_columns([read for read, _ in changes]),
+            *_columns([anew for _, anew in changes]),
+        )
+        return {row["merchant_id"] for row in rows}
+
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
         """Return table and day of each log partition that is missing, today and the next days."""
         rows = await self._rows("missing_partitions", list(PARTITIONED), days)
@@ -186,6 +230,16 @@ class Administration:
         with translated():
             rows: Sequence[Any] = await self.connection.fetch(self._statements[name].text, *arguments)
         return rows
+
+
+def _columns(secrets: Sequence[StoredSecrets]) -> list[list[object]]:
+    previous = [stored.previous for stored in secrets]
+    return [
+        [stored.current.key_id for stored in secrets],
+        [stored.current.sealed for stored in secrets],
+        [sealed and sealed.key_id for sealed in previous],
+        [sealed and sealed.sealed for sealed in previous],
+    ]
 
 
 @asynccontextmanager

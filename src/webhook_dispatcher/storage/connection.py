@@ -4,6 +4,7 @@ Every session states its isolation level and its time-outs: a default of databas
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -19,8 +20,10 @@ from webhook_dispatcher.domain.errors import (
     StatementRefused,
     StorageUnavailable,
 )
+from webhook_dispatcher.storage import link
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
+CLOSE_TIMEOUT = timedelta(seconds=1)
 
 _UNAVAILABLE = (
     OSError,  # TimeoutError among them
@@ -87,6 +90,7 @@ async def connect(
             statement_cache_size=statement_cache_size,
             server_settings=session_settings(application_name, command_timeout),
             target_session_attrs=_session_attributes(dsn),
+            ssl=_tls_context(dsn),
         )
 
 
@@ -113,11 +117,12 @@ async def create_pool(
             statement_cache_size=statement_cache_size,
             server_settings=session_settings(application_name, command_timeout),
             target_session_attrs=_session_attributes(dsn),
+            ssl=_tls_context(dsn),
         )
     try:
         yield pool
     finally:
-        await _close(pool, command_timeout)
+        await _close(pool, CLOSE_TIMEOUT)
 
 
 async def _close(pool: asyncpg.Pool, patience: timedelta) -> None:
@@ -160,6 +165,13 @@ def _session_attributes(dsn: str) -> Any:
     return None if "target_session_attrs" in parse_qs(urlsplit(dsn).query) else "read-write"
 
 
+def _tls_context(dsn: str) -> ssl.SSLContext | None:
+    try:
+        return link.tls_context(dsn)
+    except ValueError as error:
+        raise ConfigurationError(f"the database's URL: {error}") from None
+
+
 @contextmanager
 def _reaching(dsn: str) -> Iterator[None]:
     """Say which database could not be reached, and why, in one line."""
@@ -177,7 +189,17 @@ def _said(error: BaseException) -> str:
     """Say what happened in one line; asyncpg's time-outs say nothing themselves."""
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate does not prove who it is ({error.verify_message}); "
+            "sslrootcert=FILE in the URL names its authority"
+        )
     if isinstance(error, pg.TargetServerAttributeNotMatched):
         return "no server there accepts writes"
     first = next(iter(str(error).splitlines()), "")
+    if "rejected SSL upgrade" in first:
+        return (
+            f"{first}: it does not speak TLS; switch it on there or, where the network itself is trusted, "
+            "set WEBHOOK_DATABASE_TLS=waived"
+        )
     return first or type(error).__name__

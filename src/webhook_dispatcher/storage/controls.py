@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -13,7 +13,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.command import Code, Command, CommandRejected, RetryFailed
-from webhook_dispatcher.domain.errors import LeaseLost
+from webhook_dispatcher.domain.errors import LeaseLost, StorageError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import Desk, FoundDelivery, ReopenedChunk, TestLog
 from webhook_dispatcher.storage.connection import translated
@@ -211,4 +211,6 @@ class PostgresControls:
             with translated():
                 await transaction.commit()
         finally:
-            await self._pool.release(connection)
+            # It may have broken after the commit: what was done stays done, and the pool has let go of it.
+            with suppress(StorageError), translated():
+                await self._pool.release(connection)

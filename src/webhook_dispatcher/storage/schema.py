@@ -13,7 +13,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from webhook_dispatcher.domain.errors import SchemaMismatch
+from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -75,4 +75,16 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
         raise SchemaMismatch(
             f"the schema serves programs for version {row['compatible_from']} and later, "
             f"this one is for {SCHEMA_VERSION}: install a newer webhook-dispatcher"
+        )
+
+
+async def check_role(connection: asyncpg.Connection | asyncpg.Pool) -> None:
+    """Raise ConfigurationError unless we are connected as somebody who may deliver."""
+    with translated():
+        row = await connection.fetchrow(load("housekeeping")["read_role"].text)
+    assert row is not None
+    if not row["may_deliver"]:
+        raise ConfigurationError(
+            f"WEBHOOK_DATABASE_URL: {row['role']!r} may not deliver; "
+            "the daemon connects as webhook_dispatcher, or as a member of it"
         )

@@ -51,6 +51,17 @@ _FORBIDDEN_V6 = tuple(
     )
 )
 
+# IPv6 networks whose addresses carry an IPv4 address, and by how many bits it lies from the right.
+_CARRIERS = tuple(
+    (IPv6Network(network), shift)
+    for network, shift in (
+        ("::/96", 0),  # IPv4-compatible, RFC 4291
+        ("::ffff:0:0/96", 0),  # IPv4-mapped, RFC 4291
+        ("64:ff9b::/96", 0),  # NAT64, RFC 6052
+        ("2002::/16", 80),  # 6to4, RFC 3056
+    )
+)
+
 
 def parse_address(text: str) -> Address | None:
     """Read a plain address literal; anything else, a scoped address included, is None."""
@@ -69,3 +80,11 @@ def forbidden_use(address: Address) -> str | None:
     if address not in _GLOBAL_UNICAST_V6:
         return "not global unicast (2000::/3), RFC 4291"
     return next((use for network, use in _FORBIDDEN_V6 if address in network), None)
+
+
+def carried_v4(address: Address) -> IPv4Address | None:
+    """Return the IPv4 address that packets for this IPv6 address may end at, if it carries one."""
+    if isinstance(address, IPv4Address):
+        return None
+    shift = next((shift for network, shift in _CARRIERS if address in network), None)
+    return None if shift is None else IPv4Address(int(address) >> shift & 0xFFFF_FFFF)

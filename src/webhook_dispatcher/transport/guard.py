@@ -3,7 +3,8 @@
 Two checks, both needed: `target` reads the URL without DNS, on every attempt (the row may have been written
 by anyone); `check_address` is asked about every address that is about to be dialled. What is not understood
 is refused. The URL that was checked is the very object that is sent, byte for byte except for the case of
-scheme and host, so that no second parser can read another host into it.
+scheme and host and the question mark of an empty query, so that no second parser can read another host into
+it.
 Source: contract 2.7; tests/data/urls.tsv and addresses.tsv.
 """
 
@@ -15,7 +16,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from yarl import URL
 
 from webhook_dispatcher.domain.errors import DispatcherError
-from webhook_dispatcher.transport.addresses import Address, forbidden_use, parse_address
+from webhook_dispatcher.transport.addresses import Address, carried_v4, forbidden_use, parse_address
 
 MAXIMUM_URL_LENGTH = 2048
 _REMEMBERED_URLS = 4096
@@ -58,11 +59,15 @@ class Forbidden(DispatcherError):
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """What the operator allows beyond public https: networks, and host names in lower case."""
+    """What the operator allows beyond public https: networks, and host names in lower case.
+
+    deny_networks: refused whatever allows them, host names included; our own public addresses, for example.
+    """
 
     allow_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     allow_hosts: frozenset[str] = frozenset()
     allow_http: bool = False
+    deny_networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class Guard:
         self._allow_networks = policy.allow_networks
         self._allow_hosts = frozenset(host.lower() for host in policy.allow_hosts)
         self._allow_http = policy.allow_http
+        self._deny_networks = policy.deny_networks
         # The verdict depends on nothing but the text and the policy; refusals are not remembered.
         self.target = lru_cache(_REMEMBERED_URLS)(self._target)
 
@@ -87,24 +93,35 @@ class Guard:
         """Refuse a URL that can be refused without DNS. Raises Forbidden."""
         self.target(url)
 
-    def check_address(self, address: str) -> None:
-        """Refuse an address (as in sockaddr[0]) that is not public or allowed. Raises Forbidden."""
+    def check_address(self, address: str, is_trusted: bool = False) -> None:
+        """Refuse an address (as in sockaddr[0]) that is denied, or neither public nor allowed.
+
+        is_trusted: the operator allowed its host by name; only what is denied is refused. Raises Forbidden.
+        """
         parsed = parse_address(address)
         if parsed is None:
             raise Forbidden("what was to be dialled is not an IP address")
-        self._check_parsed(parsed)
+        self._check_parsed(parsed, is_trusted)
 
     def trusts(self, host: str) -> bool:
-        """Tell whether the operator allowed this host by name: then any address will do."""
+        """Tell whether the operator allowed this host by name: then any address will do, if not denied."""
         return host in self._allow_hosts
 
-    def _check_parsed(self, address: Address) -> None:
-        use = forbidden_use(address)
+    def _check_parsed(self, address: Address, is_trusted: bool) -> None:
+        if self._is_denied(address):
+            raise Forbidden(f"{address} is in a denied network (WEBHOOK_EGRESS_DENY_NETWORKS)")
+        use = None if is_trusted else forbidden_use(address)
         if use is not None and not self._is_in_allowed_network(address):
             raise Forbidden(f"{address} is not a public address ({use})")
 
     def _is_in_allowed_network(self, address: Address) -> bool:
         return any(address in network for network in self._allow_networks)
+
+    def _is_denied(self, address: Address) -> bool:
+        if not self._deny_networks:
+            return False
+        carried = carried_v4(address)
+        return any(form in network for network in self._deny_networks for form in (address, carried) if form)
 
     def _target(self, url: str) -> Target:
         """Parse and check a URL without DNS. Raises Forbidden."""
@@ -120,21 +137,13 @@ class Guard:
             raise Forbidden("the URL's port is out of range or belongs to another protocol (Fetch bad ports)")
         host, address = _read_host(match["v6"], match["name"])
         is_trusted = self.trusts(host)
-        if not is_trusted:
-            self._check_host(host, address)
+        if address is not None:
+            self._check_parsed(address, is_trusted)
+        elif not is_trusted:
+            _check_name(host)
         if scheme == "http":
             self._check_http(address, is_trusted)
         return Target(_build(scheme, host, port, match["rest"]), is_trusted)
-
-    def _check_host(self, host: str, address: Address | None) -> None:
-        if address is not None:
-            self._check_parsed(address)
-            return
-        labels = host.split(".")
-        if len(labels) < 2:
-            raise Forbidden("the URL's host is a single label, not a public name")
-        if labels[-1] in _SPECIAL_TOP_LEVELS:
-            raise Forbidden(f"names under .{labels[-1]} are not public")
 
     def _check_http(self, address: Address | None, is_trusted: bool) -> None:
         if not self._allow_http:
@@ -177,6 +186,14 @@ def _read_host(v6: str | None, name: str | None) -> tuple[str, Address | None]:
     if len(host) > 253 or not all(_is_label(label) for label in labels):
         raise Forbidden("the URL's host is not a valid name")
     return host, None
+
+
+def _check_name(host: str) -> None:
+    labels = host.split(".")
+    if len(labels) < 2:
+        raise Forbidden("the URL's host is a single label, not a public name")
+    if labels[-1] in _SPECIAL_TOP_LEVELS:
+        raise Forbidden(f"names under .{labels[-1]} are not public")
 
 
 def _is_label(label: str) -> bool:

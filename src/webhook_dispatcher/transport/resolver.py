@@ -6,12 +6,13 @@ outside the default thread pool, so that dead name servers cannot starve anythin
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import aiodns
 import pycares
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from webhook_dispatcher.transport.blame import ResolverFault, routed_families
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 
 # Asked again after 1.5, 4.5 and 10.5 s (c-ares doubles): a lost packet costs little, and name servers that
@@ -19,15 +20,43 @@ from webhook_dispatcher.transport.guard import Forbidden, Guard
 _FIRST_WAIT = 1.5
 _TRIES = 4
 
+# aiohttp tries n addresses that refuse up to n * (n + 1) / 2 times: a name with a thousand of them would keep
+# us, and those it points at, busy for the whole attempt.
+_MOST_ADDRESSES = 8
+
+# What c-ares says when it is itself at its end; no name and no name server of a merchant brings it about.
+_OWN_FAULTS = frozenset(
+    (
+        aiodns.error.ARES_ENOMEM,
+        aiodns.error.ARES_EFILE,
+        aiodns.error.ARES_ENOTINITIALIZED,
+        aiodns.error.ARES_EDESTRUCTION,
+        aiodns.error.ARES_ECANCELLED,
+    )
+)
+# So many look-ups running that no name server could be contacted for are our fault. A single one is not:
+# with several name servers, one of them gone, c-ares says the same of a name that the others fail to resolve.
+_UNCONTACTED = 3
+
 
 class GuardedResolver(AbstractResolver):
     """Resolve host names with c-ares and let the guard judge the answer.
 
-    Must be made inside the running loop. `nameservers` ("address:port") replace those of the system.
+    Must be made inside the running loop. `nameservers` ("address:port") replace those of the system. The
+    egress proxy's host may have any address: with a proxy, no other name is ever asked for.
     """
 
-    def __init__(self, guard: Guard, nameservers: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        nameservers: Sequence[str] = (),
+        proxy_host: str | None = None,
+        routed: Callable[[], frozenset[int]] = routed_families,
+    ) -> None:
         self._guard = guard
+        self._proxy_host = proxy_host
+        self._routed = routed
+        self._uncontacted = 0
         # No search domains: `hooks.example` must never become hooks.example.default.svc.cluster.local.
         self._resolver = aiodns.DNSResolver(
             nameservers=nameservers or None,
@@ -39,29 +68,39 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return every address of the host. Raises OSError, or Forbidden if one may not be dialled."""
+        """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
         try:
             answer = await self._resolver.getaddrinfo(host, port=port, type=socket.SOCK_STREAM, family=family)
         except aiodns.error.DNSError as error:
             # args: c-ares' own number and words; nothing that came over the wire.
-            raise OSError(None, str(error.args[-1])) from error
+            kind = ResolverFault if self._is_own_fault(error.args[0]) else OSError
+            raise kind(None, str(error.args[-1])) from error
         except UnicodeError as error:
             raise OSError(None, "the name cannot be looked up") from error
+        self._uncontacted = 0
         results = [_result(host, port, node) for node in answer.nodes]
         if not results:
             raise OSError(None, "the name has no address")
-        if not self._guard.trusts(host):
+        if host != self._proxy_host:
+            is_trusted = self._guard.trusts(host)
             for result in results:
-                self._check(result["host"])
-        return results
+                self._check(result["host"], is_trusted)
+        return results[:_MOST_ADDRESSES]
 
     async def close(self) -> None:
         """Give up pending look-ups."""
         await self._resolver.close()
 
-    def _check(self, address: str) -> None:
+    def _is_own_fault(self, code: object) -> bool:
+        if code != aiodns.error.ARES_ECONNREFUSED:
+            self._uncontacted = 0
+            return code in _OWN_FAULTS
+        self._uncontacted += 1
+        return self._uncontacted >= _UNCONTACTED or not self._routed()
+
+    def _check(self, address: str, is_trusted: bool) -> None:
         try:
-            self._guard.check_address(address)
+            self._guard.check_address(address, is_trusted)
         except Forbidden as error:
             raise Forbidden(f"the host's name resolves to {error.reason}") from None
 

@@ -10,34 +10,23 @@ Source: contract 1, 2.1 and 2.7.
 """
 
 import asyncio
-import errno
 import ssl
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from aiohttp import (
-    ClientConnectorCertificateError,
-    ClientConnectorDNSError,
-    ClientConnectorError,
-    ClientConnectorSSLError,
-    ClientError,
-    ClientOSError,
-    ClientPayloadError,
-    ClientResponse,
-    ClientResponseError,
-    ClientSession,
-    ClientTimeout,
-    DummyCookieJar,
-    ServerDisconnectedError,
-)
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport.blame import is_local
 from webhook_dispatcher.transport.connector import Dial, GuardedConnector, current_dial
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
+from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, read_proxy
+from webhook_dispatcher.transport.reading import OutOfTime, read
 from webhook_dispatcher.transport.resolver import GuardedResolver
 
 # aiohttp's defaults (8,190 bytes, 128 headers) turn honest answers into failures.
@@ -63,6 +52,7 @@ class Sender:
 
     kept_connections: how many may stay open between requests; others are closed after their answer.
     nameservers: "address:port", instead of the system's.
+    proxy: every request goes through it, and what is not https goes nowhere.
     """
 
     def __init__(
@@ -74,6 +64,7 @@ class Sender:
         *,
         kept_connections: int = _DEFAULT_KEPT_CONNECTIONS,
         nameservers: Sequence[str] = (),
+        proxy: Proxy | None = None,
     ) -> None:
         self._guard = guard
         self._timeout = timeout.total_seconds()
@@ -81,16 +72,21 @@ class Sender:
         self._context = _tls_context(ca_file)
         self._kept_connections = kept_connections
         self._nameservers = nameservers
+        self._proxy = proxy
 
     async def __aenter__(self) -> Self:
-        self._resolver = GuardedResolver(self._guard, self._nameservers)
+        self._resolver = GuardedResolver(
+            self._guard, self._nameservers, self._proxy.host if self._proxy else None
+        )
         self._session = ClientSession(
             connector=GuardedConnector(self._guard, self._resolver, self._context, self._kept_connections),
             # The body is not used, so it need not be packed.
             headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
+            # Never a proxy from the environment.
             trust_env=False,
+            proxy=self._proxy.url if self._proxy else None,
             # aiohttp rounds deadlines up to whole seconds; asyncio.timeout_at does not.
             timeout=ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
             max_line_size=_LINE_LIMIT,
@@ -113,10 +109,12 @@ class Sender:
             target = self._guard.target(url)
         except Forbidden as error:
             return Failure(Outcome.BLOCKED, error.reason)
-        dial = Dial(target.is_trusted)
+        if self._proxy and target.url.scheme != "https":
+            return Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
+        dial = Dial(target.is_trusted, is_proxied=self._proxy is not None)
         seen = await self._attempt(target, headers, body, deadline, dial)
         if seen.outcome in _BROKEN and dial.is_stale:
-            fresh = Dial(target.is_trusted, must_be_fresh=True)
+            fresh = Dial(target.is_trusted, must_be_fresh=True, is_proxied=dial.is_proxied)
             return await self._attempt(target, headers, body, deadline, fresh)
         return seen
 
@@ -128,19 +126,30 @@ class Sender:
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 response = await self._session.post(
-                    target.url, data=body, headers=headers, allow_redirects=False
+                    target.url,
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy_headers=self._proxy.headers() if self._proxy else None,
                 )
         except TimeoutError as error:
-            if limit.expired():
-                return Failure(Outcome.TIMEOUT, f"no answer within {self._timeout:g} s: {dial.phase}")
-            return _failure(error, dial)
+            return self._unanswered(OutOfTime(self._timeout) if limit.expired() else error, dial)
         except _EXPECTED as error:
-            return _failure(error, dial)
+            return self._unanswered(error, dial)
         finally:
             current_dial.reset(token)
         if response.connection is not None:
             await self._drain(response, deadline)
-        return Answer(response.status)
+        return read(response.status, dial.phase)
+
+    def _unanswered(self, sight: Exception, dial: Dial) -> Answer | Failure:
+        """Say what an attempt without an answer showed, and whether it is our own doing."""
+        if dial.phase in PROXY_PHASES and dial.refused is None and not self._session.closed:
+            return read_proxy(sight, dial.phase)
+        seen = read(sight, dial.phase, dial.refused)
+        if isinstance(seen, Failure) and (self._session.closed or is_local(sight, dial.approved)):
+            return replace(seen, is_ours=True)
+        return seen
 
     async def _drain(self, response: ClientResponse, deadline: float) -> None:
         """Read the rest of a small body, so that the connection can be kept; close it otherwise."""
@@ -182,59 +191,3 @@ async def _read_to_end(response: ClientResponse) -> None:
     taken = 0
     while not response.content.at_eof() and taken <= _DRAIN_BYTES:
         taken += len(await response.content.readany())
-
-
-def _failure(error: Exception, dial: Dial) -> Failure:
-    """Name what went wrong, in our own words and class names only."""
-    if isinstance(error, Forbidden):
-        return Failure(Outcome.BLOCKED, error.reason)
-    if dial.refused is not None:
-        return Failure(Outcome.BLOCKED, dial.refused)
-    outcome = _outcome(error, dial)
-    return Failure(outcome, f"{type(error).__name__}{_own_words(error)}")
-
-
-def _outcome(error: Exception, dial: Dial) -> Outcome:
-    """Map an exception to the contract's outcome; the order of the cases matters, the classes overlap."""
-    match error:
-        case ClientConnectorDNSError():
-            return Outcome.DNS
-        case ClientConnectorCertificateError() | ClientConnectorSSLError() | ssl.SSLError():
-            return Outcome.TLS
-        case ClientConnectorError(os_error=ConnectionResetError() | ConnectionAbortedError()):
-            # A refused SYN is ECONNREFUSED; a reset on the way to a connection is the handshake's.
-            return Outcome.TLS
-        case ClientConnectorError():
-            return Outcome.CONNECT
-        case ClientOSError() if isinstance(error.__cause__, ssl.SSLError):
-            # TLS 1.3 tells that it wants a client certificate after the handshake.
-            return Outcome.TLS
-        # ClientResponseError.status is aiohttp's own 400 for a malformed answer: never the receiver's.
-        case ClientResponseError() | ClientPayloadError():
-            return Outcome.BAD_RESPONSE
-        case ServerDisconnectedError() | ClientOSError() | ConnectionError():
-            return Outcome.DISCONNECTED if dial.wire is not None else Outcome.CONNECT
-        case ValueError():
-            return Outcome.UNSENDABLE
-        case _:
-            return Outcome.DISCONNECTED if dial.wire is not None else Outcome.CONNECT
-
-
-def _own_words(error: Exception) -> str:
-    """Add what is safe to show: errno names, OpenSSL's and c-ares' constant texts."""
-    cause: BaseException | None = error
-    if isinstance(error, ClientConnectorCertificateError):
-        cause = error.certificate_error
-    elif isinstance(error, ClientConnectorError):
-        cause = error.os_error
-    elif isinstance(error.__cause__, ssl.SSLError):
-        cause = error.__cause__
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f": {cause.verify_message}"
-    if isinstance(cause, ssl.SSLError):
-        return f": {cause.reason}"
-    if isinstance(error, ClientConnectorDNSError):
-        return f": {error.os_error.strerror}"
-    if isinstance(cause, OSError) and cause.errno is not None:
-        return f": {errno.errorcode.get(cause.errno, cause.errno)}"
-    return ""

@@ -58,7 +58,7 @@ class View:
                 await self.refresh()
                 self._print_line()
                 await asyncio.sleep(PLAIN_INTERVAL)
-        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+        with Live(console=self._console, auto_refresh=False, transient=self._keep) as live:
             while True:
                 await self.refresh()
                 live.update(self.table(), refresh=True)

@@ -6,6 +6,18 @@
 -- none: the schema was never migrated to its end
 SELECT state.schema_version, state.compatible_from FROM webhook.state;
 
+-- name: read_role
+-- Read as whom we are connected, and whether that role may deliver.
+-- row: role name, may_deliver boolean
+-- order: one row
+SELECT
+    current_user AS role,
+    has_table_privilege('webhook.outbox', 'DELETE')
+    AND has_table_privilege('webhook.lane', 'UPDATE')
+    AND has_table_privilege('webhook.delivery_log', 'INSERT')
+    AND has_table_privilege('webhook.attempt_log', 'INSERT')
+    AND has_table_privilege('webhook.control', 'UPDATE') AS may_deliver;
+
 -- name: read_gauges
 -- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
 -- The oldest pending event is searched from a number on behind which it was last seen.

@@ -1,0 +1,295 @@
+"""The database's link: who is let in, and what every session sets for itself.
+
+The wheel's Postgres is built without TLS: a gate in front of it speaks it instead.
+"""
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import Any, Self
+
+import asyncpg
+import pytest
+import trustme
+
+from tests.conftest import Database
+from tests.integration.own_server import free_port, own_server
+from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
+from webhook_dispatcher.local.postgres import PORT, EmbeddedPostgres
+from webhook_dispatcher.settings import load_settings
+from webhook_dispatcher.storage import link, schema
+from webhook_dispatcher.storage.administration import administration
+from webhook_dispatcher.storage.connection import connect, create_pool
+
+PATIENCE = timedelta(seconds=20)
+SSL_REQUEST = bytes.fromhex("00000008 04d2162f")
+"""Its length, and the code of the message that asks for TLS."""
+
+
+@contextmanager
+def listening(serve: Callable[[socket.socket], None], host: str, port: int) -> Iterator[int]:
+    """Serve connections in threads while entered; leaving waits for their ends.
+
+    Asyncio's streams do not clean up behind a handshake that the client breaks off.
+    """
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                serve(self.request)
+
+    with ThreadingTCPServer((host, port), Handler) as server:
+        accepting = threading.Thread(target=server.serve_forever, args=(0.01,))
+        accepting.start()
+        yield server.server_address[1]
+        server.shutdown()
+        accepting.join()
+
+
+class Gate:
+    """Listens on 127.0.0.1 and 127.0.0.2 with a certificate for the first, and passes on to the server.
+
+    passed: for each connection that got through, whether it is encrypted.
+    """
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        authority = trustme.CA()
+        self.right_ca, self.wrong_ca = folder / "right.pem", folder / "wrong.pem"
+        authority.cert_pem.write_to_path(self.right_ca)
+        trustme.CA().cert_pem.write_to_path(self.wrong_ca)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(self._context)
+        self._database = database
+        self.port = free_port()
+        self.passed: list[bool] = []
+
+    @contextmanager
+    def open(self) -> Iterator[Self]:
+        """Listen while entered."""
+        with listening(self._admit, "127.0.0.1", self.port), listening(self._admit, "127.0.0.2", self.port):
+            yield self
+
+    def url(self, options: str = "", host: str = "127.0.0.1") -> str:
+        query = f"?{options}" if options else ""
+        return f"postgresql://postgres@{host}:{self.port}/{self._database.name}{query}"
+
+    def _admit(self, client: socket.socket) -> None:
+        first = client.recv(8, socket.MSG_WAITALL)
+        is_tls = first == SSL_REQUEST
+        if is_tls:
+            client.sendall(b"S")
+            client = self._context.wrap_socket(client, server_side=True)
+            first = client.recv(8)
+        with client, socket.socket(socket.AF_UNIX) as behind:
+            behind.connect(str(self._database.server.log_file.parent / "socket" / f".s.PGSQL.{PORT}"))
+            self.passed.append(is_tls)
+            behind.sendall(first)
+            returning = threading.Thread(target=_pass_on, args=(behind, client))
+            returning.start()
+            _pass_on(client, behind)
+            returning.join()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while some := source.recv(65536):
+            target.sendall(some)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def gate(database: Database, tmp_path: Path) -> Iterator[Gate]:
+    with Gate(database, tmp_path).open() as gate:
+        yield gate
+
+
+@pytest.fixture
+def nothing_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat 127.0.0.1 like a server elsewhere."""
+    monkeypatch.setattr(link, "LOOPBACK", ())
+
+
+def dsn(url: str, **more: str) -> str:
+    """Send a URL through the settings, as every command does."""
+    return load_settings({"WEBHOOK_DATABASE_URL": url, **more}).database_dsn()
+
+
+async def reach(url: str) -> None:
+    connection = await connect(url, application_name="test", command_timeout=PATIENCE)
+    await connection.close()
+
+
+@pytest.mark.usefixtures("nothing_is_local")
+async def test_the_right_server_is_let_in_by_every_way(gate: Gate) -> None:
+    url = dsn(gate.url(f"sslrootcert={gate.right_ca}"))
+    await reach(url)
+    async with create_pool(url, application_name="test", command_timeout=PATIENCE, size=1) as pool:
+        assert await pool.fetchval("SELECT 1") == 1
+    async with administration(url) as database:
+        await database.check_schema()
+    await schema.migrate(url)
+    assert gate.passed == [True] * 5
+
+
+@pytest.mark.usefixtures("nothing_is_local")
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+async def test_another_server_is_refused_by_every_way(gate: Gate, host: str) -> None:
+    # By 127.0.0.1 the authority is the wrong one, by 127.0.0.2 the name.
+    ca_file = gate.wrong_ca if host == "127.0.0.1" else gate.right_ca
+    url = dsn(gate.url(f"sslrootcert={ca_file}", host))
+    said = "does not prove who it is .*sslrootcert=FILE"
+    with pytest.raises(StorageUnavailable, match=said):
+        await reach(url)
+    with pytest.raises(StorageUnavailable, match=said):
+        await schema.migrate(url)
+    with pytest.raises(StorageUnavailable, match=said):
+        async with administration(url):
+            pass
+    async with create_pool(url, application_name="test", command_timeout=PATIENCE, size=1) as pool:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await pool.fetchval("SELECT 1")
+    assert gate.passed == []
+
+
+@pytest.mark.usefixtures("nothing_is_local")
+@pytest.mark.parametrize("options", ["", "sslrootcert=system", "sslmode=verify-full"])
+async def test_without_a_file_the_systems_authorities_decide(
+    gate: Gate, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageUnavailable, match="does not prove who it is"):
+        await reach(dsn(gate.url(options)))
+    monkeypatch.setenv("SSL_CERT_FILE", str(gate.right_ca))
+    await reach(dsn(gate.url(options)))
+    pool = create_pool(dsn(gate.url(options)), application_name="test", command_timeout=PATIENCE, size=1)
+    async with pool as connections:
+        assert await connections.fetchval("SELECT 1") == 1
+    assert gate.passed == [True, True]
+
+
+@pytest.mark.usefixtures("nothing_is_local")
+async def test_environment_variables_of_postgres_do_not_weaken_it(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSSLMODE", "disable")
+    with pytest.raises(StorageUnavailable, match="does not prove who it is"):
+        await reach(dsn(gate.url()))
+    assert gate.passed == []
+
+
+@pytest.mark.usefixtures("nothing_is_local")
+async def test_waived_the_urls_own_word_counts(gate: Gate) -> None:
+    await reach(dsn(gate.url("sslmode=disable"), WEBHOOK_DATABASE_TLS="waived"))
+    await reach(dsn(gate.url("sslmode=require"), WEBHOOK_DATABASE_TLS="waived"))
+    assert gate.passed == [False, True]
+    with pytest.raises(ConfigurationError, match=r"^WEBHOOK_DATABASE_URL: sslmode='require'"):
+        dsn(gate.url("sslmode=require"))
+
+
+@pytest.mark.usefixtures("nothing_is_local")
+def test_a_server_without_tls_hears_nothing_but_the_question() -> None:
+    heard: list[bytes] = []
+
+    def answer_no(client: socket.socket) -> None:
+        heard.append(client.recv(100))
+        client.sendall(b"N")
+        heard.append(client.recv(100))
+
+    with (
+        listening(answer_no, "127.0.0.1", 0) as port,
+        pytest.raises(StorageUnavailable, match="rejected SSL upgrade"),
+    ):
+        asyncio.run(reach(dsn(f"postgresql://u:sesame@127.0.0.1:{port}/x")))
+    assert heard == [SSL_REQUEST, b""]
+
+
+def expected(command_timeout: timedelta) -> dict[str, str]:
+    milliseconds = command_timeout // timedelta(milliseconds=1)
+    return {
+        "transaction_isolation": "read committed",
+        "default_transaction_isolation": "read committed",
+        "timezone": "UTC",
+        "statement_timeout": str(milliseconds * 9 // 10),
+        "lock_timeout": str(milliseconds // 2),
+        "idle_in_transaction_session_timeout": str(milliseconds),
+        "tcp_keepalives_idle": "10",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "3",
+    }
+
+
+async def settings_of(connection: Any, names: dict[str, str]) -> dict[str, str]:
+    """Read settings in their own units, as they stand in this session."""
+    rows = await connection.fetch(
+        "SELECT lower(name) AS name, setting FROM pg_settings WHERE lower(name) = ANY($1)", list(names)
+    )
+    return {row["name"]: row["setting"] for row in rows}
+
+
+async def make_other_defaults(server: EmbeddedPostgres) -> None:
+    connection = await asyncpg.connect(server.dsn())
+    for setting in (
+        "default_transaction_isolation = 'serializable'",
+        "statement_timeout = 0",
+        "lock_timeout = 0",
+        "idle_in_transaction_session_timeout = 0",
+        "tcp_keepalives_idle = 7200",
+        "timezone = 'Asia/Kathmandu'",
+    ):
+        await connection.execute(f"ALTER ROLE postgres SET {setting}")
+    await connection.close()
+
+
+def test_every_session_sets_isolation_time_outs_and_keepalives_whatever_the_role_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Over TCP: a socket in the file system has no keepalives.
+    port = free_port()
+    with own_server({"listen_addresses": "127.0.0.1", "port": str(port)}) as server:
+        asyncio.run(make_other_defaults(server))
+        url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        asyncio.run(look_at_sessions(url, monkeypatch))
+
+
+async def look_at_sessions(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = expected(PATIENCE)
+    connection = await connect(url, application_name="test", command_timeout=PATIENCE)
+    assert await settings_of(connection, wanted) == wanted
+    await connection.close()
+    async with create_pool(url, application_name="test", command_timeout=PATIENCE, size=2) as pool:
+        # Twice: what a session sets must survive its way back into the pool.
+        for _ in range(2):
+            async with pool.acquire() as one, pool.acquire() as other:
+                assert await settings_of(one, wanted) == await settings_of(other, wanted) == wanted
+
+    # The migration's sessions, seen as they are opened.
+    opened: list[dict[str, str]] = []
+    really_connect = asyncpg.connect
+
+    async def spy(*arguments: Any, **options: Any) -> asyncpg.Connection:
+        connection: asyncpg.Connection = await really_connect(*arguments, **options)
+        opened.append(await settings_of(connection, wanted))
+        return connection
+
+    monkeypatch.setattr(asyncpg, "connect", spy)
+    await schema.migrate(url)
+    assert opened == [expected(timedelta(minutes=10))] * 2
+
+
+def test_nothing_connects_past_the_one_place_that_sets_all_this() -> None:
+    package = Path(link.__file__).parents[1]
+    files = [*package.rglob("*.py"), *package.parents[1].glob("migrations/**/*.py")]
+    found = {
+        file.relative_to(package.parents[1]).as_posix()
+        for file in files
+        if any(call in file.read_text() for call in ("asyncpg.connect(", "asyncpg.create_pool("))
+    }
+    # The producer stands in for the charge service, on a laptop.
+    ours = "src/webhook_dispatcher/storage/connection.py"
+    assert found == {ours, "src/webhook_dispatcher/local/producer.py"}

@@ -1,0 +1,147 @@
+"""Faults of this machine, brought about for real, are told apart from merchants'."""
+
+import contextlib
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from ipaddress import ip_network
+
+import aiodns
+import pytest
+
+from tests.integration.raw_receiver import OK, RawReceiver, answering
+from tests.integration.test_sender_guard import name_server
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport.blame import routed_families
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.resolver import GuardedResolver
+from webhook_dispatcher.transport.sender import Sender
+
+LOOPBACK = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
+ENOUGH = timedelta(seconds=5)
+
+
+@contextlib.contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let no file descriptor be opened; those that are open go on working."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_no_file_descriptors_is_our_fault() -> None:
+    async with RawReceiver(answering(OK)) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
+        with no_more_files():
+            seen = await sender.post(receiver.url(), {}, b"{}")
+        assert seen == Failure(Outcome.CONNECT, "ClientConnectorError: EMFILE", is_ours=True)
+        assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
+
+
+async def test_no_file_descriptor_for_a_look_up_is_our_fault() -> None:
+    async with (
+        name_server() as (_, address),
+        Sender(LOOPBACK, ENOUGH, "test", nameservers=[address]) as sender,
+    ):
+        with no_more_files():
+            seen = await sender.post("https://nowhere.attacker.dev/", {}, b"{}")
+        assert isinstance(seen, Failure)
+        assert (seen.outcome, seen.is_ours) == (Outcome.DNS, True), seen
+
+
+async def test_kept_connection_needs_no_file_descriptor() -> None:
+    async with RawReceiver(answering(OK)) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
+        assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
+        with no_more_files():
+            assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
+
+
+async def test_name_server_that_is_gone_is_our_fault_once_it_cannot_be_a_single_name() -> None:
+    routed = routed_families()
+    with socket.socket(type=socket.SOCK_DGRAM) as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        unused.close()
+        async with Sender(LOOPBACK, ENOUGH, "test", nameservers=[address]) as sender:
+            seen = [await sender.post(f"https://a{n}.attacker.dev/", {}, b"{}") for n in range(4)]
+    assert {failure.outcome for failure in seen} == {Outcome.DNS}
+    ours = [isinstance(failure, Failure) and failure.is_ours for failure in seen]
+    assert ours == ([False, False, True, True] if routed else [True] * 4)
+
+
+async def test_any_reply_shows_that_name_servers_can_be_reached() -> None:
+    """One of several is gone: c-ares may say so of names that the others fail to resolve."""
+    gone, unknown = aiodns.error.ARES_ECONNREFUSED, aiodns.error.ARES_ENOTFOUND
+    resolver = GuardedResolver(LOOPBACK, routed=lambda: frozenset({4}))
+    said = [resolver._is_own_fault(code) for code in (gone, gone, unknown, gone, gone, gone)]
+    await resolver.close()
+    assert said == [False] * 5 + [True]
+
+
+async def test_name_that_does_not_exist_is_not_our_fault() -> None:
+    async with (
+        name_server() as (_, address),
+        Sender(LOOPBACK, ENOUGH, "test", nameservers=[address]) as sender,
+    ):
+        for _ in range(4):
+            seen = await sender.post("https://nowhere.attacker.dev/", {}, b"{}")
+            assert isinstance(seen, Failure)
+            assert (seen.outcome, seen.is_ours) == (Outcome.DNS, False)
+
+
+async def test_silent_name_server_and_refused_connection_are_not_our_fault() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        async with (
+            name_server() as (_, address),
+            Sender(LOOPBACK, timedelta(seconds=0.2), "test", nameservers=[address]) as sender,
+        ):
+            for url in ("https://silent.attacker.dev/", f"https://127.0.0.1:{port}/"):
+                seen = await sender.post(url, {}, b"{}")
+                assert isinstance(seen, Failure)
+                assert not seen.is_ours, seen
+
+
+async def test_closed_sender_is_our_fault() -> None:
+    async with RawReceiver(answering(OK)) as receiver:
+        async with Sender(LOOPBACK, ENOUGH, "test") as sender:
+            pass
+        seen = await sender.post(receiver.url(), {}, b"{}")
+        assert isinstance(seen, Failure)
+        assert seen.is_ours
+
+
+WITHOUT_A_NETWORK = """
+import asyncio
+from datetime import timedelta
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.sender import Sender
+
+async def main():
+    async with Sender(Guard(EgressPolicy()), timedelta(seconds=5), "test", nameservers=["127.0.0.1:53"]) as s:
+        for url in ("https://198.41.0.4/", "https://[2001:503:ba3e::2:30]/", "https://hooks.attacker.dev/"):
+            seen = await s.post(url, {}, b"{}")
+            print(seen.outcome, seen.is_ours, seen.detail, sep="; ")
+
+asyncio.run(main())
+"""
+
+
+def test_no_route_to_anywhere_is_our_fault() -> None:
+    command = ["unshare", "--user", "--map-root-user", "--net", "--"]
+    if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("this system lets nobody make a network of its own")
+    script = [*command, sys.executable, "-c", WITHOUT_A_NETWORK]
+    out = subprocess.run(script, capture_output=True, text=True, timeout=30, check=True).stdout
+    lines = [line.split("; ") for line in out.splitlines()]
+    assert [line[:2] for line in lines] == [["connect", "True"], ["connect", "True"], ["dns", "True"]], lines
+    # IPv6 without any address says it in its own way.
+    words = {f"ClientConnectorError: {code}" for code in ("ENETUNREACH", "EADDRNOTAVAIL")}
+    assert {line[2] for line in lines[:2]} <= words

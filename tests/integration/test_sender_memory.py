@@ -1,0 +1,46 @@
+"""What a receiver answers does not fill our memory, however much it is."""
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from tests.integration import growth
+from tests.integration import misbehaviour as m
+from tests.integration.raw_receiver import OK, status
+
+MOST = 20 << 20
+PLENTY = [
+    m.does(m.drips(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")),
+    m.does(m.pours(b"HTTP/1.1 200 OK\r\n\r\n")),
+    m.does(
+        m.pours(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"8000\r\n" + b"x" * 32768 + b"\r\n"
+        )
+    ),
+    m.does(m.pours(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")),
+    m.says(status("200 OK", "Content-Encoding: gzip", body=m.gzip_bomb())),
+    m.does(m.pours(b"HTTP/1.1 200 ")),
+    m.does(m.pours(b"HTTP/1.1 200 OK\r\nX: ")),
+    m.does(m.pours(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 10_000)),
+]
+
+
+async def test_memory_is_bounded_whatever_is_answered(tmp_path: Path) -> None:
+    m.authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with AsyncExitStack() as stack:
+        stages = [await stack.enter_async_context(scene()) for scene in (m.says(OK), *PLENTY)]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, growth.__file__, tmp_path / "ca.pem"),
+            *[stage.url for stage in stages],
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            printed, _ = await asyncio.wait_for(process.communicate(), 50)
+        finally:
+            if process.returncode is None:
+                process.kill()
+    assert process.returncode == 0
+    grown = [line.split() for line in printed.decode().splitlines()]
+    assert [outcome for outcome, _ in grown] == ["delivered"] * 5 + ["bad_response"] * 3
+    assert [bytes_more for _, bytes_more in grown if int(bytes_more) > MOST] == []

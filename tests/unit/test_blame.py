@@ -1,0 +1,90 @@
+"""Which failures are ours: what no merchant can bring about."""
+
+import errno
+import ssl
+from ipaddress import ip_address
+
+import pytest
+from aiohttp import ClientConnectorDNSError, ClientConnectorError, ClientOSError
+from aiohttp.client_reqrep import ConnectionKey
+
+from webhook_dispatcher.transport.blame import ResolverFault, is_local
+
+KEY = ConnectionKey("hooks.example.org", 443, True, True, None, None, None)
+V4, V6 = ip_address("198.41.0.4"), ip_address("2001:503:ba3e::2:30")
+
+
+def connecting(code: int) -> Exception:
+    """Return what aiohttp raises for an errno of connect or socket."""
+    try:
+        raise ClientConnectorError(KEY, OSError(code, "x")) from OSError(code, "x")
+    except ClientConnectorError as error:
+        return error
+
+
+def is_ours(error: Exception, tried: set[object], routed: set[int]) -> bool:
+    return is_local(error, tried, lambda: frozenset(routed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_what_has_run_out_on_this_machine_is_ours(code: int) -> None:
+    assert is_ours(connecting(code), set(), {4, 6})
+    assert is_ours(ClientOSError(code, "x"), {V4}, {4})
+    assert is_ours(OSError(code, "x"), {V4}, {4})
+
+
+@pytest.mark.parametrize("code", [errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH])
+@pytest.mark.parametrize("tried", [V4, V6])
+def test_no_route_is_ours_only_if_there_is_none_to_anywhere(code: int, tried: object) -> None:
+    assert is_ours(connecting(code), {tried}, set())
+    for routed in ({4}, {6}, {4, 6}):
+        assert not is_ours(connecting(code), {tried}, routed)
+
+
+@pytest.mark.parametrize(
+    ("tried", "routed", "ours"),
+    [
+        ({V4}, {4, 6}, True),
+        ({V4}, {4}, True),
+        ({V6}, {4, 6}, True),
+        ({V6}, {4}, False),  # IPv6 is switched off: so says every connect to such an address
+        ({V4, V6}, {4}, True),
+        ({V6}, set(), True),
+    ],
+)
+def test_no_local_address_is_ours_where_the_family_has_a_route(
+    tried: set[object], routed: set[int], ours: bool
+) -> None:
+    assert is_ours(connecting(errno.EADDRNOTAVAIL), tried, routed) is ours
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ETIMEDOUT,
+        errno.EPIPE,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EINVAL,
+    ],
+)
+def test_what_the_other_side_can_bring_about_is_not_ours(code: int) -> None:
+    assert not is_ours(connecting(code), {V4}, set())
+
+
+def test_tls_errors_are_not_taken_for_system_calls() -> None:
+    assert not is_ours(ssl.SSLError(errno.ENOMEM, "x"), {V4}, set())
+
+
+def test_only_a_fault_of_the_resolver_itself_is_ours() -> None:
+    for cause, ours in ((ResolverFault(None, "x"), True), (OSError(None, "x"), False)):
+        error = ClientConnectorDNSError(KEY, cause)
+        error.__cause__ = cause
+        assert is_ours(error, set(), set()) is ours
+
+
+def test_errors_without_a_system_call_are_not_ours() -> None:
+    for error in (RuntimeError("x"), ValueError("x"), EOFError()):
+        assert not is_ours(error, set(), set())

@@ -1,0 +1,185 @@
+"""`endpoint rekey`: every secret under the newest key, and nobody's change undone."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.fake_administration import NOW, FakeAdministration
+from tests.unit.test_cli_check import problems
+from webhook_dispatcher.cli import main
+from webhook_dispatcher.cli.check import examine
+from webhook_dispatcher.cli.rekey import BATCH, MOST_ROUNDS
+from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.domain.endpoint import SealedSecret, Secret
+from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.keyring import Keyring
+
+
+def key(key_id: str) -> str:
+    return f"{key_id}:{base64.b64encode(key_id.encode().ljust(32)).decode()}"
+
+
+OLD, NEW, LOST = (Keyring.parse(key(key_id)) for key_id in ("old", "new", "lost"))
+
+
+def text(merchant: str) -> str:
+    return f"whsec_of-{merchant}".ljust(40, ".")
+
+
+def seal(keyring: Keyring, merchant: str, secret: str | None = None) -> SealedSecret:
+    return keyring.seal(merchant, Secret(secret or text(merchant)))
+
+
+def session(database: FakeAdministration, *key_ids: str) -> Session:
+    environ = {
+        "WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges",
+        "WEBHOOK_SECRET_KEYS": ",".join(map(key, key_ids or ("new", "old"))),
+        "WEBHOOK_MAX_LANES": "1",
+    }
+    return Session(environ, database.open, unix_time=NOW.timestamp)
+
+
+class Rekey:
+    """Runs the command and gives back exit code, JSON and errors."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, database: FakeAdministration, *key_ids: str) -> tuple[int, dict[str, Any], str]:
+        code = main(["endpoint", "rekey", "--json"], session(database, *key_ids))
+        out, err = self._capsys.readouterr()
+        return code, json.loads(out), err
+
+
+@pytest.fixture
+def rekey(capsys: pytest.CaptureFixture[str]) -> Rekey:
+    return Rekey(capsys)
+
+
+def stored(keyring: Keyring, *merchants: str) -> FakeAdministration:
+    database = FakeAdministration()
+    database.sealed = {merchant: seal(keyring, merchant) for merchant in merchants}
+    return database
+
+
+def test_every_secret_is_put_under_the_newest_key_and_stays_the_same(rekey: Rekey) -> None:
+    merchants = [f"m{number}" for number in range(2 * BATCH + 1)]
+    database = stored(OLD, *merchants)
+    database.sealed["m7"] = seal(NEW, "m7")
+    database.previous = {"m3": seal(OLD, "m3", "whsec_the-one-before-of-m3"), "m7": seal(OLD, "m7")}
+    code, said, err = rekey(database)
+    assert (code, err) == (0, "")
+    assert (said["key_id"], said["reencrypted"], said["already_current"]) == ("new", 2 * BATCH + 2, 1)
+    for merchant in merchants:
+        assert NEW.open(merchant, database.sealed[merchant]).reveal() == text(merchant).encode()
+    assert NEW.open("m3", database.previous["m3"]).reveal() == b"whsec_the-one-before-of-m3"
+    assert NEW.open("m7", database.previous["m7"]).reveal() == text("m7").encode()
+
+
+def test_a_second_run_changes_nothing(rekey: Rekey) -> None:
+    database = stored(OLD, "m1", "m2")
+    rekey(database)
+    before = dict(database.sealed)
+    code, said, _ = rekey(database)
+    assert (code, said["reencrypted"], said["already_current"]) == (0, 0, 2)
+    assert database.sealed == before
+
+
+def test_a_run_cut_short_is_finished_by_the_next(rekey: Rekey, capsys: pytest.CaptureFixture[str]) -> None:
+    database = stored(OLD, *(f"m{number:03}" for number in range(BATCH + 10)))
+
+    def die() -> None:
+        raise StorageUnavailable("the connection was lost")
+
+    database.meanwhile = [lambda: None, die]
+    assert main(["endpoint", "rekey"], session(database)) == 4
+    capsys.readouterr()
+    assert [sealed.key_id for sealed in database.sealed.values()].count("new") == BATCH
+    code, said, _ = rekey(database)
+    assert (code, said["reencrypted"], said["already_current"]) == (0, 10, BATCH)
+
+
+def test_a_rotation_at_the_same_time_is_not_undone(rekey: Rekey) -> None:
+    database = stored(OLD, "m1", "m2")
+
+    def rotate() -> None:
+        # By somebody whose newest key is still the old one: it is put under the new one in the next round.
+        database.previous["m1"] = database.sealed["m1"]
+        database.sealed["m1"] = seal(OLD, "m1", "whsec_rotated-in-between")
+
+    database.meanwhile = [rotate]
+    code, said, _ = rekey(database)
+    assert (code, said["reencrypted"], said["changed_meanwhile"]) == (0, 3, [])
+    assert NEW.open("m1", database.sealed["m1"]).reveal() == b"whsec_rotated-in-between"
+    assert NEW.open("m1", database.previous["m1"]).reveal() == text("m1").encode()
+
+
+def test_what_changes_again_and_again_is_left_to_the_next_run(rekey: Rekey) -> None:
+    database = stored(OLD, "m1")
+
+    def rotate() -> None:
+        database.sealed["m1"] = seal(OLD, "m1")
+
+    database.meanwhile = [rotate] * MOST_ROUNDS
+    code, said, err = rekey(database)
+    assert (code, said["reencrypted"], said["changed_meanwhile"]) == (1, 0, ["m1"])
+    assert "run it again" in err
+    assert rekey(database)[0] == 0
+
+
+def test_secrets_of_a_missing_key_are_named_and_stay(rekey: Rekey) -> None:
+    database = stored(OLD, "m1", "m2", "m4")
+    database.sealed["m3"] = lost = seal(LOST, "m3")
+    database.previous = {"m3": seal(OLD, "m3"), "m4": seal(LOST, "m4")}
+    code, said, err = rekey(database)
+    assert code == 1
+    assert said["reencrypted"] == 4
+    reason = "not among WEBHOOK_SECRET_KEYS"
+    assert said["unopened"] == [
+        {"merchant_id": merchant, "key_id": "lost", "reason": reason} for merchant in ("m3", "m4")
+    ]
+    assert err == f"webhook-dispatcher: encryption key 'lost': {reason}; it stays for m3, m4\n"
+    assert database.sealed["m3"] == lost
+    assert database.previous["m3"].key_id == "new"
+    # With the key at hand the next run finishes it.
+    assert rekey(database, "new", "lost")[0] == 0
+
+
+def test_a_previous_secret_that_signs_no_more_is_nobodys_problem(rekey: Rekey) -> None:
+    database = stored(OLD, "m1", "m2")
+    database.previous = {"m1": seal(LOST, "m1"), "m2": seal(OLD, "m2")}
+    database.previous_until = NOW
+    code, said, _ = rekey(database)
+    assert (code, said["reencrypted"], said["unopened"]) == (0, 3, [])
+    assert database.previous["m1"].key_id == "lost"
+
+
+def test_people_read_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    database = stored(OLD, "m1")
+    database.sealed["m2"] = seal(NEW, "m2")
+    database.sealed["m3"] = seal(LOST, "m3")
+    assert main(["endpoint", "rekey"], session(database)) == 1
+    out, err = capsys.readouterr()
+    assert [line.split()[-1] for line in out.splitlines()] == ["1", "1", "1"]
+    assert "'lost'" in err
+
+
+async def test_check_says_which_keys_can_go() -> None:
+    database = stored(OLD, "m1")
+    keys = {finding.check: finding for finding in await examine(session(database, "new", "old", "older"))}[
+        "keys"
+    ]
+    assert keys.problem is None
+    assert keys.note == (
+        "ok; no longer needed, remove from WEBHOOK_SECRET_KEYS: older; "
+        "needed until `webhook-dispatcher endpoint rekey`: old"
+    )
+    database.sealed = {"m1": seal(NEW, "m1")}
+    findings = await examine(session(database))
+    assert problems(findings) == {}
+    (keys,) = [finding for finding in findings if finding.check == "keys"]
+    assert keys.note == "ok; no longer needed, remove from WEBHOOK_SECRET_KEYS: old"
+    (keys,) = [finding for finding in await examine(session(database, "new")) if finding.check == "keys"]
+    assert keys.note is None
