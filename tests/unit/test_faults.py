@@ -11,6 +11,7 @@ from webhook_dispatcher.dispatch.faults import (
     LONGEST_BEAT,
     MOST_CLOCK_DIFFERENCE,
     PROBE_INTERVAL,
+    SAMPLE,
     WINDOW,
     Faults,
 )
@@ -204,3 +205,46 @@ def test_a_time_out_of_a_loop_that_ran_counts() -> None:
     office = Office()
     office.fleet(2)
     assert office.attempt("m1", LATE, lasts=10)
+
+
+def test_a_failure_that_the_sender_knows_to_be_ours_never_counts() -> None:
+    office = Office()
+    assert not office.attempt("m1", NO_FILES)
+    assert not office.attempt("m2", Failure(Outcome.DNS, "EMFILE", is_ours=True))
+
+
+@pytest.mark.parametrize("seen", [Answer(500), Failure(Outcome.CONNECT, "refused"), ACCEPTED])
+def test_a_local_fault_is_over_when_anybody_is_reached(seen: Answer | Failure) -> None:
+    office = Office()
+    office.attempt("m1", NO_FILES)
+    office.clock.advance(1)
+    assert office.attempt("m2", seen)
+    assert not office.pauses()
+
+
+def test_a_fleet_fault_uses_up_no_more_than_a_sample_at_any_rate() -> None:
+    for pause in (0.001, 0.1, 2.0):
+        office = Office()
+        merchants = office.fleet(1000)
+        for merchant_id in merchants[:500]:
+            office.clock.advance(pause / 100)
+            office.attempt(merchant_id, ACCEPTED)
+        counted = 0
+        for merchant_id in merchants[500:]:
+            office.clock.advance(pause)
+            office.faults.beat()
+            counted += office.attempt(merchant_id, NO_NAME)
+        assert office.pauses()
+        assert counted <= SAMPLE
+
+
+def test_late_failures_of_attempts_begun_before_others_succeeded_do_not_outweigh_them() -> None:
+    office = Office()
+    merchants = office.fleet(60)
+    begun = office.clock.elapsed()
+    office.clock.advance(1)
+    for merchant_id in merchants[30:]:
+        assert office.attempt(merchant_id, ACCEPTED)
+    for number, merchant_id in enumerate(merchants[:30]):
+        assert office.faults.counts(make_event(1000 + number, merchant_id), NO_NAME, begun)
+    assert not office.pauses()
