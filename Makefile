@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
 
-.PHONY: help setup demo run test fuzz bench-isolation check fmt lock clean
+.PHONY: help setup demo run test test-slow fuzz bench-isolation check fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 
 bench-isolation: $(READY) ## Measure what hanging merchants cost the others (minutes; ARGS="--load 500")
 	@$(PYTHON) -m benchmarks.isolation $(ARGS)
+
+test-slow: $(READY) ## Run the tests that pour gigabytes at us (minutes)
+	@TEST_SLOW=1 $(PYTHON) -m pytest -n 0 tests/integration/test_sender_memory.py
 
 check: $(READY) ## Lint, format, types, layers, migrations, shell scripts
 	@failed=0; try() { "$$@" || failed=1; }; \

@@ -37,6 +37,7 @@ ANSWERS = [
     line(b"999 hostile", 999),
     line(b"99999 hostile", None, "bad_response"),
     head(b"X: hostile\0", None, "bad_response"),
+    Hostile(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 4300 + b"\r\n\r\n", 200, "delivered"),
     head(b"X: hostile caf\xe9 \xff", 200, "delivered"),
     head(b"X-hostile: a\r\n hostile folded", 200, "delivered"),
     head(b"Set-Cookie: hostile=1; Domain=.example.org", 200, "delivered"),

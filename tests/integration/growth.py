@@ -15,7 +15,7 @@ import uvloop
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
-POSTS = 5
+POSTS = 3
 
 
 def resident(entry: str) -> int:

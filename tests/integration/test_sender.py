@@ -142,7 +142,7 @@ async def drip_headers(request: Request) -> None:
 async def continue_for_ever(request: Request) -> None:
     while True:
         await request.answer(b"HTTP/1.1 100 Continue\r\n\r\n")
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("behave", [answer_never, drip_headers, continue_for_ever])

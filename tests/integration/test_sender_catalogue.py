@@ -83,6 +83,7 @@ def ok(*lines: bytes, body: bytes = b"") -> bytes:
 
 
 LENGTH = b"Content-Length: 2"
+ZEROS = b"Content-Length: " + b"0" * 4300 + b"1"
 MOVED = "Location: /internal"
 PATIENCE = "Retry-After: 99999999"
 
@@ -103,6 +104,7 @@ CATALOGUE = [
     row(12, "sends corrupt gzip", says(status("200 OK", "Content-Encoding: gzip", body=b"no gzip")), 200),
     row(12, "has an unknown encoding", says(status("200 OK", "Content-Encoding: br, ?", body=b"x")), 200),
     row(13, "floods with 100 Continue", does(m.drips(b"", b"HTTP/1.1 100 Continue\r\n\r\n")), SLOW_ANSWER),
+    row(13, "pours 100 Continue", does(m.pours(b"", b"HTTP/1.1 100 C\r\n\r\n" * 5_000)), BAD_RESPONSE),
     row(14, "says 103, then 200", says(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK), 200),
     row(14, "says 100, then 200", says(b"HTTP/1.1 100 Continue\r\n\r\n" + OK), 200),
     row(15, "says 102, then closes", does(m.ends(b"HTTP/1.1 102 Processing\r\n\r\n", Request.close)),
@@ -143,12 +145,15 @@ CATALOGUE = [
     row(28, "has a length and chunks", says(ok(LENGTH, b"Transfer-Encoding: chunked", body=b"0\r\n\r\n")),
         BAD_RESPONSE),
     row(28, "has a negative length", says(ok(b"Content-Length: -1")), BAD_RESPONSE),
+    row(28, "spells its length with 4,300 zeros", says(ok(ZEROS, body=b"o")), 200),
     row(28, "has a length beyond 2**64", says(ok(b"Content-Length: 99999999999999999999999")), BAD_RESPONSE),
     row(29, "sends a header of 9 KiB", says(ok(LENGTH, b"X: " + b"x" * 9216, body=b"ok")), 200),
     row(29, "sends 200 headers", says(ok(LENGTH, *[b"X-%d: y" % n for n in range(200)], body=b"ok")), 200),
     row(30, "sends a header line of 1 MiB", says(ok(LENGTH, b"X: " + b"x" * (1 << 20))), BAD_RESPONSE),
     row(30, "sends 10 000 headers", says(ok(*[b"X-%d: y" % n for n in range(10_000)])), BAD_RESPONSE),
     row(30, "has an endless reason", does(m.pours(b"HTTP/1.1 200 ")), BAD_RESPONSE),
+    row(30, "pours long headers", does(m.pours(b"HTTP/1.1 200 OK\r\n", b"X: " + b"y" * 60_000 + b"\r\n")),
+        BAD_RESPONSE),
     row(31, "has a NUL in a header", says(ok(b"X: a\0b")), BAD_RESPONSE),
     row(32, "has a NUL in its reason", says(b"HTTP/1.1 500 a\0b\r\nContent-Length: 0\r\n\r\n"), 500),
     row(32, "has Latin-1 in its reason", says(b"HTTP/1.1 500 caf\xe9\r\nContent-Length: 0\r\n\r\n"), 500),

@@ -89,7 +89,11 @@ OPTIONS = st.sampled_from(
 @example([], [], "")
 def test_every_url_is_local_or_verified(hosts: list[str], options: list[str], user: str) -> None:
     url = f"postgresql://{user}{','.join(hosts)}/x" + (f"?{'&'.join(options)}" if options else "")
-    assert is_local(secured(url)) or option(secured(url), "sslmode") == "verify-full"
+    try:
+        made_safe = secured(url)
+    except ValueError:  # what Python cannot split (it differs by version) is refused, and that is safe too
+        return
+    assert is_local(made_safe) or option(made_safe, "sslmode") == "verify-full"
 
 
 def test_the_setting_waives_it_for_both_urls() -> None:

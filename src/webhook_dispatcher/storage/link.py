@@ -58,6 +58,7 @@ def tls_context(url: str) -> ssl.SSLContext | None:
         if _option(url, option) is not None:
             raise ValueError(f"{option} needs sslrootcert=FILE beside it")
     context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # not every build's default
     context.set_alpn_protocols(_ALPN)
     certificate = _option(url, "sslcert")
     if certificate is not None:

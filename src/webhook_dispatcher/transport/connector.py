@@ -19,6 +19,7 @@ from aiohttp import ClientRequest, ClientTimeout, ServerDisconnectedError, TCPCo
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import AddrInfoType, Connection
+from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.tracing import Trace
 
 from webhook_dispatcher.transport.addresses import Address, parse_address
@@ -29,6 +30,12 @@ from webhook_dispatcher.transport.reading import Phase
 # closed under our hands all the same is sent again by the sender.
 _KEEP_ALIVE_SECONDS = 15.0
 
+# What may come before an answer is final: many long headers would be held in memory, and many 1xx parsed.
+_MOST_HEAD_BYTES = 256 * 1024
+_MOST_INTERIM = 64
+_INTERIM = (b"HTTP/1.1 1", b"HTTP/1.0 1")
+_SWITCHING_PROTOCOLS = 101
+
 
 class Wire(ResponseHandler):
     """aiohttp's protocol of one connection; it also counts requests and notes an answer's first byte."""
@@ -37,8 +44,15 @@ class Wire(ResponseHandler):
         super().__init__(loop)
         self._connector = connector
         self.requests = 0
-        self.is_answering = False
         self.is_kept = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Prepare for the answer to another request."""
+        self.is_answering = False
+        self._is_answered = False
+        self._head_bytes = 0
+        self._interim = 0
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Make room for another kept connection."""
@@ -48,9 +62,31 @@ class Wire(ResponseHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Note that the receiver has begun to answer."""
+        """Note that the receiver has begun to answer, and end an answer that does not come to the point."""
         self.is_answering = True
-        super().data_received(data)
+        if self._is_answered:
+            super().data_received(data)
+            return
+        self._head_bytes += len(data)
+        # Counted before they are parsed: each costs as much as a whole answer.
+        is_flood = data.startswith(_INTERIM) and data.count(b"\nHTTP/1.") > _MOST_INTERIM
+        if not is_flood:
+            super().data_received(data)
+            is_flood = not self._is_answered and (
+                self._head_bytes > _MOST_HEAD_BYTES or self._interim > _MOST_INTERIM
+            )
+        if is_flood and self.transport is not None:
+            self.set_exception(BadHttpMessage("too much before the final answer"))
+            self.transport.abort()
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        """Note the final answer among those that announce it (1xx)."""
+        code = data[0].code
+        if 100 <= code < 200 and code != _SWITCHING_PROTOCOLS:
+            self._interim += 1
+        else:
+            self._is_answered = True
+        super().feed_data(data, size)
 
 
 @dataclass(slots=True)
@@ -133,7 +169,7 @@ class GuardedConnector(TCPConnector):
             self._check_peer(connection, dial)
             self._keep(wire)
         wire.requests += 1
-        wire.is_answering = False
+        wire.begin()
         dial.wire = wire
         return connection
 

@@ -37,6 +37,7 @@ _HEADERS_LIMIT = 1000
 # receiver's two writes.
 _DRAIN_SECONDS = 0.05
 _DRAIN_BYTES = 4096
+_LENGTH_DIGITS = 4
 
 _DEFAULT_KEPT_CONNECTIONS = 1000
 
@@ -157,7 +158,7 @@ class Sender:
             if _is_small(response):
                 async with asyncio.timeout_at(min(deadline, self._loop.time() + _DRAIN_SECONDS)):
                     await _read_to_end(response)
-        except (TimeoutError, ClientError, OSError):
+        except _EXPECTED:
             pass  # The verdict has fallen; the connection is closed below.
         finally:
             if response.connection is not None:
@@ -181,8 +182,10 @@ def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 def _is_small(response: ClientResponse) -> bool:
     """Tell whether the body may end soon with the connection kept: a short one, or one in chunks."""
-    if response.content_length is not None:
-        return response.content_length <= _DRAIN_BYTES
+    length = response.headers.get("Content-Length")
+    if length is not None:
+        # Not aiohttp's content_length: Python refuses to read thousands of digits, zeros included.
+        return len(length) <= _LENGTH_DIGITS and int(length) <= _DRAIN_BYTES
     return response.headers.get("Transfer-Encoding", "").lower() == "chunked"
 
 
