@@ -120,8 +120,7 @@ class Dispatcher:
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Look, read on, claim; True when there is more to be had at once."""
-        for merchant_id, head_seq in self._locked.items():
-            self._ready.add(merchant_id, head_seq)
+        self._ready.give_back(self._locked)
         self._locked.clear()
         is_cut = await self._look()
         await self._supply.read_on()

@@ -11,7 +11,6 @@ from pathlib import Path
 import asyncpg
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
 from webhook_dispatcher.storage.connection import translated
@@ -51,13 +50,6 @@ def migration_sql() -> str:
     output = io.StringIO()
     command.upgrade(_config(output=output), "head", sql=True)
     return output.getvalue()
-
-
-def newest_revision() -> str:
-    """Return the revision that a migrated database stands at."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None
-    return head
 
 
 async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
