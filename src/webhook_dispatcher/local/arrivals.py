@@ -38,6 +38,7 @@ class Arrival:
         the connection lost); ended_at is None while it lasts.
     attempt: 1 for the first arrival of this event id at this merchant, and so on.
     status: what was answered; None if nothing was.
+    was_cut: the receiver cut the connection instead of answering.
     """
 
     merchant_id: str
@@ -51,6 +52,7 @@ class Arrival:
     body: bytes = field(repr=False)
     ended_at: float | None = None
     status: int | None = None
+    was_cut: bool = False
 
 
 def verify(header: str | None, body: bytes, secrets: Iterable[Secret], unix: float) -> Signature:
@@ -122,6 +124,7 @@ def to_line(arrival: Arrival) -> str:
             "started_at": arrival.started_at,
             "ended_at": arrival.ended_at,
             "status": arrival.status,
+            "was_cut": arrival.was_cut,
             "connection": arrival.connection,
             "signature": arrival.signature,
             "headers": dict(arrival.headers),

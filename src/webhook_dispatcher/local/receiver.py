@@ -64,6 +64,7 @@ class Receiver:
         self.port = port
         self._tls = tls
         self._any_secret = any_secret
+        self._further_secrets: dict[str, list[Secret]] = {}
         self._log_file = log
         self._log: IO[str] | None = None
         self._flush: asyncio.TimerHandle | None = None
@@ -112,6 +113,10 @@ class Receiver:
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://127.0.0.1:{self.port}/{quote(merchant_id, safe='')}"
 
+    def accept(self, merchant_id: str, *secrets: Secret) -> None:
+        """Set what a merchant verifies with: any of these, as around a rotation."""
+        self.secrets[merchant_id], *self._further_secrets[merchant_id] = secrets
+
     def behave(
         self, merchant_id: str, *behaviours: Behaviour, per_event: bool = False, repeat: bool = False
     ) -> None:
@@ -158,6 +163,7 @@ class Receiver:
         turn = self._event_turns[merchant_id, event_id]
         self._event_turns[merchant_id, event_id] += 1
         secret = self.secrets.get(merchant_id, self._any_secret)
+        further = self._further_secrets.get(merchant_id, ())
         arrival = Arrival(
             merchant_id=merchant_id,
             event_id=event_id,
@@ -167,7 +173,9 @@ class Receiver:
             connection=exchange.connection,
             signature=Signature.UNCHECKED
             if secret is None
-            else verify(exchange.headers.get("service-signature"), exchange.body, (secret,), time.time()),
+            else verify(
+                exchange.headers.get("service-signature"), exchange.body, (secret, *further), time.time()
+            ),
             headers=exchange.headers,
             body=exchange.body,
         )
@@ -214,6 +222,7 @@ class Receiver:
     def _finish(self, exchange: Exchange, behaviour: Behaviour) -> None:
         if exchange not in self._open:
             return
+        self._open[exchange].was_cut = behaviour.disconnects
         # Before the answer: what the sender does next starts after this end, by our clock.
         self._end(exchange, None if behaviour.disconnects or behaviour.raw is not None else behaviour.status)
         if behaviour.disconnects:
@@ -249,14 +258,15 @@ class Receiver:
 
 async def serve(options: argparse.Namespace) -> None:
     """Receive until told to stop."""
-    secrets = {}
-    if options.secrets is not None:
-        secrets = {name: Secret(text) for name, text in json.loads(options.secrets.read_text()).items()}
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     tls = None if options.ca_file is None else server_context(options.ca_file)
-    async with Receiver(tls=tls, port=options.port, secrets=secrets, log=options.log, keep=False) as receiver:
+    async with Receiver(tls=tls, port=options.port, log=options.log, keep=False) as receiver:
+        for merchant_id, known in json.loads(
+            options.secrets.read_text() if options.secrets else "{}"
+        ).items():
+            receiver.accept(merchant_id, *map(Secret, [known] if isinstance(known, str) else known))
         for merchant_id, behaviours in json.loads(options.behaviours).items():
             receiver.behave(merchant_id, *(Behaviour.parse(values) for values in behaviours), repeat=True)
         sys.stdout.write(f"{receiver.url('')}\n")
@@ -270,7 +280,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--log", type=Path, help="a file for the arrivals, lines of JSON")
     parser.add_argument("--ca-file", type=Path, help="serve https, and write the authority to trust here")
-    parser.add_argument("--secrets", type=Path, help='a JSON file: {"merchant": "whsec_..."}')
+    parser.add_argument(
+        "--secrets", type=Path, help='a JSON file: {"merchant": "whsec_..."}, or a list of them'
+    )
     parser.add_argument(
         "--behaviours", default="{}", help='JSON: {"merchant": [{"status": 500, "delay": 1}]}'
     )
