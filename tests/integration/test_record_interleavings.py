@@ -6,9 +6,11 @@ As in test_claim_interleavings: the wrong form is shown to break, then the shipp
 import asyncio
 
 import asyncpg
+import pytest
 
 from tests.integration.workbench import GATED, LAPSED, LEASE, Daemon, Workbench, answered
 from webhook_dispatcher.domain.record import LaneTurn, Record
+from webhook_dispatcher.storage.controls import PostgresControls
 
 MARK_BY_EPOCH = """
 UPDATE webhook.outbox SET last_outcome = $3
@@ -164,3 +166,39 @@ async def test_lane_is_not_given_back_before_its_last_outcome(bench: Workbench) 
                 (next_holder,) = await there.lease(merchant)
                 assert next_holder.from_seq == 0
                 assert [event.seq for event in await there.read(merchant)] == [seq]  # an answered event
+
+
+async def test_record_after_a_lapsed_lease_does_not_pass_what_was_put_back_in_order(bench: Workbench) -> None:
+    first, second = await bench.insert("m", "{}", "{}")
+    here = await bench.daemon("here")
+    controls = PostgresControls(here.pool)
+    cancelled = (await here.read("m"))[0].id
+    async with controls.desk() as desk:
+        await desk.cancel(cancelled, "m")
+    # The holder is frozen, or the database was away: the lease has lapsed, and nobody else has claimed it.
+    lease, [event] = await here.claim("m", lease=LAPSED)
+    async with controls.desk() as desk:
+        delivery = await desk.find_delivery(cancelled)
+        assert delivery is not None
+        assert await desk.reopen(delivery)
+        await desk.announce({"m": first})
+    turn = LaneTurn("m", lease.epoch, True, second)
+    await here.records.write([answered(event, lease.epoch, await bench.now(), 200)], [turn], LEASE)
+    assert (await bench.lane("m"))["from_seq"] < first
+
+
+@pytest.mark.parametrize("change", ["endpoint", "pause"])
+async def test_holder_whose_lease_has_lapsed_is_recalled_too(bench: Workbench, change: str) -> None:
+    await bench.insert("m")
+    here = await bench.daemon("here")
+    await here.claim("m", lease=LAPSED)
+    if change == "endpoint":
+        await bench.db.execute(
+            "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) "
+            "VALUES ('m', 'https://m.example', $1, 'k')",
+            b"sealed",
+        )
+    else:
+        async with PostgresControls(here.pool).desk() as desk:
+            await desk.pause("m", True)
+    assert (await bench.lane("m"))["recalled"]

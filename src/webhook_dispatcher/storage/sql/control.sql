@@ -83,11 +83,11 @@ WHERE lane.merchant_id = $1
 FOR NO KEY UPDATE;
 
 -- name: recall_lane
--- Ask the holder of a lane to give it back before it starts anything else.
+-- Ask the holder of a lane to give it back before it starts anything else; one whose lease has lapsed, too.
 -- $1 merchant_id text
 -- none: always
 UPDATE webhook.lane
-SET recalled = lane.lease_until > clock_timestamp()
+SET recalled = lane.recalled OR lane.lease_until > '-infinity'
 WHERE lane.merchant_id = $1;
 
 -- name: pause_lane
@@ -96,7 +96,7 @@ WHERE lane.merchant_id = $1;
 -- $2 paused boolean
 -- none: always
 UPDATE webhook.lane
-SET paused = $2, recalled = lane.recalled OR ($2 AND lane.lease_until > clock_timestamp())
+SET paused = $2, recalled = lane.recalled OR ($2 AND lane.lease_until > '-infinity')
 WHERE lane.merchant_id = $1;
 
 -- name: pause_everything

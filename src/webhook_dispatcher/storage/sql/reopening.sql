@@ -106,7 +106,7 @@ SET
     retry_at = least(lane.retry_at, clock_timestamp()),
     from_seq = least(lane.from_seq, concerned.head - 1),
     recalled = lane.recalled
-    OR (concerned.head IS NOT NULL AND lane.lease_until > clock_timestamp())
+    OR (concerned.head IS NOT NULL AND lane.lease_until > '-infinity')
 FROM concerned
 WHERE lane.merchant_id = concerned.merchant_id;
 
