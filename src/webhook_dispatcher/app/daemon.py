@@ -93,7 +93,7 @@ class Daemon:
         now = self._clock.elapsed()
         reasons = []
         if now - self._dispatcher.answered_at > LONGEST_SILENCE:
-            reasons.append("the database does not answer")
+            reasons.append(f"the database does not answer: {self._absence.trouble}".rstrip(": "))
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
         reasons += self._faults.reasons
@@ -175,7 +175,7 @@ class Daemon:
         instruments = Instruments.of(self._clock, self.metrics)
         hold = Hold(settings.unconfigured_hold)
         trusted = trust(settings.lease, settings.attempt_timeout)
-        self._faults = instruments.faults
+        self._faults, self._absence = instruments.faults, instruments.absence
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
         self._recorder = Recorder(records, instruments, settings.lease, trusted, self._housekeeping.set)
         self._dispatcher = Dispatcher(

@@ -80,6 +80,7 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._supply = Supply(claims, instruments.bodies, lambda: self._tail.stable, self._wake.set)
         self._stopping = False
+        self._absence = instruments.absence
         self._making: asyncio.Task[None] | None = None
         self.everything_is_paused = False
         self.missing_keys: dict[str, float] = {}
@@ -109,6 +110,7 @@ class Dispatcher:
                 try:
                     hurries = await self.step(group)
                 except StorageError as error:
+                    self._absence.failed(self._clock.elapsed(), error)
                     self._metrics.database_errors.labels("claim").inc()
                     _log.warning("claim.failed", error=str(error))
                     await pause(backoff.next())
@@ -123,6 +125,7 @@ class Dispatcher:
         self._ready.give_back(self._locked)
         self._locked.clear()
         is_cut = await self._look()
+        self._absence.ended(self._clock.elapsed())
         await self._supply.read_on()
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
@@ -174,7 +177,8 @@ class Dispatcher:
             visit.is_recalled = True
 
     def _room(self) -> int:
-        if self.everything_is_paused or self._stopping or not self._bodies.has_room():
+        waits = self._stopping or self._absence.is_felt(self._clock.elapsed())
+        if self.everything_is_paused or waits or not self._bodies.has_room():
             return 0
         room = self._limits.max_lanes - len(self._visits)
         return min(room, 1) if self._faults.is_open else room

@@ -1,9 +1,15 @@
-"""Waiting: for an event, at most so long; and ever longer after failures."""
+"""Waiting: for an event, at most so long; ever longer after failures; and for others, after an absence."""
 
 import asyncio
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
+RECORD_WAIT = 0.5
+"""The longest wait of whoever writes outcomes: shorter than HEAD_START."""
+HEAD_START = 1.0
+"""Seconds for which nothing is claimed when the database is back."""
+SHORT_ABSENCE = 0.5
+"""Seconds; what failed for no longer than this outlasts no lease that matters."""
 
 
 async def pause(seconds: float | None, wake: asyncio.Event | None = None) -> None:
@@ -40,17 +46,51 @@ class Stop:
 
 
 class Backoff:
-    """Waits that double after each failure, up to two seconds."""
+    """Waits that double after each failure, up to `longest` seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = LONGEST_WAIT) -> None:
+        self._longest = longest
         self._wait = FIRST_WAIT
 
     def next(self) -> float:
         """Return the next wait in seconds."""
         wait = self._wait
-        self._wait = min(self._wait * 2, LONGEST_WAIT)
+        self._wait = min(self._wait * 2, self._longest)
         return wait
 
     def reset(self) -> None:
         """Begin anew after a success."""
         self._wait = FIRST_WAIT
+
+
+class Absence:
+    """The database's absence, and a head start for the recorders of all daemons when it is back.
+
+    Leases may have lapsed meanwhile. Who claims such a lane before its holder has written the last outcome
+    sends that event again; so nobody claims until everybody has had the time to write.
+
+    trouble: what was last said about it; empty while it answers.
+    """
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self._since: float | None = None
+        self._felt_until = 0.0
+
+    def failed(self, now: float, error: Exception) -> None:
+        """Learn that the database did not do what it was asked."""
+        self.trouble = str(error)
+        if self._since is None:
+            self._since = now
+
+    def ended(self, now: float) -> None:
+        """Learn that it did."""
+        if self._since is not None and now - self._since > SHORT_ABSENCE:
+            self._felt_until = now + HEAD_START
+        self._since = None
+        self.trouble = ""
+
+    def is_felt(self, now: float) -> bool:
+        """Tell whether claiming must wait: from the absence on, until the head start is over."""
+        is_away = self._since is not None and now - self._since > SHORT_ABSENCE
+        return is_away or now < self._felt_until

@@ -16,7 +16,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
-from webhook_dispatcher.dispatch.pace import Backoff, pause
+from webhook_dispatcher.dispatch.pace import RECORD_WAIT, Backoff, pause
 from webhook_dispatcher.dispatch.writing import Writer
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.event import EVENT_TYPES
@@ -109,7 +109,7 @@ class Recorder:
 
     async def run(self) -> None:
         """Write batches until stopped and empty."""
-        backoff = Backoff()
+        backoff = Backoff(RECORD_WAIT)
         while not (self._stopping and not self.unwritten and not self._ending):
             await self._gather()
             try:

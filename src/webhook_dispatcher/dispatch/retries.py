@@ -69,6 +69,7 @@ class Retrier:
         self._lack_key = lack_key
         self._stop = stop
         self._in_flight = 0
+        self._absence = instruments.absence
         self.everything_is_paused = False
 
     async def run(self) -> None:
@@ -79,6 +80,7 @@ class Retrier:
                 try:
                     claimed = await self.step(group)
                 except StorageError as error:
+                    self._absence.failed(self._clock.elapsed(), error)
                     self._metrics.database_errors.labels("claim_retries").inc()
                     _log.warning("retry_claim.failed", error=str(error))
                     await pause(backoff.next())
@@ -95,6 +97,7 @@ class Retrier:
             or self.everything_is_paused
             or self._recorder.is_behind()
             or not self._bodies.has_room()
+            or self._absence.is_felt(self._clock.elapsed())
         ):
             return 0
         if self._faults.is_open:
