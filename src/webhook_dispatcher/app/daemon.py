@@ -23,8 +23,9 @@ from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control import Controller
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.errands import Errands
-from webhook_dispatcher.dispatch.housekeeping import keep_house, measure, watch_loop
+from webhook_dispatcher.dispatch.housekeeping import keep_house, measure, watch_loop, watch_schema
 from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.lane import trust
 from webhook_dispatcher.dispatch.pace import Backoff, Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
@@ -43,7 +44,9 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 from webhook_dispatcher.transport.sender import Sender
 
-COMMAND_TIMEOUT = timedelta(seconds=10)
+LONGEST_STATEMENT = timedelta(seconds=10)
+SHORTEST_STATEMENT = timedelta(seconds=2)
+"""Between these a statement may take a third of the lease, so that no lock of a frozen daemon outlasts it."""
 LONGEST_SILENCE = 5.0
 """Seconds without an answer of the database after which /readyz says so."""
 KEY_MEMORY = 60.0
@@ -110,7 +113,12 @@ class Daemon:
         """Open everything and start the loops; waits for a database that is away."""
         settings = self._settings
         await stack.enter_async_context(self.ops)
-        pool = partial(create_pool, settings.database_dsn(), command_timeout=COMMAND_TIMEOUT)
+        pool = partial(
+            create_pool,
+            settings.database_dsn(),
+            command_timeout=max(SHORTEST_STATEMENT, min(LONGEST_STATEMENT, settings.lease / 3)),
+            pooled=settings.is_pooled,
+        )
         claiming, recording, upkeep = [
             await stack.enter_async_context(pool(application_name=f"webhook-dispatcher {name}", size=size))
             for name, size in (("claim", 4), ("record", 2), ("upkeep", 4))

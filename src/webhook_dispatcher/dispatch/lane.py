@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from webhook_dispatcher.dispatch.bodies import Bodies
@@ -21,6 +21,15 @@ from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import Record
+
+
+def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
+    """Return for how many seconds after a claim was asked for an attempt may be started.
+
+    An attempt started then still ends a margin before the lease: a second, or a quarter of what is left.
+    """
+    spare = lease - attempt_timeout
+    return (spare - min(timedelta(seconds=1), spare / 4)).total_seconds()
 
 
 class Attend(Protocol):
