@@ -216,6 +216,7 @@ class Daemon:
                 watch_recalls(claims, self._dispatcher, self._pause_everything, metrics, stop),
                 keep_house(upkeep, settings.retention, metrics, stop, self._housekeeping),
                 measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
+                watch_schema(upkeep, metrics, stop),
             )
         )
         self._tasks = [self._work, asyncio.create_task(self._recorder.run())]
@@ -283,6 +284,8 @@ class Daemon:
         """Return what a part failed with, if one did."""
         for task in self._tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+                    [error] = error.exceptions
                 return error
         return None
 

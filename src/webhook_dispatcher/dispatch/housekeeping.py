@@ -8,7 +8,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.pace import Stop, pause
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.errors import SchemaMismatch, StorageError
 from webhook_dispatcher.domain.ports import Upkeep
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -24,6 +24,8 @@ COUNT_LIMIT = 100_000
 """Rows counted exactly; beyond, the statistics' estimate serves."""
 SEARCH_ANEW = 60
 """Measurements after which the oldest pending event is searched from the beginning again."""
+SCHEMA_INTERVAL = 5.0
+"""Seconds between two looks at the schema's version."""
 LOOP_LAG_INTERVAL = 0.25
 """Seconds between two looks at how late the event loop is."""
 
@@ -78,6 +80,19 @@ async def measure(
             # What is pending only moves on, but for late commits: those a search from zero finds.
             oldest_from = 0 if rounds % SEARCH_ANEW == 0 else owed.oldest_seq or oldest_from
         await stop.wait_at_most(max(GAUGE_INTERVAL, 20 * (clock.elapsed() - started)))
+
+
+async def watch_schema(upkeep: Upkeep, metrics: Metrics, stop: Stop) -> None:
+    """Raise SchemaMismatch once the schema does not serve this program any more; until stopped."""
+    while not stop.is_set():
+        await stop.wait_at_most(SCHEMA_INTERVAL)
+        try:
+            await upkeep.check_schema()
+        except SchemaMismatch:
+            raise
+        except StorageError as error:
+            metrics.database_errors.labels("schema").inc()
+            _log.warning("schema.unchecked", error=str(error))
 
 
 async def watch_loop(clock: Clock, metrics: Metrics, beat: Callable[[], None]) -> None:

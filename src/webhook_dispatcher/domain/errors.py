@@ -32,9 +32,25 @@ class StatementRefused(StorageError):
         self.sqlstate = sqlstate
         self.detail = detail
 
+    @property
+    def blames_the_row(self) -> bool:
+        """Tell whether a row's own values are refused, not our rights or the statement.
+
+        Source: SQLSTATE classes 22 data exception, 23 constraint violation, XX internal error.
+        """
+        return self.sqlstate[:2] in ("22", "23", "XX")
+
+    @property
+    def is_damage(self) -> bool:
+        """Tell whether what the database has stored is damaged (class XX, data corrupted among it)."""
+        return self.sqlstate.startswith("XX")
+
 
 class SchemaMismatch(StorageError):
-    """The schema is absent, or of a version this program does not serve. Reaction: exit 3."""
+    """The schema is absent, or of a version this program does not serve. Reaction: exit 3.
+
+    A statement that finds something missing may have met a change half-way: the daemon tries that one again.
+    """
 
 
 class LeaseLost(DispatcherError):

@@ -219,6 +219,10 @@ class Owed:
 class Upkeep(Protocol):
     """Partitions, retention and gauges. All methods raise StorageError."""
 
+    async def check_schema(self) -> None:
+        """Raise SchemaMismatch when the schema does not serve this program."""
+        ...
+
     async def make_partitions(self, days_ahead: int) -> int:
         """Make the log's missing partitions from yesterday on; return how many that were."""
         ...

@@ -11,6 +11,7 @@ from pathlib import Path
 import asyncpg
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
 from webhook_dispatcher.storage.connection import translated
@@ -38,11 +39,16 @@ def _config(dsn: str = "", output: io.StringIO | None = None) -> Config:
 async def migrate(dsn: str) -> None:
     """Bring the schema to this version; StorageUnavailable or StatementRefused when it cannot be done.
 
-    Running it again changes nothing.
+    Running it again changes nothing. SchemaMismatch: it is of a version that is newer than this program.
     """
     with translated():
-        # Alembic drives its own event loop, and its errors surface as asyncpg's.
-        await asyncio.to_thread(command.upgrade, _config(dsn), "head")
+        try:
+            # Alembic drives its own event loop, and its errors surface as asyncpg's.
+            await asyncio.to_thread(command.upgrade, _config(dsn), "head")
+        except CommandError as error:
+            raise SchemaMismatch(
+                f"the schema is not one that this version knows ({error}): install a newer webhook-dispatcher"
+            ) from error
 
 
 def migration_sql() -> str:

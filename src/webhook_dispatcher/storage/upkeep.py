@@ -12,6 +12,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.ports import Owed
+from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -35,6 +36,10 @@ class PostgresUpkeep:
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
+
+    async def check_schema(self) -> None:
+        """See domain.ports.Upkeep; source: housekeeping.sql `read_schema`."""
+        await schema.check(self._pool)
 
     async def make_partitions(self, days_ahead: int) -> int:
         """See domain.ports.Upkeep. Made apart and attached: inserts into the log go on meanwhile."""
