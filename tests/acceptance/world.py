@@ -90,7 +90,7 @@ class World:
     def settings(self, **changed: str) -> dict[str, str]:
         """Return a daemon's settings: quick retries, everything local allowed."""
         return {
-            "DATABASE_URL": self.database.dsn("webhook_dispatcher"),
+            **self.database.settings("webhook_dispatcher"),
             "SECRET_KEYS": self.key,
             "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
             "EGRESS_ALLOW_HTTP": "true",
@@ -115,7 +115,7 @@ class World:
 
     def command(self, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
         """Run one command of the command line as an admin."""
-        admin = {"DATABASE_URL": self.database.dsn("webhook_admin")}
+        admin = self.database.settings("webhook_admin")
         return subprocess.run(
             [sys.executable, "-m", "webhook_dispatcher", *arguments],
             env=environment(self.settings(**(admin | changed))),

@@ -41,11 +41,15 @@ class FakeAdministration(Administration):
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
         self.missing: list[tuple[str, date]] = []
+        self.pooler_is_there = False
 
     @asynccontextmanager
-    async def open(self, dsn: str) -> AsyncIterator[Administration]:
+    async def open(self, dsn: str, pooled: bool) -> AsyncIterator[Administration]:
         self.opened.append(dsn)
         yield self
+
+    async def is_behind_pooler(self) -> bool:
+        return self.pooler_is_there
 
     async def insert_endpoint(self, merchant_id: str, url: str, secret: SealedSecret) -> bool:
         if merchant_id in self.endpoints:

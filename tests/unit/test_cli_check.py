@@ -16,6 +16,7 @@ from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 KEY = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 OTHER_KEY = "b2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
@@ -121,13 +122,48 @@ async def test_more_lanes_than_open_files_are_found() -> None:
 
 async def test_an_absent_database_calls_for_exit_4() -> None:
     @asynccontextmanager
-    async def absent(dsn: str) -> AsyncIterator[Administration]:
+    async def absent(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
         if dsn:
             raise StorageUnavailable("cannot reach database 'charges' at db")
         yield FakeAdministration()
 
     findings = await examine(Session(ENVIRON, absent))
     assert problems(findings) == {"database": ("cannot reach database 'charges' at db", 4)}
+
+
+async def test_a_pooler_that_was_not_expected_is_named_with_its_setting() -> None:
+    @asynccontextmanager
+    async def found(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
+        if not pooled:
+            raise PoolerInBetween(
+                "a pooler stands before the database: set WEBHOOK_DATABASE_POOLER=transaction"
+            )
+        yield FakeAdministration()
+
+    findings = await examine(Session(ENVIRON, found))
+    assert problems(findings) == {"database": ("a pooler stands before the database", 2)}
+    [mend] = [finding.mend for finding in findings if finding.check == "database"]
+    assert mend == "set WEBHOOK_DATABASE_POOLER=transaction"
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_there", "note"),
+    [
+        ("none", False, "ok; straight to Postgres"),
+        ("transaction", True, "ok; through a pooler, by transactions"),
+        (
+            "transaction",
+            False,
+            "ok; straight to Postgres: WEBHOOK_DATABASE_POOLER=transaction only costs time",
+        ),
+    ],
+)
+async def test_the_way_to_the_database_is_told(setting: str, is_there: bool, note: str) -> None:
+    database = await configured()
+    database.pooler_is_there = is_there
+    findings = await examine(replace(session(database, WEBHOOK_DATABASE_POOLER=setting)))
+    assert problems(findings) == {}
+    assert [finding.note for finding in findings if finding.check == "database"] == [note]
 
 
 async def test_every_configuration_problem_is_reported() -> None:

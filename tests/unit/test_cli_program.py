@@ -43,7 +43,7 @@ DATABASE = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges"}
 
 def failing(error: DispatcherError) -> Session:
     @asynccontextmanager
-    async def fail(dsn: str) -> AsyncIterator[Administration]:
+    async def fail(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
         if error:
             raise error
         yield FakeAdministration()

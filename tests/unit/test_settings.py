@@ -92,6 +92,7 @@ MALFORMED = [
     ("ATTEMPT_TIMEOUT", "PT0S", "from PT0.05S to PT5M"),
     ("LEASE", "pt30s", "write PT30S"),
     ("LEASE", "PT14.9S", "at least PT15S with an attempt timeout of PT10S, not PT14.9S"),
+    ("DATABASE_POOLER", "session", "one of none, transaction"),
     ("POLL_INTERVAL", "25ms", "such as PT10S"),
     ("MAX_LANES", "many", "whole number from 1 to 100000"),
     ("MAX_LANES", "0", "whole number from 1 to 100000"),
@@ -243,6 +244,14 @@ def test_migrations_use_the_owners_url_where_there_is_one() -> None:
     assert load_settings(both).migration_dsn() == f"{owner}?sslmode=verify-full"
     settings = load_settings({"WEBHOOK_DATABASE_URL": DATABASE_URL})
     assert settings.migration_dsn() == settings.database_dsn()
+
+
+def test_a_pooler_needs_a_url_of_its_own_to_migrate() -> None:
+    pooled = {"WEBHOOK_DATABASE_URL": DATABASE_URL, "WEBHOOK_DATABASE_POOLER": "transaction"}
+    with pytest.raises(ConfigurationError, match="WEBHOOK_MIGRATION_DATABASE_URL: not set, but required"):
+        load_settings(pooled).migration_dsn()
+    straight = {"WEBHOOK_MIGRATION_DATABASE_URL": "postgresql://owner@localhost/charges"}
+    assert load_settings(pooled | straight).migration_dsn().startswith("postgresql://owner@localhost/charges")
 
 
 def test_lanes_need_open_files() -> None:

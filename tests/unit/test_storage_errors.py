@@ -1,5 +1,6 @@
 """What asyncpg raises becomes one of three errors, by what to do about it."""
 
+import re
 from datetime import timedelta
 
 import asyncpg
@@ -13,6 +14,7 @@ from webhook_dispatcher.domain.errors import (
     StorageUnavailable,
 )
 from webhook_dispatcher.storage.connection import connect, describe, translated
+from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 UNAVAILABLE = [
     OSError(111, "Connection refused"),
@@ -80,6 +82,40 @@ def test_a_value_that_cannot_be_encoded_is_refused() -> None:
 def test_what_is_missing_in_the_schema_is_a_mismatch(error: Exception) -> None:
     with pytest.raises(SchemaMismatch, match="webhook-dispatcher migrate"), translated():
         raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pg.ProtocolViolationError("unsupported startup parameter: default_transaction_isolation"),
+        pg.InvalidSQLStatementNameError('prepared statement "__asyncpg_stmt_1__" does not exist'),
+        pg.DuplicatePreparedStatementError('prepared statement "__asyncpg_stmt_1__" already exists'),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_signs_of_a_pooler_name_the_setting(error: Exception) -> None:
+    with pytest.raises(PoolerInBetween, match="set WEBHOOK_DATABASE_POOLER=transaction"), translated():
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ("unsupported startup parameter: search_path", "refuses an option .*search_path"),
+        ("transaction blocks not allowed in statement pooling mode", "must have pool_mode = transaction"),
+    ],
+)
+def test_what_a_pooler_will_never_accept_is_our_configuration(said: str, right: str) -> None:
+    with pytest.raises(ConfigurationError, match=right), translated():
+        raise pg.ProtocolViolationError(said)
+
+
+@pytest.mark.parametrize(
+    "said", ["query_wait_timeout", "server conn crashed?", "server login has been failing, try again later"]
+)
+def test_what_a_pooler_says_while_the_server_is_away_may_pass(said: str) -> None:
+    with pytest.raises(StorageUnavailable, match=re.escape(said)), translated():
+        raise pg.ProtocolViolationError(said)
 
 
 def test_other_errors_pass() -> None:

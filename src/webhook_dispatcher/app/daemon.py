@@ -59,15 +59,6 @@ RECORDING_RESERVE = timedelta(seconds=1)
 _log = structlog.get_logger()
 
 
-def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
-    """Return for how many seconds after a claim was asked for an attempt may be started.
-
-    An attempt started then still ends a margin before the lease: a second, or a quarter of what is left.
-    """
-    spare = lease - attempt_timeout
-    return (spare - min(timedelta(seconds=1), spare / 4)).total_seconds()
-
-
 class Daemon:
     """The running parts, and how to stop them."""
 

@@ -27,6 +27,7 @@ from webhook_dispatcher.domain.errors import (
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.pooler import PoolerInBetween
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 
 MOST_CLOCK_DIFFERENCE = timedelta(seconds=30)
@@ -78,14 +79,27 @@ async def examine(session: Session) -> list[Finding]:
     keyring, missing_keys = _keyring(settings)
     findings += missing_keys
     try:
-        async with session.open_administration(dsn) as database:
-            findings += [Finding("database")]
+        async with session.open_administration(dsn, settings.is_pooled) as database:
+            findings += [await _reached(settings, database)]
             findings += [finding async for finding in _database(session, settings, keyring, database)]
     except StorageUnavailable as error:
         findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL and the server", code=4))
+    except PoolerInBetween as error:
+        problem, _, mend = str(error).rpartition(": ")
+        findings.append(Finding("database", problem, mend, code=2))
     except ConfigurationError as error:
         findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL", code=2))
     return findings
+
+
+async def _reached(settings: Settings, database: Administration) -> Finding:
+    """Say which way the database was reached; PoolerInBetween came before where that cannot work."""
+    if not settings.is_pooled:
+        return Finding("database", note="ok; straight to Postgres")
+    if await database.is_behind_pooler():
+        return Finding("database", note="ok; through a pooler, by transactions")
+    idle = "ok; straight to Postgres: WEBHOOK_DATABASE_POOLER=transaction only costs time"
+    return Finding("database", note=idle)
 
 
 async def _database(

@@ -9,6 +9,7 @@ import typer
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 PATIENCE = timedelta(seconds=10)
 
@@ -55,7 +56,13 @@ async def _migrate(dsn: str) -> None:
     from webhook_dispatcher.storage import schema
 
     # Before anything else: this names the database that cannot be reached.
-    await (
-        await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
-    ).close()
+    try:
+        await (
+            await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
+        ).close()
+    except PoolerInBetween:
+        raise ConfigurationError(
+            "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
+            "migrate cannot go through a connection pooler"
+        ) from None
     await schema.migrate(dsn)

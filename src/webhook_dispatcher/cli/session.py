@@ -23,7 +23,7 @@ class Session:
     """Where settings, connections and time come from."""
 
     environ: Mapping[str, str] = field(repr=False)
-    open_administration: Callable[[str], AbstractAsyncContextManager[Administration]] = administration
+    open_administration: Callable[[str, bool], AbstractAsyncContextManager[Administration]] = administration
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic: Callable[[], float] = time.monotonic
     unix_time: Callable[[], float] = time.time
@@ -34,10 +34,11 @@ class Session:
 
     def work(self, do: Callable[[Administration], Awaitable[T]]) -> T:
         """Run one piece of work over one connection."""
-        dsn = self.settings().database_dsn()
+        settings = self.settings()
+        dsn = settings.database_dsn()
 
         async def connected() -> T:
-            async with self.open_administration(dsn) as opened:
+            async with self.open_administration(dsn, settings.is_pooled) as opened:
                 return await do(opened)
 
         return asyncio.run(connected())

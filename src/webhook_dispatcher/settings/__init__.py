@@ -57,6 +57,13 @@ class Settings(BaseSettings):
             "`sslrootcert=FILE` or else the system's; `waived` leaves it to the URL's `sslmode`.",
         )
     )
+    database_pooler: Annotated[Literal["none", "transaction"], forms.choice("none", "transaction")] = (
+        _described(
+            "none",
+            "`transaction` where `DATABASE_URL` leads through a pooler in transaction mode, such as "
+            "PgBouncer; `migrate` then needs a `MIGRATION_DATABASE_URL` straight to Postgres.",
+        )
+    )
     data_dir: Annotated[Path, forms.text(Path)] = _described(
         Path(".webhook"), "Where the embedded database and the development key are kept.", "`./.webhook`"
     )
@@ -178,6 +185,11 @@ class Settings(BaseSettings):
         text = url.get_secret_value()
         return text if self.database_tls == "waived" else link.secured(text)
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a pooler in transaction mode stands before the database."""
+        return self.database_pooler == "transaction"
+
     def database_dsn(self) -> str:
         """Return the database's URL, or say that it is missing."""
         if self.database_url is None:
@@ -188,10 +200,14 @@ class Settings(BaseSettings):
         return self._linked(self.database_url)
 
     def migration_dsn(self) -> str:
-        """Return the URL to migrate with: the owner's if given."""
-        return (
-            self._linked(self.migration_database_url) if self.migration_database_url else self.database_dsn()
-        )
+        """Return the URL to migrate with: the owner's if given, which a pooler makes necessary."""
+        url = self.migration_database_url
+        if url is None and self.is_pooled:
+            raise ConfigurationError(
+                f"{PREFIX}MIGRATION_DATABASE_URL: not set, but required with "
+                f"{PREFIX}DATABASE_POOLER=transaction: migrate connects straight to Postgres"
+            )
+        return self._linked(url) if url else self.database_dsn()
 
     def keyring(self) -> Keyring:
         """Return the encryption keys, or say that they are missing."""

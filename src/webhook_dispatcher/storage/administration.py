@@ -16,6 +16,7 @@ import asyncpg
 from webhook_dispatcher.domain.endpoint import EndpointView, SealedSecret
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.storage.connection import connect, translated
+from webhook_dispatcher.storage.pooler import is_behind_pooler
 from webhook_dispatcher.storage.statements import load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
@@ -111,6 +112,11 @@ class Administration:
         from webhook_dispatcher.storage import schema
 
         await schema.check(self.connection)
+
+    async def is_behind_pooler(self) -> bool:
+        """Tell whether a connection pooler stands before the database."""
+        with translated():
+            return await is_behind_pooler(self.connection)
 
     async def insert_endpoint(self, merchant_id: str, url: str, secret: SealedSecret) -> bool:
         """Configure a merchant; False when it is configured already."""
@@ -243,10 +249,10 @@ def _columns(secrets: Sequence[StoredSecrets]) -> list[list[object]]:
 
 
 @asynccontextmanager
-async def administration(dsn: str) -> AsyncIterator[Administration]:
-    """Connect for the time of one command."""
+async def administration(dsn: str, pooled: bool = False) -> AsyncIterator[Administration]:
+    """Connect for the time of one command; `pooled` through a pooler in transaction mode."""
     connection = await connect(
-        dsn, application_name="webhook-dispatcher cli", command_timeout=COMMAND_TIMEOUT
+        dsn, application_name="webhook-dispatcher cli", command_timeout=COMMAND_TIMEOUT, pooled=pooled
     )
     try:
         yield Administration(connection)

@@ -1,13 +1,16 @@
 """Connections to Postgres, and the one place where its errors become ours.
 
 Every session states its isolation level and its time-outs: a default of database or role never decides.
+Through a pooler in transaction mode (`pooled`) every transaction does; see `storage.pooler`.
 """
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -16,18 +19,26 @@ from asyncpg import exceptions as pg
 
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
+    DispatcherError,
     SchemaMismatch,
     StatementRefused,
     StorageUnavailable,
 )
 from webhook_dispatcher.storage import link
+from webhook_dispatcher.storage.pooler import (
+    PASSED_ON,
+    PoolerInBetween,
+    is_behind_pooler,
+    opened_with,
+)
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 CLOSE_TIMEOUT = timedelta(seconds=1)
 
+_REFUSED_PARAMETER = re.compile(r"unsupported startup parameter:? (\S+)")
+
 _UNAVAILABLE = (
     OSError,  # TimeoutError among them
-    pg.PostgresConnectionError,
     pg.OperatorInterventionError,  # shutdown, cancelled, statement time-out
     pg.InsufficientResourcesError,  # too many connections, disk full, out of memory
     pg.PostgresSystemError,
@@ -38,6 +49,11 @@ _UNAVAILABLE = (
     pg.InternalClientError,
     pg.InvalidCachedStatementError,  # the schema changed under a prepared statement
     asyncpg.InterfaceError,
+)
+_PREPARED_ELSEWHERE = (
+    # What was prepared on one server connection is asked for on another.
+    pg.InvalidSQLStatementNameError,
+    pg.DuplicatePreparedStatementError,
 )
 _MISMATCH = (
     pg.UndefinedTableError,
@@ -54,9 +70,16 @@ class LockTaken(StorageUnavailable):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn whatever asyncpg raises into StorageUnavailable, StatementRefused or SchemaMismatch."""
+    """Turn whatever asyncpg raises into StorageUnavailable, StatementRefused or SchemaMismatch.
+
+    ConfigurationError where the URL, or what was said of a pooler, can never work.
+    """
     try:
         yield
+    except _PREPARED_ELSEWHERE as error:
+        raise _pooler_in_between(_said(error)) from None
+    except pg.PostgresConnectionError as error:
+        raise _disconnected(error) from error
     except pg.ClientConfigurationError as error:
         raise ConfigurationError(f"the database's URL: {error}") from None
     except _MISMATCH as error:
@@ -72,6 +95,9 @@ def translated() -> Iterator[None]:
         raise StorageUnavailable(_said(error)) from error
     except asyncpg.PostgresError as error:
         raise StatementRefused(error.sqlstate or "XX000", _said(error)) from error
+    except (UnicodeDecodeError, OverflowError) as error:
+        # What is stored means nothing to us: damaged text, or an instant that Python does not know.
+        raise StatementRefused("22000", _said(error)) from error
 
 
 async def connect(
@@ -80,18 +106,17 @@ async def connect(
     application_name: str,
     command_timeout: timedelta,
     statement_cache_size: int = 100,
+    pooled: bool = False,
 ) -> asyncpg.Connection:
-    """Open one connection; StorageUnavailable names host and database, never the password."""
+    """Open one connection; StorageUnavailable names host and database, never the password.
+
+    pooled: through a pooler in transaction mode. Without, finding one is a PoolerInBetween.
+    """
     with _reaching(dsn):
-        return await asyncpg.connect(
-            dsn,
-            timeout=CONNECT_TIMEOUT.total_seconds(),
-            command_timeout=command_timeout.total_seconds(),
-            statement_cache_size=statement_cache_size,
-            server_settings=session_settings(application_name, command_timeout),
-            target_session_attrs=_session_attributes(dsn),
-            ssl=_tls_context(dsn),
-        )
+        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled)
+        connection: asyncpg.Connection = await asyncpg.connect(dsn, **options)
+        await _examine(dsn, pooled, connection)
+    return connection
 
 
 @asynccontextmanager
@@ -102,22 +127,17 @@ async def create_pool(
     command_timeout: timedelta,
     size: int,
     statement_cache_size: int = 100,
+    pooled: bool = False,
 ) -> AsyncIterator[asyncpg.Pool]:
     """Keep up to `size` connections while entered; none is opened before it is needed.
 
+    pooled: as for `connect`; what is done with the pool is the same either way.
     Leaving closes them within the command time-out, then by force: a hanging server does not hold a stop up.
     """
     with _reaching(dsn):
+        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled)
         pool = await asyncpg.create_pool(
-            dsn,
-            min_size=0,
-            max_size=size,
-            timeout=CONNECT_TIMEOUT.total_seconds(),
-            command_timeout=command_timeout.total_seconds(),
-            statement_cache_size=statement_cache_size,
-            server_settings=session_settings(application_name, command_timeout),
-            target_session_attrs=_session_attributes(dsn),
-            ssl=_tls_context(dsn),
+            dsn, min_size=0, max_size=size, init=partial(_examine, dsn, pooled), **options
         )
     try:
         yield pool
@@ -131,6 +151,46 @@ async def _close(pool: asyncpg.Pool, patience: timedelta) -> None:
             await pool.close()
     except (TimeoutError, asyncpg.InterfaceError, OSError):
         pool.terminate()
+
+
+def _options(
+    dsn: str, application_name: str, command_timeout: timedelta, statement_cache_size: int, pooled: bool
+) -> dict[str, Any]:
+    """Say how to connect: with settings that the session keeps, or that each transaction makes anew."""
+    settings = session_settings(application_name, command_timeout)
+    common = {
+        "timeout": CONNECT_TIMEOUT.total_seconds(),
+        "command_timeout": command_timeout.total_seconds(),
+        "ssl": _tls_context(dsn),
+    }
+    if not pooled:
+        return common | {
+            "statement_cache_size": statement_cache_size,
+            "server_settings": settings,
+            "target_session_attrs": _session_attributes(dsn, "read-write"),
+        }
+    return common | {
+        "connection_class": opened_with(settings),
+        "statement_cache_size": 0,
+        "server_settings": {name: settings[name] for name in PASSED_ON},
+        # What a pooler reports of its server may be from before a failover: `_examine` asks instead.
+        "target_session_attrs": _session_attributes(dsn, "any"),
+    }
+
+
+async def _examine(dsn: str, pooled: bool, connection: asyncpg.Connection) -> None:
+    """Refuse a new connection that is not what it was taken for; one statement."""
+    try:
+        if not pooled and await is_behind_pooler(connection):
+            raise _pooler_in_between("another server process answers than the one connected to")
+        if not pooled or _session_attributes(dsn, "any") is None:
+            return
+        if await connection.execute("SELECT WHERE pg_is_in_recovery()") == "SELECT 1":
+            raise pg.TargetServerAttributeNotMatched
+    except BaseException:
+        # Closing it would wait for a server that hangs.
+        connection.terminate()
+        raise
 
 
 def session_settings(application_name: str, command_timeout: timedelta) -> dict[str, str]:
@@ -160,9 +220,9 @@ def describe(dsn: str) -> str:
     return f"database {database!r} at {hosts[0] or 'the default host'}"
 
 
-def _session_attributes(dsn: str) -> Any:
-    """Insist on a server that can write, unless the URL says what it wants."""
-    return None if "target_session_attrs" in parse_qs(urlsplit(dsn).query) else "read-write"
+def _session_attributes(dsn: str, wanted: str) -> Any:
+    """Say what the server must be, unless the URL says what it wants."""
+    return None if "target_session_attrs" in parse_qs(urlsplit(dsn).query) else wanted
 
 
 def _tls_context(dsn: str) -> ssl.SSLContext | None:
@@ -183,6 +243,25 @@ def _reaching(dsn: str) -> Iterator[None]:
         raise ConfigurationError(f"the database's URL: {error.__cause__}") from None
     except (StorageUnavailable, StatementRefused) as error:
         raise StorageUnavailable(f"cannot reach {describe(dsn)}: {error}") from error.__cause__
+
+
+def _pooler_in_between(sign: str) -> PoolerInBetween:
+    return PoolerInBetween(
+        f"a connection pooler stands before the database ({sign}): "
+        "set WEBHOOK_DATABASE_POOLER=transaction, or connect straight to Postgres"
+    )
+
+
+def _disconnected(error: pg.PostgresConnectionError) -> DispatcherError:
+    """Tell what a pooler will never accept from what may pass; PgBouncer has one code for everything."""
+    said = _said(error)
+    if match := _REFUSED_PARAMETER.search(said):
+        if match[1] in session_settings("", timedelta(0)):
+            return _pooler_in_between(said)
+        return ConfigurationError(f"the database's URL: the connection pooler refuses an option ({said})")
+    if "statement pooling mode" in said:
+        return ConfigurationError(f"the connection pooler must have pool_mode = transaction ({said})")
+    return StorageUnavailable(said)
 
 
 def _said(error: BaseException) -> str:

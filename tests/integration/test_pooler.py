@@ -1,0 +1,272 @@
+"""Storage through a real PgBouncer in transaction mode, whose two server connections everybody shares."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from tests.acceptance.pooler import Pooler, find_pgbouncer
+from tests.conftest import Database
+from tests.integration.workbench import LEASE, Daemon, Workbench, answered, seqs
+from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.record import LaneTurn
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage.administration import ControlRequest, administration
+from webhook_dispatcher.storage.claims import PostgresClaims
+from webhook_dispatcher.storage.connection import create_pool, translated
+from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.pooler import opened_with
+from webhook_dispatcher.storage.records import PostgresRecords
+from webhook_dispatcher.storage.upkeep import PostgresUpkeep
+
+pytestmark = pytest.mark.skipif(
+    find_pgbouncer() is None, reason="pgbouncer is not installed (Debian: apt-get install pgbouncer)"
+)
+
+PATIENCE = timedelta(seconds=10)
+SHARED = 2
+OURS = {
+    "transaction_isolation": "read committed",
+    "TimeZone": "UTC",
+    "statement_timeout": "9s",
+    "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": "10s",
+}
+THEIRS = {
+    "transaction_isolation": "serializable",
+    "TimeZone": "Asia/Tokyo",
+    "statement_timeout": "77s",
+    "lock_timeout": "78s",
+    "idle_in_transaction_session_timeout": "79s",
+}
+READ_SETTINGS = "SELECT name, current_setting(name) FROM unnest($1::text[]) AS name"
+BROKEN_OFF = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
+)
+
+
+def settings(rows: list[asyncpg.Record]) -> dict[str, str]:
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def through(postgres: EmbeddedPostgres) -> Iterator[Pooler]:
+    with Pooler(postgres.dsn(), pool_size=SHARED) as pooler:
+        yield pooler
+
+
+@asynccontextmanager
+async def pool_through(pooler: Pooler, database: Database, size: int = 4) -> AsyncIterator[asyncpg.Pool]:
+    url = pooler.dsn("webhook_dispatcher", database.name)
+    async with create_pool(
+        url, application_name="pooled", command_timeout=PATIENCE, size=size, pooled=True
+    ) as pool:
+        yield pool
+
+
+@pytest.fixture
+async def pool(through: Pooler, bench: Workbench) -> AsyncIterator[asyncpg.Pool]:
+    """Give a database with defaults that would be wrong for us, and a pool that leads there."""
+    for name, value in THEIRS.items():
+        default = name.replace("transaction_isolation", "default_transaction_isolation")
+        await bench.db.execute(f"ALTER DATABASE {bench.database.name} SET {default} = '{value}'")
+    async with pool_through(through, bench.database) as pool:
+        yield pool
+
+
+async def test_every_statement_has_our_settings_whatever_the_defaults_are(pool: asyncpg.Pool) -> None:
+    assert settings(await pool.fetch(READ_SETTINGS, list(OURS))) == OURS
+    for name, value in OURS.items():
+        assert await pool.fetchval("SELECT current_setting($1)", name) == value
+        row = await pool.fetchrow("SELECT current_setting($1) AS found", name)
+        assert row is not None
+        assert row["found"] == value
+    async with pool.acquire() as connection, connection.transaction():
+        assert settings(await connection.fetch(READ_SETTINGS, list(OURS))) == OURS
+
+
+async def test_what_is_executed_has_our_settings_too(pool: asyncpg.Pool, bench: Workbench) -> None:
+    await bench.db.execute("CREATE TABLE seen (name text, value text)")
+    await bench.db.execute("GRANT INSERT ON seen TO webhook_dispatcher")
+    await pool.execute(f"INSERT INTO seen {READ_SETTINGS}", list(OURS))
+    assert settings(await bench.db.fetch("SELECT name, value FROM seen")) == OURS
+
+
+async def test_nothing_is_left_on_the_server_connection(
+    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+) -> None:
+    used = await pool.fetchval("SELECT pg_backend_pid()")
+    other = await asyncpg.connect(
+        through.dsn("webhook_dispatcher", bench.database.name), statement_cache_size=0
+    )
+    async with other.transaction():
+        assert await other.fetchval("SELECT pg_backend_pid()") == used
+        assert settings(await other.fetch(READ_SETTINGS, list(THEIRS))) == THEIRS
+        assert await other.fetchval("SELECT count(*) FROM pg_prepared_statements WHERE name <> ''") == 0
+        assert await other.fetchval("SELECT current_user") == "webhook_dispatcher"
+    await other.close()
+
+
+async def test_a_statement_costs_one_transaction_and_nothing_outside_of_it(
+    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+) -> None:
+    await pool.fetchval("SELECT $1::int", 0)
+    before = through.counts(bench.database.name)
+    for number in range(10):
+        await pool.fetchval("SELECT $1::int", number)
+    after = through.counts(bench.database.name)
+    # BEGIN with its settings, the statement, COMMIT; nothing when the connection goes back to the pool.
+    assert (after[0] - before[0], after[1] - before[1]) == (10, 30)
+
+
+async def test_many_connections_share_few_of_the_server(pool: asyncpg.Pool) -> None:
+    statement = "SELECT pg_backend_pid() FROM pg_sleep($1)"
+    pids = await asyncio.gather(*[pool.fetchval(statement, 0.01) for _ in range(40)])
+    assert len(set(pids)) == SHARED
+
+
+async def test_a_transaction_stays_on_one_server_connection_while_others_work(pool: asyncpg.Pool) -> None:
+    async with pool.acquire() as connection, connection.transaction():
+        pids = set()
+        for _ in range(10):
+            pids.add(await connection.fetchval("SELECT pg_backend_pid()"))
+            await pool.fetchval("SELECT pg_backend_pid()")
+    assert len(pids) == 1
+
+
+async def test_a_statement_that_fails_or_is_broken_off_leaves_no_transaction_behind(
+    pool: asyncpg.Pool, bench: Workbench
+) -> None:
+    for _ in range(SHARED + 1):
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await pool.fetchval("SELECT 1 / $1::int", 0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await pool.fetchval("SELECT pg_sleep($1)", 5)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), pool.acquire() as connection, connection.transaction():
+                await connection.fetchval("SELECT pg_sleep($1)", 5)
+    assert await asyncio.gather(*[pool.fetchval("SELECT 1") for _ in range(10)]) == [1] * 10
+    assert await bench.db.fetchval(BROKEN_OFF) == 0
+
+
+async def test_who_gave_up_waiting_for_a_server_connection_leaves_no_transaction_behind(
+    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+) -> None:
+    async with pool_through(through, bench.database, size=SHARED) as greedy, AsyncExitStack() as held:
+        for _ in range(SHARED):
+            connection = await held.enter_async_context(greedy.acquire())
+            await held.enter_async_context(connection.transaction())
+        # The pool's own time-out is for the connection; what is waited for here is the server's behind it.
+        waiting = [asyncio.ensure_future(pool.fetchval("SELECT 1")) for _ in range(3)]
+        await bench.db.execute("SELECT pg_sleep(0.2)")
+        for statement in waiting:
+            statement.cancel()
+    broken_off = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(end) for end in broken_off] == [asyncio.CancelledError] * 3
+    assert await asyncio.gather(*[pool.fetchval("SELECT 1") for _ in range(10)]) == [1] * 10
+    assert await bench.db.fetchval(BROKEN_OFF) == 0
+
+
+async def test_a_connection_whose_transaction_did_not_open_is_given_back(schema_only: Database) -> None:
+    unheard_of = opened_with({"default_transaction_isolation": "unheard of"})
+    connection = await asyncpg.connect(schema_only.dsn(), connection_class=unheard_of, statement_cache_size=0)
+    with pytest.raises(asyncpg.PostgresSyntaxError):
+        await connection.fetchval("SELECT 1")
+    await connection.reset()
+    assert not connection.is_in_transaction()
+    await connection.close()
+
+
+async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
+    through: Pooler, bench: Workbench
+) -> None:
+    url = through.dsn("webhook_dispatcher", bench.database.name)
+    patience = timedelta(seconds=1)
+    async with create_pool(
+        url, application_name="pooled", command_timeout=patience, size=1, pooled=True
+    ) as pool:
+        with pytest.raises(StorageUnavailable, match="due to statement timeout"), translated():
+            await pool.fetchval("SELECT pg_sleep(5)")
+
+
+async def test_daemons_claim_and_record_beside_each_other(
+    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+) -> None:
+    merchants = [f"m{number}" for number in range(12)]
+    for merchant in merchants:
+        await bench.insert(merchant, *["{}"] * 5)
+
+    async def deliver(name: str) -> list[int]:
+        """Deliver whatever can be leased until nothing is owed; return what was written."""
+        done: list[int] = []
+        async with pool_through(through, bench.database) as own:
+            daemon = Daemon(name, PostgresClaims(own), PostgresRecords(own), own)
+            while await own.fetchval("SELECT EXISTS (SELECT FROM webhook.outbox)"):
+                for lease in await daemon.lease(*merchants, head=1):
+                    events = await daemon.read(lease.merchant_id, run=2)
+                    at = datetime.now(UTC)
+                    records = [answered(event, lease.epoch, at, 200) for event in events]
+                    turn = LaneTurn(lease.merchant_id, lease.epoch, True, max(seqs(events), default=0))
+                    done += (await daemon.records.write(records, [turn], LEASE)).seqs
+        return done
+
+    async with asyncio.timeout(30):
+        written = await asyncio.gather(*[deliver(f"d{number}") for number in range(3)])
+    assert sorted(seq for part in written for seq in part) == list(range(1, 61))
+    assert await bench.db.fetchval("SELECT count(*) FROM webhook.delivery_log") == 60
+
+
+async def test_retries_are_claimed_and_written(pool: asyncpg.Pool, bench: Workbench) -> None:
+    due = await bench.insert_due("m", -1, -2)
+    claims, records = PostgresClaims(pool), PostgresRecords(pool)
+    claimed = await claims.claim_retries(10, 2, 10, LEASE)
+    at = await bench.now()
+    written = [answered(retry.event, retry.claim, at, 200, is_retry=True) for retry in claimed]
+    assert (await records.write(written, [], LEASE)).seqs == set(due)
+
+
+async def test_a_lane_that_another_transaction_makes_is_not_waited_for(
+    pool: asyncpg.Pool, bench: Workbench
+) -> None:
+    holder = await bench.session()
+    async with holder.transaction():
+        await holder.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
+        assert await PostgresClaims(pool).create_lanes(["m", "n"]) == ("m",)
+    assert (await bench.lane("n"))["epoch"] == 0
+
+
+async def test_commands_are_asked_for_and_carried_out(
+    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+) -> None:
+    await bench.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
+    async with administration(through.dsn("webhook_admin", bench.database.name), pooled=True) as admin:
+        await admin.check_schema()
+        asked = await admin.ask(ControlRequest("pause", "a test", "m"))
+        with suppress(ZeroDivisionError):
+            async with PostgresControls(pool).desk() as desk:
+                assert await desk.next_command([]) is not None
+                await desk.finish(asked, {})
+                raise ZeroDivisionError
+        assert (await admin.find_command(asked)).status == "pending"
+        async with PostgresControls(pool).desk() as desk:
+            await desk.pause("m", True)
+            await desk.finish(asked, {"done": 1})
+        assert (await admin.find_command(asked)).result == {"done": 1}
+    assert (await bench.lane("m"))["paused"]
+
+
+async def test_partitions_are_made_and_dropped_as_their_owner(pool: asyncpg.Pool, bench: Workbench) -> None:
+    upkeep = PostgresUpkeep(pool)
+    await upkeep.make_partitions(8)
+    assert await upkeep.make_partitions(10) == 4
+    assert await upkeep.drop_partitions(timedelta(days=-8)) > 0
+    left = "SELECT min(day) FROM (SELECT to_date(right(relname, 8), 'YYYYMMDD') AS day FROM pg_class "
+    oldest: date = await bench.db.fetchval(
+        left + "WHERE relname ~ '^(delivery|attempt)_log_[0-9]{8}$' AND relkind = 'r') AS partition"
+    )
+    assert oldest >= (await bench.now()).date() + timedelta(days=8)
+    assert await pool.fetchval("SELECT current_user") == "webhook_dispatcher"
