@@ -5,7 +5,16 @@ import pytest
 from tests.conftest import Database
 from webhook_dispatcher.storage.statements import Statement, load
 
-SUBJECTS = ("claiming", "retrying", "recording", "control", "reopening", "housekeeping", "administration")
+SUBJECTS = (
+    "claiming",
+    "retrying",
+    "unreadable",
+    "recording",
+    "control",
+    "reopening",
+    "housekeeping",
+    "administration",
+)
 NAMES = {
     "int2": "smallint",
     "int4": "integer",

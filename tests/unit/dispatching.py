@@ -32,7 +32,7 @@ class Office:
         self.clock = self.database.clock
         self.claims, self.records = FakeClaims(self.database), FakeRecords(self.database)
         self.sender, self.metrics = FakeSender(), Metrics("test")
-        instruments = Instruments.of(self.clock, self.metrics)
+        instruments = self.instruments = Instruments.of(self.clock, self.metrics)
         self.bodies, self.faults = instruments.bodies, instruments.faults
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)

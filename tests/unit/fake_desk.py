@@ -71,6 +71,10 @@ class FakeDesk:
         )
         return next(waiting, None)
 
+    async def name_next_command(self, except_ids: Sequence[int]) -> int | None:
+        command = await self.next_command(except_ids)
+        return None if command is None else command.id
+
     def _hold(self, command_id: int, token: datetime | None) -> Standing:
         if token is not None and self.standing[command_id].token != token:
             raise LeaseLost("another worker has it")
@@ -137,6 +141,10 @@ class FakeDesk:
     ) -> ReopenedChunk | None:
         self.database.fail("reopen_failed")
         self.asked_chunks.append((after, most))
+        return self.chunks.pop(0) if self.chunks else None
+
+    async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+        self.asked_chunks.append((after, 0))
         return self.chunks.pop(0) if self.chunks else None
 
     async def log_test(self, test: TestLog) -> None:

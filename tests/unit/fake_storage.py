@@ -3,10 +3,21 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from tests.unit.fakes import FakeDatabase, Owed
-from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Leased, Probe, Recalls, RunAsk
+from webhook_dispatcher.domain.claim import (
+    Arrival,
+    Arrivals,
+    ClaimedApart,
+    ClaimedRetry,
+    Leased,
+    Probe,
+    Recalls,
+    RunAsk,
+    UnreadableRow,
+)
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import Event
@@ -73,6 +84,7 @@ class FakeClaims:
         if self.read_gate is not None:
             await self.read_gate.wait()
         self.database.fail("read_runs")
+        self.database.read(event.seq for run in runs.values() for event in run)
         return {merchant_id: run for merchant_id, run in runs.items() if run}
 
     def _run(self, ask: RunAsk) -> list[Event]:
@@ -88,6 +100,8 @@ class FakeClaims:
 
     async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
         self.database.fail("read_endpoints")
+        if not self.database.unreadable_endpoints.isdisjoint(merchants):
+            raise StatementRefused("XX001", "missing chunk number 0")
         return {name: self.database.endpoints[name] for name in merchants if name in self.database.endpoints}
 
     async def read_recalls(self) -> Recalls:
@@ -98,10 +112,35 @@ class FakeClaims:
 
     async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
         self.database.fail("claim_retries")
+        self.database.read(retry.event.seq for retry in self.retries[:most])
         claimed, self.retries = self.retries[:most], self.retries[most:]
         for retry in claimed:
             self.database.owed[retry.event.seq] = Owed(retry.event, False, retry.claim)
         return claimed
+
+    async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
+        self.database.fail("read_suspect")
+        run = self._run(RunAsk(merchant_id, after_seq, 1, 1))
+        return replace(run[0], object=b"", is_unreadable=True) if run else None
+
+    async def claim_retries_apart(
+        self, lanes: int, places: int, most: int, lease: timedelta, may_close: int
+    ) -> ClaimedApart:
+        asked, self.retries = self.retries[:most], self.retries[most:]
+        bad = [retry for retry in asked if retry.event.seq in self.database.damaged]
+        self.retries += bad[may_close:]
+        self.retries = [retry for retry in asked if retry not in bad] + self.retries
+        claimed = await self.claim_retries(lanes, places, most - len(bad), lease)
+        return ClaimedApart(
+            tuple(claimed),
+            tuple(
+                UnreadableRow(
+                    replace(retry.event, object=b"", is_unreadable=True), "XX001", place < may_close
+                )
+                for place, retry in enumerate(bad)
+            ),
+            {},
+        )
 
 
 class FakeRecords:
@@ -130,6 +169,11 @@ class FakeRecords:
             await self.gate.wait()
         self.database.fail("write")
         for record in records:
+            seq = record.event.seq
+            if seq in self.database.stuck or (
+                seq in self.database.damaged and not record.event.is_unreadable
+            ):
+                raise StatementRefused("XX001", "missing chunk number 0")
             is_plain = record.attempt is None or record.attempt.outcome is Outcome.UNSENDABLE
             if record.event.seq in (self.hopeless if is_plain else self.hopeless | self.refused):
                 raise StatementRefused("22000", "refused")

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from webhook_dispatcher.domain.claim import Lease
 from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret, Secret
-from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.record import Record
@@ -94,6 +94,7 @@ class FakeDatabase:
     """What is owed, whose lanes are whose, and what has been logged.
 
     faults: what the next calls of a method meet: None, or an error to raise.
+    damaged: events whose object cannot be read; those in `stuck` cannot be changed either.
     """
 
     clock: FakeClock = field(default_factory=FakeClock)
@@ -103,6 +104,9 @@ class FakeDatabase:
     faults: defaultdict[str, deque[StorageError | None]] = field(default_factory=lambda: defaultdict(deque))
     last_seq: int = 0
     finished: dict[int, Record] = field(default_factory=dict)
+    damaged: set[int] = field(default_factory=set)
+    stuck: set[int] = field(default_factory=set)
+    unreadable_endpoints: set[str] = field(default_factory=set)
 
     def insert(self, *events: Event) -> None:
         """Let producers commit events."""
@@ -120,6 +124,11 @@ class FakeDatabase:
         lane.epoch += 1
         lane.is_leased, lane.is_recalled = True, False
         return Lease(merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at)
+
+    def read(self, seqs: Iterable[int]) -> None:
+        """Refuse to read objects when one of them is damaged."""
+        if not self.damaged.isdisjoint(seqs):
+            raise StatementRefused("XX001", "missing chunk number 0")
 
     def fail(self, method: str) -> None:
         """Raise what the next call of a method is to meet, if anything."""

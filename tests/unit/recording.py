@@ -45,9 +45,15 @@ class Recording:
         self.recorder.add(record, visit)
         return record
 
-    def retry(self, seq: int, claim: int, state: State | None = State.DELIVERED) -> Record:
+    def retry(
+        self,
+        seq: int,
+        claim: int,
+        state: State | None = State.DELIVERED,
+        on_failure: State | None = None,
+    ) -> Record:
         """Make an attempt of a claimed row outside the order, and hand over its record."""
-        event = make_event(seq, "r", attempts=1)
+        event = make_event(seq, "r", attempts=1, on_failure=on_failure)
         if seq not in self.database.owed:
             self.database.owed[seq] = Owed(event, False, claim)
         self.bodies.hold(event)

@@ -126,6 +126,24 @@ async def test_values_that_the_database_refuses_do_not_hold_up_later_commands() 
     await office.assert_rejected(office.desk.give("set_url", "m", args={"url": URL}), Code.MALFORMED)
 
 
+async def test_a_command_that_cannot_be_read_does_not_hold_up_later_ones() -> None:
+    office = Office()
+    unread, later = office.desk.give("pause", "m"), office.desk.give("resume", "m")
+    office.database.faults["next_command"].append(StatementRefused("XX001", "missing chunk number 0"))
+    await office.assert_rejected(unread, Code.MALFORMED)
+    assert await office.step()
+    assert office.desk.standing[later.id].status == "done"
+
+
+async def test_commands_that_we_have_no_right_to_read_are_not_rejected() -> None:
+    office = Office()
+    command = office.desk.give("pause", "m")
+    office.database.faults["next_command"].append(StatementRefused("42501", "permission denied"))
+    with pytest.raises(ExceptionGroup):
+        await office.step()
+    assert office.desk.standing[command.id].status == "pending"
+
+
 async def test_a_command_that_could_not_be_carried_out_lets_later_ones_pass_for_a_moment() -> None:
     office = Office()
     office.database.faults["find_delivery"].append(DOWN)

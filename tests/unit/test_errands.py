@@ -11,7 +11,7 @@ from tests.unit.fake_desk import EVENT_ID
 from tests.unit.fakes import NOW, make_endpoint
 from webhook_dispatcher.dispatch.errands import CHUNK, RUNNING_LEASE
 from webhook_dispatcher.domain.command import LONG_AGO, Code
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import ReopenedChunk
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -124,6 +124,29 @@ async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(method: str)
     command = office.desk.give("retry_failed", "m")
     await office.step()
     assert office.desk.standing[command.id].status == "running"
+
+
+async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again() -> None:
+    office = Office()
+    refused = StatementRefused("XX001", "missing chunk number 0")
+    halvings = [100, 50, 25, 12, 6, 3, 1]
+    office.database.faults["reopen_failed"].extend([refused] * len(halvings))
+    office.desk.chunks = [chunk(1, 0, 5), chunk(9, 9, 14, m=None)]
+    command = office.desk.give("retry_failed", "m")
+    await office.step()
+    standing = office.desk.standing[command.id]
+    assert (standing.status, standing.result) == ("done", {"matched": 10, "retried": 9})
+    assert [most for _, most in office.desk.asked_chunks] == [0, CHUNK, CHUNK]
+
+
+async def test_a_mass_retry_that_is_refused_for_want_of_rights_passes_nothing_over() -> None:
+    office = Office()
+    office.database.faults["reopen_failed"].append(StatementRefused("42501", "permission denied"))
+    office.desk.chunks = [chunk(1, 1, 9)]
+    command = office.desk.give("retry_failed", "m")
+    await office.step()
+    assert office.desk.standing[command.id].status == "running"
+    assert office.desk.asked_chunks == []
 
 
 async def test_a_worker_whose_command_was_taken_over_stops() -> None:

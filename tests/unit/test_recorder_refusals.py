@@ -98,3 +98,47 @@ def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:
     recording.database.lease("robbed")
     recording.attempt(other)
     recording.settle()
+
+
+def test_what_was_delivered_stays_so_with_its_attempt_when_its_object_is_damaged() -> None:
+    recording = Recording()
+    recording.database.damaged = {2}
+    visit = recording.visit("m", 1, 2, 3)
+    for _ in range(3):
+        recording.attempt(visit)
+    recording.end(visit)
+    recording.settle()
+    assert all(is_delivered(recording.database, seq) for seq in (1, 2, 3))
+    assert all(record.attempt is not None for record in recording.records.written)
+    assert [record.event.is_unreadable for record in recording.records.written] == [False, True, False]
+    assert recording.bodies.held == 0
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "state", "reason"),
+    [(None, State.FAILED, FailedReason.UNSENDABLE), (State.DELIVERED, State.DELIVERED, None)],
+)
+def test_a_damaged_row_cannot_be_postponed_and_is_finished_with_its_attempt(
+    on_failure: State | None, state: State, reason: FailedReason | None
+) -> None:
+    recording = Recording()
+    recording.database.damaged = {7}
+    record = recording.retry(7, claim=1, state=None, on_failure=on_failure)
+    recording.step()
+    written = recording.database.finished[7]
+    assert (written.state, written.reason, written.due_at) == (state, reason, None)
+    assert written.attempt == record.attempt
+
+
+def test_a_row_that_cannot_be_changed_at_all_stops_neither_its_lane_nor_others() -> None:
+    recording = Recording()
+    recording.database.stuck = {2}
+    visit = recording.visit("m", 1, 2, 3)
+    for _ in range(3):
+        recording.attempt(visit)
+    recording.end(visit)
+    recording.settle()
+    assert recording.closed == [visit]
+    assert set(recording.database.finished) == {1, 3}
+    assert recording.refusals == []
+    assert recording.bodies.held == 0

@@ -27,7 +27,7 @@ from webhook_dispatcher.dispatch.recorder import MOST_BEHIND, Recorder
 from webhook_dispatcher.dispatch.retries import LONGEST_WAIT, Retrier, RetryLimits
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, RETRY_WAIT, Hold
 from webhook_dispatcher.domain.claim import ClaimedRetry
-from webhook_dispatcher.domain.errors import StorageUnavailable, UnknownKey
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UnknownKey
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
@@ -268,3 +268,29 @@ async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight(
         office.sender.gate.set()
         await running
     assert office.recorder.unwritten == 1
+
+
+async def test_a_damaged_row_is_finished_and_those_claimed_with_it_are_attempted() -> None:
+    office = Office()
+    office.owe(1, 2, 3)
+    office.database.damaged = {2}
+    assert await office.round() == 2
+    assert sorted(office.sender.event_ids) == [1, 3]
+    assert await office.round() == 0
+
+
+async def test_a_claim_that_is_refused_for_want_of_rights_finishes_nothing() -> None:
+    office = Office()
+    office.owe(1)
+    office.database.faults["claim_retries"].append(StatementRefused("42501", "permission denied"))
+    with pytest.raises(ExceptionGroup):
+        await office.round()
+    assert len(office.claims.retries) == 1
+
+
+async def test_retries_whose_endpoint_cannot_be_read_are_handed_back() -> None:
+    office = Office()
+    office.owe(1)
+    office.database.unreadable_endpoints = {"m"}
+    await office.round()
+    office.assert_handed_back(KEY_WAIT)

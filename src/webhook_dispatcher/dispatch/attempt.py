@@ -10,6 +10,7 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.unattempted import fail_unreadable
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import EVENT_TYPES, Event, FailedReason, State
 from webhook_dispatcher.domain.keyring import Keyring
@@ -48,11 +49,13 @@ class Attempter:
     async def attend(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
-        """Make one attempt now, judge it, and return what is to be written.
+        """Make one attempt now, judge it, and return what is to be written; none of what cannot be read.
 
         None when it failed through a fault of our own: then it does not count, and is made again.
         """
         started = self._clock.elapsed()
+        if event.is_unreadable:
+            return fail_unreadable(event, fence, self._database_clock.at(started))
         attempt, seen = await self.make(event, endpoint, secrets)
         if not self._faults.counts(event, seen, started):
             detail = seen.detail if isinstance(seen, Failure) else f"status {seen.status}"

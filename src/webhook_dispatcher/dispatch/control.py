@@ -84,7 +84,7 @@ class Controller:
                 errand = await self._take_up(desk, command)
         except StatementRefused as error:
             if command is None:
-                raise
+                return await self._reject_unread(error)
             # The values themselves are refused: trying again would hold up all later commands.
             async with self._controls.desk() as desk:
                 await self._reject(desk, command, CommandRejected(Code.MALFORMED, error.detail))
@@ -95,6 +95,19 @@ class Controller:
             raise
         if errand is not None:
             group.create_task(errand())
+        return True
+
+    async def _reject_unread(self, error: StatementRefused) -> bool:
+        """Reject the next command, which the database cannot read: it would hold up all later ones."""
+        if not error.blames_the_row:
+            raise error
+        async with self._controls.desk() as desk:
+            command_id = await desk.name_next_command(list(self._postponed))
+            if command_id is None:
+                return False
+            await desk.reject(command_id, Code.MALFORMED, error.detail)
+        self._metrics.control_commands.labels("unknown", "rejected").inc()
+        _log.error("command.unreadable", command_id=command_id, error=str(error))
         return True
 
     async def _take_up(self, desk: Desk, command: Command) -> Callable[[], Any] | None:

@@ -78,7 +78,7 @@ class Dispatcher:
         self._locked: dict[str, int] = {}
         self._visits: dict[str, Visit] = {}
         self._wake = asyncio.Event()
-        self._supply = Supply(claims, instruments.bodies, lambda: self._tail.stable, self._wake.set)
+        self._supply = Supply(claims, instruments, lambda: self._tail.stable, self._wake.set)
         self._stopping = False
         self._absence = instruments.absence
         self._making: asyncio.Task[None] | None = None
@@ -209,7 +209,7 @@ class Dispatcher:
             return
         try:
             await self._supply.read(visits)
-            endpoints = await self._claims.read_endpoints([visit.merchant_id for visit in visits])
+            endpoints = await self._supply.read_endpoints(visits)
         except StorageError:
             for visit in visits:
                 visit.is_cut = True

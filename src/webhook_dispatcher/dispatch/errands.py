@@ -12,9 +12,9 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed
-from webhook_dispatcher.domain.errors import LeaseLost, StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import LeaseLost, StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
-from webhook_dispatcher.domain.ports import Claims, Controls, Desk, TestLog
+from webhook_dispatcher.domain.ports import Claims, Controls, Desk, ReopenedChunk, TestLog
 from webhook_dispatcher.domain.verdict import Outcome
 
 RUNNING_LEASE = timedelta(seconds=30)
@@ -66,6 +66,7 @@ class Errands:
         """Make failed deliveries owed again, chunk by chunk, each in a transaction with its progress."""
         result: dict[str, Any] = dict(progress)
         after = _reached(result) or (wish.since, -1)
+        size = CHUNK
         while result["passed"] < wish.limit:
             await self._stop.wait_at_most(CHUNK_PAUSE)
             if self._stop.is_set():
@@ -77,8 +78,8 @@ class Errands:
                     # Chunks lock rows before lanes, other commands the reverse: one at a time.
                     if not await desk.is_alone():
                         continue
-                    most = min(CHUNK, wish.limit - result["passed"])
-                    chunk = await desk.reopen_failed(wish, after, most)
+                    most = min(size, wish.limit - result["passed"])
+                    chunk = await _next_chunk(desk, wish, after, most)
                     if chunk is None:
                         break
                     await desk.announce(chunk.heads)
@@ -89,11 +90,17 @@ class Errands:
                         "reached": [chunk.reached[0].isoformat(), chunk.reached[1]],
                     }
                     token = await desk.keep_running(command.id, RUNNING_LEASE, advanced, token)
+            except StatementRefused as error:
+                if not (error.blames_the_row and most):
+                    _log.warning("control.interrupted", command_id=command.id, error=str(error))
+                    return
+                size = most // 2
+                continue
             except (StorageError, LeaseLost) as error:
                 # Whether the chunk was committed is unknown: its progress row knows, whoever resumes.
                 _log.warning("control.interrupted", command_id=command.id, error=str(error))
                 return
-            result, after = advanced, chunk.reached
+            result, after, size = advanced, chunk.reached, size or CHUNK
         await self._finish(command, {"matched": result["matched"], "retried": result["retried"]}, token)
 
     async def send_test(
@@ -159,6 +166,18 @@ class Errands:
                 await desk.keep_running(command.id, timedelta(), result, token)
         except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
+
+
+async def _next_chunk(
+    desk: Desk, wish: RetryFailed, after: tuple[datetime, int], most: int
+) -> ReopenedChunk | None:
+    """Reopen so many; the one that is refused alone is passed over (`most` is 0 then)."""
+    if most:
+        return await desk.reopen_failed(wish, after, most)
+    chunk = await desk.pass_failed(wish, after)
+    if chunk is not None:
+        _log.error("delivery.passed_over", seq=chunk.reached[1], reason="it cannot be made owed again")
+    return chunk
 
 
 def _reached(result: Mapping[str, Any]) -> tuple[datetime, int] | None:

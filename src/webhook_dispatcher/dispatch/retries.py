@@ -5,7 +5,7 @@ in the database, over all processes.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,9 +16,10 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, RETRY_WAIT, Hold, fail_unconfigured, hand_back
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
@@ -68,6 +69,7 @@ class Retrier:
         self._limits = limits
         self._lack_key = lack_key
         self._stop = stop
+        self._unreadable = Unreadable(claims, instruments)
         self._in_flight = 0
         self._absence = instruments.absence
         self.everything_is_paused = False
@@ -106,7 +108,7 @@ class Retrier:
             room = 1
         asked = self._clock.elapsed()
         room = min(room, CLAIM_LANES)
-        claimed = await self._claims.claim_retries(room, self._limits.per_merchant, room, self._limits.lease)
+        claimed = await self._claim(room)
         if not claimed:
             return 0
         if self._faults.is_open:
@@ -115,7 +117,7 @@ class Retrier:
             self._bodies.hold(retry.event)
         try:
             merchants = list({retry.event.merchant_id for retry in claimed})
-            endpoints = await self._claims.read_endpoints(merchants)
+            endpoints = await self._unreadable.read_endpoints(merchants)
         except StorageError:
             for retry in claimed:
                 self._hand_back(retry, timedelta())
@@ -126,6 +128,16 @@ class Retrier:
             task = group.create_task(self._attempt(retry, endpoint, asked + self._limits.trust))
             task.add_done_callback(self._landed)
         return len(claimed)
+
+    async def _claim(self, most: int) -> Sequence[ClaimedRetry]:
+        places, lease = self._limits.per_merchant, self._limits.lease
+        try:
+            return await self._claims.claim_retries(most, places, most, lease)
+        except StatementRefused as error:
+            if not error.blames_the_row:
+                raise
+            self._metrics.database_errors.labels("claim_retries").inc()
+            return await self._unreadable.claim_retries(most, places, most, lease)
 
     def _landed(self, _: asyncio.Task[None]) -> None:
         self._in_flight -= 1

@@ -6,9 +6,12 @@ Reading on needs no new lease: whether the lane is still ours is checked before 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
-from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT, Unreadable
+from webhook_dispatcher.domain.claim import RunAsk
+from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.ports import Claims
 
 RUN = 20
@@ -21,12 +24,15 @@ class Supply:
     """Fills visits' runs; those that run low are read on together, in one statement."""
 
     def __init__(
-        self, claims: Claims, bodies: Bodies, stable: Callable[[], int], wake: Callable[[], None]
+        self, claims: Claims, instruments: Instruments, stable: Callable[[], int], wake: Callable[[], None]
     ) -> None:
         """Set up. `stable`: the number at or below which nothing can become visible any more."""
         self._claims = claims
         self._stable = stable
-        self._bodies = bodies
+        self._bodies = instruments.bodies
+        self._database_clock = instruments.database_clock
+        self._metrics = instruments.metrics
+        self._unreadable = Unreadable(claims, instruments)
         self._wake = wake
         self._low: list[Visit] = []
 
@@ -43,12 +49,40 @@ class Supply:
         asks = [visit.ask(RUN, RUN_BYTES) for visit in visits]
         try:
             runs = await self._claims.read_runs(asks) if asks else {}
+        except StatementRefused as error:
+            await self._read_apart(visits, asks, stable, error)
+            return
         except StorageError:
-            for visit in visits:
-                visit.is_cut = True
+            _cut(visits)
             raise
         for visit, ask in zip(visits, asks, strict=True):
             visit.take_in(runs.get(visit.merchant_id, []), ask, stable)
+
+    async def _read_apart(
+        self, visits: Sequence[Visit], asks: Sequence[RunAsk], stable: int, error: StatementRefused
+    ) -> None:
+        """Read what can be read; a lane of which nothing can ends its visit, and waits."""
+        self._metrics.database_errors.labels("read_runs").inc()
+        try:
+            if not error.blames_the_row:
+                raise error
+            seen = {seq for visit in visits for seq in visit.seen}
+            found = await self._unreadable.read_runs(asks, seen)
+        except StorageError:
+            _cut(visits)
+            raise
+        for visit in visits:
+            if visit.merchant_id in found.blocked:
+                visit.is_cut = True
+                visit.spent_at = 0.0
+                visit.wait_until = self._database_clock.now() + BLOCKED_WAIT
+            else:
+                ask, run = found.runs[visit.merchant_id]
+                visit.take_in(run, ask, stable)
+
+    async def read_endpoints(self, visits: Sequence[Visit]) -> dict[str, Endpoint]:
+        """Read where the visits' merchants are reached."""
+        return await self._unreadable.read_endpoints([visit.merchant_id for visit in visits])
 
     async def read_on(self) -> None:
         """Read on for the visits that have asked."""
@@ -68,6 +102,11 @@ class Supply:
         for visit in self._low:
             _resume(visit)
         self._low.clear()
+
+
+def _cut(visits: Sequence[Visit]) -> None:
+    for visit in visits:
+        visit.is_cut = True
 
 
 def _resume(visit: Visit) -> None:

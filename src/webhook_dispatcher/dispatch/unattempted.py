@@ -1,4 +1,4 @@
-"""Rows that are not sent: their merchant has no endpoint, or we cannot open its secret."""
+"""Rows that are not sent: no endpoint, a secret that we cannot open, or an object that cannot be read."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,6 +30,13 @@ def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) ->
     if event.on_failure is State.DELIVERED:
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
     return Record(event, fence, is_retry, None, State.FAILED, FailedReason.NOT_CONFIGURED, None, at)
+
+
+def fail_unreadable(event: Event, fence: int, at: datetime) -> Record:
+    """Finish a row in order whose object cannot be read, without an attempt; what was delivered stays so."""
+    if event.on_failure is State.DELIVERED:
+        return Record(event, fence, False, None, State.DELIVERED, None, None, at)
+    return Record(event, fence, False, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
 
 
 def hand_back(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:

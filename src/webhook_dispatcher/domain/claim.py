@@ -1,5 +1,6 @@
 """What a claim brings from storage."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -79,6 +80,31 @@ class ClaimedRetry:
     event: Event
     claim: int
     endpoint_removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRow:
+    """A due row that cannot be claimed; its event is without object.
+
+    is_closed: it was finished as unsendable, or as delivered where it had been; else it is in nobody's hands
+    still, since it cannot be changed either.
+    """
+
+    event: Event
+    error: str
+    is_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedApart:
+    """What a claim brought that got past unreadable rows.
+
+    blocked: merchants whose due rows cannot even be named, and why.
+    """
+
+    claimed: tuple[ClaimedRetry, ...]
+    unreadable: tuple[UnreadableRow, ...]
+    blocked: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

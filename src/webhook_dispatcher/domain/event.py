@@ -55,6 +55,7 @@ class Event:
     object: the producer's JSON text as UTF-8, byte for byte.
     attempts: how many have been recorded before this one.
     on_failure: what becomes of the delivery if a manual attempt fails; None where the schedule decides.
+    is_unreadable: the database cannot give its object, which is empty here; it is not sent, but finished.
     """
 
     seq: int
@@ -66,6 +67,7 @@ class Event:
     attempts: int = 0
     trigger: Trigger = Trigger.SCHEDULE
     on_failure: State | None = None
+    is_unreadable: bool = False
 
     def body(self) -> bytes:
         """Render the request body; the same bytes on every attempt."""

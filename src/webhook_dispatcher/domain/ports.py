@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from webhook_dispatcher.domain.claim import Arrival, Arrivals, ClaimedRetry, Leased, Probe, Recalls, RunAsk
+from webhook_dispatcher.domain.claim import (
+    Arrival,
+    Arrivals,
+    ClaimedApart,
+    ClaimedRetry,
+    Leased,
+    Probe,
+    Recalls,
+    RunAsk,
+)
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
@@ -64,6 +73,16 @@ class Claims(Protocol):
 
     async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
         """Claim due rows: of up to `lanes` merchants, `places` in flight each, `most` in all."""
+        ...
+
+    async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
+        """Read the next event of a leased lane without its object, as an unreadable one."""
+        ...
+
+    async def claim_retries_apart(
+        self, lanes: int, places: int, most: int, lease: timedelta, may_close: int
+    ) -> ClaimedApart:
+        """Claim like `claim_retries`, which was refused; finish up to `may_close` unreadable rows."""
         ...
 
 
@@ -130,6 +149,10 @@ class Desk(Protocol):
         """Take the oldest command not taken up; None also while another dispatcher is at it."""
         ...
 
+    async def name_next_command(self, except_ids: Sequence[int]) -> int | None:
+        """Return the id of the command that `next_command` was refused to read."""
+        ...
+
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
         """Mark a command as done; LeaseLost when a token is given and another worker has it now."""
         ...
@@ -158,7 +181,8 @@ class Desk(Protocol):
     async def reopen(self, delivery: FoundDelivery) -> bool | None:
         """Make a finished delivery owed again, for one attempt; None when its id is owed already.
 
-        True when it was never attempted, and so went back to its place in the order.
+        True when it was never attempted, and so went back to its place in the order. CommandRejected when
+        its object is lost.
         """
         ...
 
@@ -190,6 +214,10 @@ class Desk(Protocol):
         self, wish: RetryFailed, after: tuple[datetime, int], most: int
     ) -> ReopenedChunk | None:
         """Make the next failed deliveries owed again, oldest first; None at the end of the range."""
+        ...
+
+    async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+        """Leave the next failed delivery as it is, and go on behind it; None at the end of the range."""
         ...
 
     async def log_test(self, test: TestLog) -> None:

@@ -8,6 +8,7 @@ import asyncpg
 from webhook_dispatcher.domain.claim import (
     Arrival,
     Arrivals,
+    ClaimedApart,
     ClaimedRetry,
     Lease,
     Leased,
@@ -16,12 +17,15 @@ from webhook_dispatcher.domain.claim import (
     RunAsk,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
-from webhook_dispatcher.domain.event import Event, State, Trigger
+from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.storage.connection import LockTaken, translated
+from webhook_dispatcher.storage.events import to_event, to_retry
 from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.unreadable import Search
 
 _CLAIMING = load("claiming")
 _RETRYING = load("retrying")
+_UNREADABLE = load("unreadable")
 
 
 class PostgresClaims:
@@ -96,7 +100,7 @@ class PostgresClaims:
         )
         runs: dict[str, list[Event]] = {}
         for row in rows:
-            runs.setdefault(row["merchant_id"], []).append(_event(row, attempts=0))
+            runs.setdefault(row["merchant_id"], []).append(to_event(row, attempts=0))
         for events in runs.values():
             events.sort(key=_seq)  # the statement reads them so; order must not hang on a plan
         return runs
@@ -133,7 +137,27 @@ class PostgresClaims:
                     _RETRYING["claim_retries"].text, merchants, places, most, lease
                 )
                 await connection.execute(_RETRYING["plan_retries"].text, merchants, places)
-        return [_retry(row) for row in claimed]
+        return [to_retry(row) for row in claimed]
+
+    async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
+        """See domain.ports.Claims; source: unreadable.sql `read_suspect`."""
+        with translated():
+            row = await self._pool.fetchrow(_UNREADABLE["read_suspect"].text, merchant_id, after_seq)
+        return None if row is None else to_event(row, attempts=0)
+
+    async def claim_retries_apart(
+        self, lanes: int, places: int, most: int, lease: timedelta, may_close: int
+    ) -> ClaimedApart:
+        """See domain.ports.Claims; source: unreadable.sql, in the transaction of `claim_retries`."""
+        with translated():
+            async with self._pool.acquire() as connection, connection.transaction():
+                locked = await connection.fetch(_RETRYING["lock_retry_lanes"].text, lanes)
+                merchants = [row["merchant_id"] for row in locked]
+                search = Search(connection, places, lease, most, may_close)
+                await search.claim(merchants)
+                await search.plan(merchants)
+        claimed = tuple([to_retry(row) for row in search.claimed])
+        return ClaimedApart(claimed, tuple(search.unreadable), search.blocked)
 
     async def _fetch(self, name: str, *arguments: object) -> list[asyncpg.Record]:
         with translated():
@@ -150,21 +174,3 @@ def _endpoint(row: asyncpg.Record) -> Endpoint:
     if row["previous_secret"] is not None:
         secrets.append(SealedSecret(row["previous_key_id"], row["previous_secret"]))
     return Endpoint(row["merchant_id"], row["url"], tuple(secrets))
-
-
-def _event(row: asyncpg.Record, attempts: int) -> Event:
-    return Event(
-        seq=row["seq"],
-        id=row["id"],
-        merchant_id=row["merchant_id"],
-        type=row["type"],
-        created_at=row["created_at"],
-        object=row["object"],
-        attempts=attempts,
-        trigger=Trigger(row["trigger"]),
-        on_failure=None if row["on_failure"] is None else State(row["on_failure"]),
-    )
-
-
-def _retry(row: asyncpg.Record) -> ClaimedRetry:
-    return ClaimedRetry(_event(row, row["attempts"]), row["claim"], row["endpoint_removed_at"])

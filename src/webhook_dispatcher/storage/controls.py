@@ -49,6 +49,11 @@ class PostgresDesk:
             created_at=row["created_at"],
         )
 
+    async def name_next_command(self, except_ids: Sequence[int]) -> int | None:
+        """See domain.ports.Desk."""
+        row = await self._row("name_next_command", list(except_ids)) if await self.is_alone() else None
+        return None if row is None else int(row["id"])
+
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
         """See domain.ports.Desk."""
         text = json.dumps(result)
@@ -95,7 +100,14 @@ class PostgresDesk:
     async def reopen(self, delivery: FoundDelivery) -> bool | None:
         """See domain.ports.Desk."""
         row = await self._row("reopen_delivery", delivery.seq, delivery.finished_at)
-        return None if row is None else bool(row["is_in_order"])
+        if row is not None:
+            return bool(row["is_in_order"])
+        loss = await self._row("read_loss", delivery.seq, delivery.finished_at)
+        if loss is not None and loss["is_lost"]:
+            raise CommandRejected(
+                Code.WRONG_STATE, "its object could not be read when it was due, and is lost"
+            )
+        return None
 
     async def announce(self, heads: Mapping[str, int | None]) -> None:
         """See domain.ports.Desk."""
@@ -148,6 +160,11 @@ class PostgresDesk:
                 heads[row["merchant_id"]] = row["seq"]
         reached = (rows[-1]["finished_at"], rows[-1]["seq"])
         return ReopenedChunk(len(rows), len(reopened), heads, reached)
+
+    async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+        """See domain.ports.Desk."""
+        row = await self._row("find_next_failed", wish.merchant_id, *after, wish.until)
+        return None if row is None else ReopenedChunk(1, 0, {}, (row["finished_at"], row["seq"]))
 
     async def log_test(self, test: TestLog) -> None:
         """See domain.ports.Desk."""

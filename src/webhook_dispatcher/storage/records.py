@@ -46,6 +46,7 @@ class PostgresRecords:
                 [turn.wait_until or _LONG_AGO for turn in turns],
                 [turn.reach for turn in turns],
                 lease,
+                [record.event.is_unreadable for record in records],
             )
         assert row is not None
         return Written(

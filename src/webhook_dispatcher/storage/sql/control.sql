@@ -36,6 +36,31 @@ WHERE
 ORDER BY control.id
 LIMIT 1;
 
+-- name: name_next_command
+-- Say which command next_command would read, when it cannot be read.
+-- $1 except_ids bigint[]
+-- row: id bigint
+-- none: nothing to do
+SELECT control.id
+FROM webhook.control
+WHERE
+    (
+        control.status = 'pending'
+        OR (control.status = 'running' AND control.running_until < clock_timestamp())
+    )
+    AND NOT EXISTS (
+        SELECT FROM webhook.control AS postponed
+        WHERE
+            postponed.id = ANY($1::bigint[])
+            AND (
+                postponed.id = control.id
+                OR postponed.merchant_id = control.merchant_id
+                OR postponed.event_id = control.event_id
+            )
+    )
+ORDER BY control.id
+LIMIT 1;
+
 -- name: finish_command
 -- Say what became of a command.
 -- $1 id bigint

@@ -7,6 +7,7 @@
 -- An outcome counts only under the fence it was claimed with: the lane's epoch for a first attempt,
 -- the row's claim for a retry; compared on the locked versions, not on the snapshot.
 -- An outcome without attempt (null outcome) finishes or hands back a row that was not sent.
+-- A row whose object cannot be read is finished with a JSON null in its place.
 -- $1 seqs bigint[]
 -- $2 merchants text[]
 -- $3 event_ids uuid[]
@@ -28,6 +29,7 @@
 -- $19 lane_waits timestamptz[]
 -- $20 lane_reaches bigint[]
 -- $21 lease interval
+-- $22 are_unreadable boolean[]
 -- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
 -- order: one row; a lane in none of the lists was locked by somebody and is written next time
 WITH answered AS MATERIALIZED (
@@ -35,10 +37,10 @@ WITH answered AS MATERIALIZED (
     FROM unnest(
         $1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::text[],
         $8::smallint[], $9::timestamptz[], $10::smallint[], $11::text[], $12::text[],
-        $13::timestamptz[], $14::integer[], $15::timestamptz[]
+        $13::timestamptz[], $14::integer[], $15::timestamptz[], $22::boolean[]
     ) AS entry (
         seq, merchant_id, event_id, fence, is_retry, state, reason,
-        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at
+        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at, is_unreadable
     )
 ),
 visit AS MATERIALIZED (
@@ -70,7 +72,8 @@ finished AS (
     USING owed, answered
     WHERE outbox.seq = owed.seq AND answered.seq = owed.seq AND answered.state IS NOT NULL
     RETURNING
-        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
+        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
+        CASE WHEN answered.is_unreadable THEN 'null'::json ELSE outbox.object END AS object,
         answered.state, answered.reason, answered.attempts,
         CASE WHEN answered.outcome IS NULL THEN outbox.last_status ELSE answered.status END AS status,
         coalesce(answered.outcome, outbox.last_outcome) AS outcome,

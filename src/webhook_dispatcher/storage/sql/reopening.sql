@@ -59,7 +59,7 @@ RETURNING outbox.seq;
 -- $1 seq bigint
 -- $2 finished_at timestamptz
 -- row: seq bigint, is_in_order boolean
--- none: an event with the same id is owed, or the delivery was dropped meanwhile
+-- none: an event with the same id is owed, the object is lost, or the delivery was dropped meanwhile
 WITH finished AS MATERIALIZED (
     SELECT
         delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
@@ -81,6 +81,7 @@ owed AS (
         CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', finished.state,
         finished.last_status, finished.last_outcome
     FROM finished
+    WHERE json_typeof(finished.object) = 'object'
     ON CONFLICT (id) DO NOTHING
     RETURNING outbox.seq, outbox.attempts
 )
@@ -88,6 +89,16 @@ DELETE FROM webhook.delivery_log
 USING owed
 WHERE delivery_log.seq = owed.seq AND delivery_log.finished_at = $2
 RETURNING delivery_log.seq, owed.attempts = 0 AS is_in_order;
+
+-- name: read_loss
+-- Tell whether a finished delivery has lost its object: it was unreadable, and a JSON null stands for it.
+-- $1 seq bigint
+-- $2 finished_at timestamptz
+-- row: is_lost boolean
+-- none: the delivery was dropped meanwhile
+SELECT json_typeof(delivery_log.object) <> 'object' AS is_lost
+FROM webhook.delivery_log
+WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2;
 
 -- name: announce
 -- Let the lanes of these merchants be looked at for due rows at once, and for rows put back in order.
@@ -212,3 +223,25 @@ SELECT
 FROM finished
 LEFT JOIN owed ON owed.seq = finished.seq
 ORDER BY finished.finished_at, finished.seq;
+
+-- name: find_next_failed
+-- Find where the next chunk of reopen_failed begins, without reading objects: to pass one delivery over.
+-- $1 merchant_id text
+-- $2 after_finished_at timestamptz
+-- $3 after_seq bigint
+-- $4 until timestamptz
+-- row: finished_at timestamptz, seq bigint
+-- none: the range is done
+SELECT delivery_log.finished_at, delivery_log.seq
+FROM webhook.delivery_log
+WHERE
+    delivery_log.state = 'failed'
+    AND delivery_log.failed_reason <> 'cancelled'
+    AND delivery_log.type <> 'webhook.test'
+    AND (delivery_log.finished_at, delivery_log.seq) > ($2::timestamptz, $3::bigint)
+    AND delivery_log.finished_at >= $2
+    AND delivery_log.finished_at < $4
+    AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
+    AND EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+ORDER BY delivery_log.finished_at, delivery_log.seq
+LIMIT 1;

@@ -1,0 +1,34 @@
+"""Rows of the outbox as events."""
+
+import asyncpg
+
+from webhook_dispatcher.domain.claim import ClaimedRetry
+from webhook_dispatcher.domain.event import Event, State, Trigger
+
+
+def to_event(row: asyncpg.Record, attempts: int) -> Event:
+    """Map a row; one that was read without its object makes an unreadable event.
+
+    What only an operator's edit can have put into trigger or on_failure counts as if it were not there.
+    """
+    return Event(
+        seq=row["seq"],
+        id=row["id"],
+        merchant_id=row["merchant_id"],
+        type=row["type"],
+        created_at=row["created_at"],
+        object=row.get("object", b""),
+        attempts=attempts,
+        trigger=_TRIGGERS.get(row["trigger"], Trigger.SCHEDULE),
+        on_failure=_ENDS.get(row["on_failure"]),
+        is_unreadable="object" not in row,
+    )
+
+
+def to_retry(row: asyncpg.Record) -> ClaimedRetry:
+    """Map a claimed row."""
+    return ClaimedRetry(to_event(row, row["attempts"]), row["claim"], row["endpoint_removed_at"])
+
+
+_TRIGGERS = {str(trigger): trigger for trigger in Trigger}
+_ENDS = {str(state): state for state in (State.DELIVERED, State.FAILED)}
