@@ -1,0 +1,76 @@
+"""The claim protocol under interleavings that nobody thought of: a state machine over real statements.
+
+Hypothesis chooses what happens; the facts are judged after every step (claim_facts), and at the end one new
+daemon has to finish everything. MODEL_EXAMPLES makes it try more; a failure prints how to repeat it.
+"""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from tests.conftest import Database
+from tests.integration.claim_actions import ACTIONS
+from tests.integration.claim_model import World
+
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "60"))
+STEPS = 40
+
+
+class ClaimMachine(RuleBasedStateMachine):
+    """Draws what happens; to whom and which of several ways are numbers that always fit."""
+
+    def __init__(self, world: World, runner: asyncio.Runner) -> None:
+        super().__init__()
+        self.world, self._runner = world, runner
+
+    @initialize()
+    def begin(self) -> None:
+        self._runner.run(self.world.begin())
+
+    @rule(
+        what=st.sampled_from([name for name, (weight, _) in ACTIONS.items() for _ in range(weight)]),
+        who=st.integers(0, 2),
+        which=st.integers(0, 11),
+        way=st.integers(0, 3),
+    )
+    def happen(self, what: str, who: int, which: int, way: int) -> None:
+        async def act() -> None:
+            self.world.arrive()
+            await ACTIONS[what][1](self.world, who, which, way)
+            self.world.facts.check(await self.world.tables(), self.world.daemons)
+
+        self._runner.run(act())
+
+    def teardown(self) -> None:
+        for name in sorted(self.world.facts.seen.notes):
+            event(name)
+        self._runner.run(self.world.finish())
+
+
+@pytest.mark.timeout(60 + 2 * EXAMPLES)
+def test_nothing_is_lost_repeated_or_out_of_order_whatever_happens(database: Database) -> None:
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        try:
+            world = World(database, stack)
+            runner.run(world.prepare())
+            run_state_machine_as_test(
+                cast(type[RuleBasedStateMachine], partial(ClaimMachine, world, runner)),
+                settings=settings(
+                    max_examples=EXAMPLES,
+                    stateful_step_count=STEPS,
+                    deadline=None,
+                    database=None,
+                    print_blob=True,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
+        finally:
+            runner.run(stack.aclose())
