@@ -120,12 +120,13 @@ async def test_pause_recalls_leased_lanes_and_is_shown_when_it_is_for_everything
     bench: Workbench, here: Daemon
 ) -> None:
     await here.lease("held", "other")
-    await here.lease("free", lease=LAPSED)
+    await here.lease("lapsed", lease=LAPSED)
+    await here.claims.create_lanes(["free"])
     async with PostgresControls(here.pool).desk() as desk:
-        await desk.pause("held", True)
-        await desk.pause("free", True)
+        for merchant in ("held", "lapsed", "free"):
+            await desk.pause(merchant, True)
     recalls = await here.claims.read_recalls()
-    assert (recalls.everything_is_paused, recalls.merchants) == (False, frozenset({"held"}))
+    assert (recalls.everything_is_paused, recalls.merchants) == (False, frozenset({"held", "lapsed"}))
     async with PostgresControls(here.pool).desk() as desk:
         await desk.pause(None, True)
     assert (await here.claims.read_recalls()).everything_is_paused

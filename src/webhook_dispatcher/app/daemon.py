@@ -31,7 +31,7 @@ from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
 from webhook_dispatcher.dispatch.sweep import mend_retries, sweep, watch_recalls
 from webhook_dispatcher.dispatch.unattempted import Hold
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.claims import PostgresClaims
@@ -72,6 +72,7 @@ class Daemon:
         self._tasks: list[asyncio.Task[None]] = []
         self._housekeeping = asyncio.Event()
         self._impatience = Stop()
+        self._outgrown: SchemaMismatch | None = None
         self.metrics = Metrics(__version__)
         self.ops = OpsServer(settings.ops_address, self.metrics.registry, self.readiness)
 
@@ -207,7 +208,7 @@ class Daemon:
                 watch_recalls(claims, self._dispatcher, self._pause_everything, metrics, stop),
                 keep_house(upkeep, settings.retention, metrics, stop, self._housekeeping),
                 measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
-                watch_schema(upkeep, metrics, stop),
+                watch_schema(upkeep, self._end_for, metrics, stop),
             )
         )
         self._tasks = [self._work, asyncio.create_task(self._recorder.run())]
@@ -227,6 +228,10 @@ class Daemon:
         self._faults.beat()
         self.metrics.lanes_leased.set(self._dispatcher.lanes_leased)
         self.metrics.attempts_in_flight.set(self._attempter.in_flight)
+
+    def _end_for(self, error: SchemaMismatch) -> None:
+        self._outgrown = error
+        self.stop()
 
     def stop(self) -> None:
         """Ask everything to end."""
@@ -275,10 +280,8 @@ class Daemon:
         """Return what a part failed with, if one did."""
         for task in self._tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-                    [error] = error.exceptions
                 return error
-        return None
+        return self._outgrown
 
 
 async def _together(*loops: object) -> None:

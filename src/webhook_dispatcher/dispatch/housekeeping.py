@@ -82,14 +82,16 @@ async def measure(
         await stop.wait_at_most(max(GAUGE_INTERVAL, 20 * (clock.elapsed() - started)))
 
 
-async def watch_schema(upkeep: Upkeep, metrics: Metrics, stop: Stop) -> None:
-    """Raise SchemaMismatch once the schema does not serve this program any more; until stopped."""
+async def watch_schema(
+    upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], None], metrics: Metrics, stop: Stop
+) -> None:
+    """Tell when the schema does not serve this program any more, until stopped."""
     while not stop.is_set():
         await stop.wait_at_most(SCHEMA_INTERVAL)
         try:
             await upkeep.check_schema()
-        except SchemaMismatch:
-            raise
+        except SchemaMismatch as error:
+            on_mismatch(error)
         except StorageError as error:
             metrics.database_errors.labels("schema").inc()
             _log.warning("schema.unchecked", error=str(error))
