@@ -73,6 +73,7 @@ class Daemon:
         self._housekeeping = asyncio.Event()
         self._impatience = Stop()
         self._outgrown: SchemaMismatch | None = None
+        self._has_waited = False
         self.metrics = Metrics(__version__)
         self.ops = OpsServer(settings.ops_address, self.metrics.registry, self.readiness)
 
@@ -88,13 +89,12 @@ class Daemon:
         now = self._clock.elapsed()
         reasons = []
         if now - self._dispatcher.answered_at > LONGEST_SILENCE:
-            reasons.append(f"the database does not answer: {self._absence.trouble}".rstrip(": "))
+            reasons.append(self._absence.trouble or "the database does not answer")
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
         reasons += self._faults.reasons
         lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_MEMORY}
-        reasons += [self._lack_of(key) for key in sorted(lacking | self._missing_keys)]
-        return reasons
+        return reasons + [self._lack_of(key) for key in sorted(lacking | self._missing_keys)]
 
     def _lack_of(self, key_id: str) -> str:
         if key_id in self._held_keys:
@@ -155,7 +155,7 @@ class Daemon:
             except StorageUnavailable as error:
                 database = describe(self._settings.database_dsn())
                 _log.warning("database.awaited", database=database, error=str(error))
-                self._waits_for = [f"{database} does not answer: {error}"]
+                self._waits_for, self._has_waited = [f"{database} does not answer: {error}"], True
                 await self._stop.wait_at_most(backoff.next())
             else:
                 return
@@ -176,6 +176,8 @@ class Daemon:
         hold = Hold(settings.unconfigured_hold)
         trusted = trust(settings.lease, settings.attempt_timeout)
         self._faults, self._absence = instruments.faults, instruments.absence
+        if self._has_waited:
+            self._absence.came_back()
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
         self._recorder = Recorder(records, instruments, settings.lease, trusted, self._housekeeping.set)
         self._dispatcher = Dispatcher(

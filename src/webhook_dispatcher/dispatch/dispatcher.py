@@ -39,10 +39,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one process may do at once, and for how long it may trust a lease.
-
-    trust: seconds after a claim or renewal was asked for during which an attempt may be started.
-    """
+    """What one process may do at once, and for how long it may trust a lease: `trust` as in lane.trust."""
 
     max_lanes: int
     lease: timedelta
@@ -81,6 +78,8 @@ class Dispatcher:
         self._supply = Supply(claims, instruments, lambda: self._tail.stable, self._wake.set)
         self._stopping = False
         self._absence = instruments.absence
+        self._probe = lambda: claims.lease({}, limits.lease, owner)  # refused by a server that only reads
+        self._may_claim = True
         self._making: asyncio.Task[None] | None = None
         self.everything_is_paused = False
         self.missing_keys: dict[str, float] = {}
@@ -107,10 +106,11 @@ class Dispatcher:
         async with asyncio.TaskGroup() as group:
             while not self._stopping:
                 self._wake.clear()  # before the step: a wake-up during it must survive
+                asked = self._clock.elapsed()
                 try:
                     hurries = await self.step(group)
                 except StorageError as error:
-                    self._absence.failed(self._clock.elapsed(), error)
+                    self._absence.failed(asked, error)
                     self._metrics.database_errors.labels("claim").inc()
                     _log.warning("claim.failed", error=str(error))
                     await pause(backoff.next())
@@ -125,7 +125,7 @@ class Dispatcher:
         self._ready.give_back(self._locked)
         self._locked.clear()
         is_cut = await self._look()
-        self._absence.ended(self._clock.elapsed())
+        self._may_claim = await self._absence.may_claim(self._probe)
         await self._supply.read_on()
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
@@ -177,8 +177,7 @@ class Dispatcher:
             visit.is_recalled = True
 
     def _room(self) -> int:
-        waits = self._stopping or self._absence.is_felt(self._clock.elapsed())
-        if self.everything_is_paused or waits or not self._bodies.has_room():
+        if self.everything_is_paused or self._stopping or not (self._may_claim and self._bodies.has_room()):
             return 0
         room = self._limits.max_lanes - len(self._visits)
         return min(room, 1) if self._faults.is_open else room

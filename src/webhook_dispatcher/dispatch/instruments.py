@@ -26,4 +26,4 @@ class Instruments:
         """Make them all from the clock they go by."""
         database_clock = DatabaseClock(clock)
         faults = Faults(clock, database_clock, metrics)
-        return cls(clock, database_clock, Bodies(), faults, metrics, Absence())
+        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock))

@@ -1,6 +1,10 @@
 """Waiting: for an event, at most so long; ever longer after failures; and for others, after an absence."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+
+from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
@@ -69,28 +73,37 @@ class Absence:
     Leases may have lapsed meanwhile. Who claims such a lane before its holder has written the last outcome
     sends that event again; so nobody claims until everybody has had the time to write.
 
-    trouble: what was last said about it; empty while it answers.
+    trouble: why nothing can be claimed, for operators; empty while that is possible.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.trouble = ""
+        self._clock = clock
         self._since: float | None = None
-        self._felt_until = 0.0
+        self._head_start_until = 0.0
 
-    def failed(self, now: float, error: Exception) -> None:
-        """Learn that the database did not do what it was asked."""
-        self.trouble = str(error)
+    def failed(self, asked: float, error: StorageError) -> None:
+        """Learn that the database did not do what it was asked at `asked`."""
+        if not isinstance(error, StorageUnavailable):
+            self.trouble = f"the database refuses claims: {error}"
+            return
+        self.trouble = f"the database does not answer: {error}"
         if self._since is None:
-            self._since = now
+            self._since = asked
 
-    def ended(self, now: float) -> None:
-        """Learn that it did."""
-        if self._since is not None and now - self._since > SHORT_ABSENCE:
-            self._felt_until = now + HEAD_START
-        self._since = None
+    def came_back(self) -> None:
+        """Begin the head start: the database is back."""
+        self._head_start_until = self._clock.elapsed() + HEAD_START
+
+    async def may_claim(self, probe: Callable[[], Awaitable[object]]) -> bool:
+        """Tell whether to claim. After a failure `probe` finds out whether the database can write again.
+
+        Raises what the probe does.
+        """
+        if self._since is not None:
+            await probe()
+            if self._clock.elapsed() - self._since > SHORT_ABSENCE:
+                self.came_back()
+            self._since = None
         self.trouble = ""
-
-    def is_felt(self, now: float) -> bool:
-        """Tell whether claiming must wait: from the absence on, until the head start is over."""
-        is_away = self._since is not None and now - self._since > SHORT_ABSENCE
-        return is_away or now < self._felt_until
+        return self._clock.elapsed() >= self._head_start_until

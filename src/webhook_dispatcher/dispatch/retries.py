@@ -72,6 +72,7 @@ class Retrier:
         self._unreadable = Unreadable(claims, instruments)
         self._in_flight = 0
         self._absence = instruments.absence
+        self._probe = lambda: claims.lease({}, limits.lease, "")
         self.everything_is_paused = False
 
     async def run(self) -> None:
@@ -79,10 +80,11 @@ class Retrier:
         backoff = Backoff()
         async with asyncio.TaskGroup() as group:
             while not self._stop.is_set():
+                asked = self._clock.elapsed()
                 try:
                     claimed = await self.step(group)
                 except StorageError as error:
-                    self._absence.failed(self._clock.elapsed(), error)
+                    self._absence.failed(asked, error)
                     self._metrics.database_errors.labels("claim_retries").inc()
                     _log.warning("retry_claim.failed", error=str(error))
                     await pause(backoff.next())
@@ -99,7 +101,7 @@ class Retrier:
             or self.everything_is_paused
             or self._recorder.is_behind()
             or not self._bodies.has_room()
-            or self._absence.is_felt(self._clock.elapsed())
+            or not await self._absence.may_claim(self._probe)
         ):
             return 0
         if self._faults.is_open:

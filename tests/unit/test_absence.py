@@ -1,0 +1,85 @@
+"""The database's absence: nobody claims until everybody has had the time to write."""
+
+import pytest
+
+from tests.unit.fakes import FakeClock
+from webhook_dispatcher.dispatch.pace import HEAD_START, SHORT_ABSENCE, Absence
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+
+AWAY = StorageUnavailable("connection refused")
+
+
+class Database:
+    """Says whether it can write."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.asked = 0
+
+    async def probe(self) -> None:
+        self.asked += 1
+        if self.is_away:
+            raise AWAY
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+async def test_a_database_that_answers_is_not_probed(clock: FakeClock, database: Database) -> None:
+    absence = Absence(clock)
+    assert await absence.may_claim(database.probe)
+    assert (database.asked, absence.trouble) == (0, "")
+
+
+async def test_nobody_claims_for_a_moment_when_it_is_back(clock: FakeClock, database: Database) -> None:
+    absence = Absence(clock)
+    absence.failed(clock.elapsed(), AWAY)
+    assert absence.trouble == "the database does not answer: connection refused"
+    clock.advance(SHORT_ABSENCE + 0.1)
+    assert not await absence.may_claim(database.probe)
+    assert absence.trouble == ""
+    clock.advance(HEAD_START)
+    assert await absence.may_claim(database.probe)
+    assert database.asked == 1
+
+
+async def test_it_is_away_for_as_long_as_it_cannot_write(clock: FakeClock, database: Database) -> None:
+    absence = Absence(clock)
+    absence.failed(clock.elapsed(), AWAY)
+    database.is_away = True
+    clock.advance(40)
+    with pytest.raises(StorageUnavailable):
+        await absence.may_claim(database.probe)
+    database.is_away = False
+    assert not await absence.may_claim(database.probe)
+
+
+async def test_the_time_that_a_statement_hung_counts(clock: FakeClock, database: Database) -> None:
+    absence = Absence(clock)
+    asked = clock.elapsed()
+    clock.advance(10)  # until its time-out
+    absence.failed(asked, AWAY)
+    assert not await absence.may_claim(database.probe)
+
+
+async def test_a_moment_s_absence_costs_no_head_start(clock: FakeClock, database: Database) -> None:
+    absence = Absence(clock)
+    absence.failed(clock.elapsed(), AWAY)
+    clock.advance(SHORT_ABSENCE / 2)
+    assert await absence.may_claim(database.probe)
+    assert database.asked == 1
+
+
+async def test_a_refusal_is_no_absence(clock: FakeClock, database: Database) -> None:
+    absence = Absence(clock)
+    absence.failed(clock.elapsed(), StatementRefused("42501", "permission denied"))
+    assert absence.trouble == "the database refuses claims: 42501: permission denied"
+    clock.advance(60)
+    assert await absence.may_claim(database.probe)
