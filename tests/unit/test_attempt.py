@@ -55,6 +55,16 @@ async def test_the_request_is_the_contracts() -> None:
     }
 
 
+async def test_nothing_is_signed_by_a_clock_that_was_just_set_wrong() -> None:
+    office = Office()
+    office.database_clock.synchronise(office.clock.now, office.clock.elapsed())
+    office.clock.wall += 3600
+    assert await office.attempter.attend(make_event(5), 9, False, make_endpoint(), (SECRET,)) is None
+    assert office.sender.sent == []
+    office.clock.wall -= 3600
+    await office.attend(make_event(5))
+
+
 async def test_every_attempt_is_signed_anew_over_the_same_body() -> None:
     office = Office()
     await office.attend(make_event(5))

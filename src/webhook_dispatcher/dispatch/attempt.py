@@ -51,11 +51,13 @@ class Attempter:
     ) -> Record | None:
         """Make one attempt now, judge it, and return what is to be written; none of what cannot be read.
 
-        None when it failed through a fault of our own: then it does not count, and is made again.
+        None when it failed through a fault of our own, or would: then it does not count, and is made again.
         """
         started = self._clock.elapsed()
         if event.is_unreadable:
             return fail_unreadable(event, fence, self._database_clock.at(started))
+        if self._faults.clock_is_off():
+            return None  # its signature would be refused
         attempt, seen = await self.make(event, endpoint, secrets)
         if not self._faults.counts(event, seen, started):
             detail = seen.detail if isinstance(seen, Failure) else f"status {seen.status}"

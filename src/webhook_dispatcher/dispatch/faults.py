@@ -102,6 +102,11 @@ class Faults:
         self._beat_at = now
         self.look_at_clock()
 
+    def clock_is_off(self) -> bool:
+        """Compare the clocks, and tell whether receivers would refuse what is signed now."""
+        self.look_at_clock()
+        return self._clock_is_off
+
     def look_at_clock(self) -> None:
         """Compare the clocks."""
         is_off = abs(self._database_clock.ahead_by()) > MOST_CLOCK_DIFFERENCE
