@@ -58,6 +58,9 @@ async def serve(settings: Settings) -> None:
             await daemon.finished()
         finally:
             await daemon.drain()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_IGN)  # all is done: another one changes nothing
     if (error := daemon.failure()) is not None:
         raise error
 
