@@ -1,5 +1,7 @@
 """The database's absence: nobody claims until everybody has had the time to write."""
 
+import asyncio
+
 import pytest
 
 from tests.unit.fakes import FakeClock
@@ -83,3 +85,18 @@ async def test_a_refusal_is_no_absence(clock: FakeClock, database: Database) -> 
     assert absence.trouble == "the database refuses claims: 42501: permission denied"
     clock.advance(60)
     assert await absence.may_claim(database.probe)
+
+
+async def test_two_loops_may_find_out_at_once(clock: FakeClock, database: Database) -> None:
+    absence = Absence(clock)
+    absence.failed(clock.elapsed(), AWAY)
+    clock.advance(SHORT_ABSENCE + 0.1)
+    gate = asyncio.Event()
+
+    async def probe() -> None:
+        await gate.wait()
+
+    loops = [asyncio.create_task(absence.may_claim(probe)) for _ in range(2)]
+    await asyncio.sleep(0)  # noqa: TID251
+    gate.set()
+    assert await asyncio.gather(*loops) == [False, False]

@@ -102,8 +102,8 @@ class Absence:
         """
         if self._since is not None:
             await probe()
-            if self._clock.elapsed() - self._since > SHORT_ABSENCE:
+            since, self._since = self._since, None  # another loop may have found out meanwhile
+            if since is not None and self._clock.elapsed() - since > SHORT_ABSENCE:
                 self.came_back()
-            self._since = None
         self.trouble = ""
         return self._clock.elapsed() >= self._head_start_until
