@@ -1,0 +1,181 @@
+"""A daemon that is frozen for longer than its lease and then goes on. Source: I2, I3.
+
+What it held is served by others meanwhile. When it wakes, each of its lanes may make the one request whose
+lease it had checked already, and each retry it had claimed likewise; all of those repeat what has arrived.
+"""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from tests.acceptance.load import (
+    PATIENCE,
+    Fate,
+    Load,
+    all_settled,
+    check_promises,
+    fates,
+    held_by,
+    repetitions,
+    start_daemons,
+)
+from tests.acceptance.process import Daemon
+from tests.acceptance.world import World
+from webhook_dispatcher.local.arrivals import Arrival
+from webhook_dispatcher.local.behaviour import Behaviour
+
+pytestmark = pytest.mark.timeout(180)
+DAEMONS = 3
+STEADY = [f"s{number:02}" for number in range(30)]
+"""Merchants that answer 200, at a pace of their own, and have a backlog."""
+FLAKY = [f"f{number:02}" for number in range(15)]
+"""Merchants that refuse each event twice, and are slow about it: retries are always in flight."""
+UNDER_WAY = 0.2
+"""Seconds after which what a frozen process had sent, requests and statements, has arrived."""
+CLAIMS = "SELECT seq, claim FROM webhook.outbox WHERE claim IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How long everything takes, in seconds; durations as settings have them where daemons read them."""
+
+    lease: str
+    attempt_timeout: str
+    frozen: float
+    between: float
+    times: int
+    longest_answer: float
+    rate: float
+
+
+SCALED = Scale("PT2S", "PT1S", frozen=3.2, between=0.6, times=5, longest_answer=0.3, rate=60.0)
+
+
+@dataclass(slots=True)
+class Freeze:
+    """One freeze: what the daemon held when it froze, and when it woke.
+
+    exposed: events of its lanes that had arrived and were not recorded: others repeat them, once each.
+    retries: rows that it had claimed for a retry.
+    """
+
+    frozen_at: float
+    held: frozenset[str]
+    exposed: frozenset[str]
+    retries: frozenset[int]
+    woken_at: float = 0.0
+
+
+@contextmanager
+def frozen(daemon: Daemon) -> Iterator[None]:
+    """Stop a process from running, and let it go on whatever happens."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+async def freeze(world: World, daemon: Daemon, scale: Scale) -> Freeze:
+    """Freeze a daemon for longer than its lease."""
+    with frozen(daemon):
+        frozen_at = time.monotonic()
+        await asyncio.sleep(UNDER_WAY)
+        held = await held_by(world.owner, daemon)
+        claims = await world.owner.fetch(CLAIMS)
+        arrived = [arrival for arrival in world.receiver.arrivals if arrival.merchant_id in held]
+        known = await fates(world.admin)
+        exposed = frozenset(
+            arrival.event_id for arrival in arrived if known[arrival.event_id].state == "pending"
+        )
+        # The others' attempts have ended by then, and its own claims have not lapsed.
+        await asyncio.sleep(scale.longest_answer + UNDER_WAY)
+        still = set(await world.owner.fetch(CLAIMS))
+        retries = frozenset(row["seq"] for row in claims if row in still)
+        await asyncio.sleep(frozen_at + scale.frozen - time.monotonic())
+        result = Freeze(frozen_at, held, exposed, retries)
+    result.woken_at = time.monotonic()
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a run showed: its freezes, what became of the events, and how often each was sent in vain."""
+
+    freezes: Sequence[Freeze]
+    known: Mapping[str, Fate]
+    arrivals: Sequence[Arrival]
+    repeated: Counter[str]
+
+    def by_merchant(self) -> Counter[str]:
+        """Count the repetitions by merchant."""
+        tally: Counter[str] = Counter()
+        for event_id, extra in self.repeated.items():
+            tally[self.known[event_id].merchant_id] += extra
+        return tally
+
+    def allowed(self) -> Counter[str]:
+        """Count what may be repeated by merchant: what was exposed, claimed retries, one request a lane."""
+        tally: Counter[str] = Counter()
+        of_row = {fate.seq: fate.merchant_id for fate in self.known.values()}
+        for frozen in self.freezes:
+            tally.update(frozen.held)
+            tally.update(self.known[event_id].merchant_id for event_id in frozen.exposed)
+            tally.update(of_row[seq] for seq in frozen.retries)
+        return tally
+
+    def late(self, frozen: Freeze, until: float) -> Counter[str]:
+        """Count the first attempts by merchant that came after a daemon had woken and repeated something."""
+        before = {arrival.event_id for arrival in self.arrivals if arrival.started_at < frozen.woken_at}
+        return Counter(
+            arrival.merchant_id
+            for arrival in self.arrivals
+            if frozen.woken_at <= arrival.started_at < until
+            and arrival.merchant_id in STEADY
+            and arrival.event_id in before
+        )
+
+
+async def freeze_in_turn(world: World, scale: Scale) -> Judged:
+    """Freeze daemons one after the other under load, and judge what came of it."""
+    await world.configure(*STEADY, *FLAKY)
+    slow = timedelta(seconds=scale.longest_answer)
+    for number, merchant_id in enumerate(STEADY):
+        world.receiver.behave(merchant_id, Behaviour(delay=slow * (number % 5 + 1) / 5))
+    for merchant_id in FLAKY:
+        refuses = Behaviour(503, delay=slow)
+        world.receiver.behave(merchant_id, refuses, refuses, Behaviour(delay=slow), per_event=True)
+    schedule = ",".join(["PT0.2S"] * 10)
+    settings = {"LEASE": scale.lease, "ATTEMPT_TIMEOUT": scale.attempt_timeout, "RETRY_SCHEDULE": schedule}
+    await start_daemons(world, DAEMONS, **settings)
+    backlog = await world.emit_each(STEADY, 20)
+    freezes = []
+    async with Load(world.database.dsn("webhook_producer"), [*STEADY, *FLAKY], scale.rate) as load:
+        for turn in range(scale.times):
+            await asyncio.sleep(scale.between)
+            freezes.append(await freeze(world, world.daemons[turn % DAEMONS], scale))
+        await asyncio.sleep(scale.between)
+    known = await all_settled(world.owner, PATIENCE)
+    arrivals = world.receiver.arrivals
+    check_promises([*backlog, *load.sent], arrivals, known)
+    return Judged(freezes, known, arrivals, repetitions(arrivals, known))
+
+
+async def test_a_frozen_daemon_repeats_at_most_one_request_a_lane_and_overtakes_nobody(world: World) -> None:
+    judged = await freeze_in_turn(world, SCALED)
+    assert any(frozen.exposed for frozen in judged.freezes), "nothing was in flight: nothing was shown"
+    assert any(frozen.retries for frozen in judged.freezes), "no retry was in flight: nothing was shown"
+    over = judged.by_merchant() - judged.allowed()
+    assert not over, over
+    ends = [frozen.frozen_at for frozen in judged.freezes[1:]] + [float("inf")]
+    for frozen, until in zip(judged.freezes, ends, strict=True):
+        late = judged.late(frozen, until)
+        assert late.keys() <= frozen.held
+        assert set(late.values()) <= {1}

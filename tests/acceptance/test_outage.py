@@ -1,0 +1,62 @@
+"""Postgres goes away under load and comes back. Source: I1 to I3, I10, I11."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.outage import MERCHANTS, Outage, live_through_outage
+from tests.acceptance.world import World
+from tests.conftest import Database
+from tests.integration.own_server import own_server
+from webhook_dispatcher.storage import schema
+
+pytestmark = pytest.mark.timeout(180)
+AWAY = 8.0
+MOST_CPU = 0.05
+"""Of a core, for each daemon while the database is away."""
+MOST_GROWTH = 20 * 1024
+"""KiB that a daemon may grow by."""
+RECOVERED = 5.0
+QUIET = 0.1 + 0.2 + 0.7
+"""Seconds until nothing is sent any more: an answer unwritten for 100 ms, the slowest answer, and slack."""
+
+
+@pytest.fixture
+def own_database() -> Iterator[Database]:
+    """Serve a migrated database whose commits outlast a crash of the server."""
+    with own_server({"synchronous_commit": "on"}) as server:
+        asyncio.run(schema.migrate(server.dsn()))
+        yield Database(server, "postgres")
+
+
+@pytest.fixture
+async def own_world(own_database: Database, tmp_path: Path) -> AsyncIterator[World]:
+    """Put an installation together whose server the test may end."""
+    asyncio.get_running_loop().set_debug(False)
+    async with World(own_database, tmp_path) as world:
+        yield world
+
+
+def check(outage: Outage) -> None:
+    """Assert what every outage must leave true."""
+    assert outage.quiet_after < QUIET
+    assert max(outage.cpu_shares) < MOST_CPU, outage.cpu_shares
+    growth = [after - before for before, after in zip(outage.memory_before, outage.memory_after, strict=True)]
+    assert max(growth) < MOST_GROWTH, growth
+    assert len(outage.waits) > len(MERCHANTS) // 2, "too few were owed anything: nothing was shown"
+    assert max(outage.waits.values()) < RECOVERED, sorted(outage.waits.values())
+    assert outage.repeated.keys() <= outage.exposed
+    assert set(outage.repeated.values()) <= {1}
+
+
+async def test_database_that_is_stopped_for_a_while_is_waited_for_quietly(own_world: World) -> None:
+    # Leases lapse meanwhile: whoever comes first may claim.
+    check(await live_through_outage(own_world, signal.SIGINT, AWAY, "PT3S"))
+
+
+async def test_database_that_crashes_is_waited_for_quietly(own_world: World) -> None:
+    # Leases outlast it: what was held is gone on with.
+    check(await live_through_outage(own_world, signal.SIGQUIT, AWAY, "PT30S"))
