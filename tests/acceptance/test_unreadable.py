@@ -1,5 +1,7 @@
 """Rows that the database cannot read any more hold nobody up. Source: design I9."""
 
+import pytest
+
 from tests.acceptance.process import Daemon, until, until_found
 from tests.acceptance.world import World
 from tests.integration.damage import damaging, large_object
@@ -122,3 +124,69 @@ async def test_a_row_damaged_while_its_request_is_under_way_is_finished(world: W
     assert (row["failed_reason"], row["last_outcome"], row["object"]) == ("unsendable", "timeout", "null")
     [attempt] = await world.attempts(sent.id)
     assert attempt["outcome"] == "timeout"
+
+
+ONCE = """
+CREATE SEQUENCE public.once;
+CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF nextval('public.once') = 1 THEN
+        RAISE EXCEPTION 'cache lookup failed for index 4711' USING ERRCODE = 'XX000';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON webhook.attempt_log FOR EACH ROW EXECUTE FUNCTION public.refuse();
+"""
+ALWAYS = """
+CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'index contains corrupted page at block 3' USING ERRCODE = 'XX002';
+END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION public.refuse();
+"""
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_passing_internal_error_costs_no_object(world: World, status: int) -> None:
+    await world.configure("m00")
+    world.receiver.behave("m00", Behaviour(status=status))
+    daemon = await start(world, RETRY_SCHEDULE="PT1H")
+    await world.owner.execute(ONCE)
+    sent = await world.emit("m00", '{"id":"ch_1"}')
+    await daemon.logged("record.failed", PATIENCE)
+
+    async def is_written() -> bool:
+        return len(await world.attempts(sent.id)) == 1
+
+    await until_found(is_written, PATIENCE)
+    row = await world.delivery(sent.id)
+    assert row["state"] == ("delivered" if status == 200 else "pending_retry")
+    assert row["failed_reason"] is None
+    assert len(world.receiver.arrivals) == 1
+    assert daemon.log("row.unreadable") == []
+
+
+@pytest.mark.parametrize(("table", "status"), [("webhook.delivery_log", 200), ("webhook.attempt_log", 500)])
+async def test_while_the_log_is_damaged_nothing_is_sent_again(world: World, table: str, status: int) -> None:
+    await world.configure("m00", "m01")
+    for merchant_id in ("m00", "m01"):
+        world.receiver.behave(merchant_id, Behaviour(status=status))
+    daemon = await start(world, RETRY_SCHEDULE="PT1H")
+    await world.owner.execute(ALWAYS.format(table=table))
+    await world.emit_each(["m00", "m01"], 3)
+    await until(lambda: len(daemon.log("record.failed")) > 3, PATIENCE)
+    before = len(world.receiver.arrivals)
+    await world.emit_each(["m00", "m01"], 1)
+    await until(lambda: len(daemon.log("record.failed")) > 12, PATIENCE)
+    sent = [arrival.event_id for arrival in world.receiver.arrivals]
+    assert len(set(sent)) == len(sent) == before <= 6, "nothing twice, and nothing new"
+    assert daemon.log("row.stuck") == []
+    status_said, said = await daemon.asked("/readyz")
+    assert (status_said, "outcomes cannot be written" in said) == (503, True)
+    await world.owner.execute(f"DROP TRIGGER refuse ON {table}")
+
+    async def all_written() -> bool:
+        return await world.count("state IN ('delivered', 'pending_retry')") == 8
+
+    await until_found(all_written, PATIENCE)
+    assert len(world.receiver.arrivals) == 8

@@ -72,6 +72,25 @@ async def test_a_damaged_event_is_finished_without_its_object_under_its_fence(be
     assert (await bench.lane("m"))["from_seq"] == seq
 
 
+async def test_only_a_damaged_row_proves_to_be_unreadable_and_nothing_is_deleted(bench: Workbench) -> None:
+    records = (await bench.daemon("d")).records
+    [well] = await bench.insert("m", large_object())
+    ill = await insert_damaged(bench, "m")
+    stuck = await insert_damaged(bench, "m", is_stuck=True)
+    gone = stuck + 1
+    assert [await records.is_unreadable(seq) for seq in (well, ill, stuck, gone)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert [await records.is_stuck(seq) for seq in (well, ill, stuck, gone)] == [False, False, True, False]
+    assert await bench.db.fetchval("SELECT count(*) FROM webhook.outbox") == 3
+    await bench.db.execute("REVOKE SELECT ON webhook.outbox FROM webhook_dispatcher")
+    with pytest.raises(StatementRefused):
+        await records.is_unreadable(ill)
+
+
 async def test_a_readable_event_keeps_its_object_in_the_same_statement(bench: Workbench) -> None:
     daemon = await bench.daemon("d")
     [first] = await bench.insert("m", '{"id":"ch_1"}')
@@ -235,7 +254,9 @@ async def test_what_only_an_edit_can_have_put_into_a_row_does_not_stop_the_read(
     assert (event.trigger, event.on_failure) == (Trigger.SCHEDULE, None)
 
 
-async def test_a_command_that_cannot_be_read_can_be_named_and_rejected(bench: Workbench) -> None:
+async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transaction(
+    bench: Workbench,
+) -> None:
     daemon = await bench.daemon("d")
     put = (
         "INSERT INTO webhook.control (command, args, requested_by) VALUES ('pause', $1, 'test') RETURNING id"
@@ -244,16 +265,14 @@ async def test_a_command_that_cannot_be_read_can_be_named_and_rejected(bench: Wo
         unread = await bench.db.fetchval(put, large_object())
     later = await bench.db.fetchval(put, "{}")
     controls = PostgresControls(daemon.pool)
-    with pytest.raises(StatementRefused) as refused:
-        async with controls.desk() as desk:
-            await desk.next_command([])
-    assert refused.value.blames_the_row
     async with controls.desk() as desk:
-        assert await desk.name_next_command([]) == unread
+        assert await desk.next_command([]) == unread
+        with pytest.raises(StatementRefused) as refused:
+            await desk.read_command(unread)
+        assert refused.value.blames_the_row
         await desk.reject(unread, Code.MALFORMED, "it cannot be read")
-        command = await desk.next_command([])
-        assert command is not None
-        assert command.id == later
+        assert await desk.next_command([]) == later
+        assert (await desk.read_command(later)).command == "pause"
 
 
 async def test_an_instant_that_nobody_can_read_blocks_its_own_lane_alone(bench: Workbench) -> None:

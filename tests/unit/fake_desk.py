@@ -61,19 +61,20 @@ class FakeDesk:
         self.delivery = FoundDelivery(7, "m", "charge.created", state, is_owed, is_in_flight, finished_at)
 
     async def is_alone(self) -> bool:
+        self.database.fail("is_alone")
         self.busy_looks -= 1
         return self.busy_looks < 0
 
-    async def next_command(self, except_ids: Sequence[int]) -> Command | None:
+    async def next_command(self, except_ids: Sequence[int]) -> int | None:
         self.database.fail("next_command")
         waiting = (
-            c for c in self.commands if self.standing[c.id].status == "pending" and c.id not in except_ids
+            c.id for c in self.commands if self.standing[c.id].status == "pending" and c.id not in except_ids
         )
         return next(waiting, None)
 
-    async def name_next_command(self, except_ids: Sequence[int]) -> int | None:
-        command = await self.next_command(except_ids)
-        return None if command is None else command.id
+    async def read_command(self, command_id: int) -> Command:
+        self.database.fail("read_command")
+        return self.commands[command_id - 1]
 
     def _hold(self, command_id: int, token: datetime | None) -> Standing:
         if token is not None and self.standing[command_id].token != token:
@@ -115,6 +116,7 @@ class FakeDesk:
         return self.reopens
 
     async def announce(self, heads: Mapping[str, int | None]) -> None:
+        self.database.fail("announce")
         self.done.append(("announce", dict(heads)))
 
     async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
@@ -160,6 +162,7 @@ class FakeControls:
 
     @asynccontextmanager
     async def desk(self) -> AsyncIterator[Desk]:
+        self.one.database.fail("desk")
         self.open_desks += 1
         try:
             yield self.one

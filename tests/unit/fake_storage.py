@@ -170,9 +170,8 @@ class FakeRecords:
         self.database.fail("write")
         for record in records:
             seq = record.event.seq
-            if seq in self.database.stuck or (
-                seq in self.database.damaged and not record.event.is_unreadable
-            ):
+            is_read = not record.event.is_unreadable
+            if seq in self.database.stuck or (seq in self.database.damaged and is_read):
                 raise StatementRefused("XX001", "missing chunk number 0")
             is_plain = record.attempt is None or record.attempt.outcome is Outcome.UNSENDABLE
             if record.event.seq in (self.hopeless if is_plain else self.hopeless | self.refused):
@@ -237,3 +236,11 @@ class FakeRecords:
             raise StatementRefused("22000", "refused")
         self.late.append(record)
         return True
+
+    async def is_unreadable(self, seq: int) -> bool:
+        self.database.fail("is_unreadable")
+        return seq in self.database.damaged
+
+    async def is_stuck(self, seq: int) -> bool:
+        self.database.fail("is_stuck")
+        return seq in self.database.stuck

@@ -12,6 +12,7 @@ from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailabl
 from webhook_dispatcher.domain.event import State
 
 DOWN = StorageUnavailable("down")
+DAMAGE = StatementRefused("XX001", "missing chunk number 0")
 
 
 async def test_without_a_command_there_is_nothing_to_do() -> None:
@@ -129,16 +130,39 @@ async def test_values_that_the_database_refuses_do_not_hold_up_later_commands() 
 async def test_a_command_that_cannot_be_read_does_not_hold_up_later_ones() -> None:
     office = Office()
     unread, later = office.desk.give("pause", "m"), office.desk.give("resume", "m")
-    office.database.faults["next_command"].append(StatementRefused("XX001", "missing chunk number 0"))
-    await office.assert_rejected(unread, Code.MALFORMED)
+    office.database.faults["read_command"].append(DAMAGE)
+    assert await office.step()
+    assert office.desk.standing[unread.id].status == "pending"
     assert await office.step()
     assert office.desk.standing[later.id].status == "done"
+    office.clock.advance(POSTPONED_FOR + 0.1)
+    office.database.faults["read_command"].append(DAMAGE)
+    assert await office.step()
+    assert office.desk.standing[unread.id].code is Code.MALFORMED
+    assert office.counted("unknown", "rejected") == 1
 
 
-async def test_commands_that_we_have_no_right_to_read_are_not_rejected() -> None:
+async def test_a_command_that_could_not_be_read_once_is_carried_out() -> None:
+    office = Office()
+    command = office.desk.give("pause")
+    office.database.faults["read_command"].append(DAMAGE)
+    assert await office.step()
+    office.clock.advance(POSTPONED_FOR + 0.1)
+    await office.assert_done(command, {}, ("pause", None, True))
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("next_command", DAMAGE),
+        ("next_command", StatementRefused("42501", "permission denied")),
+        ("read_command", StatementRefused("42501", "permission denied")),
+    ],
+)
+async def test_only_a_commands_own_read_can_reject_it(method: str, error: StatementRefused) -> None:
     office = Office()
     command = office.desk.give("pause", "m")
-    office.database.faults["next_command"].append(StatementRefused("42501", "permission denied"))
+    office.database.faults[method].append(error)
     with pytest.raises(ExceptionGroup):
         await office.step()
     assert office.desk.standing[command.id].status == "pending"

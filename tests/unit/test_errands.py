@@ -139,6 +139,21 @@ async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again() -> None
     assert [most for _, most in office.desk.asked_chunks] == [0, CHUNK, CHUNK]
 
 
+@pytest.mark.parametrize("method", ["desk", "is_alone", "announce", "keep_running"])
+async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_nothing_over(
+    method: str,
+) -> None:
+    office = Office()
+    refused = StatementRefused("XX000", "unable to check out connection from the pool")
+    before = {"desk": 1, "is_alone": 0, "announce": 0, "keep_running": 1}[method]
+    office.database.faults[method].extend([None] * before + [refused])
+    office.desk.chunks = [chunk(100, 100, 9, m=None)]
+    command = office.desk.give("retry_failed", "m")
+    await office.step()
+    assert office.desk.standing[command.id].status == "running"
+    assert office.desk.asked_chunks in ([], [((LONG_AGO, -1), CHUNK)]), "tried once, and not in parts"
+
+
 async def test_a_mass_retry_that_is_refused_for_want_of_rights_passes_nothing_over() -> None:
     office = Office()
     office.database.faults["reopen_failed"].append(StatementRefused("42501", "permission denied"))

@@ -13,8 +13,8 @@ from webhook_dispatcher.domain.errors import (
     StatementRefused,
     StorageUnavailable,
 )
-from webhook_dispatcher.storage.connection import connect, describe, translated
-from webhook_dispatcher.storage.pooler import PoolerInBetween
+from webhook_dispatcher.storage.connection import connect, create_pool, describe, translated
+from webhook_dispatcher.storage.pooler import PooledConnection, PoolerInBetween
 
 UNAVAILABLE = [
     OSError(111, "Connection refused"),
@@ -67,6 +67,48 @@ def test_what_is_wrong_with_the_values_is_refused(error: asyncpg.PostgresError) 
     with pytest.raises(StatementRefused) as caught, translated():
         raise error
     assert caught.value.sqlstate == error.sqlstate
+
+
+def test_what_has_no_code_is_not_known_to_be_about_our_statement() -> None:
+    with pytest.raises(StorageUnavailable, match="no server"), translated():
+        raise asyncpg.PostgresError("no server")
+
+
+NO_SERVER = {"S": "FATAL", "C": "XX000", "M": "unable to check out connection from the pool"}
+
+
+async def no_server(*_: object, **__: object) -> None:
+    raise pg.PostgresError.new(NO_SERVER)
+
+
+async def test_what_is_refused_when_a_connection_is_opened_is_not_about_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asyncpg, "connect", no_server)
+    opened = create_pool(
+        "postgresql://u@127.0.0.1:1/x", application_name="test", command_timeout=timedelta(seconds=1), size=1
+    )
+    async with opened as pool:
+        with pytest.raises(StorageUnavailable, match="check out"), translated():
+            await pool.fetchval("SELECT 1")
+
+
+async def test_what_is_refused_when_a_pooled_transaction_begins_is_not_about_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unopened(PooledConnection):
+        def __init__(self) -> None:
+            """Open nothing."""
+
+        def __del__(self) -> None:
+            """Close nothing."""
+
+        def is_in_transaction(self) -> bool:
+            return False
+
+    monkeypatch.setattr(asyncpg.Connection, "execute", no_server)
+    with pytest.raises(StorageUnavailable, match="check out"), translated():
+        await Unopened().execute("BEGIN;")
 
 
 def test_a_value_that_cannot_be_encoded_is_refused() -> None:

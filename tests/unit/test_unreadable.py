@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 
 from tests.unit.dispatching import Office
 from tests.unit.fakes import LEASE, make_event, quiet
+from webhook_dispatcher.dispatch.losses import MOST_LOST, PERIOD
 from webhook_dispatcher.dispatch.supply import RUN
-from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT, MOST_CLOSED, PERIOD, Unreadable
+from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT, Unreadable
 from webhook_dispatcher.domain.claim import ClaimedRetry, RunAsk
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
@@ -150,12 +151,12 @@ async def test_an_unreadable_row_is_passed_over_by_the_visit_that_has_met_it() -
 
 async def test_much_unreadable_at_once_is_left_alone_for_a_while() -> None:
     office = Office()
-    names = [f"m{number:03}" for number in range(MOST_CLOSED + 10)]
+    names = [f"m{number:03}" for number in range(MOST_LOST + 10)]
     owe(office, *names, each=1)
     office.database.damaged = set(office.database.owed)
     search = Unreadable(office.claims, office.instruments)
     found = await search.read_runs([ask(name) for name in names], ())
-    assert (len(found.runs), len(found.blocked)) == (MOST_CLOSED, 10)
+    assert (len(found.runs), len(found.blocked)) == (MOST_LOST, 10)
     office.clock.advance(PERIOD)
     found = await search.read_runs([ask(name) for name in found.blocked], ())
     assert (len(found.runs), len(found.blocked)) == (10, 0)

@@ -53,6 +53,7 @@ class Controller:
         self._controls = controls
         self._clock = instruments.clock
         self._postponed: dict[int, float] = {}
+        self._unread: set[int] = set()
         self._errands = errands
         self._find_fault_with_url = find_fault_with_url
         self._metrics = instruments.metrics
@@ -78,13 +79,21 @@ class Controller:
         self._postponed = {id_: until for id_, until in self._postponed.items() if until > now}
         try:
             async with self._controls.desk() as desk:
-                command = await desk.next_command(list(self._postponed))
-                if command is None:
+                command_id = await desk.next_command(list(self._postponed))
+                if command_id is None:
                     return False
+                try:
+                    command = await desk.read_command(command_id)
+                except StatementRefused as error:
+                    if not error.blames_the_row:
+                        raise
+                    await self._pass_unread(desk, command_id, error)
+                    return True
+                self._unread.discard(command_id)
                 errand = await self._take_up(desk, command)
         except StatementRefused as error:
             if command is None:
-                return await self._reject_unread(error)
+                raise
             # The values themselves are refused: trying again would hold up all later commands.
             async with self._controls.desk() as desk:
                 await self._reject(desk, command, CommandRejected(Code.MALFORMED, error.detail))
@@ -97,18 +106,17 @@ class Controller:
             group.create_task(errand())
         return True
 
-    async def _reject_unread(self, error: StatementRefused) -> bool:
-        """Reject the next command, which the database cannot read: it would hold up all later ones."""
-        if not error.blames_the_row:
-            raise error
-        async with self._controls.desk() as desk:
-            command_id = await desk.name_next_command(list(self._postponed))
-            if command_id is None:
-                return False
-            await desk.reject(command_id, Code.MALFORMED, error.detail)
+    async def _pass_unread(self, desk: Desk, command_id: int, error: StatementRefused) -> None:
+        """Let others pass a command that the database cannot read; refused again later, it is rejected."""
+        if command_id not in self._unread:
+            self._unread.add(command_id)
+            self._postponed[command_id] = self._clock.elapsed() + POSTPONED_FOR
+            _log.warning("control.failed", command_id=command_id, error=str(error))
+            return
+        await desk.reject(command_id, Code.MALFORMED, error.detail)
+        self._unread.discard(command_id)
         self._metrics.control_commands.labels("unknown", "rejected").inc()
         _log.error("command.unreadable", command_id=command_id, error=str(error))
-        return True
 
     async def _take_up(self, desk: Desk, command: Command) -> Callable[[], Any] | None:
         try:

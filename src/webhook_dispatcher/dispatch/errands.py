@@ -32,6 +32,10 @@ SAMPLE_CHARGE = (
 _log = structlog.get_logger()
 
 
+class _ChunkRefused(Exception):
+    """Some delivery of a chunk cannot be made owed again."""
+
+
 class Errands:
     """Carries long commands through; what it began, any dispatcher can resume from `result`."""
 
@@ -90,10 +94,7 @@ class Errands:
                         "reached": [chunk.reached[0].isoformat(), chunk.reached[1]],
                     }
                     token = await desk.keep_running(command.id, RUNNING_LEASE, advanced, token)
-            except StatementRefused as error:
-                if not (error.blames_the_row and most):
-                    _log.warning("control.interrupted", command_id=command.id, error=str(error))
-                    return
+            except _ChunkRefused:
                 size = most // 2
                 continue
             except (StorageError, LeaseLost) as error:
@@ -173,7 +174,12 @@ async def _next_chunk(
 ) -> ReopenedChunk | None:
     """Reopen so many; the one that is refused alone is passed over (`most` is 0 then)."""
     if most:
-        return await desk.reopen_failed(wish, after, most)
+        try:
+            return await desk.reopen_failed(wish, after, most)
+        except StatementRefused as error:
+            if not error.blames_the_row:
+                raise
+            raise _ChunkRefused from error
     chunk = await desk.pass_failed(wish, after)
     if chunk is not None:
         _log.error("delivery.passed_over", seq=chunk.reached[1], reason="it cannot be made owed again")

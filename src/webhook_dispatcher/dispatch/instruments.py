@@ -5,6 +5,7 @@ from typing import Self
 
 from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.faults import Faults
+from webhook_dispatcher.dispatch.losses import Losses
 from webhook_dispatcher.dispatch.pace import Absence
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -20,10 +21,11 @@ class Instruments:
     faults: Faults
     metrics: Metrics
     absence: Absence
+    losses: Losses
 
     @classmethod
     def of(cls, clock: Clock, metrics: Metrics) -> Self:
         """Make them all from the clock they go by."""
         database_clock = DatabaseClock(clock)
         faults = Faults(clock, database_clock, metrics)
-        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock))
+        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock), Losses(clock))

@@ -17,6 +17,7 @@ import structlog
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.pace import RECORD_WAIT, Backoff, pause
+from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.writing import Writer
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.event import EVENT_TYPES
@@ -59,8 +60,9 @@ class Recorder:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
         self.on_closed: Callable[[Visit], None] = _ignore
         self._bodies = instruments.bodies
-        self._writer = Writer(records, lease, on_refused)
+        self._writer = Writer(records, lease, instruments.losses, on_refused)
         self._clock = instruments.clock
+        self._database_clock = instruments.database_clock
         self._metrics = instruments.metrics
         self._trust = trust
         self._queue: deque[Entry] = deque()
@@ -224,6 +226,8 @@ class Recorder:
     def _keep(self, rest: list[Entry], locked: frozenset[int]) -> None:
         for entry in rest:
             if entry.record.event.seq not in locked:
+                if entry.visit is not None and entry.record.event.seq in self._writer.stuck:
+                    entry.visit.wait_until = self._database_clock.now() + BLOCKED_WAIT
                 self._strike_off(entry)
                 continue
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone

@@ -3,10 +3,9 @@
 What was asked for is halved until the bad row is alone (I9): everything else is delivered, and that row is
 finished as unsendable, in order and under the fence of its lane or of the locks it was found with. A row
 finished so has lost its object for good, and much unreadable at once is rather a fault that can be mended
-(a damaged index): beyond MOST_CLOSED an hour the lanes concerned wait instead.
+(a damaged index): then the lanes concerned wait instead (`losses`).
 """
 
-from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -20,10 +19,6 @@ from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import EVENT_TYPES, Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Claims
 
-MOST_CLOSED = 50
-"""Rows finished unread by one loop of one process within PERIOD."""
-PERIOD = 3600.0
-"""Seconds."""
 BLOCKED_WAIT = timedelta(seconds=15)
 """How long a lane waits whose next row cannot even be named, or may not be finished unread."""
 
@@ -47,9 +42,8 @@ class Unreadable:
 
     def __init__(self, claims: Claims, instruments: Instruments) -> None:
         self._claims = claims
-        self._clock = instruments.clock
+        self._losses = instruments.losses
         self._metrics = instruments.metrics
-        self._closed: deque[float] = deque()
         self._closing: set[int] = set()
         self._told: set[tuple[int, bool]] = set()
 
@@ -141,10 +135,10 @@ class Unreadable:
 
     def _close(self, event: Event, error: StatementRefused) -> bool:
         """Tell whether an unreadable event may be finished, and count it once."""
-        may_close = event.seq in self._closing or self._may_close() > 0
+        may_close = event.seq in self._closing or self._losses.left > 0
         self._tell(event, str(error), may_close)
         if may_close and event.seq not in self._closing:
-            self._closed.append(self._clock.elapsed())
+            self._losses.count()
             self._closing.add(event.seq)
         return may_close
 
@@ -152,13 +146,13 @@ class Unreadable:
         self, lanes: int, places: int, most: int, lease: timedelta
     ) -> tuple[ClaimedRetry, ...]:
         """Claim due rows after `Claims.claim_retries` was refused; what cannot be read is finished."""
-        apart = await self._claims.claim_retries_apart(lanes, places, most, lease, self._may_close())
+        apart = await self._claims.claim_retries_apart(lanes, places, most, lease, self._losses.left)
         for row in apart.unreadable:
             if row.is_closed:
                 state = row.event.on_failure or State.FAILED
                 event_type = row.event.type if row.event.type in EVENT_TYPES else "unknown"
                 self._metrics.deliveries.labels(state, event_type).inc()
-                self._closed.append(self._clock.elapsed())
+                self._losses.count()
             self._tell(row.event, row.error, row.is_closed)
         for merchant_id, error in apart.blocked.items():
             _log.error("lane.unreadable", merchant_id=merchant_id, error=error)
@@ -176,11 +170,6 @@ class Unreadable:
                 return {merchants[0]: Endpoint(merchants[0], "", (SealedSecret(NO_KEY, b""),))}
         half = len(merchants) // 2
         return await self.read_endpoints(merchants[:half]) | await self.read_endpoints(merchants[half:])
-
-    def _may_close(self) -> int:
-        while self._closed and self._closed[0] <= self._clock.elapsed() - PERIOD:
-            self._closed.popleft()
-        return MOST_CLOSED - len(self._closed)
 
     def _tell(self, event: Event, error: str, is_closed: bool) -> None:
         if (event.seq, is_closed) in self._told:

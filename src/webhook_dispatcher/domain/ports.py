@@ -101,6 +101,14 @@ class Records(Protocol):
         """Write an attempt whose fence has fallen; False where it must be tried again."""
         ...
 
+    async def is_unreadable(self, seq: int) -> bool:
+        """Tell whether this owed row's object cannot be read, for damage, though the row is found."""
+        ...
+
+    async def is_stuck(self, seq: int) -> bool:
+        """Tell whether this owed row cannot be deleted, for damage, though it is found. Changes nothing."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FoundDelivery:
@@ -145,12 +153,12 @@ class Desk(Protocol):
         """Become the only one that carries out commands, for this transaction; False if another is."""
         ...
 
-    async def next_command(self, except_ids: Sequence[int]) -> Command | None:
-        """Take the oldest command not taken up; None also while another dispatcher is at it."""
+    async def next_command(self, except_ids: Sequence[int]) -> int | None:
+        """Find the oldest command not taken up; None also while another dispatcher is at it."""
         ...
 
-    async def name_next_command(self, except_ids: Sequence[int]) -> int | None:
-        """Return the id of the command that `next_command` was refused to read."""
+    async def read_command(self, command_id: int) -> Command:
+        """Read that command; the transaction goes on if that is refused."""
         ...
 
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:

@@ -94,7 +94,7 @@ def translated() -> Iterator[None]:
             raise StatementRefused("22000", _said(error)) from error
         raise StorageUnavailable(_said(error)) from error
     except asyncpg.PostgresError as error:
-        raise StatementRefused(error.sqlstate or "XX000", _said(error)) from error
+        raise _refused(error) from error
     except (UnicodeDecodeError, OverflowError) as error:
         # What is stored means nothing to us: damaged text, or an instant that Python does not know.
         raise StatementRefused("22000", _said(error)) from error
@@ -114,9 +114,7 @@ async def connect(
     """
     with _reaching(dsn):
         options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled)
-        connection: asyncpg.Connection = await asyncpg.connect(dsn, **options)
-        await _examine(dsn, pooled, connection)
-    return connection
+        return await _open(dsn, pooled, dsn, **options)
 
 
 @asynccontextmanager
@@ -137,7 +135,7 @@ async def create_pool(
     with _reaching(dsn):
         options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled)
         pool = await asyncpg.create_pool(
-            dsn, min_size=0, max_size=size, init=partial(_examine, dsn, pooled), **options
+            dsn, min_size=0, max_size=size, connect=partial(_open, dsn, pooled), **options
         )
     try:
         yield pool
@@ -176,6 +174,17 @@ def _options(
         # What a pooler reports of its server may be from before a failover: `_examine` asks instead.
         "target_session_attrs": _session_attributes(dsn, "any"),
     }
+
+
+async def _open(dsn: str, pooled: bool, *args: Any, **options: Any) -> asyncpg.Connection:
+    """Open a connection; what is refused before anything was asked says nothing about a row."""
+    try:
+        with translated():
+            connection: asyncpg.Connection = await asyncpg.connect(*args, **options)
+            await _examine(dsn, pooled, connection)
+    except StatementRefused as error:
+        raise StorageUnavailable(str(error)) from error
+    return connection
 
 
 async def _examine(dsn: str, pooled: bool, connection: asyncpg.Connection) -> None:
@@ -250,6 +259,12 @@ def _pooler_in_between(sign: str) -> PoolerInBetween:
         f"a connection pooler stands before the database ({sign}): "
         "set WEBHOOK_DATABASE_POOLER=transaction, or connect straight to Postgres"
     )
+
+
+def _refused(error: asyncpg.PostgresError) -> StorageUnavailable | StatementRefused:
+    """Blame the statement only for what has a code: a pooler's own words may have none."""
+    sqlstate: str | None = error.sqlstate
+    return StorageUnavailable(_said(error)) if sqlstate is None else StatementRefused(sqlstate, _said(error))
 
 
 def _disconnected(error: pg.PostgresConnectionError) -> DispatcherError:

@@ -32,13 +32,17 @@ class PostgresDesk:
         """See domain.ports.Desk."""
         return await self._row("lock_control") is not None
 
-    async def next_command(self, except_ids: Sequence[int]) -> Command | None:
+    async def next_command(self, except_ids: Sequence[int]) -> int | None:
         """See domain.ports.Desk."""
-        if not await self.is_alone():
-            return None
-        row = await self._row("next_command", list(except_ids))
-        if row is None:
-            return None
+        row = await self._row("next_command", list(except_ids)) if await self.is_alone() else None
+        return None if row is None else int(row["id"])
+
+    async def read_command(self, command_id: int) -> Command:
+        """See domain.ports.Desk."""
+        with translated():
+            async with self.connection.transaction():
+                row = await self.connection.fetchrow(_CONTROL["read_command"].text, command_id)
+        assert row is not None  # only whoever is alone removes commands
         return Command(
             id=row["id"],
             command=row["command"],
@@ -48,11 +52,6 @@ class PostgresDesk:
             result=json.loads(row["result"] or "{}"),
             created_at=row["created_at"],
         )
-
-    async def name_next_command(self, except_ids: Sequence[int]) -> int | None:
-        """See domain.ports.Desk."""
-        row = await self._row("name_next_command", list(except_ids)) if await self.is_alone() else None
-        return None if row is None else int(row["id"])
 
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
         """See domain.ports.Desk."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
 
 PASSED_ON = frozenset({"application_name"})
 """Settings that poolers take at startup and keep for each client."""
@@ -41,7 +41,11 @@ class PooledConnection(asyncpg.Connection):
         if self.is_in_transaction() or query in _ENDS:
             return await super().execute(query, *args, timeout=timeout)
         if query == _BEGINS:
-            return await super().execute(self._settings, timeout=timeout)
+            try:
+                return await super().execute(self._settings, timeout=timeout)
+            except asyncpg.InternalServerError as error:
+                # A pooler that has no server for us; nothing was asked yet.
+                raise StorageUnavailable(str(error)) from error
         async with self.transaction():
             return await super().execute(query, *args, timeout=timeout)
 

@@ -5,12 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 
+from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
 _RECORDING = load("recording")
+_UNREADABLE = load("unreadable")
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -90,3 +92,28 @@ class PostgresRecords:
                 attempt.outcome is Outcome.DELIVERED,
             )
         return bool(settled)
+
+    async def is_unreadable(self, seq: int) -> bool:
+        """See domain.ports.Records; source: unreadable.sql `try_reading`."""
+        return await self._is_damage("try_reading", seq)
+
+    async def is_stuck(self, seq: int) -> bool:
+        """See domain.ports.Records; source: unreadable.sql `try_deleting`, rolled back."""
+        return await self._is_damage("try_deleting", seq)
+
+    async def _is_damage(self, name: str, seq: int) -> bool:
+        with translated():
+            async with self._pool.acquire() as connection:
+                transaction = connection.transaction()
+                await transaction.start()
+                try:
+                    # Whatever refuses even this is not the row.
+                    await connection.execute(_UNREADABLE["find_row"].text, seq)
+                    try:
+                        with translated():
+                            await connection.execute(_UNREADABLE[name].text, seq)
+                    except StatementRefused as error:
+                        return error.is_damage
+                    return False
+                finally:
+                    await transaction.rollback()

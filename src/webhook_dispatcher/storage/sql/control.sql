@@ -8,36 +8,8 @@
 SELECT state.is_only FROM webhook.state FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: next_command
--- Read the oldest command that nobody has taken up, or whose worker has gone, leaving out those that are
+-- Find the oldest command that nobody has taken up, or whose worker has gone, leaving out those that are
 -- postponed and whatever they have a merchant or event in common with.
--- $1 except_ids bigint[]
--- row: id bigint, command text, merchant_id text, event_id uuid, args jsonb, result jsonb,
---      created_at timestamptz
--- none: nothing to do
-SELECT
-    control.id, control.command, control.merchant_id, control.event_id, control.args,
-    control.result, control.created_at
-FROM webhook.control
-WHERE
-    (
-        control.status = 'pending'
-        OR (control.status = 'running' AND control.running_until < clock_timestamp())
-    )
-    AND NOT EXISTS (
-        SELECT FROM webhook.control AS postponed
-        WHERE
-            postponed.id = ANY($1::bigint[])
-            AND (
-                postponed.id = control.id
-                OR postponed.merchant_id = control.merchant_id
-                OR postponed.event_id = control.event_id
-            )
-    )
-ORDER BY control.id
-LIMIT 1;
-
--- name: name_next_command
--- Say which command next_command would read, when it cannot be read.
 -- $1 except_ids bigint[]
 -- row: id bigint
 -- none: nothing to do
@@ -60,6 +32,17 @@ WHERE
     )
 ORDER BY control.id
 LIMIT 1;
+
+-- name: read_command
+-- Read one command.
+-- $1 id bigint
+-- row: id bigint, command text, merchant_id text, event_id uuid, args jsonb, result jsonb,
+--      created_at timestamptz
+SELECT
+    control.id, control.command, control.merchant_id, control.event_id, control.args,
+    control.result, control.created_at
+FROM webhook.control
+WHERE control.id = $1;
 
 -- name: finish_command
 -- Say what became of a command.

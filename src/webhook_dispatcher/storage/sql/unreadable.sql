@@ -104,3 +104,25 @@ SET retry_at = greatest(
     ))
 )
 WHERE lane.merchant_id = ANY($1::text[]);
+
+-- name: find_row
+-- See one row, without its object.
+-- $1 seq bigint
+-- row: merchant_id text, id uuid
+-- none: it is not owed any more
+SELECT outbox.merchant_id, outbox.id FROM webhook.outbox WHERE outbox.seq = $1;
+
+-- name: try_reading
+-- Read one row's object in the database.
+-- $1 seq bigint
+-- row: object_bytes integer
+-- none: it is not owed any more
+SELECT octet_length(convert_to(outbox.object::text, 'UTF8')) AS object_bytes
+FROM webhook.outbox
+WHERE outbox.seq = $1;
+
+-- name: try_deleting
+-- Delete one row, in a transaction that is rolled back.
+-- $1 seq bigint
+-- none: always
+DELETE FROM webhook.outbox WHERE outbox.seq = $1;
