@@ -1,0 +1,30 @@
+"""A short run under every kind of fault, judged from outside; `make chaos` is the long one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SECONDS = 45
+
+
+@pytest.mark.timeout(240)
+def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
+    seed = os.environ["CHAOS_SEED"]
+    report = tmp_path / "report"
+    command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--report", str(report)]
+    ended = subprocess.run(
+        [*command, "--minutes", str(SECONDS / 60), "--merchants", "60"],
+        capture_output=True,
+        text=True,
+        timeout=220,
+    )
+    said = f"{ended.stdout[-8000:]}\n{ended.stderr[-4000:]}"
+    assert ended.returncode == 0, f"{said}\n{_read(report / 'report.md')}"
+    assert ended.stdout.count(" s: ") >= 20, said  # faults; otherwise nothing was shown
+
+
+def _read(file: Path) -> str:
+    return file.read_text()[-20_000:] if file.exists() else "(no report was written)"

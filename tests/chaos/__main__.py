@@ -1,0 +1,71 @@
+"""`make chaos`: load and faults for so many minutes, then the judge; the seed is printed first.
+
+Exit code 1 when a promise was broken.
+"""
+
+import argparse
+import asyncio
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos.faults import connections, daemons, names, operators, server  # noqa: F401 (they register)
+from tests.chaos.judge import judge
+from tests.chaos.kinds import KINDS, Kind
+from tests.chaos.report import write_report
+from tests.chaos.run import run
+from tests.chaos.stage import Scale, Stage
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--report", type=Path, default=Path("chaos-report"))
+    parser.add_argument("--daemons", type=int, default=3)
+    parser.add_argument("--merchants", type=int, default=200)
+    parser.add_argument("--rate", type=float, default=75)
+    parser.add_argument("--only", action="append", default=[], help="kinds whose names hold this text")
+    asked = parser.parse_args()
+    print(f"seed {asked.seed}", flush=True)
+    scale = Scale(daemons=asked.daemons, merchants=asked.merchants, rate=asked.rate)
+    start = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"{time.monotonic() - start:7.1f}  {line}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="webhook-chaos-") as folder:
+        stage = Stage(scale, asked.seed, Path(folder))
+        kinds = [kind for kind in KINDS.values() if _is_wanted(kind, asked.only)]
+        outcome = asyncio.run(run(stage, kinds, asked.minutes * 60, tell))
+        verdict = judge(outcome.evidence)
+        notes = scale.notes() | {
+            "faults that could not be brought about": str(outcome.missed or "none"),
+            "kinds left out on this machine": ", ".join(outcome.left_out) or "none",
+        }
+        report = write_report(verdict, outcome.evidence, asked.report, notes)
+        if verdict.violations or outcome.complaints:
+            keep_logs(stage.folder, asked.report)
+    for complaint in outcome.complaints:
+        print(f"COMPLAINT: {complaint}")
+    print(f"{len(verdict.violations)} violations, {len(outcome.complaints)} complaints; see {report}")
+    sys.exit(1 if verdict.violations or outcome.complaints else 0)
+
+
+def _is_wanted(kind: Kind, only: Sequence[str]) -> bool:
+    return not only or any(text in kind.name for text in only)
+
+
+def keep_logs(folder: Path, report: Path) -> None:
+    """Keep what daemons and database said in a run that failed."""
+    for file in [*folder.glob("*.log"), *folder.glob("database/*.log")]:
+        (report / "logs").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, report / "logs" / file.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The evidence, put together by event and by merchant."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.chaos.evidence import Attempted, Delivery, Event, Evidence
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE
+from webhook_dispatcher.local.arrivals import Arrival
+
+BEFORE = 0.1
+"""Seconds by which a request may seem to arrive before its recorded start: two clocks are compared."""
+AFTER = 0.5
+"""Seconds by which a busy receiver may read a request after its sender has given it up."""
+
+_NEVER_SENT = frozenset(("dns", "connect", "tls", "blocked", "unsendable"))
+"""Outcomes of attempts that put no request on the wire."""
+
+
+@dataclass(slots=True)
+class Case:
+    """One event: what arrived of it, in order of time, and what became of it.
+
+    kept: what is on record of a row that an operator deleted.
+    resent: requests whose kept connection was cut, and which were sent again on another in the same attempt.
+    """
+
+    event: Event
+    delivery: Delivery | None
+    by_hand: int
+    arrivals: list[Arrival] = field(default_factory=list)
+    resent: int = 0
+    kept: Sequence[Attempted] = ()
+
+    @property
+    def merchant_id(self) -> str:
+        """Return whose event it is."""
+        return self.event.merchant_id
+
+    @property
+    def attempted(self) -> Sequence[Attempted]:
+        """Return what is on record."""
+        return self.kept if self.delivery is None else self.delivery.attempted
+
+    @property
+    def first(self) -> Arrival | None:
+        """Return its first request."""
+        return self.arrivals[0] if self.arrivals else None
+
+    @property
+    def is_test(self) -> bool:
+        """Tell whether it is sent outside the order."""
+        return self.event.type == TEST_EVENT_TYPE
+
+    def first_attempt(self) -> Attempted | None:
+        """Return the recorded attempt that was begun first."""
+        return min(self.attempted, key=lambda attempted: attempted.started_at, default=None)
+
+    @property
+    def is_first_by_hand(self) -> bool:
+        """Tell whether it was first sent by hand: it had failed before its turn, or was cancelled."""
+        attempted = self.first_attempt()
+        return self.by_hand > 0 and attempted is not None and attempted.trigger == "manual"
+
+    def served_at(self) -> float | None:
+        """Return when its first attempt was begun; one that reached nobody counts too."""
+        begun = [row.started_at for row in self.attempted] + [
+            arrival.started_at for arrival in self.arrivals[:1]
+        ]
+        return min(begun, default=None)
+
+    def first_in_line(self) -> Arrival | None:
+        """Return the first arrival if it shows when the event's turn was.
+
+        It does not for a test event, for one first sent by hand, and where the first attempt reached nobody.
+        """
+        first = self.first
+        if first is None or self.is_test:
+            return None
+        attempted = self.first_attempt()
+        if self.is_first_by_hand:
+            return None
+        if attempted is None or attempted.started_at > first.started_at + BEFORE:
+            return first  # not recorded, or recorded only when it was repeated
+        if attempted.status is not None:
+            return first  # it was answered, so it arrived
+        if any(_is_answered_by(row, first) for row in self.attempted):
+            return None  # the first attempt hung before it was sent; this is a later one
+        gone_by = attempted.started_at + attempted.duration + AFTER
+        return first if may_arrive(attempted) and first.started_at <= gone_by else None
+
+
+def _is_answered_by(row: Attempted, arrival: Arrival) -> bool:
+    """Tell whether a request is surely the one of a recorded attempt that was answered."""
+    begins, ends = row.started_at - BEFORE, row.started_at + row.duration + BEFORE
+    return row.status is not None and row.status == arrival.status and begins <= arrival.started_at <= ends
+
+
+def may_arrive(attempted: Attempted) -> bool:
+    """Tell whether an attempt that ended like this may have put a request on the wire."""
+    return attempted.outcome not in _NEVER_SENT
+
+
+class Cases:
+    """Every event's case, and each merchant's in the order of first arrivals."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._by_id = {
+            event.id: Case(
+                event,
+                evidence.deliveries.get(event.id),
+                evidence.by_hand.get(event.id, 0),
+                kept=evidence.deleted.get(event.id, ()),
+            )
+            for event in evidence.events
+        }
+        self.unknown: list[Arrival] = []
+        self._opened: dict[int, float] = {}
+        for arrival in sorted(evidence.arrivals, key=lambda arrival: arrival.started_at):
+            self._opened.setdefault(arrival.connection, arrival.started_at)
+            case = self._by_id.get(arrival.event_id)
+            if case is not None:
+                case.arrivals.append(arrival)
+            elif arrival.type != TEST_EVENT_TYPE:  # those the daemons make themselves
+                self.unknown.append(arrival)
+        self.of_merchant: Mapping[str, list[Case]] = self._sorted_out()
+
+    def _sorted_out(self) -> dict[str, list[Case]]:
+        merchants: defaultdict[str, list[Case]] = defaultdict(list)
+        for case in self:
+            merchants[case.merchant_id].append(case)
+        return dict(merchants)
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def is_kept(self, arrival: Arrival) -> bool:
+        """Tell whether a request came on a connection that had carried one before."""
+        return self._opened[arrival.connection] < arrival.started_at
+
+    def get(self, event_id: str | None) -> Case | None:
+        """Return an event's case; None for one that nobody wrote."""
+        return None if event_id is None else self._by_id.get(event_id)

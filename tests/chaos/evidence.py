@@ -1,0 +1,154 @@
+"""What a run leaves behind for the judge: what was written, what arrived, what was recorded, what was done.
+
+All times are seconds of the machine's monotonic clock, which every process of the run shares.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webhook_dispatcher.local.arrivals import Arrival
+
+
+class Phase(StrEnum):
+    """Where a delivery's attempt stands in the process that makes it."""
+
+    CLAIMING = "claiming"
+    """its lane or row is being asked for"""
+    CLAIMED = "claimed"
+    """read, and waiting for its turn"""
+    CONNECTING = "connecting"
+    """begun; the request is not written yet"""
+    SENT = "sent"
+    """written; no answer yet"""
+    ANSWERED = "answered"
+    """answered or given up; its outcome waits to be written"""
+    WRITING = "writing"
+    """its outcome is on its way to the database"""
+
+
+EXPOSED = frozenset((Phase.CONNECTING, Phase.SENT, Phase.ANSWERED, Phase.WRITING))
+"""Phases in which a fault may cost one repetition: the request may be out, and is not on record."""
+
+
+class Repeats(StrEnum):
+    """What a kind of fault may cost in requests that repeat an attempt."""
+
+    NONE = "none"
+    """nothing: whatever was in flight is recorded in the end"""
+    EXPOSED = "exposed"
+    """one for each attempt that was in flight or unrecorded in the processes hit"""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One fault as it happened.
+
+    began, ended: when it hit, and when it was healed: from then on nothing stands in the way.
+    daemons: which were hit, as their User-Agents name them ("d2.7": the second daemon's seventh process).
+    merchants: whose endpoint, lane or rows an operator touched; they may be served late.
+    stops_all: nobody could deliver anything while it lasted (the database was away, every daemon dead).
+    phases: how many attempts stood where in the daemons hit.
+    exposed: the most attempts that were in an EXPOSED phase at once in the daemons hit, while it lasted.
+    note: what exactly was done, for a reader.
+    """
+
+    number: int
+    kind: str
+    repeats: Repeats
+    began: float
+    ended: float
+    daemons: frozenset[str] = frozenset()
+    merchants: frozenset[str] = frozenset()
+    stops_all: bool = False
+    phases: Mapping[Phase, int] = field(default_factory=dict)
+    exposed: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event as its producer knows it; it was committed.
+
+    begun_at: before its INSERT was asked for.
+    committed_at: after the answer to its COMMIT; None when that answer was lost.
+    """
+
+    id: str
+    seq: int
+    merchant_id: str
+    type: str
+    object: str
+    begun_at: float
+    committed_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """A row of webhook.attempts; started_at on the monotonic clock."""
+
+    attempt: int
+    trigger: str
+    started_at: float
+    duration: float
+    status: int | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A row of webhook.deliveries at the end of the run."""
+
+    state: str
+    failed_reason: str | None
+    attempts: int
+    attempted: Sequence[Attempted] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the daemons ran with, in seconds, and what follows from it.
+
+    attempts: scheduled ones (B).
+    schedule: the delay before each attempt but the first; empty if the times of retries are not judged.
+    """
+
+    lease: float
+    attempt_timeout: float
+    sweep: float
+    attempts: int
+    schedule: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything the judge looks at.
+
+    events: every committed one.
+    deliveries: by event id.
+    arrivals: what reached the receiver; `daemon_of` names who sent one.
+    deleted: ids of events whose row an operator deleted: they may be missing, everywhere; with what is on
+        record of them all the same.
+    cancelled: ids of events for which a `cancel` was given.
+    by_hand: attempts asked for by hand (retry, retry_failed, test_event) by event id: so many requests beyond
+        the scheduled ones are right.
+    unconfigured: merchants whose endpoint was removed for a time: their events may fail as not_configured.
+    """
+
+    seed: int
+    began: float
+    ended: float
+    limits: Limits
+    events: Sequence[Event]
+    deliveries: Mapping[str, Delivery]
+    arrivals: Sequence[Arrival]
+    injections: Sequence[Injection]
+    deleted: Mapping[str, Sequence[Attempted]] = field(default_factory=dict)
+    cancelled: frozenset[str] = frozenset()
+    by_hand: Mapping[str, int] = field(default_factory=dict)
+    unconfigured: frozenset[str] = frozenset()
+
+
+def daemon_of(arrival: Arrival) -> str:
+    """Return which daemon sent a request, from its User-Agent: "webhook-dispatcher/0.1.0+d2.7"."""
+    return arrival.headers.get("user-agent", "").rpartition("+")[2]

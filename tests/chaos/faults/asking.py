@@ -1,0 +1,54 @@
+"""Asking the daemons for something through the control table."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from tests.chaos.stage import Stage
+
+PATIENCE = 20.0
+ASK = """
+INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by)
+SELECT $1, $2, $3, $4, $5 WHERE NOT EXISTS (SELECT FROM webhook.control WHERE requested_by = $5)
+"""
+ASKED = "SELECT id FROM webhook.control WHERE requested_by = $1"
+WAITING = "SELECT id FROM webhook.control WHERE id = ANY($1) AND status = 'pending'"
+REJECTED = "SELECT command, error_message FROM webhook.control WHERE id = ANY($1) AND status = 'rejected'"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One command."""
+
+    command: str
+    merchant_id: str | None = None
+    event_id: UUID | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+async def ask(stage: Stage, wishes: Sequence[Wish]) -> list[int]:
+    """Give commands, in this order, each once even if the database is away meanwhile; return their ids."""
+    ids = []
+    for wish in wishes:
+        asker = f"operator {uuid4()}"
+        args = json.dumps(wish.args)
+        await stage.server.execute(
+            ASK, wish.command, wish.merchant_id, wish.event_id, args, asker, patience=PATIENCE
+        )
+        ids += [row["id"] for row in await stage.server.fetch(ASKED, asker, patience=PATIENCE)]
+    return ids
+
+
+async def taken_up(stage: Stage, ids: Sequence[int]) -> None:
+    """Wait until commands are taken up, however long the daemons are away: short ones are done then."""
+    while await stage.server.fetch(WAITING, ids, patience=PATIENCE):
+        await asyncio.sleep(0.05)
+
+
+async def rejected(stage: Stage, ids: Sequence[int]) -> list[str]:
+    """Return what was rejected, and why."""
+    rows = await stage.server.fetch(REJECTED, ids, patience=PATIENCE)
+    return [f"{row['command']}: {row['error_message']}" for row in rows]

@@ -1,0 +1,129 @@
+"""One run: load and faults for so many minutes, then peace until all is finished, then the evidence."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import asyncpg
+
+from tests.chaos.evidence import Attempted, Delivery, Evidence, Limits
+from tests.chaos.kinds import Kind
+from tests.chaos.scheduler import Scheduler
+from tests.chaos.stage import Stage
+from webhook_dispatcher.local.arrivals import read_log
+
+SWEEP = 1.0
+"""Seconds between two sweeps of a daemon."""
+WRITERS = 5
+PEACE = 60.0
+"""Seconds within which everything must be finished once nothing stands in the way."""
+_OWED = "SELECT count(*) FROM webhook.outbox"
+_DELIVERIES = "SELECT event_id, state, failed_reason, attempts FROM webhook.deliveries"
+_ATTEMPTS = """
+SELECT event_id, attempt, trigger, extract(epoch FROM started_at)::float8 AS started_at,
+    duration_ms / 1000.0::float8 AS duration, status, outcome
+FROM webhook.attempts ORDER BY started_at
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run gives: the evidence, what it noticed itself, and which kinds could not be brought about."""
+
+    evidence: Evidence
+    complaints: list[str]
+    missed: dict[str, int]
+    left_out: list[str]
+
+
+async def run(stage: Stage, wanted: Sequence[Kind], seconds: float, tell: Callable[[str], None]) -> Outcome:
+    """Run for so long, plus what it takes to come to rest."""
+    began = time.monotonic()
+    async with stage.entered():
+        kinds = [kind for kind in wanted if _is_possible(kind, stage)]
+        scheduler = Scheduler(stage, kinds, tell)
+        watching = asyncio.create_task(stage.fleet.watch())
+        writing = asyncio.create_task(stage.writers.run(WRITERS, stage.stopped))
+        faults = asyncio.create_task(scheduler.run())
+        tell(f"{len(kinds)} kinds of fault, {len(stage.merchants)} merchants")
+        try:
+            await asyncio.wait(
+                [watching, writing, faults], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            stage.stopped.set()
+        await asyncio.gather(writing, faults)
+        tell("peace")
+        await _come_to_rest(stage, tell)
+        watching.cancel()
+        ended = time.monotonic()
+        evidence = await _collect(stage, scheduler, began, ended)
+    evidence = replace(evidence, arrivals=read_log(stage.arrivals_file))
+    left_out = [kind.name for kind in wanted if not _is_possible(kind, stage)]
+    complaints = stage.book.complaints + stage.fleet.deaths
+    return Outcome(evidence, complaints, dict(scheduler.missed), left_out)
+
+
+def _is_possible(kind: Kind, stage: Stage) -> bool:
+    return kind.needs != "mount" or stage.server.can_mount
+
+
+async def _come_to_rest(stage: Stage, tell: Callable[[str], None]) -> None:
+    """Wait until nothing is owed any more; the judge says what is wrong if that does not come."""
+    ends = time.monotonic() + PEACE
+    connection = await asyncpg.connect(stage.server.dsn("postgres"))
+    try:
+        while (owed := await connection.fetchval(_OWED)) and time.monotonic() < ends:
+            await asyncio.sleep(0.2)
+        tell(f"{owed} events owed")
+    finally:
+        await connection.close()
+
+
+async def _collect(stage: Stage, scheduler: Scheduler, began: float, ended: float) -> Evidence:
+    connection = await asyncpg.connect(stage.server.dsn("postgres"))
+    try:
+        # One machine, one clock: the database's time is ours.
+        to_monotonic = time.monotonic() - time.time()
+        attempts: defaultdict[str, list[Attempted]] = defaultdict(list)
+        for row in await connection.fetch(_ATTEMPTS):
+            attempts[str(row["event_id"])].append(
+                Attempted(
+                    attempt=row["attempt"],
+                    trigger=row["trigger"],
+                    started_at=row["started_at"] + to_monotonic,
+                    duration=float(row["duration"]),
+                    status=row["status"],
+                    outcome=row["outcome"],
+                )
+            )
+        deliveries = {
+            str(row["event_id"]): Delivery(
+                row["state"], row["failed_reason"], row["attempts"], tuple(attempts[str(row["event_id"])])
+            )
+            for row in await connection.fetch(_DELIVERIES)
+        }
+        events = await stage.writers.committed(connection)
+    finally:
+        await connection.close()
+    book, scale = stage.book, stage.scale
+    return Evidence(
+        seed=stage.seed,
+        began=began,
+        ended=ended,
+        limits=Limits(
+            scale.lease, scale.attempt_timeout, SWEEP, len(scale.schedule) + 1, tuple(scale.schedule)
+        ),
+        events=events,
+        deliveries=deliveries,
+        arrivals=[],
+        injections=sorted(scheduler.injections, key=lambda injection: injection.began),
+        deleted={
+            event_id: tuple(attempts[event_id]) for event_id in book.deleted if event_id not in deliveries
+        },
+        cancelled=frozenset(book.cancelled),
+        by_hand=dict(book.by_hand),
+        unconfigured=frozenset(book.unconfigured),
+    )

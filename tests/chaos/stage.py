@@ -1,0 +1,222 @@
+"""All that a run consists of, set up and taken down: database, name server, receiver, daemons, writers."""
+
+import asyncio
+import json
+import secrets
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import asyncpg
+
+from tests.acceptance.process import environment
+from tests.acceptance.world import ENDPOINT, make_key
+from tests.chaos.fleet import Fleet, Victim
+from tests.chaos.kinds import NotHitError
+from tests.chaos.link import Link
+from tests.chaos.merchants import Merchant, make_merchants
+from tests.chaos.names import Names
+from tests.chaos.server import Server
+from tests.chaos.writers import LEDGER, Writers
+from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
+from webhook_dispatcher.domain.keyring import Keyring
+
+SECRETS_EACH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large a run is, and with which settings (seconds)."""
+
+    daemons: int = 3
+    merchants: int = 200
+    rate: float = 75.0
+    lease: float = 2.5
+    attempt_timeout: float = 0.8
+    schedule: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
+    grace: float = 3.0
+
+    def notes(self) -> dict[str, str]:
+        """Say it for the report."""
+        return {
+            "daemons": str(self.daemons),
+            "merchants": str(self.merchants),
+            "load": f"{self.rate:g} events/s",
+            "lease": f"{self.lease:g} s (default 30 s)",
+            "attempt time-out": f"{self.attempt_timeout:g} s (default 10 s)",
+            "retry schedule": ", ".join(f"{delay:g} s" for delay in self.schedule),
+            "statement time-out": "2 s (default 10 s)",
+        }
+
+
+@dataclass(slots=True)
+class Book:
+    """What operators did that the judge must know."""
+
+    deleted: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
+    by_hand: Counter[str] = field(default_factory=Counter)
+    unconfigured: set[str] = field(default_factory=set)
+    complaints: list[str] = field(default_factory=list)
+
+
+class Stage:
+    """What faults work on."""
+
+    def __init__(self, scale: Scale, seed: int, folder: Path) -> None:
+        self.scale = scale
+        self.seed = seed
+        self.random = Random(seed)
+        self.folder = folder
+        self.book = Book()
+        self.stopped = asyncio.Event()
+        self.key = make_key("k1")
+        self.keyring = Keyring.parse(self.key)
+        self.cast: dict[str, Merchant] = make_merchants(scale.merchants, scale.rate, self.random)
+        self.merchants = list(self.cast)
+        self.secrets: dict[str, list[Secret]] = {
+            name: [Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)) for _ in range(SECRETS_EACH)]
+            for name in self.merchants
+        }
+        self.server: Server
+        self.names: Names
+        self.fleet: Fleet
+        self.writers: Writers
+        self.receiver_root = ""
+        self._borrowed: set[str] = set()
+
+    @property
+    def lease(self) -> float:
+        """Return the lease in seconds."""
+        return self.scale.lease
+
+    @property
+    def attempt_timeout(self) -> float:
+        """Return the attempts' time-out in seconds."""
+        return self.scale.attempt_timeout
+
+    @property
+    def grace(self) -> float:
+        """Return how long a stopping daemon may take, in seconds."""
+        return self.scale.grace
+
+    @property
+    def arrivals_file(self) -> Path:
+        """Return the receiver's log."""
+        return self.folder / "arrivals.jsonl"
+
+    async def wait(self, seconds: float) -> None:
+        """Pause, unless the run is stopped."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.stopped.wait()
+        except TimeoutError:
+            return
+
+    @contextmanager
+    def borrow(self, count: int) -> Iterator[list[str]]:
+        """Give merchants that no other fault holds at the moment."""
+        free = [name for name in self.merchants if name not in self._borrowed]
+        if len(free) < count:
+            raise NotHitError("all merchants are taken")
+        taken = self.random.sample(free, count)
+        self._borrowed.update(taken)
+        try:
+            yield taken
+        finally:
+            self._borrowed.difference_update(taken)
+
+    def complain(self, text: str, victim: Victim | None = None) -> None:
+        """Note what no run should show and no judge can see from outside."""
+        tail = "" if victim is None else "\n" + victim.log_file.read_text(errors="replace")[-1500:]
+        self.book.complaints.append(text + tail)
+
+    def url(self, merchant_id: str) -> str:
+        """Return where a merchant is reached: some by name, the others by address."""
+        if self.cast[merchant_id].is_named:
+            return self.receiver_root.replace("127.0.0.1", self.names.name_of(merchant_id)) + merchant_id
+        return self.receiver_root + merchant_id
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Set everything up; leaving takes it down, whatever happened."""
+        async with AsyncExitStack() as stack:
+            self.server = await stack.enter_async_context(Server(self.folder / "database"))
+            self.names = await stack.enter_async_context(Names())
+            self._receive(stack)
+            await self._configure()
+            shares = {name: merchant.share for name, merchant in self.cast.items()}
+            self.writers = Writers(
+                self.server.dsn("webhook_producer"), shares, self.scale.rate, Random(self.random.random())
+            )
+            victims = []
+            for slot in range(1, self.scale.daemons + 1):
+                link = await stack.enter_async_context(Link(self.server.socket))
+                victims.append(Victim(slot, link, self._settings(link), self.folder))
+            self.fleet = Fleet(victims)
+            stack.callback(self.fleet.end)
+            await asyncio.gather(*(victim.start() for victim in victims))
+            yield
+
+    def _settings(self, link: Link) -> dict[str, str]:
+        scale = self.scale
+        return {
+            "DATABASE_URL": link.dsn("webhook_dispatcher", "webhook"),
+            "SECRET_KEYS": self.key,
+            "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
+            "EGRESS_ALLOW_HTTP": "true",
+            "EGRESS_ALLOW_HOSTS": ",".join(
+                self.names.name_of(name) for name, merchant in self.cast.items() if merchant.is_named
+            ),
+            "EGRESS_NAMESERVERS": self.names.address,
+            "OPS_ADDRESS": "127.0.0.1:0",
+            "RETRY_SCHEDULE": ",".join(f"PT{delay}S" for delay in scale.schedule),
+            "LEASE": f"PT{scale.lease}S",
+            "ATTEMPT_TIMEOUT": f"PT{scale.attempt_timeout}S",
+            "SHUTDOWN_GRACE": f"PT{scale.grace}S",
+            "MAX_LANES": "100",
+        }
+
+    def _receive(self, stack: AsyncExitStack) -> None:
+        """Start the receiver: a process of its own, so that nothing of ours slows it down."""
+        known = self.folder / "receiver-secrets.json"
+        known.write_text(
+            json.dumps({name: [s.reveal().decode() for s in kept] for name, kept in self.secrets.items()})
+        )
+        behaviours = {
+            name: merchant.behaviours for name, merchant in self.cast.items() if merchant.behaviours
+        }
+        receiver = subprocess.Popen(
+            [sys.executable, "-m", "webhook_dispatcher.local.receiver", "--log", str(self.arrivals_file)]
+            + ["--secrets", str(known), "--behaviours", json.dumps(behaviours)],
+            env=environment({}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        stack.callback(_stop, receiver)
+        assert receiver.stdout is not None
+        self.receiver_root = receiver.stdout.readline().strip()
+
+    async def _configure(self) -> None:
+        """Make the ledger, and an endpoint for each merchant."""
+        superuser = await asyncpg.connect(self.server.dsn("postgres"))
+        try:
+            await superuser.execute(LEDGER)
+            for name in self.merchants:
+                sealed = self.keyring.seal(name, self.secrets[name][0])
+                await superuser.execute(ENDPOINT, name, self.url(name), sealed.sealed, sealed.key_id)
+        finally:
+            await superuser.close()
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.wait(10)
+    assert process.stdout is not None
+    process.stdout.close()

@@ -1,0 +1,195 @@
+"""The judge of chaos runs on time: what came late, and how long everybody waited after a fault."""
+
+import pytest
+
+from tests.chaos.judge import judge
+from tests.chaos.verdict import What
+from tests.unit.chaos_story import SCHEDULE, Story, calm, found, kill
+
+
+@pytest.fixture
+def story() -> Story:
+    return calm()
+
+
+def test_an_event_that_waits_for_no_reason_is_late(story: Story) -> None:
+    story.event("d", 5, took=0)
+    story.attempt("d", 10.6)
+    assert found(story) == [(What.LATE, "d")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "lag", "is_late"),
+    [
+        ({"stops_all": True}, 14, False),
+        ({"stops_all": True}, 20, True),
+        ({"merchants": ["m1"]}, 14, False),
+        ({"merchants": ["m2"]}, 14, True),
+        ({"daemons": ["d1.1"]}, 8, False),
+        ({"daemons": ["d1.1"]}, 14, False),
+        ({"daemons": ["d1.1"]}, 20, True),
+        ({"daemons": ["d2.1"]}, 14, True),
+        ({"daemons": ["d1.1"], "merchants": ["m2"]}, 14, True),
+    ],
+)
+def test_a_fault_explains_as_long_as_it_held_the_event_up(
+    story: Story, fault: dict[str, object], lag: float, is_late: bool
+) -> None:
+    story.event("d", 20, took=0)
+    story.attempt("d", 20 + lag)
+    story.fault("outage", 21, 28, **fault)  # type: ignore[arg-type]
+    assert found(story) == ([(What.LATE, "d")] if is_late else [])
+
+
+def test_a_fault_explains_nothing_long_after_its_end(story: Story) -> None:
+    story.fault("outage", 1, 20, stops_all=True)
+    story.fault("pause", 2, 60, merchants=["m9"])  # so faults of a minute are to be reckoned with
+    story.event("d", 40, took=0)
+    story.attempt("d", 50)
+    assert found(story) == [(What.LATE, "d")]
+
+
+def test_an_event_waits_for_those_of_its_merchant_before_it(story: Story) -> None:
+    for number in range(10):
+        name = f"slow{number}"
+        story.event(name, 5 + number / 100)
+        story.attempt(name, 5.2 + number * 0.8, status=None, took=0.75)
+        story.attempt(name, 20 + number * 0.8)
+    assert found(story) == []
+
+
+def test_faults_that_pile_up_explain_no_more_time_than_there_is(story: Story) -> None:
+    for number in range(25):  # 3.0 s of 4 each; as a sum they would be half an hour
+        story.fault("outage", 4.0 * number, 4.0 * number + 1, stops_all=True)
+    story.event("d", 5, took=0)
+    story.attempt("d", 20)
+    assert found(story) == []
+    story.event("e", 30, took=0)
+    story.attempt("e", 100)
+    assert found(story) == [(What.LATE, "e")]
+
+
+def test_a_fault_explains_for_one_takeover_however_often_it_was_hit_before(story: Story) -> None:
+    for _ in range(50):
+        story.fault("freeze", 6, 7, ["d1.1"])
+    story.event("d", 5, took=0)
+    story.attempt("d", 30)
+    assert found(story) == [(What.LATE, "d")]
+
+
+def test_faults_of_its_daemons_thwart_only_so_many_takeovers_in_a_row(story: Story) -> None:
+    for number in range(15):
+        story.fault("deadlocks", 3.0 * number, 3.0 * number + 2, ["d1.1", "d2.1"])
+    story.event("d", 5, took=0)
+    story.attempt("d", 26)
+    assert found(story) == []
+    story.event("e", 26, merchant="m3", took=0)
+    story.attempt("e", 49)
+    assert found(story) == [(What.LATE, "e")]
+
+
+def test_a_merchant_that_is_served_on_and_on_has_a_queue(story: Story) -> None:
+    for number in range(20):
+        story.event(f"q{number}", 5, took=0)
+    for number in range(20):
+        story.attempt(f"q{number}", 6.0 + 4 * number)
+    assert found(story) == []
+
+
+def test_an_event_that_was_cancelled_and_sent_by_hand_much_later_is_not_late(story: Story) -> None:
+    story.event("d", 5)
+    story.cancelled.add("d")
+    story.by_hand["d"] = 1
+    story.attempt("d", 90, trigger="manual")
+    assert found(story) == []
+
+
+def test_a_retry_comes_when_it_is_due(story: Story) -> None:
+    story.schedule = SCHEDULE
+    story.event("d", 5)
+    story.attempt("d", 5.05, status=500, took=0.02)
+    story.attempt("d", 5.3)
+    assert found(story) == []
+
+
+def test_a_retry_that_comes_before_it_is_due(story: Story) -> None:
+    story.schedule = SCHEDULE
+    story.event("d", 5)
+    story.attempt("d", 5.05, status=500, took=0.02)
+    story.attempt("d", 5.3, status=500)
+    story.attempt("d", 5.5)
+    assert found(story) == [(What.EARLY, "d")]
+    story.by_hand["d"] = 1
+    assert found(story) == []
+
+
+def test_a_retry_that_nothing_holds_up_is_late(story: Story) -> None:
+    story.schedule = SCHEDULE
+    story.event("d", 5)
+    story.attempt("d", 5.05, status=500)
+    story.attempt("d", 12)
+    assert found(story) == [(What.LATE, "d")]
+    story.fault("outage", 6, 11, stops_all=True)
+    assert found(story) == []
+
+
+def test_a_retry_waits_for_others_of_its_merchant(story: Story) -> None:
+    story.schedule = SCHEDULE
+    for number in range(10):
+        story.event(f"q{number}", 5 + number)
+        story.attempt(f"q{number}", 5.05 + number, status=500)
+    for number in range(10):
+        story.attempt(f"q{number}", 15.3 + 4 * (9 - number))
+    story.event("d", 9.5)
+    story.attempt("d", 9.7, status=500)
+    story.attempt("d", 55)
+    assert (What.LATE, "d") not in found(story)
+
+
+# --- Figures
+
+
+def test_recovery_is_the_time_until_everyone_who_was_owed_something_is_served(story: Story) -> None:
+    story.fault("outage", 20, 25, stops_all=True)
+    for number in range(3):
+        story.event(f"n{number}", 24, merchant=f"n{number}")
+        story.attempt(f"n{number}", 25.5 + number)
+    [figures] = judge(story.evidence()).kinds
+    assert figures.recovery_worst == pytest.approx(2.5, abs=0.01)
+
+
+def test_what_was_interrupted_is_owed_until_it_is_sent_again(story: Story) -> None:
+    kill(story, "d", exposed=1)
+    [figures] = judge(story.evidence()).kinds
+    assert figures.recovery_median == pytest.approx(2.8)
+
+
+def test_a_merchant_that_an_operator_holds_back_has_no_part_in_recovery(story: Story) -> None:
+    story.fault("outage", 20, 25, stops_all=True)
+    story.fault("pause", 24, 40, merchants=["m9"])
+    for merchant, served in (("m1", 26), ("m9", 40)):
+        story.event(merchant, 24, merchant)
+        story.attempt(merchant, served)
+    outage = judge(story.evidence()).kinds[0]
+    assert outage.recovery_worst == pytest.approx(1.0, abs=0.01)
+
+
+def test_recovery_that_another_outage_disturbed_is_not_counted(story: Story) -> None:
+    story.fault("outage", 20, 25, stops_all=True)
+    story.fault("other", 25.2, 26, stops_all=True)
+    story.event("d", 24)
+    story.attempt("d", 27)
+    outage, other = sorted(judge(story.evidence()).kinds, key=lambda kind: kind.kind == "other")
+    assert outage.recoveries == []
+    assert other.recovery_worst == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_history_tells_what_happened(story: Story) -> None:
+    kill(story, "d", exposed=0)
+    [violation] = judge(story.evidence()).violations
+    text = "\n".join(violation.history)
+    assert "committed" in text
+    assert "+5.100 A request from d1.1: 200, ended +5.120" in text
+    assert "fault 1, kill -9 on d1.1: +5.200 to +5.300" in text
+    assert "on record: attempt 1 (schedule)" in text
+    assert text.endswith("A ended: delivered after 1 attempts")

@@ -1,0 +1,58 @@
+"""What a chaos run leaves for people: a report and a picture."""
+
+from pathlib import Path
+
+from tests.chaos.judge import judge
+from tests.chaos.report import summary, write_report
+from tests.unit.chaos_story import Story
+
+
+def killed(exposed: int) -> Story:
+    story = Story()
+    story.event("d", 5)
+    story.request("d", 5.1)
+    story.attempt("d", 8, daemon="d2.1")
+    story.event("f", 6, merchant="m|2")
+    for attempt in range(8):
+        story.attempt("f", 6.05 + attempt, status=500)
+    story.fail("f", "exhausted")
+    story.fault("kill -9", 5.2, 5.3, ["d1.1"], exposed)
+    story.fault("outage", 20, 25, stops_all=True)
+    return story
+
+
+def write(story: Story, folder: Path) -> str:
+    evidence = story.evidence()
+    write_report(judge(evidence), evidence, folder / "chaos", {"merchants": "2", "minutes": "2"})
+    assert (folder / "chaos" / "picture.png").read_bytes().startswith(b"\x89PNG")
+    return (folder / "chaos" / "report.md").read_text()
+
+
+def test_the_report_says_what_was_done_and_what_came_of_it(tmp_path: Path) -> None:
+    text = write(killed(exposed=1), tmp_path)
+    assert text.startswith("# Chaos run, seed 1: passed\n")
+    assert "| **lost** | **0** |" in text
+    assert "| failed | 1 (1 exhausted) |" in text
+    assert "| kill -9 | 1 | · | · | · | 1 | · | · | 1 | 1 | 1 | 100% | 100% | 2.80 | 2.80 |" in text
+    assert "| merchants | 2 |" in text
+    assert "make chaos SEED=1 MINUTES=2" in text
+    assert "None." in text
+
+
+def test_the_report_tells_the_history_of_what_was_broken(tmp_path: Path) -> None:
+    text = write(killed(exposed=0), tmp_path)
+    assert text.startswith("# Chaos run, seed 1: FAILED\n")
+    assert "- too many duplicates: 1" in text
+    assert "+5.100 A request from d1.1: 200, ended +5.120" in text
+
+
+def test_a_run_with_nothing_in_it_can_be_drawn(tmp_path: Path) -> None:
+    assert "0 lost" in write(Story(), tmp_path)
+
+
+def test_the_summary_is_one_line() -> None:
+    said = summary(judge(killed(exposed=1).evidence()))
+    assert said == (
+        "2 events, 10 requests: 0 lost, 0 out of order, 1 repeated (the faults explain up to 1); "
+        "every promise kept"
+    )
