@@ -21,8 +21,8 @@ class Merchant:
 FLOODED = 50
 """Of so many merchants one is flooded."""
 FLOOD_DELAY = 0.15
-FLOOD_USE = 0.85
-"""The part of its time for which a flooded merchant has a request in flight; mostly it has a backlog."""
+FLOOD_USE = 0.5
+"""The part of its time that a flooded merchant needs for its requests; under faults it has a backlog."""
 
 
 def make_merchants(count: int, rate: float, random: Random) -> dict[str, Merchant]:

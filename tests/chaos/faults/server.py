@@ -23,7 +23,7 @@ LONGEST_MIGRATION = 5.0
 SESSIONS = "FROM pg_stat_activity WHERE usename = 'webhook_dispatcher' AND pid <> pg_backend_pid()"
 TERMINATE = f"SELECT pg_terminate_backend(pid) {SESSIONS} AND random() < $1"
 CANCEL = f"SELECT pg_cancel_backend(pid) {SESSIONS} AND state = 'active'"
-ERRORS = {"serialization failures": "40001", "deadlock errors": "40P01", "internal errors": "XX000"}
+ERRORS = {"serialization failures": "40001", "deadlock errors": "40P01"}
 STRUCK_TABLES = ("lane", "outbox", "attempt_log")
 STRIKE = """
 CREATE OR REPLACE FUNCTION public.strike() RETURNS trigger LANGUAGE plpgsql AS $$
