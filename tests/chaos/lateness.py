@@ -43,9 +43,15 @@ def late(cases: Cases, injections: Injections, limits: Limits) -> Iterator[Findi
         queued = [other for case in owed for other in _others(case)] if retries else []
         yield from _starved(merchant_id, [*retries, *queued], served, injections)
         for due, begun, case in retries:
-            if begun < due - EARLY:
+            if begun < due - EARLY and not _was_moved(merchant_id, begun, injections, limits):
                 detail = f"a retry was begun {due - begun:.3f} s before it was due"
                 yield Finding(What.EARLY, case, detail)
+
+
+def _was_moved(merchant_id: str, begun: float, injections: Injections, limits: Limits) -> bool:
+    """Tell whether an operator touched the merchant while a retry waited: he may have moved its due time."""
+    waited_since = begun - max(limits.schedule)
+    return any(merchant_id in one.merchants for one in injections.between(waited_since, begun))
 
 
 def _turns(owed: Sequence[Case]) -> list[Owed]:
