@@ -81,7 +81,8 @@ async def test_printed_migration_makes_the_same_schema(database: Database) -> No
     connection = await database.connect()
     query = (
         "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
-        "WHERE table_schema = 'webhook' ORDER BY 1, 2"
+        # Without the days' partitions: midnight may pass in between.
+        "WHERE table_schema = 'webhook' AND table_name !~ '_[0-9]{8}$' ORDER BY 1, 2"
     )
     migrated = await connection.fetch(query)
     await connection.execute("DROP SCHEMA webhook CASCADE")
