@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.acceptance.process import environment
 from tests.chaos.gauge import Gauge
 from tests.chaos.link import Link
+from webhook_dispatcher.local.confinement import death_signal
 
 START_DEADLINE = 40.0
 """Seconds for a daemon to start; the database may be away meanwhile."""
@@ -73,6 +74,7 @@ class Victim:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                preexec_fn=death_signal(os.getpid(), signal.SIGKILL),  # a frozen one, too
             )
         await self._started()
 

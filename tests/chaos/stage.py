@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tests.chaos.server import Server
 from tests.chaos.writers import LEDGER, Writers
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.local.confinement import death_signal
 
 SECRETS_EACH = 5
 
@@ -198,6 +200,7 @@ class Stage:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
+            preexec_fn=death_signal(os.getpid()),  # it goes with us, however we go
         )
         stack.callback(_stop, receiver)
         assert receiver.stdout is not None

@@ -54,7 +54,7 @@ class Confinement:
             group=self.user,
             extra_groups=None if self.user is None else [],
             # After the change of user: that would clear the signal. Exec in `unshare` keeps it.
-            preexec_fn=_death_signal(os.getpid()),
+            preexec_fn=death_signal(os.getpid()),
         )
 
     def reach(self, data_dir: Path) -> None:
@@ -125,14 +125,14 @@ def _works(confinement: Confinement, command: Sequence[str]) -> bool:
             return False
 
 
-def _death_signal(parent: int) -> Callable[[], None] | None:
-    """Ask the kernel, in the child, for a fast shutdown when the parent dies (Linux only)."""
+def death_signal(parent: int, number: signal.Signals = signal.SIGINT) -> Callable[[], None] | None:
+    """Ask the kernel, in the child, for a signal when the parent dies (Linux only)."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "prctl"):
         return None
 
     def ask() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+        libc.prctl(PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:
             # The parent died before the request was made.
             os._exit(1)
