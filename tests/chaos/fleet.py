@@ -6,17 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.acceptance.process import environment
+from tests.acceptance.process import environment, until
 from tests.chaos.gauge import Gauge
 from tests.chaos.link import Link
 from webhook_dispatcher.local.confinement import death_signal
 
 START_DEADLINE = 40.0
 """Seconds for a daemon to start; the database may be away meanwhile."""
-LOOK_EVERY = 0.005
 
 
 class Victim:
@@ -110,11 +109,11 @@ class Victim:
 
     async def died(self, seconds: float) -> bool:
         """Wait for the process's end; tell whether it came in time."""
-        return await _until(lambda: not self.alive, seconds)
+        return await _in_time(lambda: not self.alive, seconds)
 
     async def froze(self, seconds: float) -> bool:
         """Wait until the process has stopped itself; tell whether it did in time."""
-        return await _until(self.is_frozen, seconds)
+        return await _in_time(self.is_frozen, seconds)
 
     def end(self) -> None:
         """Kill the process, whatever it does."""
@@ -126,13 +125,11 @@ class Victim:
             self._process.stdin.close()
 
 
-async def _until(condition: object, seconds: float) -> bool:
-    ends = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        if time.monotonic() > ends:
-            return False
-        await asyncio.sleep(LOOK_EVERY)
-    return True
+async def _in_time(condition: Callable[[], bool], seconds: float) -> bool:
+    try:
+        return await until(condition, seconds)
+    except TimeoutError:
+        return False
 
 
 class Fleet:

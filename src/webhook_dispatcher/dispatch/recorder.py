@@ -20,7 +20,6 @@ from webhook_dispatcher.dispatch.pace import RECORD_WAIT, Backoff, pause
 from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.writing import Writer
 from webhook_dispatcher.domain.errors import StorageError
-from webhook_dispatcher.domain.event import EVENT_TYPES
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 
@@ -204,17 +203,13 @@ class Recorder:
         rest = []
         for entry in batch:
             if entry.record.event.seq in written.seqs:
-                self._count(entry.record)
+                if entry.record.state is not None:
+                    self._metrics.count_delivery(entry.record.state, entry.record.event.type)
                 self._strike_off(entry)
             else:
                 rest.append(entry)
         self._under_way(rest)
         return rest
-
-    def _count(self, record: Record) -> None:
-        if record.state is not None:
-            event_type = record.event.type if record.event.type in EVENT_TYPES else "unknown"
-            self._metrics.deliveries.labels(record.state, event_type).inc()
 
     def _strike_off(self, entry: Entry) -> None:
         self._bodies.free(entry.record.event)

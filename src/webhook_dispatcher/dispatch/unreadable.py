@@ -16,7 +16,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.claim import ClaimedRetry, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
 from webhook_dispatcher.domain.errors import StatementRefused
-from webhook_dispatcher.domain.event import EVENT_TYPES, Event, FailedReason, State
+from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Claims
 
 BLOCKED_WAIT = timedelta(seconds=15)
@@ -149,9 +149,7 @@ class Unreadable:
         apart = await self._claims.claim_retries_apart(lanes, places, most, lease, self._losses.left)
         for row in apart.unreadable:
             if row.is_closed:
-                state = row.event.on_failure or State.FAILED
-                event_type = row.event.type if row.event.type in EVENT_TYPES else "unknown"
-                self._metrics.deliveries.labels(state, event_type).inc()
+                self._metrics.count_delivery(row.event.on_failure or State.FAILED, row.event.type)
                 self._losses.count()
             self._tell(row.event, row.error, row.is_closed)
         for merchant_id, error in apart.blocked.items():

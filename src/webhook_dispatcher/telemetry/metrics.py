@@ -65,6 +65,10 @@ class Metrics:
         )
         _create(self.deliveries, product((State.DELIVERED, State.FAILED), EVENT_TYPES))
 
+    def count_delivery(self, state: State, event_type: str) -> None:
+        """Count a delivery that came to its end; a type that is none of ours makes no label of its own."""
+        self.deliveries.labels(state, event_type if event_type in EVENT_TYPES else "unknown").inc()
+
     def _database(self) -> None:
         self.claim_duration = self._histogram(
             "claim_duration_seconds", "One claim: leasing lanes and reading what they owe.", STATEMENT_BUCKETS

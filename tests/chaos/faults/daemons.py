@@ -2,7 +2,7 @@
 
 import resource
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from tests.chaos.evidence import Repeats
@@ -68,17 +68,7 @@ for _point, _where in (
     fault(f"kill -9 {_where}", Track.DAEMONS, Repeats.EXPOSED)(_kill_at(_point))
 
 
-@fault("kill -9 at any moment", Track.DAEMONS, Repeats.EXPOSED)
-async def kill_any(stage: Stage, hit: Hit) -> None:
-    victim = _pick(stage)
-    async with _mortal(stage, victim):
-        await _kill(hit, victim)
-
-
-@fault("kill -9 of all daemons", Track.DAEMONS, Repeats.EXPOSED)
-async def kill_all(stage: Stage, hit: Hit) -> None:
-    victims = stage.fleet.living()
-    hit.stops_all = True
+async def _kill(stage: Stage, hit: Hit, victims: Sequence[Victim]) -> None:
     async with _mortal(stage, *victims):
         for victim in victims:
             victim.send(signal.SIGKILL)
@@ -88,38 +78,40 @@ async def kill_all(stage: Stage, hit: Hit) -> None:
         hit.note = ", ".join(victim.name for victim in victims)
 
 
-async def _kill(hit: Hit, victim: Victim) -> None:
-    victim.send(signal.SIGKILL)
-    await victim.died(PATIENCE)
-    hit.strikes_at_once(victim)
-    hit.note = victim.name
+@fault("kill -9 at any moment", Track.DAEMONS, Repeats.EXPOSED)
+async def kill_any(stage: Stage, hit: Hit) -> None:
+    await _kill(stage, hit, [_pick(stage)])
+
+
+@fault("kill -9 of all daemons", Track.DAEMONS, Repeats.EXPOSED)
+async def kill_all(stage: Stage, hit: Hit) -> None:
+    hit.stops_all = True
+    await _kill(stage, hit, stage.fleet.living())
 
 
 @fault("SIGTERM", Track.DAEMONS, Repeats.EXPOSED)
 async def terminate(stage: Stage, hit: Hit) -> None:
     """Ask one to stop. It costs nothing unless the database is away when the grace ends."""
-    victim = _pick(stage)
-    async with _mortal(stage, victim):
-        hit.strikes(victim)
-        victim.send(signal.SIGTERM)
-        is_in_time = await victim.died(stage.grace + PATIENCE)
-        hit.note = f"{victim.name}, exit {victim.exit_code}"
-        if not is_in_time or victim.exit_code != 0:
-            stage.complain(f"after SIGTERM: {hit.note}", victim)
+    await _stop(stage, hit, "SIGTERM", is_impatient=False)
 
 
 @fault("SIGTERM twice", Track.DAEMONS, Repeats.EXPOSED)
 async def terminate_twice(stage: Stage, hit: Hit) -> None:
+    await _stop(stage, hit, "SIGTERM and SIGINT", is_impatient=True)
+
+
+async def _stop(stage: Stage, hit: Hit, by: str, *, is_impatient: bool) -> None:
     victim = _pick(stage)
     async with _mortal(stage, victim):
         hit.strikes(victim)
         victim.send(signal.SIGTERM)
-        await stage.wait(stage.random.uniform(0.01, 0.2))
-        victim.send(signal.SIGINT)
+        if is_impatient:
+            await stage.wait(stage.random.uniform(0.01, 0.2))
+            victim.send(signal.SIGINT)
         is_in_time = await victim.died(stage.grace + PATIENCE)
         hit.note = f"{victim.name}, exit {victim.exit_code}"
         if not is_in_time or victim.exit_code != 0:
-            stage.complain(f"after SIGTERM and SIGINT: {hit.note}", victim)
+            stage.complain(f"after {by}: {hit.note}", victim)
 
 
 def _freeze_at(point: Point) -> Callable[[Stage, Hit], Awaitable[None]]:
