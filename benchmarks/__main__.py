@@ -1,0 +1,58 @@
+"""`make bench`: every scenario for us and for what one would use instead, by turns, on this machine.
+
+Prints and writes tables, figures beside what is wanted of them, and pictures: `benchmarks/results/`.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks import drains, lags
+from benchmarks.contest import Section
+from benchmarks.report import write
+from benchmarks.rig import Rig
+from benchmarks.sets import Bench
+
+SCENARIOS: Mapping[str, Callable[[Bench], Section]] = {
+    "many-merchants": drains.many_merchants,
+    "https": drains.over_tls,
+    "one-merchant": drains.one_merchant,
+    "shapes": drains.shapes,
+    "processes": drains.processes,
+    "steady-load": lags.steady,
+    "inserts": lags.inserts,
+    "wal": drains.write_ahead_log,
+}
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="the part of the events that are used")
+    parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--name", default="standard", help="of the files in the results")
+    options = parser.parse_args()
+    start = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"{time.monotonic() - start:6.0f} s  {line}", flush=True)
+
+    sections = []
+    with tempfile.TemporaryDirectory(prefix="webhook-bench-") as folder:
+        ca_file = Path(folder) / "ca.pem"
+        with Rig(Path(folder), receiver=("--ca-file", str(ca_file))) as rig:
+            bench = Bench(rig, ca_file, options.rounds, options.scale, tell)
+            for name in options.only or SCENARIOS:
+                tell(name)
+                section = SCENARIOS[name](bench)
+                sections.append(section)
+                print("\n".join(["", section.title, "", *section.runs.table(), ""]), flush=True)
+    print(write(sections, options.results, options.name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Scenarios that drain a backlog: how fast, and at what cost, beside the bare loop and the rivals."""
+
+from collections.abc import Mapping
+
+from benchmarks.contest import Figure, Run, Section, by_turns
+from benchmarks.ours import drain
+from benchmarks.processes import Child, Usage
+from benchmarks.rig import Rig
+from benchmarks.sets import Bench
+
+CONCURRENCY = 100
+OURS, BARE = "webhook-dispatcher", "bare loop"
+
+
+def ours(rig: Rig, template: str, events: int, merchants: int, size: int = 1_000, **settings: str) -> Run:
+    """Drain by one `webhook-dispatcher run`."""
+    drained = drain(rig, template, events, merchants, size, settings)
+    used = drained.usage.each(events)
+    shows = {"WAL bytes": drained.wal / events, "MB": drained.memory / 1e6}
+    return Run(drained.rate, used.worker, used.postgres, used.receiver, shows)
+
+
+def bare(rig: Rig, events: int, merchants: int, *options: str, url: str | None = None) -> Run:
+    """Post as many from one process without a database."""
+    command = ["work", "--url", url or rig.receiver.url(), "--events", str(events)]
+    command += ["--merchants", str(merchants), *options]
+    return _work(rig, "none", command, events)
+
+
+def rival(rig: Rig, name: str, events: int, merchants: int, *options: str) -> Run:
+    """Drain by one process of a rival, at its best settings."""
+    with rig.database() as database:
+        dsn = rig.postgres.dsn(database=database)
+        for command in (
+            ["prepare", "--dsn", dsn],
+            ["fill", "--dsn", dsn, "--events", str(events), "--merchants", str(merchants)],
+        ):
+            child = Child(f"benchmarks.rivals.{name}", *command, log=rig.folder / f"{name}.log")
+            child.finish()
+        rig.execute("VACUUM ANALYZE", database=database)
+        rig.execute("CHECKPOINT")
+        command = ["work", "--dsn", dsn, "--url", rig.receiver.url(), "--events", str(events), *options]
+        return _work(rig, name, command, events)
+
+
+def _work(rig: Rig, name: str, command: list[str], events: int) -> Run:
+    child = Child(f"benchmarks.rivals.{name}", *command, log=rig.folder / f"{name}.log")
+    try:
+        child.read()
+        rig.receiver.reset()
+        before = rig.usage(child.pid)
+        child.go()
+        done = child.read()
+        used: Usage = (rig.usage(child.pid) - before).each(events)
+        stats = rig.receiver.stats()
+    finally:
+        child.end()
+    if stats["requests"] != events:
+        raise SystemExit(f"{name}: {stats['requests']} requests for {events} events")
+    seconds = stats["last_at"] - stats["first_at"]
+    return Run(events / seconds, 1e6 * done["cpu_seconds"] / events, used.postgres, used.receiver)
+
+
+def many_merchants(bench: Bench) -> Section:
+    """Drain 5,000 merchants over plain HTTP, beside everybody."""
+    rig, merchants = bench.rig, 5_000
+    events = bench.events(60_000)
+    template = rig.make_template("many", rig.receiver.url(), merchants)
+    runs = by_turns(
+        bench.rounds,
+        {
+            BARE: lambda: bare(rig, events, merchants, "--concurrency", str(CONCURRENCY)),
+            OURS: lambda: ours(rig, template, events, merchants),
+            "pgqueuer": lambda: rival(rig, "pgqueuer", events // 3, merchants),
+            "procrastinate": lambda: rival(rig, "procrastinate", events // 40, merchants),
+        },
+        bench.tell,
+    )
+    return Section(
+        "Drain: 5,000 merchants, 1 KB, plain HTTP, one process",
+        f"{events:,} events; pgqueuer a third, procrastinate a fortieth of them.",
+        runs,
+        (
+            Figure("drain ÷ bare loop", runs.ratio(OURS, "rate", BARE), least=0.70),
+            Figure("drain ÷ pgqueuer", runs.ratio(OURS, "rate", "pgqueuer"), least=1.8),
+            Figure("drain ÷ procrastinate", runs.ratio(OURS, "rate", "procrastinate"), least=18),
+            Figure("daemon CPU ÷ bare loop's", runs.ratio(OURS, "worker", BARE), most=1.35),
+            Figure("Postgres CPU ÷ bare loop's", runs.ratio(OURS, "postgres", BARE, "worker"), most=0.45),
+        ),
+    )
+
+
+def over_tls(bench: Bench) -> Section:
+    """Drain over TLS with kept connections."""
+    rig, merchants = bench.rig, 5_000
+    events = bench.events(60_000)
+    ca_file = str(bench.ca_file)
+    url = rig.receiver.url("https")
+    template = rig.make_template("tls", url, merchants)
+    settings: Mapping[str, str] = {"EGRESS_CA_FILE": ca_file}
+    runs = by_turns(
+        bench.rounds,
+        {
+            BARE: lambda: bare(
+                rig, events, merchants, "--ca-file", ca_file, "--concurrency", str(CONCURRENCY), url=url
+            ),
+            OURS: lambda: ours(rig, template, events, merchants, **settings),
+        },
+        bench.tell,
+    )
+    return Section(
+        "Drain: 5,000 merchants, 1 KB, HTTPS, kept connections",
+        f"{events:,} events.",
+        runs,
+        (
+            Figure("HTTPS: drain ÷ bare loop", runs.ratio(OURS, "rate", BARE), least=0.70),
+            Figure("HTTPS: daemon CPU ÷ bare loop's", runs.ratio(OURS, "worker", BARE)),
+        ),
+    )
+
+
+def one_merchant(bench: Bench) -> Section:
+    """Drain one merchant whose receiver takes 5 ms."""
+    rig = bench.rig
+    events = bench.events(2_000)
+    slow = rig.start_receiver("--delay-ms", "5")
+    fast, rig.receiver = rig.receiver, slow
+    try:
+        template = rig.make_template("one", slow.url(), 1)
+        runs = by_turns(
+            bench.rounds,
+            {
+                "bare serial loop": lambda: bare(rig, events, 1, "--serial"),
+                OURS: lambda: ours(rig, template, events, 1),
+            },
+            bench.tell,
+        )
+    finally:
+        rig.receiver = fast
+    return Section(
+        "Drain: one merchant, receiver at 5 ms",
+        f"{events:,} events, one after the other.",
+        runs,
+        (
+            Figure(
+                "one merchant ÷ bare serial loop", runs.ratio(OURS, "rate", "bare serial loop"), least=0.85
+            ),
+        ),
+    )
+
+
+def shapes(bench: Bench) -> Section:
+    """Drain backlogs of other shapes, one run each."""
+    rig = bench.rig
+    contestants = {}
+    events = bench.events(40_000)
+    for merchants, size in ((100, 1_000), (5_000, 600), (5_000, 2_000), (5_000, 20_000), (1_000, 200_000)):
+        number = events if size < 20_000 else events * 10_000 // size // 2
+        template = rig.make_template(f"shape_{merchants}_{size}", rig.receiver.url(), merchants)
+
+        def run(
+            template: str = template, number: int = number, merchants: int = merchants, size: int = size
+        ) -> Run:
+            return ours(rig, template, number, merchants, size)
+
+        contestants[f"{merchants:,} merchants, {size:,} bytes"] = run
+    runs = by_turns(1, contestants, bench.tell)
+    return Section("Drain: other shapes", "One run each.", runs, ())
+
+
+def write_ahead_log(bench: Bench) -> Section:
+    """Measure what a delivery adds to the write-ahead log."""
+    rig = bench.rig
+    events = bench.events(30_000)
+    template = rig.make_template("wal", rig.receiver.url(), 5_000)
+    rig.execute("ALTER SYSTEM SET full_page_writes = off")
+    rig.execute("SELECT pg_reload_conf()")
+    try:
+        runs = by_turns(1, {OURS: lambda: ours(rig, template, events, 5_000)}, bench.tell)
+    finally:
+        rig.execute("ALTER SYSTEM RESET full_page_writes")
+        rig.execute("SELECT pg_reload_conf()")
+    return Section(
+        "Write-ahead log of a delivery",
+        "1 KB, without full-page images and the producer's own insert.",
+        runs,
+        (Figure("WAL bytes per event", runs.median(OURS, "WAL bytes"), most=2_500),),
+    )
+
+
+def processes(bench: Bench) -> Section:
+    """Drain by one, two and four processes on the same two cores."""
+    rig, merchants = bench.rig, 5_000
+    events = bench.events(60_000)
+    template = rig.make_template("processes", rig.receiver.url(), merchants)
+
+    def run(number: int) -> Run:
+        return ours(rig, template, events, merchants, PROCESSES=str(number))
+
+    runs = by_turns(
+        min(bench.rounds, 3),
+        {f"{number} processes": lambda number=number: run(number) for number in (1, 2, 4)},
+        bench.tell,
+    )
+    return Section(
+        "Drain: several processes",
+        "Receiver, database and all processes share the machine's cores.",
+        runs,
+        (Figure("two processes ÷ one", runs.ratio("2 processes", "rate", "1 processes")),),
+    )

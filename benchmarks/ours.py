@@ -1,0 +1,72 @@
+"""webhook-dispatcher's side of the benchmarks: fill the outbox, let a daemon drain it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.bodies import body
+from benchmarks.processes import Usage, peak_memory, until
+from benchmarks.rig import Rig
+
+FILL = """
+INSERT INTO webhook.outbox (merchant_id, type, object)
+SELECT 'm-' || lpad((number % $2)::text, 6, '0'), 'charge.succeeded', ($3::json[])[1 + number % 100]
+FROM generate_series(0, $1 - 1) AS number
+"""
+WAL = "SELECT wal_bytes::bigint FROM pg_stat_wal"
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """One drain: events a second at the receiver, processor seconds, WAL and memory in bytes."""
+
+    events: int
+    seconds: float
+    usage: Usage
+    wal: int
+    memory: int
+
+    @property
+    def rate(self) -> float:
+        """Events a second."""
+        return self.events / self.seconds
+
+
+def fill(rig: Rig, database: str, events: int, merchants: int, size: int) -> None:
+    """Commit a backlog, round the merchants."""
+    texts = [body(size, number) for number in range(100)]
+    rig.execute(FILL, events, merchants, texts, database=database)
+    rig.execute("VACUUM ANALYZE webhook.outbox", database=database)
+    rig.execute("CHECKPOINT")
+
+
+def drain(
+    rig: Rig,
+    template: str,
+    events: int,
+    merchants: int,
+    size: int = 1_000,
+    settings: Mapping[str, str] | None = None,
+    patience: float = 300.0,
+) -> Drained:
+    """Deliver a backlog by one `run`, from the moment it is let go until everything is recorded."""
+    with rig.database(template) as database:
+        rig.execute("UPDATE webhook.state SET paused = true", database=database)
+        fill(rig, database, events, merchants, size)
+        with rig.daemon(database, **(settings or {})) as daemon:
+            rig.receiver.reset()
+            wal = rig.query(WAL)[0][0]
+            before = rig.usage(daemon.process.pid)
+            rig.execute("UPDATE webhook.state SET paused = false", database=database)
+            rig.receiver.await_requests(events, patience)
+            until(lambda: _is_empty(rig, database), patience)
+            used = rig.usage(daemon.process.pid) - before
+            stats = rig.receiver.stats()
+            memory = peak_memory(daemon.process.pid)
+            wal = rig.query(WAL)[0][0] - wal
+    if stats["requests"] != events:
+        raise SystemExit(f"{stats['requests']} requests for {events} events")
+    return Drained(events, stats["last_at"] - stats["first_at"], used, wal, memory)
+
+
+def _is_empty(rig: Rig, database: str) -> bool:
+    return not rig.query("SELECT FROM webhook.outbox LIMIT 1", database=database)

@@ -1,0 +1,63 @@
+"""The report of a run: Markdown, JSON and a picture."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.contest import Figure, Section
+
+
+def write(sections: Sequence[Section], folder: Path, name: str) -> str:
+    """Write `<name>.md`, `.json` and `.png`; return the table of figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = [figure for section in sections for figure in section.figures]
+    table = _table(figures)
+    (folder / f"{name}.json").write_text(
+        json.dumps({section.title: section.runs.as_json() for section in sections}, indent=1) + "\n"
+    )
+    _draw(sections, folder / f"{name}.png")
+    parts = [
+        f"# Benchmark, {datetime.now(UTC):%Y-%m-%d}",
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, load average at the end "
+        f"{os.getloadavg()[0]:.1f}. Medians; `worker` is the process that posts. See benchmarks/README.md.",
+        *(["\n".join(table)] if figures else []),
+        f"![events a second]({name}.png)",
+    ]
+    for section in sections:
+        parts += [f"## {section.title}", section.explanation, "\n".join(section.runs.table())]
+    (folder / f"{name}.md").write_text("\n\n".join(parts) + "\n")
+    return "\n".join(table)
+
+
+def _table(figures: Sequence[Figure]) -> list[str]:
+    lines = ["| figure | measured | wanted | |", "| --- | ---: | ---: | --- |"]
+    for figure in figures:
+        met = "" if not figure.wanted else "met" if figure.is_met else "**missed**"
+        lines.append(f"| {figure.name} | {figure.value:.3g} | {figure.wanted} | {met} |")
+    return lines
+
+
+def _draw(sections: Sequence[Section], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        len(sections), 1, figsize=(8, 1.2 + 1.6 * len(sections)), squeeze=False, layout="constrained"
+    )
+    for axis, section in zip(axes[:, 0], sections, strict=True):
+        contestants = list(section.runs.of)
+        medians = [section.runs.median(contestant) for contestant in contestants]
+        rates = [[run.rate for run in section.runs.of[contestant]] for contestant in contestants]
+        low = [middle - min(own) for middle, own in zip(medians, rates, strict=True)]
+        high = [max(own) - middle for middle, own in zip(medians, rates, strict=True)]
+        axis.barh(contestants, medians, xerr=[low, high], color="#4477aa", ecolor="#333333", height=0.6)
+        axis.invert_yaxis()
+        axis.set_title(f"{section.title}: events/s", fontsize=9, loc="left")
+        axis.tick_params(labelsize=8)
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)

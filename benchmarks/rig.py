@@ -1,0 +1,218 @@
+"""What the benchmarks run on: one Postgres, one receiver, and processes whose processor time is counted.
+
+Everything but the process under test stays up from the first run to the last; every run has a database of
+its own, copied from a template, so that nothing is left of the run before.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import secrets
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import asyncpg
+
+from benchmarks.processes import Child, Usage, cpu_seconds, end, until
+from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
+from webhook_dispatcher.domain.keyring import KEY_BYTES, Keyring
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage import schema
+
+SERVER = {
+    # As on a small dedicated server, and the same for everybody who is measured.
+    "shared_buffers": "1GB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "30min",
+}
+START_DEADLINE = 30.0
+
+
+class Receiver:
+    """The receiver's process."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self.ports: dict[str, int] = child.read()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    def url(self, scheme: str = "http", how: str = "hook") -> str:
+        """Return the root of the URLs that are answered like this."""
+        return f"{scheme}://127.0.0.1:{self.ports[scheme]}/{how}/"
+
+    def _get(self, name: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['http']}/-/{name}", timeout=60) as answer:
+            read: bytes = answer.read()
+        return read
+
+    def reset(self) -> None:
+        """Forget what has arrived."""
+        self._get("reset")
+
+    def stats(self) -> dict[str, Any]:
+        """Return how many requests there were, and when the first and the last."""
+        found: dict[str, Any] = json.loads(self._get("stats"))
+        return found
+
+    def arrivals(self) -> dict[str, float]:
+        """Return when each event arrived first."""
+        found: dict[str, float] = {}
+        for line in self._get("arrivals").decode().splitlines():
+            event_id, moment = line.split()
+            found.setdefault(event_id, float(moment))
+        return found
+
+    def await_requests(self, number: int, patience: float) -> dict[str, Any]:
+        """Return the stats as soon as so many requests have arrived."""
+        return until(lambda: stats if (stats := self.stats())["requests"] >= number else None, patience)
+
+
+class Daemon:
+    """A webhook-dispatcher at work."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        own = {name: text for name, text in os.environ.items() if not name.startswith("WEBHOOK_")}
+        with log.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "webhook_dispatcher", *command],
+                env={**own, **{f"WEBHOOK_{name}": text for name, text in environ.items()}},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=err,
+            )
+        self.ops_port: int = until(self._find_port, START_DEADLINE)
+
+    def _find_port(self) -> int | None:
+        if self.process.poll() is not None:
+            raise SystemExit(f"the daemon did not start; its log ends:\n{self._log.read_text()[-3000:]}")
+        for line in self._log.read_text().splitlines(keepends=True):
+            if line.endswith("}\n") and (entry := json.loads(line))["event"] == "daemon.started":
+                return int(entry["ops_port"])
+        return None
+
+    def metrics(self) -> str:
+        """Return what /metrics says."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}/metrics", timeout=10) as answer:
+            text: str = answer.read().decode()
+        return text
+
+
+class Rig:
+    """Postgres and a receiver, for as long as it is entered."""
+
+    def __init__(self, folder: Path, *, receiver: Sequence[str] = (), durable: bool = True) -> None:
+        self.folder = folder
+        self._receiver_options = receiver
+        self._durable = durable
+        self._stack = ExitStack()
+        self._key = f"k1:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
+        self._runs = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.postgres = self._stack.enter_context(
+                EmbeddedPostgres(self.folder / "data", durable=self._durable, options=SERVER)
+            )
+            self.receiver = self.start_receiver(*self._receiver_options)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start_receiver(self, *options: str) -> Receiver:
+        """Start a receiver; it ends with the rig."""
+        child = Child("benchmarks.receiver", *options, log=self.folder / "receiver.log")
+        self._stack.callback(child.end)
+        return Receiver(child)
+
+    def execute(self, statement: str, *arguments: object, database: str = "postgres") -> None:
+        """Run one statement as the superuser."""
+        self.query(statement, *arguments, database=database)
+
+    def query(self, statement: str, *arguments: object, database: str = "postgres") -> list[asyncpg.Record]:
+        """Run one statement as the superuser and return its rows."""
+
+        async def run() -> list[asyncpg.Record]:
+            connection = await asyncpg.connect(self.postgres.dsn(database=database))
+            try:
+                return list(await connection.fetch(statement, *arguments))
+            finally:
+                await connection.close()
+
+        return asyncio.run(run())
+
+    @contextmanager
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """Make a fresh database and drop it afterwards."""
+        self._runs += 1
+        name = f"run_{self._runs}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        try:
+            yield name
+        finally:
+            self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def make_template(self, name: str, root: str | Mapping[str, str], merchants: int) -> str:
+        """Make a database with the schema and an endpoint for each merchant, with its URL below `root`."""
+        self.execute(f"CREATE DATABASE {name}")
+        asyncio.run(schema.migrate(self.postgres.dsn(database=name)))
+        keyring = Keyring.parse(self._key)
+        rows = []
+        for merchant_id in names(merchants):
+            sealed = keyring.seal(merchant_id, Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)))
+            url = root.get(merchant_id, "") if isinstance(root, Mapping) else root + merchant_id
+            rows.append((merchant_id, url, sealed.sealed, sealed.key_id))
+
+        async def copy() -> None:
+            connection = await asyncpg.connect(self.postgres.dsn(database=name))
+            columns = ["merchant_id", "url", "secret", "key_id"]
+            await connection.copy_records_to_table(
+                "endpoint", schema_name="webhook", records=rows, columns=columns
+            )
+            await connection.execute("VACUUM ANALYZE webhook.endpoint, webhook.lane")
+            await connection.close()
+
+        asyncio.run(copy())
+        return name
+
+    @contextmanager
+    def daemon(self, database: str, *command: str, **settings: str) -> Iterator[Daemon]:
+        """Run a daemon with its settings as they come, but for loopback."""
+        environ = {
+            "DATABASE_URL": self.postgres.dsn("webhook_dispatcher", database),
+            "SECRET_KEYS": self._key,
+            "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
+            "EGRESS_ALLOW_HTTP": "true",
+            "OPS_ADDRESS": "127.0.0.1:0",
+            **settings,
+        }
+        daemon = Daemon(command or ("run",), environ, self.folder / f"{database}.log")
+        try:
+            yield daemon
+        finally:
+            end(daemon.process)
+            (self.folder / f"{database}.log").unlink()
+
+    def usage(self, worker: int) -> Usage:
+        """Return what everybody has used of the processor so far."""
+        assert self.postgres.pid is not None
+        return Usage(cpu_seconds(worker), cpu_seconds(self.postgres.pid), cpu_seconds(self.receiver.pid))
+
+
+def names(merchants: int) -> list[str]:
+    """Return the merchants' ids."""
+    return [f"m-{number:06}" for number in range(merchants)]
