@@ -44,6 +44,7 @@ def main() -> None:
         outcome = asyncio.run(run(stage, kinds, asked.minutes * 60, tell))
         verdict = judge(outcome.evidence)
         notes = scale.notes() | {
+            "minutes": f"{asked.minutes:g}",
             "faults that could not be brought about": str(outcome.missed or "none"),
             "kinds left out on this machine": ", ".join(outcome.left_out) or "none",
         }
