@@ -1,8 +1,9 @@
 """Metrics: the contract's names and labels, and nothing else."""
 
-from prometheus_client import generate_latest
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
-from webhook_dispatcher.telemetry.metrics import Metrics, metrics_table
+from webhook_dispatcher.telemetry.metrics import Metrics, SupervisorMetrics, metrics_table
 
 CONTRACT = {
     "webhook_attempts_total": {"outcome", "trigger"},
@@ -24,16 +25,35 @@ CONTRACT = {
     "webhook_own_fault": {"kind"},
     "webhook_build_info": {"version"},
 }
+OF_A_DATABASE = {
+    "webhook_pending",
+    "webhook_pending_retry",
+    "webhook_oldest_pending_age_seconds",
+    "webhook_oldest_due_retry_age_seconds",
+}
+OF_A_SUPERVISOR = {"webhook_processes": {"state"}, "webhook_process_restarts_total": set()}
 
 
 def table_rows() -> list[list[str]]:
     return [[cell.strip() for cell in row.split("|")[1:-1]] for row in metrics_table().splitlines()[2:]]
 
 
+def names(registry: CollectorRegistry) -> set[str]:
+    lines = generate_latest(registry).decode().splitlines()
+    return {line.split()[2] for line in lines if "# TYPE" in line}
+
+
 def test_names_and_labels_are_the_contracts() -> None:
-    found = {row[0].strip("`"): {label.strip("`, ") for label in row[2].split()} for row in table_rows()}
-    assert found == CONTRACT
+    found = {row[0].strip("`"): set(row[2].split("`")[1::2]) for row in table_rows()}
+    # Where databases have names, what is one database's is labelled with its name.
+    named = {name: labels | {"shard"} for name, labels in CONTRACT.items() if name in OF_A_DATABASE}
+    supervisors = {name: labels | {"shard"} for name, labels in OF_A_SUPERVISOR.items()}
+    assert found == CONTRACT | named | supervisors
     assert all(row[3] for row in table_rows())
+    assert all(
+        ("`shard` where databases have names" in row[2]) == ("shard" in found[row[0].strip("`")])
+        for row in table_rows()
+    )
 
 
 def test_known_labels_are_there_from_the_start() -> None:
@@ -47,12 +67,33 @@ def test_known_labels_are_there_from_the_start() -> None:
 def test_nothing_beyond_the_contract_is_exported() -> None:
     metrics = Metrics("1.2.3")
     metrics.database_errors.labels("claim").inc()
-    names = {
-        line.split()[2]
-        for line in generate_latest(metrics.registry).decode().splitlines()
-        if "# TYPE" in line
-    }
-    assert names == set(CONTRACT)
+    assert names(metrics.registry) == set(CONTRACT)
+
+
+def test_named_database_labels_what_is_its_own() -> None:
+    metrics = Metrics("1.2.3", shard="eu1")
+    metrics.pending.set(5)
+    text = generate_latest(metrics.registry).decode()
+    assert 'webhook_pending{shard="eu1"} 5.0' in text
+    labelled = {line.partition("{")[0] for line in text.splitlines() if 'shard="eu1"' in line}
+    assert labelled == OF_A_DATABASE
+    assert names(metrics.registry) == set(CONTRACT)
+
+
+@pytest.mark.parametrize(
+    ("shards", "labels"), [([None], [""]), (["eu1", "eu2"], ['shard="eu1",', 'shard="eu2",'])]
+)
+def test_supervisor_counts_processes_and_restarts(shards: list[str | None], labels: list[str]) -> None:
+    registry = CollectorRegistry()
+    metrics = SupervisorMetrics(registry, shards, lambda shard, state: 3 if state == "ready" else 0)
+    assert names(registry) == set(OF_A_SUPERVISOR)
+    metrics.count_restart(shards[0])
+    text = generate_latest(registry).decode()
+    for number, label in enumerate(labels):
+        assert f'webhook_processes{{{label}state="ready"}} 3.0' in text
+        assert f'webhook_processes{{{label}state="away"}} 0.0' in text
+        of_shard = f"{{{label.rstrip(',')}}}" if label else ""
+        assert f"webhook_process_restarts_total{of_shard} {float(number == 0)}" in text
 
 
 def test_two_sets_of_metrics_do_not_share_state() -> None:

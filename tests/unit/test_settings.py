@@ -29,7 +29,7 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.attempt_timeout == timedelta(seconds=10)
     assert settings.lease == timedelta(seconds=30)
     assert settings.poll_interval == timedelta(milliseconds=25)
-    assert (settings.max_lanes, settings.lane_retries) == (1000, 2)
+    assert (settings.max_lanes, settings.lane_retries, settings.processes) == (1000, 2, 1)
     assert settings.unconfigured_hold == timedelta(days=1)
     assert settings.ops_address == "127.0.0.1:9464"
     assert (settings.log_format, settings.log_level) == (None, "info")
@@ -76,8 +76,19 @@ MALFORMED = [
     ("DATABASE_URL", "postgresql://u:sesame#@host/x", "%23"),
     ("DATABASE_URL", "postgresql://u:sesame@db/x?sslmode=require", "WEBHOOK_DATABASE_TLS=waived"),
     ("DATABASE_URL", "postgresql://u:sesame@db/x?sslrootcert=/no/such.pem", "cannot be read"),
+    ("DATABASE_URL", "postgresql://u:ses ame@host/x", "white space within a URL is percent-encoded"),
+    ("DATABASE_URL", "eu1=postgresql://a/x postgresql://u:sesame@b/x", "each database has a name"),
+    ("DATABASE_URL", "eu1=postgresql://a/x eu1=postgresql://u:sesame@b/x", "eu1 is given to two databases"),
+    ("DATABASE_URL", "EU1=postgresql://u:sesame@a/x", "1 to 32 characters of a-z, 0-9, _ and -"),
+    ("DATABASE_URL", "eu1=u:sesame@a/x", "postgresql://user:password@host:port/database"),
+    ("DATABASE_URL", "eu1=postgresql://a/x eu2=u:sesame@b/x", "database 2 of the list: must be of the form"),
+    ("DATABASE_URL", "eu1=postgresql://localhost/x eu2=postgresql://u:sesame@b/x?sslmode=allow", ": eu2: "),
     ("MIGRATION_DATABASE_URL", "db.internal", "postgresql://user:password@host:port/database"),
     ("MIGRATION_DATABASE_URL", "postgresql://u:sesame@db/x?sslmode=disable", "sslmode=verify-full"),
+    ("PROCESSES", "0", "whole number from 1 to 64, or auto, not '0'"),
+    ("PROCESSES", "65", "whole number from 1 to 64, or auto"),
+    ("PROCESSES", "1.5", "whole number from 1 to 64, or auto"),
+    ("PROCESSES", "all", "whole number from 1 to 64, or auto, not 'all'"),
     ("DATABASE_TLS", "off", "verify-full, waived"),
     ("SECRET_KEYS", KEY, "id:base64key"),
     ("SECRET_KEYS", "a:sesame!", "not valid base64"),

@@ -1,26 +1,33 @@
-"""Composition root: a daemon in this process, from settings to exit."""
+"""Composition root: from settings to exit, in this process or as a supervisor of several."""
 
 import asyncio
 import base64
 import os
-import resource
 import secrets
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import structlog
 import uvloop
 from pydantic import SecretStr
 
+from webhook_dispatcher.app import machine, signals, supervisor
+from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.daemon import Daemon
+from webhook_dispatcher.app.report import Report, Reporter, ShowsOperators, tell
+from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.domain.keyring import KEY_BYTES
+from webhook_dispatcher.local.confinement import death_signal
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
-from webhook_dispatcher.settings import Settings, check_open_files
+from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage import schema
-from webhook_dispatcher.telemetry import logs
+from webhook_dispatcher.telemetry import logs, merging
+from webhook_dispatcher.telemetry.health import OpsServer
 
 _log = structlog.get_logger()
 
@@ -39,53 +46,93 @@ async def running(settings: Settings) -> AsyncIterator[Daemon]:
             raise error
 
 
-async def serve(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT; a second one cuts the grace short."""
-    daemon = Daemon(settings)
-    received = 0
+async def serve(
+    settings: Settings,
+    show_operators: ShowsOperators = OpsServer,
+    obeyed: Callable[..., AbstractContextManager[None]] = signals.obeyed,
+) -> None:
+    """Run a daemon in this process until it is told to stop.
 
-    def receive() -> None:
-        nonlocal received
-        received += 1
-        daemon.stop() if received == 1 else daemon.cut_short()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, receive)
+    obeyed: from when it is entered, signals call its two arguments: stop, and cut the grace short.
+    """
+    daemon = Daemon(settings, show_operators)
     async with AsyncExitStack() as stack:
-        try:
-            await daemon.start(stack)
-            await daemon.finished()
-        finally:
-            await daemon.drain()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-                signal.signal(number, signal.SIG_IGN)  # all is done: another one changes nothing
+        with obeyed(daemon.stop, daemon.cut_short):
+            try:
+                await daemon.start(stack)
+                await daemon.finished()
+            finally:
+                await daemon.drain()
     if (error := daemon.failure()) is not None:
         raise error
 
 
-def run(settings: Settings, embedded: bool = False) -> None:
-    """Run the daemon in this process until it is told to stop."""
+def run(settings: Settings, embedded: bool = False, environ: Mapping[str, str] = os.environ) -> int:
+    """Run until told to stop, and return the exit code: in this process, or as a supervisor of several.
+
+    environ: what the supervisor's processes get.
+    """
     logs.configure(settings.log_format, settings.log_level, sys.stderr)
-    _raise_open_files(settings.max_lanes)
+    machine.raise_open_files(settings.max_lanes)
     with ExitStack() as stack:
         if embedded:
-            postgres = stack.enter_context(EmbeddedPostgres(settings.data_dir))
-            asyncio.run(schema.migrate(postgres.dsn()))
-            settings = settings.model_copy(
-                update={
-                    "database_url": SecretStr(postgres.dsn("webhook_dispatcher")),
-                    "secret_keys": settings.secret_keys or development_key(settings.data_dir),
-                }
-            )
-            _log.info(
-                "database.started",
-                producer_url=postgres.dsn("webhook_producer"),
-                admin_url=postgres.dsn("webhook_admin"),
-            )
+            settings = _with_database(settings, stack.enter_context(EmbeddedPostgres(settings.data_dir)))
+        count = settings.process_count(machine.usable_cpus())
+        if count > 1 or len(settings.databases()) > 1:
+            return supervisor.supervise(settings, environ, count)
+        _bind(settings)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings))
+    return 0
+
+
+def run_child(settings: Settings, number: int, line: socket.socket, supervisor_pid: int) -> None:
+    """Run a daemon as one process of a supervisor, which listens at the other end of the line.
+
+    It ends when the supervisor has died, even before this was called.
+    """
+    # Asked for here and not between fork and exec: the supervisor may have threads, which fork does not copy.
+    if (ask := death_signal(supervisor_pid, signal.SIGTERM)) is not None:
+        ask()
+    logs.configure(settings.log_format, settings.log_level, sys.stderr)
+    _bind(settings, process=number)
+    merging.share(number)
+    clock = SystemClock()
+    try:
+        machine.raise_open_files(settings.max_lanes)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(
+                serve(
+                    settings,
+                    lambda _address, _registry, readiness: Reporter(line, readiness, clock),
+                    signals.obeyed_from_supervisor,
+                )
+            )
+    except DispatcherError as error:
+        tell(line, Report(clock.elapsed(), (str(error),)))
+        raise
+
+
+def _bind(settings: Settings, **fields: object) -> None:
+    """Let every log line say which database it is about, where databases have names, and more."""
+    named = {"shard": settings.shard_name} if settings.shard_name else {}
+    structlog.contextvars.bind_contextvars(**fields, **named)
+
+
+def _with_database(settings: Settings, postgres: EmbeddedPostgres) -> Settings:
+    """Migrate an embedded database, and return the settings to use it with."""
+    asyncio.run(schema.migrate(postgres.dsn()))
+    _log.info(
+        "database.started",
+        producer_url=postgres.dsn("webhook_producer"),
+        admin_url=postgres.dsn("webhook_admin"),
+    )
+    return settings.model_copy(
+        update={
+            "database_url": (Shard(None, SecretStr(postgres.dsn("webhook_dispatcher"))),),
+            "secret_keys": settings.secret_keys or development_key(settings.data_dir),
+        }
+    )
 
 
 def development_key(data_dir: Path) -> SecretStr:
@@ -96,10 +143,3 @@ def development_key(data_dir: Path) -> SecretStr:
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.write("development:" + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode())
     return SecretStr(file.read_text())
-
-
-def _raise_open_files(max_lanes: int) -> None:
-    """Use as many open files as we may have, and refuse more lanes than they serve."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    check_open_files(max_lanes, sys.maxsize if most == resource.RLIM_INFINITY else most)

@@ -19,6 +19,7 @@ import structlog
 
 from webhook_dispatcher import __version__
 from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.app.report import ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control import Controller
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
@@ -62,7 +63,7 @@ _log = structlog.get_logger()
 class Daemon:
     """The running parts, and how to stop them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, show_operators: ShowsOperators = OpsServer) -> None:
         self._settings = settings
         self._clock = SystemClock()
         self._stop = Stop()
@@ -70,16 +71,15 @@ class Daemon:
         self._missing_keys: frozenset[str] = frozenset()
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
-        self._housekeeping = asyncio.Event()
-        self._impatience = Stop()
+        self._housekeeping, self._impatience = asyncio.Event(), Stop()
         self._outgrown: SchemaMismatch | None = None
         self._has_waited = False
-        self.metrics = Metrics(__version__)
-        self.ops = OpsServer(settings.ops_address, self.metrics.registry, self.readiness)
+        self.metrics = Metrics(__version__, shard=settings.shard_name)
+        self.ops = show_operators(settings.ops_address, self.metrics.registry, self.readiness)
 
     @property
-    def ops_port(self) -> int:
-        """Return where metrics and health are served."""
+    def ops_port(self) -> int | None:
+        """Return where metrics and health are served, if they are served here."""
         return self.ops.port
 
     def readiness(self) -> Sequence[str]:

@@ -8,12 +8,12 @@ import resource
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson
+from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, shown
 from webhook_dispatcher.cli.session import Session, session_of
 from webhook_dispatcher.domain.endpoint import EndpointView
@@ -39,7 +39,7 @@ MOST_NAMED = 10
 class Finding:
     """What one check found. `problem` is None when all is well; `code` is the exit code it calls for.
 
-    note: what is good to know although nothing is wrong.
+    note: what is good to know although nothing is wrong. shard: the database, where it has a name.
     """
 
     check: str
@@ -47,39 +47,64 @@ class Finding:
     mend: str | None = None
     code: int = 1
     note: str | None = None
+    shard: str | None = None
 
 
-def check(context: typer.Context, as_json: AsJson = False) -> None:
-    """Check configuration, database, schema, clock, keys, endpoints: what is wrong and how to mend it."""
-    findings = asyncio.run(examine(session_of(context)))
+def check(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:
+    """Check configuration, database, schema, clock, keys, endpoints: what is wrong and how to mend it.
+
+    Where there are several databases it checks all of them, or the one that is named.
+    """
+    findings = asyncio.run(examine(session_of(context, shard)))
     if as_json:
         print_json(findings)
     else:
-        print_table(
-            ("check", "found", "how to mend it"),
-            (
-                [finding.check, finding.problem or finding.note or "ok", finding.mend or ""]
-                for finding in findings
-            ),
-        )
+        _print(findings)
     codes = [finding.code for finding in findings if finding.problem is not None]
     if codes:
         raise typer.Exit(max(codes))
 
 
+def _print(findings: list[Finding]) -> None:
+    """Print a line for each; a column names the database where databases have names."""
+    has_names = any(finding.shard for finding in findings)
+    print_table(
+        (*(["shard"] if has_names else []), "check", "found", "how to mend it"),
+        (
+            [
+                *([finding.shard or ""] if has_names else []),
+                finding.check,
+                finding.problem or finding.note or "ok",
+                finding.mend or "",
+            ]
+            for finding in findings
+        ),
+    )
+
+
 async def examine(session: Session) -> list[Finding]:
-    """Run every check that can be run."""
+    """Run every check that can be run; databases are looked at side by side."""
     try:
         settings = session.settings()
-        dsn = settings.database_dsn()
+        names = [shard.name for shard in settings.databases()]
     except ConfigurationError as error:
         mend = "see the settings table of the README"
         return [Finding("configuration", line, mend, code=2) for line in str(error).splitlines()]
     findings = [Finding("configuration"), *_open_files(settings)]
     keyring, missing_keys = _keyring(settings)
     findings += missing_keys
+    for found in await asyncio.gather(
+        *(_examine_database(session, settings.of_shard(name), keyring) for name in names)
+    ):
+        findings += found
+    return findings
+
+
+async def _examine_database(session: Session, settings: Settings, keyring: Keyring | None) -> list[Finding]:
+    """Run every check of one database that can be run."""
+    findings: list[Finding] = []
     try:
-        async with session.open_administration(dsn, settings.is_pooled) as database:
+        async with session.open_administration(settings.database_dsn(), settings.is_pooled) as database:
             findings += [await _reached(settings, database)]
             findings += [finding async for finding in _database(session, settings, keyring, database)]
     except StorageUnavailable as error:
@@ -89,7 +114,7 @@ async def examine(session: Session) -> list[Finding]:
         findings.append(Finding("database", problem, mend, code=2))
     except ConfigurationError as error:
         findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL", code=2))
-    return findings
+    return [replace(finding, shard=settings.shard_name) for finding in findings]
 
 
 async def _reached(settings: Settings, database: Administration) -> Finding:

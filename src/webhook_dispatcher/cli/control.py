@@ -14,6 +14,7 @@ from webhook_dispatcher.cli.options import (
     AsJson,
     Merchant,
     MerchantFilter,
+    ShardName,
     Since,
     Until,
     parse_merchant,
@@ -53,13 +54,14 @@ def retry(
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Attempt one delivery now: a failed one once more, a waiting one ahead of its time."""
     request = ControlRequest(
         "retry", requested_by or operator(), event_id=event, args={"force": True} if force else {}
     )
-    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
 def retry_failed(
@@ -71,12 +73,13 @@ def retry_failed(
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Attempt failed deliveries once more: those of a merchant, or that failed in a range of time."""
     if merchant is None and since is None:
         raise typer.BadParameter("give --merchant, --since or both")
-    session = session_of(context)
+    session = session_of(context, shard)
 
     async def prepare(database: Administration) -> ControlRequest:
         start, end = await resolved(since, database), await resolved(until, database)
@@ -97,6 +100,7 @@ def send_test_event(
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a merchant a webhook.test event with a sample charge, at once and only once.
@@ -104,7 +108,7 @@ def send_test_event(
     Exits with 1 when it was not delivered.
     """
     request = ControlRequest("test_event", requested_by or operator(), merchant_id=merchant)
-    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
 MerchantOrAll = Annotated[
@@ -120,11 +124,12 @@ def pause(
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Stop sending to a merchant (or to all): events are kept, in order, until `resume`."""
     request = _for_one_or_all("pause", merchant, everything, requested_by)
-    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
 def resume(
@@ -134,11 +139,12 @@ def resume(
     wait: Wait = True,
     deadline: Deadline = DEFAULT_DEADLINE,
     requested_by: RequestedBy = None,
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Send to a merchant (or to all) again after `pause`."""
     request = _for_one_or_all("resume", merchant, everything, requested_by)
-    _carry_out(session_of(context), request, deadline if wait else None, as_json)
+    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
 def _for_one_or_all(

@@ -1,13 +1,17 @@
-"""`run` and `migrate`."""
+"""`run` and `migrate`, and `child`, which a supervisor starts."""
 
 import asyncio
+import socket
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
+from webhook_dispatcher.cli.failures import complain_of
+from webhook_dispatcher.cli.options import ShardName
 from webhook_dispatcher.cli.session import session_of
-from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.errors import ConfigurationError, DispatcherError
+from webhook_dispatcher.settings.shards import choose
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
@@ -21,35 +25,62 @@ def run(
         typer.Option("--embedded", help="Start a Postgres in WEBHOOK_DATA_DIR and use that: for a laptop."),
     ] = False,
 ) -> None:
-    """Deliver events until stopped (SIGTERM or Ctrl-C).
+    """Deliver events until stopped (SIGTERM or Ctrl-C), in WEBHOOK_PROCESSES processes for each database.
 
     Waits for a database that is away; refuses a schema of another version (exit 3).
     """
-    settings = session_of(context).settings()
+    session = session_of(context)
+    settings = session.settings()
     if embedded and settings.database_url is not None:
         raise ConfigurationError(
             "--embedded starts a database of its own: unset WEBHOOK_DATABASE_URL, or leave it out"
         )
     if not embedded:
-        settings.database_dsn()
+        settings.databases()
         settings.keyring()
     from webhook_dispatcher import app
 
-    app.run(settings, embedded=embedded)
+    code = app.run(settings, embedded, session.environ)
+    if code:
+        raise typer.Exit(code)
+
+
+def child(context: typer.Context, number: int, line: int, supervisor_pid: int) -> None:
+    """Deliver events as one process of a supervisor. number: its place; line: the socket to report over."""
+    from webhook_dispatcher import app
+
+    app.run_child(session_of(context).settings(), number, socket.socket(fileno=line), supervisor_pid)
 
 
 def migrate(
     context: typer.Context,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead, to apply it yourself.")] = False,
+    shard: ShardName = None,
 ) -> None:
-    """Create the schema `webhook`, or bring it up to date; does nothing when it is."""
+    """Create the schema `webhook`, or bring it up to date; does nothing when it is.
+
+    Where there are several databases it does all of them, whatever becomes of one, or the one that is named.
+    """
     from webhook_dispatcher.storage import schema
 
     if sql:
         typer.echo(schema.migration_sql(), nl=False)
         return
-    asyncio.run(_migrate(session_of(context).settings().migration_dsn()))
-    typer.echo("the schema is up to date")
+    settings = session_of(context).settings()
+    shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)
+    codes = [_migrate_one(settings.migration_dsn(shard.name), shard.name) for shard in shards]
+    if failures := [code for code in codes if code]:
+        raise typer.Exit(failures[0])
+
+
+def _migrate_one(dsn: str, name: str | None) -> int:
+    """Migrate one database and say so; return the exit code."""
+    try:
+        asyncio.run(_migrate(dsn))
+    except DispatcherError as error:
+        return complain_of(error, name)
+    typer.echo(f"{name}: the schema is up to date" if name else "the schema is up to date")
+    return 0
 
 
 async def _migrate(dsn: str) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson, MerchantFilter, Moment, Since, Until, resolved
+from webhook_dispatcher.cli.options import AsJson, MerchantFilter, Moment, ShardName, Since, Until, resolved
 from webhook_dispatcher.cli.output import print_facts, print_json, print_table
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import Refused
@@ -58,6 +58,7 @@ def list_(
         UUID | None, typer.Option("--event", metavar="EVENT_ID", help="Of this event only.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 50,
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show deliveries, the newest first; those of the last day unless a merchant, event or time is given."""
@@ -75,7 +76,7 @@ def list_(
         )
         return await database.list_deliveries(wanted)
 
-    found = session_of(context).work(find)
+    found = session_of(context, shard).work(find)
     if as_json:
         print_json(found)
     else:
@@ -87,6 +88,7 @@ def list_(
 def show(
     context: typer.Context,
     event: Annotated[UUID, typer.Argument(metavar="EVENT_ID", help="The event's id.")],
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one delivery and its attempts."""
@@ -95,7 +97,7 @@ def show(
         found = await database.list_deliveries(DeliveryFilter(event_id=event, limit=1))
         return found, await database.list_attempts(event) if found else []
 
-    found, attempts = session_of(context).work(find)
+    found, attempts = session_of(context, shard).work(find)
     if not found:
         raise Refused(f"there is no delivery of event {event}")
     if as_json:

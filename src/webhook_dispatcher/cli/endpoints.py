@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson, Merchant, parse_period
+from webhook_dispatcher.cli.options import AsJson, Merchant, ShardName, parse_period
 from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
@@ -26,10 +26,11 @@ def set_(
     context: typer.Context,
     merchant: Merchant,
     url: Annotated[str, typer.Argument(metavar="URL", help="https and public, unless settings allow more.")],
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Configure a merchant and print its secret, once; for a configured merchant change the URL only."""
-    session = session_of(context)
+    session = session_of(context, shard)
     settings = session.settings()
     keyring = settings.keyring()
     try:
@@ -56,9 +57,11 @@ def set_(
         typer.echo(f"{shown(merchant)}: URL changed; the secret stays (see `endpoint rotate-secret`)")
 
 
-def show(context: typer.Context, merchant: Merchant, as_json: AsJson = False) -> None:
+def show(
+    context: typer.Context, merchant: Merchant, shard: ShardName = None, as_json: AsJson = False
+) -> None:
     """Show a merchant's endpoint, without its secret."""
-    endpoint = session_of(context).work(lambda database: database.find_endpoint(merchant))
+    endpoint = session_of(context, shard).work(lambda database: database.find_endpoint(merchant))
     if endpoint is None:
         raise _not_configured(merchant)
     if as_json:
@@ -67,9 +70,9 @@ def show(context: typer.Context, merchant: Merchant, as_json: AsJson = False) ->
         print_facts((column, getattr(endpoint, column)) for column in COLUMNS)
 
 
-def list_(context: typer.Context, as_json: AsJson = False) -> None:
+def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:
     """Show all endpoints, without their secrets."""
-    endpoints = session_of(context).work(lambda database: database.list_endpoints())
+    endpoints = session_of(context, shard).work(lambda database: database.list_endpoints())
     if as_json:
         print_json(endpoints)
     else:
@@ -88,10 +91,11 @@ def rotate_secret(
             help="Sign with the old secret too for so long, such as PT24H; else it ends at once.",
         ),
     ] = None,
+    shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
     """Replace a merchant's secret and print the new one, once."""
-    session = session_of(context)
+    session = session_of(context, shard)
     secret = _new_secret()
     sealed = session.settings().keyring().seal(merchant, secret)
     found, until = session.work(lambda database: database.rotate_secret(merchant, sealed, overlap))
@@ -110,13 +114,14 @@ def remove(
     context: typer.Context,
     merchant: Merchant,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    shard: ShardName = None,
 ) -> None:
     """Remove a merchant's endpoint and secret; what is still owed to it fails as not_configured."""
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
         typer.confirm(f"Remove the endpoint of {shown(merchant)}, and fail what is owed to it?", abort=True)
-    if not session_of(context).work(lambda database: database.delete_endpoint(merchant)):
+    if not session_of(context, shard).work(lambda database: database.delete_endpoint(merchant)):
         raise _not_configured(merchant)
     typer.echo(f"{shown(merchant)}: removed")
 

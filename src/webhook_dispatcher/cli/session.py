@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import typer
@@ -20,17 +20,22 @@ MOST_REQUESTED_BY = 128
 
 @dataclass(frozen=True)
 class Session:
-    """Where settings, connections and time come from."""
+    """Where settings, connections and time come from.
+
+    shard: the database that was chosen by its name.
+    """
 
     environ: Mapping[str, str] = field(repr=False)
     open_administration: Callable[[str, bool], AbstractAsyncContextManager[Administration]] = administration
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic: Callable[[], float] = time.monotonic
     unix_time: Callable[[], float] = time.time
+    shard: str | None = None
 
     def settings(self) -> Settings:
-        """Read the settings; ConfigurationError says what is wrong."""
-        return load_settings(self.environ)
+        """Read the settings, of the chosen database if one is; ConfigurationError says what is wrong."""
+        settings = load_settings(self.environ)
+        return settings if self.shard is None else settings.of_shard(self.shard)
 
     def work(self, do: Callable[[Administration], Awaitable[T]]) -> T:
         """Run one piece of work over one connection."""
@@ -44,9 +49,10 @@ class Session:
         return asyncio.run(connected())
 
 
-def session_of(context: typer.Context) -> Session:
-    """Return the session that the program was started with."""
-    return context.find_object(Session) or Session(os.environ)
+def session_of(context: typer.Context, shard: str | None = None) -> Session:
+    """Return the session that the program was started with, for one database if it is named."""
+    session = context.find_object(Session) or Session(os.environ)
+    return session if shard is None else replace(session, shard=shard)
 
 
 def operator() -> str:

@@ -23,6 +23,7 @@ from webhook_dispatcher.telemetry.health import split_address
 from webhook_dispatcher.transport.proxy import Proxy
 
 MOST_RETRIES = 20
+MOST_PROCESSES = 64
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0-9_-]{0,62})?)*")
 
 Network = IPv4Network | IPv6Network
@@ -55,6 +56,15 @@ def whole_number(low: int, high: int) -> PlainValidator:
         return int(value)
 
     return PlainValidator(check)
+
+
+def processes(text: str) -> int | str:
+    """Read how many processes there are to be, or `auto`."""
+    if text.lower() == "auto":
+        return "auto"
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_PROCESSES:
+        raise ValueError(f"must be a whole number from 1 to {MOST_PROCESSES}, or auto, not {text!r}")
+    return int(text)
 
 
 def choice(*choices: str) -> PlainValidator:

@@ -1,10 +1,12 @@
 """All metrics, in a registry of their own; no label ever holds a merchant, a URL or an id.
 
 Source: contract 6. Children with labels known beforehand exist from the start: the first increase counts too.
-Each gauge says how it would be combined over processes.
+Each gauge says how it is combined over the processes of a supervisor (telemetry/merging.py).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import partial
 from itertools import product
 
 import prometheus_client
@@ -19,17 +21,33 @@ STATEMENT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 CONTROL_COMMANDS = ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel")
 OWN_FAULTS = ("local", "fleet", "clock")
 CONTROL_RESULTS = ("done", "rejected")
+SHARD = "shard"
+"""The label of what is measured in a database, where databases have names."""
+
+
+class ProcessState(StrEnum):
+    """How a process of a supervisor is."""
+
+    READY = "ready"
+    NOT_READY = "not_ready"
+    AWAY = "away"
 
 
 class Metrics:
-    """One attribute per metric, named without the `webhook_` prefix."""
+    """One attribute per metric, named without the `webhook_` prefix.
 
-    def __init__(self, version: str, registry: CollectorRegistry | None = None) -> None:
+    shard: the database's name, if it has one; what is measured in the database carries it as a label.
+    """
+
+    def __init__(
+        self, version: str, registry: CollectorRegistry | None = None, shard: str | None = None
+    ) -> None:
         # The *_created series are not in the contract, and double what is scraped.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry or CollectorRegistry()
         self._attempts()
         self._deliveries()
+        self._owed(shard)
         self._database()
         self._process(version)
 
@@ -53,17 +71,20 @@ class Metrics:
             "From an event's `created_at` to the start of its first attempt.",
             LAG_BUCKETS,
         )
-        self.pending = self._gauge("pending", "Deliveries not attempted yet, in the database.", "mostrecent")
-        self.pending_retry = self._gauge(
-            "pending_retry", "Deliveries waiting for a retry, in the database.", "mostrecent"
-        )
-        self.oldest_pending_age = self._gauge(
-            "oldest_pending_age_seconds", "Age of the oldest delivery not attempted yet.", "mostrecent"
-        )
-        self.oldest_due_retry_age = self._gauge(
-            "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", "mostrecent"
-        )
         _create(self.deliveries, product((State.DELIVERED, State.FAILED), EVENT_TYPES))
+
+    def _owed(self, shard: str | None) -> None:
+        """Make the gauges of one database: its processes measure the same, so the newest figure counts."""
+        self.pending = self._measured("pending", "Deliveries not attempted yet, in the database.", shard)
+        self.pending_retry = self._measured(
+            "pending_retry", "Deliveries waiting for a retry, in the database.", shard
+        )
+        self.oldest_pending_age = self._measured(
+            "oldest_pending_age_seconds", "Age of the oldest delivery not attempted yet.", shard
+        )
+        self.oldest_due_retry_age = self._measured(
+            "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", shard
+        )
 
     def count_delivery(self, state: State, event_type: str) -> None:
         """Count a delivery that came to its end; a type that is none of ours makes no label of its own."""
@@ -85,7 +106,7 @@ class Metrics:
         _create(self.control_commands, product(CONTROL_COMMANDS, CONTROL_RESULTS))
 
     def _process(self, version: str) -> None:
-        self.lanes_leased = self._gauge("lanes_leased", "Merchants held by this process now.", "livesum")
+        self.lanes_leased = self._gauge("lanes_leased", "Merchants held by this daemon now.", "livesum")
         self.leases_lost = self._counter("leases_lost", "Leases that ran out or were taken while held.")
         self.event_loop_lag = self._gauge(
             "event_loop_lag_seconds", "How late the event loop last ran a timer.", "livemax"
@@ -111,22 +132,76 @@ class Metrics:
             multiprocess_mode=mode,  # type: ignore[arg-type]  # a literal in the library's stub
         )
 
+    def _measured(self, name: str, meaning: str, shard: str | None) -> Gauge:
+        if shard is None:
+            return self._gauge(name, meaning, "livemostrecent")
+        return self._gauge(name, meaning, "livemostrecent", SHARD).labels(shard)
+
     def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(name, meaning, labels, namespace="webhook", registry=self.registry, buckets=buckets)
 
 
+class SupervisorMetrics:
+    """What a supervisor knows of its processes, beside what those count themselves.
+
+    shards: the names of the databases; None for one without a name.
+    count: tells how many processes of a database are in a state.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        shards: Iterable[str | None],
+        count: Callable[[str | None, ProcessState], int],
+    ) -> None:
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        names = list(shards)
+        labels = [SHARD] if any(names) else []
+        self.processes = Gauge(
+            "processes",
+            "Processes of a supervisor, by how they are: `ready`, `not_ready` or `away`.",
+            [*labels, "state"],
+            namespace="webhook",
+            registry=registry,
+        )
+        self.process_restarts = Counter(
+            "process_restarts",
+            "Processes that a supervisor started again.",
+            labels,
+            namespace="webhook",
+            registry=registry,
+        )
+        for name in names:
+            self._restarts_of(name)
+            for state in ProcessState:
+                own = {"state": str(state)} | ({SHARD: name} if name else {})
+                self.processes.labels(**own).set_function(partial(count, name, state))
+
+    def count_restart(self, shard: str | None) -> None:
+        """Count a process that is started again."""
+        self._restarts_of(shard).inc()
+
+    def _restarts_of(self, shard: str | None) -> Counter:
+        return self.process_restarts if shard is None else self.process_restarts.labels(shard)
+
+
 def metrics_table() -> str:
     """Write the README's table of metrics (markdown)."""
-    metrics = Metrics("table")
     rows = ["| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
-    for collector in (
-        value for value in vars(metrics).values() if isinstance(value, (Counter, Gauge, Histogram))
-    ):
+    daemon = Metrics("table", shard="table")
+    supervisor = SupervisorMetrics(CollectorRegistry(), ["table"], lambda *_: 0)
+    for collector in (*vars(daemon).values(), *vars(supervisor).values()):
+        if not isinstance(collector, (Counter, Gauge, Histogram)):
+            continue
         family = next(iter(collector.collect()))
         name = family.name + ("_total" if family.type == "counter" else "")
-        labels = ", ".join(f"`{label}`" for label in collector._labelnames)
+        labels = ", ".join(map(_shown, collector._labelnames))
         rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
     return "\n".join(rows) + "\n"
+
+
+def _shown(label: str) -> str:
+    return f"`{label}` where databases have names" if label == SHARD else f"`{label}`"
 
 
 def _create(metric: Counter | Histogram, label_values: Iterable[tuple[str, ...]]) -> None:

@@ -1,0 +1,68 @@
+"""What this machine lets a process have: CPUs and open files."""
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from webhook_dispatcher.settings import check_open_files
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
+
+
+def raise_open_files(max_lanes: int) -> None:
+    """Use as many open files as we may have, and refuse more lanes than they serve."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    check_open_files(max_lanes, sys.maxsize if most == resource.RLIM_INFINITY else most)
+
+
+def usable_cpus(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int:
+    """Return how many CPUs this process may use, at least 1: by its affinity, and by its cgroup's quota.
+
+    A part of a CPU does not count: who is throttled in turn delivers later than who shares.
+    Source: cgroups(7), sched(7); https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
+    """
+    allowed = len(os.sched_getaffinity(0))
+    return max(1, int(min([allowed, *_quotas(cgroups, own)])))
+
+
+def _quotas(cgroups: Path, own: Path) -> Iterator[float]:
+    """Yield the CPUs that each cgroup on the way to the root allows, where one sets a limit."""
+    for controllers, path in _memberships(own):
+        if controllers == "":
+            root, read = cgroups, _quota_of_v2
+        elif "cpu" in controllers.split(","):
+            root, read = cgroups / "cpu", _quota_of_v1
+        else:
+            continue
+        # A container may see its own cgroup as the root, and its path from outside.
+        for folder in {PurePosixPath("/"), PurePosixPath(path), *PurePosixPath(path).parents}:
+            try:
+                quota = read(root / folder.relative_to("/"))
+            except (OSError, ValueError):
+                continue
+            if quota is not None:
+                yield quota
+
+
+def _memberships(own: Path) -> list[tuple[str, str]]:
+    """Return the controllers and the path of each cgroup that this process is in."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return []
+    fields = [line.split(":", 2) for line in lines]
+    return [(parts[1], parts[2]) for parts in fields if len(parts) == 3 and parts[2].startswith("/")]
+
+
+def _quota_of_v2(folder: Path) -> float | None:
+    quota, period = (folder / "cpu.max").read_text().split()
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _quota_of_v1(folder: Path) -> float | None:
+    quota = int((folder / "cpu.cfs_quota_us").read_text())
+    return None if quota <= 0 else quota / int((folder / "cpu.cfs_period_us").read_text())

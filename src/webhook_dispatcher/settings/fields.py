@@ -1,0 +1,263 @@
+"""One field for each variable of the environment, and what follows from several of them together.
+
+Source: contract 5. Whoever makes settings validates them; `load_settings` does so from the environment.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from webhook_dispatcher.domain.duration import render_duration
+from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.settings import forms, shards
+from webhook_dispatcher.settings.shards import Shard
+from webhook_dispatcher.storage import link
+from webhook_dispatcher.transport.guard import EgressPolicy
+from webhook_dispatcher.transport.proxy import Proxy
+
+PREFIX = "WEBHOOK_"
+LEASE_MARGIN = timedelta(seconds=5)
+
+
+def _described(default: Any, description: str, shown: str | None = None) -> Any:
+    """Declare a field; `shown` is the default as the README has it, where the value does not say it."""
+    return Field(default, description=description, json_schema_extra={"shown": shown} if shown else None)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set; each field is the variable WEBHOOK_ plus its name in capitals."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    database_url: Annotated[tuple[Shard, ...] | None, forms.text(shards.read)] = _described(
+        None,
+        "The charge service's database, `postgresql://user:password@host:port/database`, or several, each "
+        "with a name: `eu1=postgresql://… eu2=postgresql://…`; `demo` and `run --embedded` start one of "
+        "their own instead.",
+        "required",
+    )
+    migration_database_url: Annotated[tuple[Shard, ...] | None, forms.text(shards.read)] = _described(
+        None,
+        "The same databases, by the same names, as the user who may create schema and roles, for `migrate`.",
+        "as `DATABASE_URL`",
+    )
+    processes: Annotated[int | Literal["auto"], forms.text(forms.processes)] = _described(
+        1,
+        "How many processes share the work on each database: 1 to 64, or `auto`, the CPUs that may be used "
+        "divided by the databases. With more than one, or several databases, `run` starts and watches them.",
+    )
+    database_tls: Annotated[Literal["verify-full", "waived"], forms.choice("verify-full", "waived")] = (
+        _described(
+            "verify-full",
+            "Off this machine the link is TLS, and the server proves who it is, by an authority in the URL's "
+            "`sslrootcert=FILE` or else the system's; `waived` leaves it to the URL's `sslmode`.",
+        )
+    )
+    database_pooler: Annotated[Literal["none", "transaction"], forms.choice("none", "transaction")] = (
+        _described(
+            "none",
+            "`transaction` where `DATABASE_URL` leads through a pooler in transaction mode, such as "
+            "PgBouncer; `migrate` then needs a `MIGRATION_DATABASE_URL` straight to Postgres.",
+        )
+    )
+    data_dir: Annotated[Path, forms.text(Path)] = _described(
+        Path(".webhook"), "Where the embedded database and the development key are kept.", "`./.webhook`"
+    )
+    secret_keys: Annotated[SecretStr | None, forms.text(forms.secret_keys)] = _described(
+        None,
+        "`id:base64key[,id:base64key]`, each of 32 bytes, for the merchants' secrets: the first encrypts, "
+        "all decrypt; generated in `DATA_DIR` when there is no `DATABASE_URL`.",
+        "required with `DATABASE_URL`",
+    )
+    retry_schedule: Annotated[Schedule, forms.text(forms.schedule)] = _described(
+        Schedule(), "Delays between attempts, each from the end of the attempt before it; 1 to 20 of them."
+    )
+    attempt_timeout: Annotated[timedelta, forms.duration("PT0.05S", "PT5M")] = _described(
+        timedelta(seconds=10),
+        "How long one attempt may take, from name look-up to the last header of the answer.",
+    )
+    lease: Annotated[timedelta, forms.duration("PT0.1S", "PT1H")] = _described(
+        timedelta(seconds=30),
+        "How long a process holds a merchant without renewing; must exceed `ATTEMPT_TIMEOUT` by 5 s "
+        "(by half of it, where that is less).",
+    )
+    poll_interval: Annotated[timedelta, forms.duration("PT0.001S", "PT1M")] = _described(
+        timedelta(milliseconds=25), "How long to wait before looking for new events when there were none."
+    )
+    max_lanes: Annotated[int, forms.whole_number(1, 100_000)] = _described(
+        1000,
+        "Merchants served at once by one process; each needs three open files, and 64 are needed besides.",
+    )
+    lane_retries: Annotated[int, forms.whole_number(1, 100)] = _described(
+        2, "Retries in flight per merchant."
+    )
+    unconfigured_hold: Annotated[timedelta, forms.duration("PT0S", "P365D")] = _described(
+        timedelta(days=1), "How long events of a merchant without an endpoint wait for one."
+    )
+    ops_address: Annotated[str, forms.text(forms.address)] = _described(
+        "127.0.0.1:9464", "Where `/metrics`, `/healthz` and `/readyz` are served, `host:port`."
+    )
+    log_format: Annotated[Literal["json", "console"] | None, forms.choice("json", "console")] = _described(
+        None, "`json` or `console`.", "`json` (`console` on a terminal)"
+    )
+    log_level: Annotated[str, forms.choice("debug", "info", "warning", "error")] = _described(
+        "info", "`debug`, `info`, `warning` or `error`."
+    )
+    shutdown_grace: Annotated[timedelta, forms.duration("PT0S", "PT1H")] = _described(
+        timedelta(seconds=12), "How long a stopping process waits for requests in flight and their records."
+    )
+    retention: Annotated[timedelta, forms.duration("P1D", "P3650D")] = _described(
+        timedelta(days=30), "Finished deliveries older than this are dropped."
+    )
+    egress_allow_networks: Annotated[tuple[forms.Network, ...], forms.text(forms.networks)] = _described(
+        (), "Private networks that endpoints may be in all the same, such as `10.1.0.0/16`.", "none"
+    )
+    egress_allow_hosts: Annotated[frozenset[str], forms.text(forms.hosts)] = _described(
+        frozenset(), "Names that endpoints may have all the same, such as `receiver.internal`.", "none"
+    )
+    egress_allow_http: Annotated[bool, forms.text(forms.boolean)] = _described(
+        False, "Whether allowed networks and hosts may be reached by `http` too."
+    )
+    egress_deny_networks: Annotated[tuple[forms.Network, ...], forms.text(forms.networks)] = _described(
+        (),
+        "Networks that endpoints may never be in, whatever allows them, such as your own public addresses.",
+        "none",
+    )
+    egress_proxy: Annotated[SecretStr | None, forms.text(forms.egress_proxy)] = _described(
+        None,
+        "`http://[user:password@]host:port`: send through this proxy (CONNECT), which resolves the names; "
+        "not with `EGRESS_ALLOW_HTTP`. Proxies of the environment are never used.",
+        "none",
+    )
+    egress_nameservers: Annotated[tuple[str, ...], forms.text(forms.nameservers)] = _described(
+        (), "Name servers to ask, `address:port`, separated by commas.", "the system's"
+    )
+    egress_ca_file: Annotated[Path | None, forms.text(forms.ca_file)] = _described(
+        None, "A PEM file of certificate authorities to trust besides the system's.", "system roots"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what `load_settings` hands over and nothing else."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _proxy_is_for_https(self) -> "Settings":
+        if self.egress_proxy and self.egress_allow_http:
+            raise ValueError(
+                f"{PREFIX}EGRESS_PROXY: only https goes through it; {PREFIX}EGRESS_ALLOW_HTTP must be false"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _lease_outlasts_attempt(self) -> "Settings":
+        least = self.attempt_timeout + min(LEASE_MARGIN, self.attempt_timeout / 2)
+        if self.lease < least:
+            raise ValueError(
+                f"{PREFIX}LEASE: must be at least {render_duration(least)} with an attempt timeout of "
+                f"{render_duration(self.attempt_timeout)}, not {render_duration(self.lease)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _links_are_verified(self) -> "Settings":
+        for name in ("database_url", "migration_database_url"):
+            for shard in getattr(self, name) or ():
+                try:
+                    forms.root_certificates(self._linked(shard))
+                except ValueError as error:
+                    of = f"{shard.name}: " if shard.name else ""
+                    raise ValueError(f"{PREFIX}{name.upper()}: {of}{error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _both_lists_name_the_same(self) -> "Settings":
+        ours, owners = self.database_url, self.migration_database_url
+        if ours and owners and {shard.name for shard in ours} != {shard.name for shard in owners}:
+            raise ValueError(
+                f"{PREFIX}MIGRATION_DATABASE_URL: must name the databases as {PREFIX}DATABASE_URL does, "
+                f"{shards.names_of(ours)}, not {shards.names_of(owners)}"
+            )
+        return self
+
+    def _linked(self, shard: Shard) -> str:
+        text = shard.url.get_secret_value()
+        return text if self.database_tls == "waived" else link.secured(text)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a pooler in transaction mode stands before the database."""
+        return self.database_pooler == "transaction"
+
+    def databases(self) -> tuple[Shard, ...]:
+        """Return the databases, or say that they are missing."""
+        if self.database_url is None:
+            raise ConfigurationError(
+                f"{PREFIX}DATABASE_URL: not set; give postgresql://user:password@host:port/database "
+                "(`webhook-dispatcher demo` and `run --embedded` need none)"
+            )
+        return self.database_url
+
+    @property
+    def shard_name(self) -> str | None:
+        """The name of the only database, if it has one."""
+        return self.database_url[0].name if self.database_url and len(self.database_url) == 1 else None
+
+    def of_shard(self, name: str | None) -> "Settings":
+        """Return these settings with one database alone, or say which there are to choose from."""
+        return self.model_copy(update={"database_url": (shards.choose(self.databases(), name),)})
+
+    def database_dsn(self) -> str:
+        """Return the database's URL, or say that it is missing, or one of several."""
+        return self._linked(shards.choose(self.databases(), None))
+
+    def migrations(self) -> tuple[Shard, ...]:
+        """Return the databases to migrate: the owner's URLs if given, which a pooler makes necessary."""
+        if self.migration_database_url is None and self.is_pooled:
+            raise ConfigurationError(
+                f"{PREFIX}MIGRATION_DATABASE_URL: not set, but required with "
+                f"{PREFIX}DATABASE_POOLER=transaction: migrate connects straight to Postgres"
+            )
+        return self.migration_database_url or self.databases()
+
+    def migration_dsn(self, name: str | None = None) -> str:
+        """Return the URL to migrate a database with."""
+        return self._linked(shards.choose(self.migrations(), name))
+
+    def process_count(self, cpus: int) -> int:
+        """Return how many processes each database is served by, where so many CPUs may be used."""
+        return -(-cpus // len(self.databases())) if self.processes == "auto" else self.processes
+
+    def keyring(self) -> Keyring:
+        """Return the encryption keys, or say that they are missing."""
+        if self.secret_keys is None:
+            raise ConfigurationError(
+                f"{PREFIX}SECRET_KEYS: not set, but required with {PREFIX}DATABASE_URL; give id:base64key, "
+                'the key being 32 random bytes (for example "k1:$(openssl rand -base64 32)")'
+            )
+        return Keyring.parse(self.secret_keys.get_secret_value())
+
+    def egress_policy(self) -> EgressPolicy:
+        """Return what the guard is to allow."""
+        return EgressPolicy(
+            self.egress_allow_networks,
+            self.egress_allow_hosts,
+            self.egress_allow_http,
+            self.egress_deny_networks,
+        )
+
+    def proxy(self) -> Proxy | None:
+        """Return the proxy to send through."""
+        return Proxy.parse(self.egress_proxy.get_secret_value()) if self.egress_proxy else None

@@ -1,0 +1,149 @@
+"""Several processes on one database: how they end, all together. Source: I1 to I3."""
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from tests.acceptance.load import PATIENCE
+from tests.acceptance.process import Daemon, until
+from tests.acceptance.supervised import end, metrics_folder_of, pids, start_processes
+from tests.acceptance.world import World
+from tests.conftest import process_exists
+from webhook_dispatcher.local.arrivals import out_of_order
+from webhook_dispatcher.local.behaviour import Behaviour
+
+pytestmark = pytest.mark.timeout(180)
+PROCESSES = 3
+MERCHANTS = [f"m{number:02}" for number in range(60)]
+
+
+@pytest.fixture(autouse=True)
+async def _all_ended(world: World) -> AsyncIterator[None]:
+    yield
+    for supervisor in world.daemons:
+        end(supervisor)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
+    world: World, number: signal.Signals
+) -> None:
+    await world.configure(*MERCHANTS)
+    for merchant_id in MERCHANTS:
+        world.receiver.behave(merchant_id, Behaviour(delay=timedelta(seconds=1)), Behaviour())
+    supervisor = await start_processes(world, PROCESSES)
+    folder = metrics_folder_of(supervisor)
+    assert folder.exists()
+    sent = await world.emit_each(MERCHANTS, 3)
+    await world.arrived(len(MERCHANTS))
+    supervisor.process.send_signal(number)
+    assert await supervisor.ended() == 0
+
+    assert [process_exists(pid) for pid in pids(supervisor).values()] == [False] * PROCESSES
+    assert not folder.exists()
+    assert [entry["code"] for entry in supervisor.log("process.ended")] == [0] * PROCESSES
+    stopped = supervisor.log("daemon.stopped")
+    assert sorted(entry["process"] for entry in stopped) == [1, 2, 3]
+    assert {(entry["unwritten"], entry["lanes"]) for entry in stopped} == {(0, 0)}
+    assert await world.has_no_leases()
+    assert len(world.receiver.arrivals) == len(MERCHANTS)
+    assert await world.count("state = 'delivered' AND attempts = 1") == len(MERCHANTS)
+    await world.start()
+    await world.all_delivered(len(sent))
+    assert out_of_order(world.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
+
+
+async def test_second_signal_cuts_the_grace_short(world: World) -> None:
+    await world.configure("m1")
+    world.receiver.behave("m1", Behaviour(hangs=True))
+    supervisor = await start_processes(world, PROCESSES)
+    assert all(os.getpgid(pid) == pid for pid in pids(supervisor).values()), "Ctrl-C would reach them too"
+    await world.emit("m1")
+    await world.arrived(1)
+    supervisor.terminate()
+    await until(lambda: len(supervisor.log("process.ended")) == PROCESSES - 1)
+    assert supervisor.process.poll() is None
+    supervisor.terminate()
+    assert await supervisor.ended(deadline=5) == 0
+
+
+async def test_signal_for_the_whole_control_group_is_no_impatience(world: World) -> None:
+    await world.configure("m1")
+    world.receiver.behave("m1", Behaviour(delay=timedelta(seconds=3)))
+    supervisor = await start_processes(world, PROCESSES)
+    event = await world.emit("m1")
+    await world.arrived(1)
+    for pid in pids(supervisor).values():
+        os.kill(pid, signal.SIGTERM)
+    await until(lambda: len(supervisor.log("process.ended")) == PROCESSES - 1)
+    supervisor.terminate()
+    assert await supervisor.ended() == 0
+    assert len(world.receiver.arrivals) == 1
+    await world.settled(event.id, "delivered", 1)
+
+
+async def test_frozen_process_is_killed_after_the_grace(world: World) -> None:
+    supervisor = await start_processes(world, PROCESSES, SHUTDOWN_GRACE="PT1S")
+    pid = pids(supervisor)[3]
+    os.kill(pid, signal.SIGSTOP)
+    supervisor.terminate()
+    assert await supervisor.ended() == 1
+    assert not process_exists(pid)
+    [killed] = supervisor.log("process.killed")
+    assert (killed["process"], killed["pid"]) == (3, pid)
+
+
+async def test_killed_supervisor_leaves_no_process_behind(world: World) -> None:
+    await world.configure(*MERCHANTS)
+    for merchant_id in MERCHANTS:
+        world.receiver.behave(merchant_id, Behaviour(delay=timedelta(milliseconds=500)))
+    supervisor = await start_processes(world, PROCESSES)
+    folder = metrics_folder_of(supervisor)
+    assert folder.exists()
+    await world.emit_each(MERCHANTS, 3)
+    await world.arrived(len(MERCHANTS))
+    killed_at = time.monotonic()
+    supervisor.kill()
+    await until(lambda: not any(map(process_exists, pids(supervisor).values())))
+    assert time.monotonic() - killed_at < 12
+    assert len(supervisor.log("daemon.stopped")) == PROCESSES
+    assert await world.has_no_leases()
+    await start_processes(world, PROCESSES)
+    assert not folder.exists(), "the next supervisor removes what a killed one left"
+    await world.all_delivered(3 * len(MERCHANTS))
+
+
+async def test_supervisor_killed_while_its_processes_start_leaves_none_behind(world: World) -> None:
+    supervisor = world.spawn(PROCESSES=str(PROCESSES))
+    await until(lambda: len(pids(supervisor)) == PROCESSES, PATIENCE)
+    assert supervisor.log("daemon.started") == []
+    supervisor.kill()
+    await until(lambda: not any(map(process_exists, pids(supervisor).values())), PATIENCE)
+    assert supervisor.log("daemon.started") == []
+
+
+async def test_schema_that_does_not_serve_ends_all_with_its_code(world: World) -> None:
+    supervisor = await start_processes(world, PROCESSES)
+    await world.owner.execute("UPDATE webhook.state SET compatible_from = 99")
+    assert await supervisor.ended(PATIENCE) == 3
+    assert not any(map(process_exists, pids(supervisor).values()))
+    _drop_other_lines(supervisor, "the schema serves programs for version 99")
+
+
+async def test_role_that_may_not_deliver_ends_all_with_its_code(world: World) -> None:
+    supervisor = world.spawn(PROCESSES="2", DATABASE_URL=world.database.dsn("webhook_admin"))
+    assert await supervisor.ended(PATIENCE) == 2
+    _drop_other_lines(supervisor, "may not deliver")
+
+
+def _drop_other_lines(supervisor: Daemon, said: str) -> None:
+    """Check that all lines that are no events say this, and drop them: they are there on purpose."""
+    lines = supervisor.log_file.read_text().splitlines(keepends=True)
+    others = [line for line in lines if not line.startswith("{")]
+    assert others
+    assert all(said in line for line in others), others
+    supervisor.log_file.write_text("".join(line for line in lines if line.startswith("{")))
