@@ -6,16 +6,15 @@ in general (the server changes over after five executions), with statistics of a
 
 import asyncio
 import itertools
-import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
 from tests.conftest import TEMPLATE, Database
+from tests.integration.cost import PLANS, Cost, explain
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage.statements import Statement, load
 
@@ -35,7 +34,6 @@ SELECT
 FROM generate_series(1, $1) AS number
 """
 OLD_TRANSACTION = "SELECT pg_current_xact_id(), count(*) FROM webhook.state"
-PLANS = pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
 
 
 @dataclass(slots=True)
@@ -46,43 +44,10 @@ class Graveyard:
     last_dead: int
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def explain(self, statement: Statement, plan_cache_mode: str, *values: str) -> "Cost":
-        """Prepare a statement, and execute it once for its plan."""
+    async def explain(self, statement: Statement, plan_cache_mode: str, *values: str) -> Cost:
+        """Execute a statement once for its plan."""
         name = f"measured_{next(self.numbers)}"
-        types = ", ".join(sqltype for _, sqltype in statement.parameters)
-        await self.connection.execute(f"PREPARE {name} ({types}) AS {statement.text}")
-        async with self.connection.transaction():
-            await self.connection.execute(f"SET LOCAL plan_cache_mode = {plan_cache_mode}")
-            text = await self.connection.fetchval(
-                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name} ({', '.join(values)})"
-            )
-        return Cost(json.loads(text)[0]["Plan"])
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """One executed plan."""
-
-    plan: dict[str, Any]
-
-    @property
-    def buffers(self) -> int:
-        return int(self.plan["Shared Hit Blocks"]) + int(self.plan["Shared Read Blocks"])
-
-    def nodes(self) -> Iterator[dict[str, Any]]:
-        waiting = [self.plan]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting += node.get("Plans", [])
-
-    def indexes(self, table: str) -> set[str]:
-        """Name how a table was read: its indexes, or the node that used none."""
-        return {
-            str(node.get("Index Name", node["Node Type"]))
-            for node in self.nodes()
-            if node.get("Relation Name") == table and "Scan" in node["Node Type"]
-        }
+        return await explain(self.connection, name, statement, plan_cache_mode, *values)
 
 
 async def _fill_and_empty(admin: asyncpg.Connection) -> int:

@@ -102,6 +102,7 @@ ON CONFLICT (merchant_id) DO NOTHING;
 -- name: lease_lanes
 -- Lease those of the wanted lanes that are free, raising their epoch.
 -- Never ask for a lane that the owner still holds in memory.
+-- Lanes are named by the parameter wherever they are read: a join alone may read every lane there is.
 -- A head_seq below from_seq is a straggler that was committed late: from_seq comes down to it.
 -- $1 merchants text[]
 -- $2 head_seqs bigint[]
@@ -138,7 +139,7 @@ leased AS (
         from_seq = least(lane.from_seq, wanted.head_seq - 1)
     FROM free
     INNER JOIN wanted ON wanted.merchant_id = free.merchant_id
-    WHERE lane.merchant_id = free.merchant_id
+    WHERE lane.merchant_id = free.merchant_id AND lane.merchant_id = ANY($1::text[])
     RETURNING lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at
 )
 SELECT
@@ -156,7 +157,8 @@ SELECT
     ) AS is_locked
 FROM wanted
 LEFT JOIN leased ON leased.merchant_id = wanted.merchant_id
-LEFT JOIN webhook.lane AS standing ON standing.merchant_id = wanted.merchant_id;
+LEFT JOIN webhook.lane AS standing
+    ON standing.merchant_id = wanted.merchant_id AND standing.merchant_id = ANY($1::text[]);
 
 -- name: read_runs
 -- Read the next events of leased lanes, in order, without row locks.

@@ -8,6 +8,7 @@
 -- the row's claim for a retry; compared on the locked versions, not on the snapshot.
 -- An outcome without attempt (null outcome) finishes or hands back a row that was not sent.
 -- A row whose object cannot be read is finished with a JSON null in its place.
+-- Lanes are named by the parameters wherever they are read: a join alone may read every lane there is.
 -- $1 seqs bigint[]
 -- $2 merchants text[]
 -- $3 event_ids uuid[]
@@ -171,6 +172,7 @@ moved AS (
     FROM plan
     WHERE
         lane.merchant_id = plan.merchant_id
+        AND lane.merchant_id = ANY($2::text[] || $16::text[])
         AND (plan.is_ours OR plan.due_at < lane.retry_at)
     RETURNING lane.merchant_id, lane.recalled, plan.is_ours, plan.is_over
 )
@@ -187,7 +189,10 @@ SELECT
         LEFT JOIN plan ON plan.merchant_id = visit.merchant_id
         WHERE
             NOT plan.is_ours
-            OR NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = visit.merchant_id)
+            -- A scalar subselect looks each one up; EXISTS may be hashed, which reads every lane there is.
+            OR (
+                SELECT lane.merchant_id FROM webhook.lane WHERE lane.merchant_id = visit.merchant_id
+            ) IS NULL
     ), '{}') AS lost
 FROM moved;
 

@@ -98,7 +98,7 @@ CROSS JOIN LATERAL (
         AND outbox.claim IS NOT NULL
         AND outbox.due_at > clock_timestamp()
 ) AS flying
-WHERE lane.merchant_id = asked.merchant_id;
+WHERE lane.merchant_id = asked.merchant_id AND lane.merchant_id = ANY($1::text[]);
 
 -- name: mend_retries
 -- Go round the merchants with rows outside the order, one probe each, and mend lanes that look for them too
