@@ -70,10 +70,6 @@ class PooledConnection(asyncpg.Connection):
         async with self.transaction():
             return await super().fetchval(*args, **options)
 
-    def get_reset_query(self) -> str:
-        """Send nothing when the connection is released: nothing of the session is ours."""
-        return ""
-
 
 def opened_with(settings: Mapping[str, str]) -> type[PooledConnection]:
     """Make the class of connections whose transactions have these settings.
