@@ -1,5 +1,6 @@
 """Logs: one JSON object per line, nothing secret, and never an error for the caller."""
 
+import asyncio
 import io
 import json
 import logging
@@ -42,6 +43,49 @@ def restored_logging() -> Iterator[None]:
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+async def test_lines_of_one_turn_of_the_loop_are_written_together() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    log = structlog.get_logger()
+    log.info("first.done")
+    log.info("second.done")
+    assert not stream.getvalue()
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    await turned.wait()
+    assert [line["event"] for line in lines(stream)] == ["first.done", "second.done"]
+
+
+async def test_what_is_worse_is_written_at_once_behind_what_came_before() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    log = structlog.get_logger()
+    log.info("first.done")
+    log.warning("second.failed")
+    assert [line["event"] for line in lines(stream)] == ["first.done", "second.failed"]
+
+
+def test_no_line_waits_for_a_loop_that_has_ended() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    log = structlog.get_logger()
+
+    async def tell(event: str) -> None:
+        log.info(event)
+
+    for event in ("first.done", "second.done"):
+        asyncio.run(tell(event))
+    log.info("third.done")
+    assert [line["event"] for line in lines(stream)] == ["first.done", "second.done", "third.done"]
+
+
+def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    structlog.get_logger().info("count.read", count=2**70)
+    assert lines(stream)[0]["count"] == 2**70
 
 
 def test_an_event_is_one_line_of_json_with_time_and_level() -> None:

@@ -5,12 +5,14 @@ what cannot be written (a closed pipe, a full disk) is dropped. Keys that could 
 masked as a safety net; nothing relies on it.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TextIO
 
+import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -67,27 +69,58 @@ def mask(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
 
 
 def render(logger: WrappedLogger, method: str, event: EventDict) -> str:
-    """Write an event as one line of JSON."""
-    return _encode(event)
+    """Write an event as one line of JSON, in plain ASCII."""
+    try:
+        line = orjson.dumps(event, default=_plain, option=_OPTIONS)
+    except TypeError:  # an integer beyond 64 bits, half a surrogate pair
+        return _encode(event)
+    return line.decode() if line.isascii() else _encode(event)
 
 
 class _Lines:
-    """Writes finished lines; structlog calls the method named as the level."""
+    """Writes finished lines; structlog calls the method named as the level.
+
+    Up to info they are written together when the event loop has run what was ready (a system call for each
+    line costs more than making it); what is worse is written at once, with all that came before it.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._waiting: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def info(self, line: str) -> None:
+        self._waiting.append(line)
         try:
-            self._stream.write(line + "\n")
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._flush()
+            return
+        if len(self._waiting) == 1 or loop is not self._loop:
+            self._loop = loop
+            loop.call_soon(self._flush)
+
+    def warning(self, line: str) -> None:
+        self._waiting.append(line)
+        self._flush()
+
+    debug = info
+    error = critical = exception = msg = warning
+
+    def _flush(self) -> None:
+        lines, self._waiting = self._waiting, []
+        if lines:
+            self._write("\n".join([*lines, ""]))
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
             self._stream.flush()
         except UnicodeEncodeError:
-            self.info(line.encode("ascii", "backslashreplace").decode())
+            self._write(text.encode("ascii", "backslashreplace").decode())
         except (OSError, ValueError):
             # The reader of the logs went away. Deliveries matter more than their log.
             pass
-
-    debug = warning = error = critical = exception = msg = info
 
 
 class _Adopted(logging.Handler):
@@ -99,7 +132,7 @@ class _Adopted(logging.Handler):
         self._lines = _Lines(stream)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.info(self.format(record))
+        self._lines.warning(self.format(record))
 
 
 def _adopt_libraries(
@@ -142,4 +175,6 @@ def _plain(value: object) -> object:
             return str(value)
 
 
+# Values are ours to write: nothing is taken apart behind our backs that might hold a secret.
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_NON_STR_KEYS
 _encode = json.JSONEncoder(default=_plain, separators=(",", ":")).encode
