@@ -1,6 +1,5 @@
 """Records written in batches: what becomes of rows, attempts and lanes, and under which fence."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import asyncpg
@@ -219,7 +218,7 @@ async def test_retry_at_comes_down_to_what_is_due_and_never_rises(bench: Workben
     at = records[0].at
 
     async def retry_at_with(record: Record, due_at: datetime) -> datetime:
-        late = replace(record, state=None, due_at=due_at)
+        late = record._replace(state=None, due_at=due_at)
         await here.records.write([late], [LaneTurn("m", epoch, False)], LEASE)
         found: datetime = (await bench.lane("m"))["retry_at"]
         return found

@@ -7,7 +7,7 @@ snapshot its statement has taken, then waits before it locks a row, until the do
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -223,7 +223,7 @@ def answered(event: Event, fence: int, at: datetime, status: int | None, *, is_r
 
 def exhausted(record: Record) -> Record:
     """Turn a retried record into a final failure."""
-    return replace(record, state=State.FAILED, reason=FailedReason.EXHAUSTED, due_at=None)
+    return record._replace(state=State.FAILED, reason=FailedReason.EXHAUSTED, due_at=None)
 
 
 def unsent(

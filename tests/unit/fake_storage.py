@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 from tests.unit.fakes import FakeDatabase, Owed
@@ -121,7 +120,7 @@ class FakeClaims:
     async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
         self.database.fail("read_suspect")
         run = self._run(RunAsk(merchant_id, after_seq, 1, 1))
-        return replace(run[0], object=b"", is_unreadable=True) if run else None
+        return run[0]._replace(object=b"", is_unreadable=True) if run else None
 
     async def claim_retries_apart(
         self, lanes: int, places: int, most: int, lease: timedelta, may_close: int
@@ -135,7 +134,7 @@ class FakeClaims:
             tuple(claimed),
             tuple(
                 UnreadableRow(
-                    replace(retry.event, object=b"", is_unreadable=True), "XX001", place < may_close
+                    retry.event._replace(object=b"", is_unreadable=True), "XX001", place < may_close
                 )
                 for place, retry in enumerate(bad)
             ),

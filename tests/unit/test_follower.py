@@ -27,12 +27,12 @@ class Course:
         self.started: list[int] = []
         self.records: list[Record] = []
         self.asked = 0
-        self.is_behind = False
-        self.caught_up = asyncio.Event()
+        self.behind = False
+        self.progress = asyncio.Event()
         self.answer = asyncio.Event()
         self.answer.set()
         self.on_start: Callable[[int], None] = lambda seq: None
-        self.follower = Follower(self._attend, self._add, self._wait, self._ask, self._may_start)
+        self.follower = Follower(self._attend, self, self._ask, self._may_start)
 
     async def _attend(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
@@ -42,13 +42,20 @@ class Course:
         await self.answer.wait()
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, NOW)
 
-    def _add(self, record: Record, visit: Visit) -> None:
+    def add(self, record: Record, visit: Visit | None) -> None:
+        """Take over a record."""
+        assert visit is self.visit
         visit.unwritten += 1
         self.records.append(record)
 
-    async def _wait(self) -> None:
-        while self.is_behind:
-            await self.caught_up.wait()
+    def is_behind(self) -> bool:
+        """Tell whether records wait for too long."""
+        return self.behind
+
+    async def caught_up(self) -> None:
+        """Wait until they do not."""
+        while self.behind:
+            await self.progress.wait()
 
     def _ask(self, visit: Visit) -> asyncio.Future[None]:
         self.asked += 1
@@ -145,14 +152,14 @@ async def test_nothing_starts_when_the_end_came_while_it_waited_for_the_recorder
     end: Callable[[Course], None],
 ) -> None:
     course = Course(1, 2)
-    course.is_behind = True
+    course.behind = True
     async with course.following() as task:
         await quiet()
         assert course.started == []
         assert not task.done()
         end(course)
-        course.is_behind = False
-        course.caught_up.set()
+        course.behind = False
+        course.progress.set()
     assert course.started == []
 
 

@@ -3,8 +3,6 @@
 Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 import structlog
@@ -70,8 +68,11 @@ class Attempter:
     ) -> tuple[Attempt, Answer | Failure]:
         """Make one attempt now; its clock and its signature's `t` start here."""
         started = self._clock.elapsed()
-        with self._counted():
+        self.in_flight += 1
+        try:
             seen = await self._send(event, endpoint, secrets)
+        finally:
+            self.in_flight -= 1
         ended = self._clock.elapsed()
         started_at = self._database_clock.at(started)
         if event.attempts == 0:
@@ -98,14 +99,6 @@ class Attempter:
         }
         return await self._sender.post(endpoint.url, headers, body)
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        self.in_flight += 1
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
-
     def conclude(
         self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure
     ) -> Record:
@@ -126,8 +119,7 @@ class Attempter:
 
     def _tell(self, event: Event, attempt: Attempt, seen: Answer | Failure, state: State | None) -> None:
         outcome = attempt.outcome
-        self._metrics.attempts.labels(outcome, event.trigger).inc()
-        self._metrics.attempt_duration.labels(outcome).observe(attempt.duration_ms / 1000)
+        self._metrics.count_attempt(outcome, event.trigger, attempt.duration_ms / 1000)
         detail = {"detail": seen.detail} if isinstance(seen, Failure) else {}
         _log.info(
             "delivery.attempted",

@@ -85,9 +85,7 @@ class Dispatcher:
         self.missing_keys: dict[str, float] = {}
         self._told_of_keys: set[str] = set()
         self.answered_at = self._clock.elapsed()
-        self._follower = Follower(
-            attempter.attend, recorder.add, recorder.caught_up, self._supply.ask, self._may_start
-        )
+        self._follower = Follower(attempter.attend, recorder, self._supply.ask, self._may_start)
         recorder.on_closed = self._closed
 
     @property

@@ -18,7 +18,7 @@ clock's. A stall excuses the attempts it hit, and pauses nothing.
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import timedelta
+from heapq import heapify, heappop, heappush
 
 import structlog
 
@@ -39,8 +39,8 @@ GOOD_FOR = 600.0
 """Seconds for which a merchant that accepted something counts as one that works."""
 PROBE_INTERVAL = 1.0
 """Seconds between two probes."""
-MOST_CLOCK_DIFFERENCE = timedelta(seconds=30)
-"""How far the clocks may be apart (I10); receivers tolerate 300 s."""
+MOST_CLOCK_DIFFERENCE = 30.0
+"""Seconds that the clocks may be apart (I10); receivers tolerate 300."""
 LONGEST_BEAT = 1.0
 """Seconds between two beats of the event loop beyond which it stood still."""
 
@@ -52,6 +52,38 @@ class _Fault:
     kind: str
     mark: str
     since: float
+
+
+class _Sample:
+    """The latest first attempts of the SAMPLE merchants whose attempts began last."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, tuple[float, str]] = {}
+        self._oldest_first: list[tuple[float, str]] = []  # a heap; what was overtaken stays until it is met
+
+    def add(self, merchant_id: str, started: float, mark: str) -> None:
+        """Take in an attempt, and drop the merchant whose attempt began longest ago if there are too many."""
+        known = self._latest.get(merchant_id)
+        if known is not None and known[0] >= started:
+            return
+        self._latest[merchant_id] = (started, mark)
+        heappush(self._oldest_first, (started, merchant_id))
+        if len(self._latest) > SAMPLE:
+            self._drop_oldest()
+        elif len(self._oldest_first) > 2 * SAMPLE:
+            self._oldest_first = [(began, merchant) for merchant, (began, _) in self._latest.items()]
+            heapify(self._oldest_first)
+
+    def _drop_oldest(self) -> None:
+        while True:
+            began, oldest = heappop(self._oldest_first)
+            if self._latest.get(oldest, _NONE)[0] == began:
+                del self._latest[oldest]
+                return
+
+    def marks_since(self, began: float) -> list[str]:
+        """Return how the attempts ended that began then or later."""
+        return [mark for started, mark in self._latest.values() if started >= began]
 
 
 class Faults:
@@ -66,7 +98,7 @@ class Faults:
         self._probe_at = 0.0
         self._beat_at = self._stalled_at = clock.elapsed()
         self._good: OrderedDict[str, float] = OrderedDict()
-        self._sample: dict[str, tuple[float, str]] = {}
+        self._sample = _Sample()
 
     @property
     def reasons(self) -> list[str]:
@@ -75,8 +107,8 @@ class Faults:
         if self._fault is not None:
             said.append(f"a fault of our own ({self._fault.kind}): attempts fail with {self._fault.mark}")
         if self._clock_is_off:
-            ahead = self._database_clock.ahead_by().total_seconds()
-            said.append(f"this machine's clock is {-ahead:+.0f} s off the database's")
+            behind = -self._database_clock.ahead_by()
+            said.append(f"this machine's clock is {behind:+.0f} s off the database's")
         return said
 
     @property
@@ -151,13 +183,11 @@ class Faults:
             del self._good[oldest[0]]
         if merchant_id not in self._good:
             return
-        sample = {m: seen for m, seen in self._sample.items() if seen[0] >= now - WINDOW}
-        sample[merchant_id] = max((started, mark), sample.get(merchant_id, (0.0, "")))
-        if len(sample) > SAMPLE:
-            del sample[min(sample, key=lambda merchant: sample[merchant][0])]
-        self._sample = sample
-        alike = sum(seen[1] == mark for seen in sample.values())
-        if mark != _ACCEPTED and len(sample) >= LEAST_MERCHANTS and alike >= SHARE * len(sample):
+        self._sample.add(merchant_id, started, mark)
+        if mark == _ACCEPTED:
+            return
+        marks = self._sample.marks_since(now - WINDOW)
+        if len(marks) >= LEAST_MERCHANTS and marks.count(mark) >= SHARE * len(marks):
             self._begin("fleet", mark, now)
 
     def _begin(self, kind: str, mark: str, now: float) -> None:
@@ -173,10 +203,11 @@ class Faults:
         _log.info("fault.ended", kind=self._fault.kind)
         self._metrics.own_fault.labels(self._fault.kind).set(0)
         self._fault = None
-        self._sample = {}
+        self._sample = _Sample()
 
 
 _ACCEPTED = "delivered"
+_NONE = (-1.0, "")
 _REACHED = frozenset(
     (Outcome.STATUS, Outcome.CONNECT, Outcome.TLS, Outcome.DISCONNECTED, Outcome.BAD_RESPONSE)
 )

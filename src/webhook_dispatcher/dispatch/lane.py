@@ -11,7 +11,7 @@ is written.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -182,44 +182,64 @@ PREFETCH = 5
 """Events left in the run when the next ones are asked for."""
 
 
+class Outcomes(Protocol):
+    """Takes over what attempts showed, and says when it cannot keep up."""
+
+    def add(self, record: Record, visit: Visit | None) -> None:
+        """Take over a record; it is written soon."""
+        ...
+
+    def is_behind(self) -> bool:
+        """Tell whether an answer has been on its way to the database for too long."""
+        ...
+
+    async def caught_up(self) -> None:
+        """Wait until none is."""
+        ...
+
+
 class Follower:
     """Follows visits: one event after the other, each started only when the one before has ended."""
 
     def __init__(
         self,
         attend: Attend,
-        add_record: Callable[[Record, Visit], None],
-        caught_up: Callable[[], Awaitable[None]],
+        outcomes: Outcomes,
         ask_for_more: Callable[[Visit], asyncio.Future[None]],
         may_start: Callable[[Visit], bool],
     ) -> None:
         self._attend = attend
-        self._add_record = add_record
-        self._caught_up = caught_up
+        self._outcomes = outcomes
         self._ask_for_more = ask_for_more
         self._may_start = may_start
 
     async def follow(self, visit: Visit, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> None:
         """Deliver a lane's events until the visit is over; the caller gives the lane back."""
         while await self._has_next(visit):
-            await self._caught_up()
-            await visit.unstuck.wait()
-            if not visit.run or not self._may_start(visit):
-                break
             event = visit.run.popleft()
             visit.started += 1
             record = await self._attend(event, visit.lease.epoch, False, endpoint, secrets)
             if record is None:
                 visit.run.appendleft(event)  # still owed, and still the first
                 break
-            self._add_record(record, visit)
+            self._outcomes.add(record, visit)
         visit.end()
 
     async def _has_next(self, visit: Visit) -> bool:
-        if not self._may_start(visit):
-            return False
-        if visit.owes_more and visit.top_up is None and len(visit.run) <= PREFETCH:
-            visit.top_up = self._ask_for_more(visit)
-        if not visit.run and visit.top_up is not None:
-            await visit.top_up
-        return bool(visit.run)
+        """Wait until the next event may be sent; False when the visit is over. Asked anew after each wait."""
+        while self._may_start(visit):
+            if visit.owes_more and visit.top_up is None and len(visit.run) <= PREFETCH:
+                visit.top_up = self._ask_for_more(visit)
+            if not visit.run:
+                if visit.top_up is None:
+                    return False
+                await visit.top_up
+                if not visit.run:
+                    return False
+            elif self._outcomes.is_behind():
+                await self._outcomes.caught_up()
+            elif not visit.unstuck.is_set():
+                await visit.unstuck.wait()
+            else:
+                return True
+        return False

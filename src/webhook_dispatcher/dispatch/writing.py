@@ -128,21 +128,21 @@ class Writer:
 def _plainer(record: Record) -> Record:
     """Leave out what the attempt brought; what was delivered stays so."""
     if record.state is State.DELIVERED:
-        return replace(record, attempt=None)
-    attempt = record.attempt and replace(record.attempt, outcome=Outcome.UNSENDABLE, status=None)
-    return replace(_failed(record), attempt=attempt)
+        return record._replace(attempt=None)
+    attempt = record.attempt and record.attempt._replace(outcome=Outcome.UNSENDABLE, status=None)
+    return _failed(record)._replace(attempt=attempt)
 
 
 def _without_object(record: Record) -> Record:
     """Finish a damaged row with its attempt; it cannot be postponed."""
     finished = record if record.state is not None else _failed(record)
-    return replace(finished, event=replace(record.event, is_unreadable=True))
+    return finished._replace(event=record.event._replace(is_unreadable=True))
 
 
 def _failed(record: Record) -> Record:
     if record.event.on_failure is State.DELIVERED:
-        return replace(record, state=State.DELIVERED, reason=None, due_at=None)
-    return replace(record, state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None)
+        return record._replace(state=State.DELIVERED, reason=None, due_at=None)
+    return record._replace(state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None)
 
 
 def _tell_unreadable(record: Record, error: StatementRefused) -> None:

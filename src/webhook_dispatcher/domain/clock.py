@@ -4,7 +4,7 @@ Leases and due times are the database's (design: database time throughout). What
 ended at is written in that time too, estimated once and then fixed, so that a record can be repeated.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 GOOD_ROUND_TRIP = 0.1
@@ -56,6 +56,6 @@ class DatabaseClock:
         """Return the database's time at a moment of the elapsed clock."""
         return datetime.fromtimestamp(self._offset + elapsed, UTC)
 
-    def ahead_by(self) -> timedelta:
-        """Return how far the database's clock is ahead of this machine's wall clock."""
-        return timedelta(seconds=self._offset + self._clock.elapsed() - self._clock.unix())
+    def ahead_by(self) -> float:
+        """Return how many seconds the database's clock is ahead of this machine's wall clock."""
+        return self._offset + self._clock.elapsed() - self._clock.unix()

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One POST as it went; instants in database time, fixed once."""
 
     number: int
@@ -19,8 +19,7 @@ class Attempt:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One row's new standing, to be written under the fence it was claimed with.
 
     fence: the lane's epoch, or the row's claim where `is_retry`.

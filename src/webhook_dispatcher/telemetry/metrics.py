@@ -63,6 +63,14 @@ class Metrics:
         outcomes = [str(outcome) for outcome in Outcome]
         _create(self.attempts, product(outcomes, Trigger))
         _create(self.attempt_duration, product(outcomes))
+        # Looked up once: naming the labels each time costs more than counting.
+        self._attempt_children = {
+            (outcome, trigger): (
+                self.attempts.labels(outcome, trigger),
+                self.attempt_duration.labels(outcome),
+            )
+            for outcome, trigger in product(Outcome, Trigger)
+        }
 
     def _deliveries(self) -> None:
         self.deliveries = self._counter("deliveries", "Deliveries that came to their end.", "state", "type")
@@ -71,7 +79,16 @@ class Metrics:
             "From an event's `created_at` to the start of its first attempt.",
             LAG_BUCKETS,
         )
-        _create(self.deliveries, product((State.DELIVERED, State.FAILED), EVENT_TYPES))
+        self._delivery_children = {
+            labels: self.deliveries.labels(*labels)
+            for labels in product((State.DELIVERED, State.FAILED), EVENT_TYPES)
+        }
+
+    def count_attempt(self, outcome: Outcome, trigger: Trigger, seconds: float) -> None:
+        """Count an attempt that ended, and how long it took."""
+        counter, histogram = self._attempt_children[outcome, trigger]
+        counter.inc()
+        histogram.observe(seconds)
 
     def _owed(self, shard: str | None) -> None:
         """Make the gauges of one database: its processes measure the same, so the newest figure counts."""
@@ -88,7 +105,8 @@ class Metrics:
 
     def count_delivery(self, state: State, event_type: str) -> None:
         """Count a delivery that came to its end; a type that is none of ours makes no label of its own."""
-        self.deliveries.labels(state, event_type if event_type in EVENT_TYPES else "unknown").inc()
+        child = self._delivery_children.get((state, event_type))
+        (child or self.deliveries.labels(state, "unknown")).inc()
 
     def _database(self) -> None:
         self.claim_duration = self._histogram(

@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.transport.addresses import Address, carried_v4, forbidden_use, parse_address
 
 MAXIMUM_URL_LENGTH = 2048
-_REMEMBERED_URLS = 4096
+_REMEMBERED_URLS = 16_384
 
 # fmt: off
 # Source: WHATWG Fetch, "bad port".
