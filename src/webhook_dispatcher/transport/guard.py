@@ -9,7 +9,7 @@ Source: contract 2.7; tests/data/urls.tsv and addresses.tsv.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -72,10 +72,23 @@ class EgressPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL that passed the static check. `is_trusted`: the operator allowed its host by name."""
+    """A URL that passed the static check, and what every request to it has in common.
+
+    is_trusted: the operator allowed its host by name.
+    origin: with whom connections to it can be shared.
+    opening: the first lines of a request, as text.
+    """
 
     url: URL
     is_trusted: bool
+    origin: str = field(init=False)
+    opening: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        url = self.url
+        object.__setattr__(self, "origin", f"{url.scheme}://{url.raw_host}:{url.port}")
+        opening = f"POST {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
+        object.__setattr__(self, "opening", opening)
 
 
 class Guard:

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import unquote
 
-from aiohttp import ClientHttpProxyError
 from yarl import URL
 
 from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.transport.addresses import parse_address
-from webhook_dispatcher.transport.reading import OutOfTime, Phase
+from webhook_dispatcher.transport.reading import AttemptEnded, OutOfTime, Phase
 
 PROXY_PHASES = frozenset((Phase.REACHING_PROXY, Phase.ASKING_PROXY))
 
@@ -64,10 +63,19 @@ class Proxy:
         return {} if self.authorization is None else {"Proxy-Authorization": self.authorization}
 
 
+class TunnelRefused(AttemptEnded):
+    """The proxy answered CONNECT with something else than 200. is_challenge: it wants to know who we are."""
+
+    def __init__(self, status: int, is_challenge: bool) -> None:
+        super().__init__(f"{status}")
+        self.status = status
+        self.is_challenge = is_challenge
+
+
 def read_proxy(sight: Exception, phase: Phase) -> Failure:
     """Say what it means that there is no tunnel."""
-    if isinstance(sight, ClientHttpProxyError):
-        return _refusal(sight.status, bool(sight.headers and "Proxy-Authenticate" in sight.headers))
+    if isinstance(sight, TunnelRefused):
+        return _refusal(sight.status, sight.is_challenge)
     if isinstance(sight, OutOfTime):
         # Asked for a tunnel, it is waiting for the receiver: Squid does so for a minute.
         return Failure(Outcome.TIMEOUT, f"{sight}: {phase}", is_ours=phase is Phase.REACHING_PROXY)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import aiodns
 import pycares
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from webhook_dispatcher.transport.blame import ResolverFault, routed_families
 from webhook_dispatcher.transport.guard import Forbidden, Guard
@@ -20,8 +19,8 @@ from webhook_dispatcher.transport.guard import Forbidden, Guard
 _FIRST_WAIT = 1.5
 _TRIES = 4
 
-# aiohttp tries n addresses that refuse up to n * (n + 1) / 2 times: a name with a thousand of them would keep
-# us, and those it points at, busy for the whole attempt.
+# Each address is tried: a name with a thousand of them would keep us, and those it points at, busy for the
+# whole attempt.
 _MOST_ADDRESSES = 8
 
 # What c-ares says when it is itself at its end; no name and no name server of a merchant brings it about.
@@ -39,7 +38,7 @@ _OWN_FAULTS = frozenset(
 _UNCONTACTED = 3
 
 
-class GuardedResolver(AbstractResolver):
+class GuardedResolver:
     """Resolve host names with c-ares and let the guard judge the answer.
 
     Must be made inside the running loop. `nameservers` ("address:port") replace those of the system. The
@@ -65,12 +64,10 @@ class GuardedResolver(AbstractResolver):
             flags=pycares.ARES_FLAG_NOSEARCH,
         )
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
+    async def resolve(self, host: str) -> list[str]:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
         try:
-            answer = await self._resolver.getaddrinfo(host, port=port, type=socket.SOCK_STREAM, family=family)
+            answer = await self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
         except aiodns.error.DNSError as error:
             # args: c-ares' own number and words; nothing that came over the wire.
             kind = ResolverFault if self._is_own_fault(error.args[0]) else OSError
@@ -78,14 +75,15 @@ class GuardedResolver(AbstractResolver):
         except UnicodeError as error:
             raise OSError(None, "the name cannot be looked up") from error
         self._uncontacted = 0
-        results = [_result(host, port, node) for node in answer.nodes]
-        if not results:
+        # A scope (addr[3]) is left out: a scoped address is link-local, and refused as that.
+        addresses = [node.addr[0].decode("ascii") for node in answer.nodes]
+        if not addresses:
             raise OSError(None, "the name has no address")
         if host != self._proxy_host:
             is_trusted = self._guard.trusts(host)
-            for result in results:
-                self._check(result["host"], is_trusted)
-        return results[:_MOST_ADDRESSES]
+            for address in addresses:
+                self._check(address, is_trusted)
+        return addresses[:_MOST_ADDRESSES]
 
     async def close(self) -> None:
         """Give up pending look-ups."""
@@ -103,15 +101,3 @@ class GuardedResolver(AbstractResolver):
             self._guard.check_address(address, is_trusted)
         except Forbidden as error:
             raise Forbidden(f"the host's name resolves to {error.reason}") from None
-
-
-def _result(host: str, port: int, node: pycares.AddrInfoNode) -> ResolveResult:
-    # A scope (addr[3]) is left out: a scoped address is link-local, and refused as that.
-    return ResolveResult(
-        hostname=host,
-        host=node.addr[0].decode("ascii"),
-        port=port,
-        family=node.family,
-        proto=0,
-        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-    )

@@ -11,41 +11,32 @@ Source: contract 1, 2.1 and 2.7.
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
-
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport.addresses import Address
 from webhook_dispatcher.transport.blame import is_local
-from webhook_dispatcher.transport.connector import Dial, GuardedConnector, current_dial
+from webhook_dispatcher.transport.dialling import Dialler
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
+from webhook_dispatcher.transport.pool import Pool
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, read_proxy
-from webhook_dispatcher.transport.reading import OutOfTime, read
+from webhook_dispatcher.transport.reading import AttemptEnded, Expired, OutOfTime, Phase, Unsendable, read
 from webhook_dispatcher.transport.resolver import GuardedResolver
-
-# aiohttp's defaults (8,190 bytes, 128 headers) turn honest answers into failures.
-_LINE_LIMIT = 64 * 1024
-_HEADERS_LIMIT = 1000
-
-# What is left of a body is waited for this long at most: more than the 40 ms of a delayed ACK between a
-# receiver's two writes.
-_DRAIN_SECONDS = 0.05
-_DRAIN_BYTES = 4096
-_LENGTH_DIGITS = 4
+from webhook_dispatcher.transport.wire import Wire
 
 _DEFAULT_KEPT_CONNECTIONS = 1000
 
-_BROKEN = frozenset((Outcome.DISCONNECTED, Outcome.TLS))
+# Everything our client, asyncio, uvloop (RuntimeError where asyncio raises OSError) and c-ares are known to raise
+# for one request.
+_EXPECTED = (AttemptEnded, OSError, EOFError, ValueError, RuntimeError, Forbidden)
 
-# Everything aiohttp, asyncio, uvloop (RuntimeError where asyncio raises OSError) and http header checks
-# (ValueError) are known to raise for one request.
-_EXPECTED = (ClientError, OSError, EOFError, ValueError, RuntimeError, Forbidden)
+_BROKEN = frozenset((Outcome.DISCONNECTED, Outcome.TLS))
 
 
 class Sender:
@@ -70,99 +61,95 @@ class Sender:
         self._guard = guard
         self._timeout = timeout.total_seconds()
         self._user_agent = user_agent
+        # The body is not used, so it need not be packed.
+        self._own_headers = f"User-Agent: {user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
         self._context = _tls_context(ca_file)
         self._kept_connections = kept_connections
         self._nameservers = nameservers
         self._proxy = proxy
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         self._resolver = GuardedResolver(
             self._guard, self._nameservers, self._proxy.host if self._proxy else None
         )
-        self._session = ClientSession(
-            connector=GuardedConnector(self._guard, self._resolver, self._context, self._kept_connections),
-            # The body is not used, so it need not be packed.
-            headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
-            cookie_jar=DummyCookieJar(),
-            auto_decompress=False,
-            # Never a proxy from the environment.
-            trust_env=False,
-            proxy=self._proxy.url if self._proxy else None,
-            # aiohttp rounds deadlines up to whole seconds; asyncio.timeout_at does not.
-            timeout=ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
-            max_line_size=_LINE_LIMIT,
-            max_field_size=_LINE_LIMIT,
-            max_headers=_HEADERS_LIMIT,
+        self._pool = Pool(self._loop, self._kept_connections)
+        self._dialler = Dialler(
+            self._guard, self._resolver, self._context, self._pool, self._proxy, self._user_agent
         )
-        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._session.close()
+        await self._pool.close()
         await self._resolver.close()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
         """Make one attempt; the deadline starts now."""
         deadline = self._loop.time() + self._timeout
+        if self._pool.is_closed:
+            return Failure(Outcome.CONNECT, "the sender is closed", is_ours=True)
         try:
             target = self._guard.target(url)
+            head = self._render(target, headers, len(body))
         except Forbidden as error:
             return Failure(Outcome.BLOCKED, error.reason)
+        except ValueError as error:
+            return read(error, Phase.RESOLVING)
         if self._proxy and target.url.scheme != "https":
             return Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
-        dial = Dial(target.is_trusted, is_proxied=self._proxy is not None)
-        seen = await self._attempt(target, headers, body, deadline, dial)
-        if seen.outcome in _BROKEN and dial.is_stale:
-            fresh = Dial(target.is_trusted, must_be_fresh=True, is_proxied=dial.is_proxied)
-            return await self._attempt(target, headers, body, deadline, fresh)
-        return seen
+        wire = self._pool.take(target.origin)
+        if wire is not None:
+            seen = await self._exchange(wire, head, body, deadline)
+            if seen.outcome not in _BROKEN or not wire.is_stale:
+                return seen
+        dialled = await self._dial(target, deadline)
+        if not isinstance(dialled, Wire):
+            return dialled
+        return await self._exchange(dialled, head, body, deadline)
 
-    async def _attempt(
-        self, target: Target, headers: Mapping[str, str], body: bytes, deadline: float, dial: Dial
-    ) -> Answer | Failure:
-        """Send one request; whatever happens becomes an answer or a failure."""
-        token = current_dial.set(dial)
+    def _render(self, target: Target, headers: Mapping[str, str], length: int) -> bytes:
+        """Write the head of a request. Raises ValueError for what is not one line each."""
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if not len(headers) == lines.count("\n") == lines.count("\r") or "\0" in lines:
+            raise Unsendable
+        return f"{target.opening}{self._own_headers}{lines}Content-Length: {length}\r\n\r\n".encode()
+
+    async def _dial(self, target: Target, deadline: float) -> Wire | Failure:
+        """Make a connection; whatever happens instead becomes a failure."""
+        dial = self._dialler.begin()
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                response = await self._session.post(
-                    target.url,
-                    data=body,
-                    headers=headers,
-                    allow_redirects=False,
-                    proxy_headers=self._proxy.headers() if self._proxy else None,
-                )
+                return await self._dialler.dial(target, dial)
         except TimeoutError as error:
-            return self._unanswered(OutOfTime(self._timeout) if limit.expired() else error, dial)
+            sight: Exception = OutOfTime(self._timeout) if limit.expired() else error
         except _EXPECTED as error:
-            return self._unanswered(error, dial)
-        finally:
-            current_dial.reset(token)
-        if response.connection is not None:
-            await self._drain(response, deadline)
-        return read(response.status, dial.phase)
-
-    def _unanswered(self, sight: Exception, dial: Dial) -> Answer | Failure:
-        """Say what an attempt without an answer showed, and whether it is our own doing."""
-        if dial.phase in PROXY_PHASES and dial.refused is None and not self._session.closed:
+            sight = error
+        if dial.phase in PROXY_PHASES and not isinstance(sight, Forbidden) and not self._pool.is_closed:
             return read_proxy(sight, dial.phase)
-        seen = read(sight, dial.phase, dial.refused)
-        if isinstance(seen, Failure) and (self._session.closed or is_local(sight, dial.approved)):
+        return self._unanswered(sight, dial.phase, dial.approved)
+
+    async def _exchange(self, wire: Wire, head: bytes, body: bytes, deadline: float) -> Answer | Failure:
+        """Send one request; whatever happens becomes an answer or a failure."""
+        try:
+            status = await wire.send(head, body, deadline)
+        except Expired:
+            return self._unanswered(OutOfTime(self._timeout), wire.phase)
+        except _EXPECTED as error:
+            return self._unanswered(error, wire.phase)
+        except asyncio.CancelledError:
+            wire.abort()
+            raise
+        self._pool.put(wire)
+        return Answer(status)
+
+    def _unanswered(self, sight: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
+        """Say what an attempt without an answer showed, and whether it is our own doing."""
+        seen = read(sight, phase)
+        if self._pool.is_closed or is_local(sight, tried):
             return replace(seen, is_ours=True)
         return seen
-
-    async def _drain(self, response: ClientResponse, deadline: float) -> None:
-        """Read the rest of a small body, so that the connection can be kept; close it otherwise."""
-        try:
-            if _is_small(response):
-                async with asyncio.timeout_at(min(deadline, self._loop.time() + _DRAIN_SECONDS)):
-                    await _read_to_end(response)
-        except _EXPECTED:
-            pass  # The verdict has fallen; the connection is closed below.
-        finally:
-            if response.connection is not None:
-                response.close()
 
 
 def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
@@ -178,19 +165,3 @@ def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
                 f"WEBHOOK_EGRESS_CA_FILE: {str(ca_file)!r} is not a readable PEM file of certificates"
             ) from error
     return context
-
-
-def _is_small(response: ClientResponse) -> bool:
-    """Tell whether the body may end soon with the connection kept: a short one, or one in chunks."""
-    length = response.headers.get("Content-Length")
-    if length is not None:
-        # Not aiohttp's content_length: Python refuses to read thousands of digits, zeros included.
-        return len(length) <= _LENGTH_DIGITS and int(length) <= _DRAIN_BYTES
-    return response.headers.get("Transfer-Encoding", "").lower() == "chunked"
-
-
-async def _read_to_end(response: ClientResponse) -> None:
-    """Read up to the limit; at the end of the body aiohttp gives the connection back by itself."""
-    taken = 0
-    while not response.content.at_eof() and taken <= _DRAIN_BYTES:
-        taken += len(await response.content.readany())

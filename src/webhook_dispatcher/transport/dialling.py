@@ -1,0 +1,244 @@
+"""New connections: every address is checked exactly where the socket for it is made.
+
+The resolver is no guard: nobody asks it about IP literals. `_make_socket` sees the very sockaddr of each try
+(literal, resolved, each Happy Eyeballs branch); after the connect the peer is compared with what was approved.
+With an egress proxy, the way there is dialled and TLS is spoken inside the tunnel.
+"""
+
+import asyncio
+import contextlib
+import errno
+import functools
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
+
+from webhook_dispatcher.transport.addresses import Address, parse_address
+from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
+from webhook_dispatcher.transport.pool import Pool
+from webhook_dispatcher.transport.proxy import Proxy
+from webhook_dispatcher.transport.reading import (
+    ConnectFailed,
+    Disconnected,
+    HandshakeFailed,
+    NameFailed,
+    Phase,
+)
+from webhook_dispatcher.transport.resolver import GuardedResolver
+from webhook_dispatcher.transport.tunnel import Tunnel
+from webhook_dispatcher.transport.wire import Wire
+
+Peer = tuple[str, int] | tuple[str, int, int, int]
+
+# Source: RFC 8305, 8.
+_NEXT_ADDRESS_SECONDS = 0.25
+
+# The attempt's deadline is to end a handshake, not asyncio's own.
+_HANDSHAKE_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class Dial:
+    """What one attempt learned on the way to its connection.
+
+    phase: how far it came.
+    approved: the addresses that sockets were made for.
+    refused: why an address was not approved.
+    """
+
+    phase: Phase
+    approved: set[Address] = field(default_factory=set)
+    refused: str | None = None
+
+
+class Dialler:
+    """Make connections to targets, or through the proxy to them; none is used for anything else."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        resolver: GuardedResolver,
+        context: ssl.SSLContext,
+        pool: Pool,
+        proxy: Proxy | None,
+        user_agent: str,
+    ) -> None:
+        self._guard = guard
+        self._resolver = resolver
+        self._context = context
+        self._pool = pool
+        self._proxy = proxy
+        self._user_agent = user_agent
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self) -> Dial:
+        """Begin to note what is learned."""
+        return Dial(Phase.RESOLVING if self._proxy is None else Phase.REACHING_PROXY)
+
+    async def dial(self, target: Target, dial: Dial) -> Wire:
+        """Connect; what goes wrong at one address is tried at the next.
+
+        Errors: Forbidden, NameFailed, ConnectFailed, HandshakeFailed, ssl.SSLError; those of Tunnel.
+        """
+        url = target.url if self._proxy is None else self._proxy.url
+        infos = await self._addresses(url.raw_host or "", url.port or 0)
+        while True:
+            sock, peer = await self._connect(infos, target, dial)
+            try:
+                return await self._open(sock, target, dial)
+            except (ConnectFailed, HandshakeFailed, ssl.SSLError):
+                if self._proxy is not None:
+                    raise
+                aiohappyeyeballs.remove_addr_infos(infos, peer)
+                if not infos:
+                    raise
+
+    async def _addresses(self, host: str, port: int) -> list[AddrInfoType]:
+        """Return what may be tried. Raises NameFailed, Forbidden."""
+        addresses = [host]
+        if parse_address(host) is None:
+            try:
+                addresses = await self._resolver.resolve(host)
+            except OSError as error:
+                raise NameFailed from error
+        return [_address_info(address, port) for address in addresses]
+
+    async def _connect(
+        self, infos: list[AddrInfoType], target: Target, dial: Dial
+    ) -> tuple[socket.socket, Peer]:
+        """Connect to the first address that answers, and say which. Raises ConnectFailed, Forbidden."""
+        try:
+            sock = await aiohappyeyeballs.start_connection(
+                infos,
+                happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,
+                socket_factory=functools.partial(self._make_socket, target, dial),
+            )
+        except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError where asyncio raises OSError
+            if dial.refused is not None:
+                raise Forbidden(dial.refused) from error
+            raise ConnectFailed from error
+        try:
+            return sock, _approved_peer(sock, dial)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _make_socket(self, target: Target, dial: Dial, info: AddrInfoType) -> socket.socket:
+        """Make the socket for exactly this sockaddr, or refuse it."""
+        family, kind, protocol, _, sockaddr = info
+        try:
+            address = self._approve(sockaddr[0], target)
+        except Forbidden as error:
+            dial.refused = error.reason
+            # An OSError is what Happy Eyeballs can digest.
+            raise PermissionError(errno.EACCES, "refused by the egress policy") from error
+        dial.approved.add(address)
+        if self._proxy is None:
+            dial.phase = Phase.CONNECTING
+        return socket.socket(family, kind, protocol)
+
+    def _approve(self, host: object, target: Target) -> Address:
+        """Return the address of a sockaddr that may be dialled. Raises Forbidden."""
+        # Anything but a literal would be resolved again by sock_connect, behind our back.
+        address = parse_address(host) if isinstance(host, str) else None
+        if address is None:
+            raise Forbidden("what was to be dialled is not an IP address")
+        if self._proxy is None:
+            self._guard.check_address(str(address), target.is_trusted)
+        return address
+
+    async def _open(self, sock: socket.socket, target: Target, dial: Dial) -> Wire:
+        """Make the protocol's connection of a connected socket, with all that has to be agreed before."""
+        wire = Wire(self._loop, target.origin, self._pool.forget)
+        if self._proxy is not None:
+            await self._open_in_tunnel(sock, self._proxy, wire, target, dial)
+        elif target.url.scheme == "https":
+            await self._create(wire, sock, target.url.raw_host)
+        else:
+            await self._create(wire, sock)
+        self._pool.add(wire)
+        return wire
+
+    async def _open_in_tunnel(
+        self, sock: socket.socket, proxy: Proxy, wire: Wire, target: Target, dial: Dial
+    ) -> None:
+        tunnel = Tunnel(self._loop)
+        await self._create(tunnel, sock)
+        dial.phase = Phase.ASKING_PROXY
+        try:
+            await tunnel.open(target, proxy, self._user_agent)
+            dial.phase = Phase.CONNECTING
+            await self._secure(tunnel, wire, target)
+        except BaseException:
+            tunnel.abort()
+            raise
+
+    async def _create(self, protocol: asyncio.Protocol, sock: socket.socket, host: str | None = None) -> None:
+        """Give the socket to the loop; over TLS, as far as the end of the handshake."""
+        try:
+            if host is None:
+                await self._loop.create_connection(lambda: protocol, sock=sock)
+                return
+            with _handshaking():
+                await self._loop.create_connection(
+                    lambda: protocol,
+                    sock=sock,
+                    ssl=self._context,
+                    server_hostname=host,
+                    ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                )
+        except BaseException:
+            # It may be that the loop has not taken it yet.
+            sock.close()
+            raise
+
+    async def _secure(self, tunnel: Tunnel, wire: Wire, target: Target) -> None:
+        """Speak TLS with the receiver at the tunnel's other end."""
+        if tunnel.transport is None:
+            raise Disconnected
+        with _handshaking():
+            transport = await self._loop.start_tls(
+                tunnel.transport,
+                wire,
+                self._context,
+                server_hostname=target.url.raw_host,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            )
+        if transport is None:
+            raise Disconnected
+        wire.connection_made(transport)
+
+
+def _address_info(address: str, port: int) -> AddrInfoType:
+    if ":" in address:
+        return (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0))
+    return (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
+
+
+def _approved_peer(sock: socket.socket, dial: Dial) -> Peer:
+    """Return who is at the other end. Raises Forbidden unless that is an address that was approved."""
+    try:
+        peer: Peer = sock.getpeername()
+    except OSError as error:
+        raise ConnectFailed from error
+    if dial.refused is not None or parse_address(peer[0]) not in dial.approved:
+        raise Forbidden(dial.refused or "the connection's peer is not the address that was dialled")
+    return peer
+
+
+@contextlib.contextmanager
+def _handshaking() -> Iterator[None]:
+    """Tell a connection that broke in a handshake from one that was never there."""
+    try:
+        yield
+    except ssl.SSLError:
+        raise
+    except (ConnectionResetError, ConnectionAbortedError) as error:
+        # A refused SYN is ECONNREFUSED; a reset on the way to a connection is the handshake's.
+        raise HandshakeFailed from error
+    except (OSError, RuntimeError) as error:
+        raise ConnectFailed from error

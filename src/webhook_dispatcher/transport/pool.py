@@ -1,0 +1,108 @@
+"""Idle connections, by where they lead: the newest is used first, and none is kept for long.
+
+All that go to the same origin are alike: what an address may be was judged when the connection was made, and
+a sender has one proxy or none.
+"""
+
+import asyncio
+
+from webhook_dispatcher.transport.wire import Wire
+
+# Idle connections are given up before most receivers do it (Node closes after 5 s, nginx after 75 s); what is
+# closed under our hands all the same is sent again by the sender.
+_KEEP_ALIVE_SECONDS = 15.0
+_SWEEP_SECONDS = 1.0
+
+# Closing takes a few turns of the loop; a transport that does not say that it is closed holds nobody up.
+_CLOSING_SECONDS = 1.0
+
+
+class Pool:
+    """Connections: those between two requests, and who is still open at the end.
+
+    most: how many are kept between requests; others are closed after their answer.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self._loop = loop
+        self._most = most
+        self._open: set[Wire] = set()
+        self._idle: dict[Wire, float] = {}  # since when, in that order
+        self._by_origin: dict[str, list[Wire]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Future[None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether nothing may be sent any more."""
+        return self._emptied is not None
+
+    @property
+    def idle(self) -> list[Wire]:
+        """The connections that are kept now, the longest idle first."""
+        return list(self._idle)
+
+    def add(self, wire: Wire) -> None:
+        """Watch over a new connection until it is lost."""
+        self._open.add(wire)
+        if self.is_closed:
+            wire.abort()
+
+    def take(self, origin: str) -> Wire | None:
+        """Return the connection that was used last, if one is left."""
+        stack = self._by_origin.get(origin)
+        while stack:
+            wire = stack.pop()
+            since = self._idle.pop(wire)
+            if wire.is_idle and self._loop.time() < since + _KEEP_ALIVE_SECONDS:
+                return wire
+            wire.abort()
+        return None
+
+    def put(self, wire: Wire) -> None:
+        """Keep a connection if it is fit for that and there is room."""
+        if not wire.is_idle:
+            return
+        if len(self._idle) >= self._most or self.is_closed:
+            wire.abort()
+            return
+        self._idle[wire] = now = self._loop.time()
+        stack = self._by_origin.get(wire.origin)
+        if stack is None:
+            self._by_origin[wire.origin] = [wire]
+        else:
+            stack.append(wire)
+        if self._timer is None:
+            self._timer = self._loop.call_at(now + _KEEP_ALIVE_SECONDS, self._sweep)
+
+    def forget(self, wire: Wire) -> None:
+        """Take note that a connection is lost."""
+        self._open.discard(wire)
+        if self._idle.pop(wire, None) is not None:
+            self._by_origin[wire.origin].remove(wire)
+        if self._emptied is not None and not self._open and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    async def close(self) -> None:
+        """Close all connections, and let none be made."""
+        self._emptied = self._loop.create_future()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._open:
+            return
+        for wire in list(self._open):
+            wire.abort()
+        await asyncio.wait((self._emptied,), timeout=_CLOSING_SECONDS)
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long, and come back when that is so of the next."""
+        self._timer = None
+        now = self._loop.time()
+        for wire, since in list(self._idle.items()):
+            if now < since + _KEEP_ALIVE_SECONDS:
+                again = max(since + _KEEP_ALIVE_SECONDS, now + _SWEEP_SECONDS)
+                self._timer = self._loop.call_at(again, self._sweep)
+                break
+            wire.abort()
+        for origin in [origin for origin, stack in self._by_origin.items() if not stack]:
+            del self._by_origin[origin]
