@@ -20,8 +20,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from tests.chaos.evidence import Phase
 from tests.chaos.gauge import Gauge
 from webhook_dispatcher import __version__, app
@@ -38,8 +36,9 @@ from webhook_dispatcher.domain.verdict import Answer, Failure
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.records import PostgresRecords
-from webhook_dispatcher.transport.connector import GuardedConnector
+from webhook_dispatcher.transport import dialling
 from webhook_dispatcher.transport.sender import Sender
+from webhook_dispatcher.transport.wire import Wire
 
 
 class Point(StrEnum):
@@ -171,25 +170,23 @@ class HitSender(Sender):
         return seen
 
 
-class HitConnector(GuardedConnector):
-    """Connections with a point between the connect and the first byte sent."""
+class HitWire(Wire):
+    """A connection with a point before the first byte of a request and one when it is written."""
 
-    async def connect(self, *request: Any, **options: Any) -> Any:
-        """Connect."""
-        connection = await super().connect(*request, **options)
+    __slots__ = ()
+
+    def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[int]:
+        """Send; the transport has its turn before the second point."""
         orders.reach(Point.CONNECTED)
-        return connection
+        waiter = super().send(head, body, deadline)
+        asyncio.get_running_loop().call_soon(_sent, waiter)
+        return waiter
 
 
-class HitResponse(aiohttp.ClientResponse):
-    """An answer awaited, with a point when its request is written."""
-
-    async def start(self, connection: Any) -> aiohttp.ClientResponse:
-        """Wait for the answer."""
-        await asyncio.sleep(0)  # the request's writer has its turn
+def _sent(waiter: "asyncio.Future[int]") -> None:
+    if not waiter.done():
         _move(_current.get(), Phase.SENT)
         orders.reach(Point.SENT)
-        return await super().start(connection)
 
 
 class CountingAttempter(Attempter):
@@ -241,17 +238,10 @@ def main() -> None:
     replaced.__version__ = f"{__version__}+{name}"
     counted: Any = instruments
     counted.Bodies = CountingBodies
-    from webhook_dispatcher.transport import sender
-
-    session: Any = sender
-    session.GuardedConnector = HitConnector
-    session.ClientSession = _session
+    connections: Any = dialling
+    connections.Wire = HitWire
     threading.Thread(target=orders.listen, daemon=True).start()
     app.run(load_settings(os.environ))
-
-
-def _session(**options: Any) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(response_class=HitResponse, **options)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import pytest
 
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
 from webhook_dispatcher.domain.verdict import Answer, Outcome
-from webhook_dispatcher.transport.connector import Wire
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
+from webhook_dispatcher.transport.wire import Wire
 
 LOOPBACK = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
 HEADERS = {"Content-Type": "application/json"}
@@ -27,10 +27,7 @@ async def sender() -> AsyncIterator[Sender]:
 
 def kept_wire(sender: Sender) -> Wire:
     """Return the one idle connection."""
-    connector = sender._session.connector
-    assert connector is not None
-    [(wire, _)] = [kept for host in connector._conns.values() for kept in host]
-    assert isinstance(wire, Wire)
+    [wire] = sender._pool.idle
     return wire
 
 
@@ -38,15 +35,16 @@ def watch(wire: Wire) -> asyncio.Event:
     """Return an event that is set when bytes arrive on the connection."""
     arrived = asyncio.Event()
 
-    original = wire.data_received
+    class Watched(Wire):
+        __slots__ = ()
 
-    def data_received(data: bytes) -> None:
-        original(data)
-        arrived.set()
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            arrived.set()
 
-    wire.data_received = data_received  # type: ignore[method-assign]
-    assert wire.transport is not None
-    wire.transport.set_protocol(wire)  # uvloop remembers the method
+    wire.__class__ = Watched
+    assert wire._transport is not None
+    wire._transport.set_protocol(wire)  # it remembers the method
     return arrived
 
 
@@ -107,7 +105,7 @@ async def test_connection_is_not_reused(sender: Sender, behave: object) -> None:
 
 
 async def test_long_body_is_not_even_begun(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook_dispatcher.transport.sender._DRAIN_SECONDS", 60)
+    monkeypatch.setattr("webhook_dispatcher.transport.wire._DRAIN_SECONDS", 60)
     async with RawReceiver(long_body_later) as receiver:
         seen = await asyncio.wait_for(sender.post(receiver.url(), HEADERS, BODY), 2)
         assert seen == Answer(200)

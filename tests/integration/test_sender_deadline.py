@@ -1,4 +1,4 @@
-"""The real ten seconds: asyncio's deadline is exact where aiohttp's own would round up."""
+"""The real ten seconds: no timer on the way rounds them up."""
 
 import asyncio
 from datetime import timedelta

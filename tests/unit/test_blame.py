@@ -5,21 +5,18 @@ import ssl
 from ipaddress import ip_address
 
 import pytest
-from aiohttp import ClientConnectorDNSError, ClientConnectorError, ClientOSError
-from aiohttp.client_reqrep import ConnectionKey
 
 from webhook_dispatcher.transport.blame import ResolverFault, is_local
+from webhook_dispatcher.transport.reading import ConnectFailed, NameFailed
 
-KEY = ConnectionKey("hooks.example.org", 443, True, True, None, None, None)
 V4, V6 = ip_address("198.41.0.4"), ip_address("2001:503:ba3e::2:30")
 
 
 def connecting(code: int) -> Exception:
-    """Return what aiohttp raises for an errno of connect or socket."""
-    try:
-        raise ClientConnectorError(KEY, OSError(code, "x")) from OSError(code, "x")
-    except ClientConnectorError as error:
-        return error
+    """Return what is raised for an errno of connect or socket."""
+    error = ConnectFailed()
+    error.__cause__ = OSError(code, "x")
+    return error
 
 
 def is_ours(error: Exception, tried: set[object], routed: set[int]) -> bool:
@@ -29,7 +26,6 @@ def is_ours(error: Exception, tried: set[object], routed: set[int]) -> bool:
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
 def test_what_has_run_out_on_this_machine_is_ours(code: int) -> None:
     assert is_ours(connecting(code), set(), {4, 6})
-    assert is_ours(ClientOSError(code, "x"), {V4}, {4})
     assert is_ours(OSError(code, "x"), {V4}, {4})
 
 
@@ -80,7 +76,7 @@ def test_tls_errors_are_not_taken_for_system_calls() -> None:
 
 def test_only_a_fault_of_the_resolver_itself_is_ours() -> None:
     for cause, ours in ((ResolverFault(None, "x"), True), (OSError(None, "x"), False)):
-        error = ClientConnectorDNSError(KEY, cause)
+        error = NameFailed()
         error.__cause__ = cause
         assert is_ours(error, set(), set()) is ours
 

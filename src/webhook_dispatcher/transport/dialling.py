@@ -1,7 +1,8 @@
 """New connections: every address is checked exactly where the socket for it is made.
 
 The resolver is no guard: nobody asks it about IP literals. `_make_socket` sees the very sockaddr of each try
-(literal, resolved, each Happy Eyeballs branch); after the connect the peer is compared with what was approved.
+(literal, resolved, each Happy Eyeballs branch); after the connect the peer is compared with what was
+approved.
 With an egress proxy, the way there is dialled and TLS is spoken inside the tunnel.
 """
 

@@ -32,8 +32,8 @@ from webhook_dispatcher.transport.wire import Wire
 
 _DEFAULT_KEPT_CONNECTIONS = 1000
 
-# Everything our client, asyncio, uvloop (RuntimeError where asyncio raises OSError) and c-ares are known to raise
-# for one request.
+# Everything our client, asyncio, uvloop (RuntimeError where asyncio raises OSError) and c-ares are known to
+# raise for one request.
 _EXPECTED = (AttemptEnded, OSError, EOFError, ValueError, RuntimeError, Forbidden)
 
 _BROKEN = frozenset((Outcome.DISCONNECTED, Outcome.TLS))

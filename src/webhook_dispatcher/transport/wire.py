@@ -117,8 +117,8 @@ class Wire(asyncio.Protocol):
         """Send a request on an idle connection; the future gets the status of its final answer.
 
         Units:  the deadline is a time of the loop.
-        Errors: Expired, Malformed, Disconnected, or the OSError (ssl.SSLError) that ended the connection. It is
-                closed then, as it is after an answer behind which nothing else can be read.
+        Errors: Expired, Malformed, Disconnected, or the OSError (ssl.SSLError) that ended the connection. It
+                is closed then, as it is after an answer behind which nothing else can be read.
         """
         waiter = self._loop.create_future()
         self.requests += 1
