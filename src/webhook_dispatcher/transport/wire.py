@@ -66,6 +66,7 @@ class Wire(asyncio.Protocol):
         "_loop",
         "_on_lost",
         "_parser",
+        "_rings_at",
         "_status",
         "_timer",
         "_transport",
@@ -131,8 +132,7 @@ class Wire(asyncio.Protocol):
             waiter.set_exception(Disconnected())
             return waiter
         self._waiter = waiter
-        self._deadline = deadline
-        self._timer = self._loop.call_at(deadline, self._expire)
+        self._limit(deadline)
         if len(body) <= _JOINED_BYTES:
             transport.write(head + body)
         else:
@@ -154,6 +154,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End what was going on."""
         self._end(exc)
+        self._stop_timer()
         self._transport = self._parser = None  # the parser refers to us
         self._on_lost(self)
 
@@ -243,10 +244,30 @@ class Wire(asyncio.Protocol):
         length = self._length
         if not self._is_keepable or len(length) > _LENGTH_DIGITS or (length and int(length) > _DRAIN_BYTES):
             return False
-        until = min(self._deadline, self._loop.time() + _DRAIN_SECONDS)
-        self._stop_timer()
-        self._timer = self._loop.call_at(until, self._expire)
+        self._limit(min(self._deadline, self._loop.time() + _DRAIN_SECONDS))
         return True
+
+    def _limit(self, deadline: float) -> None:
+        """Have the exchange end by this time at the latest.
+
+        A timer that rings before stays: most exchanges are over long before, and making and cancelling one
+        costs more than rendering a request.
+        """
+        self._deadline = deadline
+        if self._timer is None or self._rings_at > deadline:
+            self._stop_timer()
+            self._rings_at = deadline
+            self._timer = self._loop.call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        """End the exchange if it is this one's time, and not that of one before."""
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() >= self._deadline:
+            self._expire()
+        else:
+            self._limit(self._deadline)
 
     def _expire(self) -> None:
         """End the exchange because its time is over, or that of the body."""
@@ -284,7 +305,6 @@ class Wire(asyncio.Protocol):
 
     def _take_waiter(self) -> asyncio.Future[int] | None:
         """Return who still waits, and have it wait no longer."""
-        self._stop_timer()
         waiter, self._waiter = self._waiter, None
         return None if waiter is None or waiter.done() else waiter
 
