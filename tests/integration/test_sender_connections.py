@@ -1,6 +1,7 @@
 """Kept connections: that they are kept, when they are not, and what happens when one proves stale."""
 
 import asyncio
+import contextlib
 import gzip
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -9,7 +10,7 @@ from ipaddress import ip_network
 import pytest
 
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
-from webhook_dispatcher.domain.verdict import Answer, Outcome
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 from webhook_dispatcher.transport.wire import Wire
@@ -262,3 +263,36 @@ async def test_closed_connection_makes_room_for_another_to_be_kept() -> None:
         for _ in range(5):
             assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
         assert receiver.connections == 3
+
+
+async def test_attempt_in_flight_when_the_sender_closes_ends_as_our_own_fault() -> None:
+    arrived = asyncio.Event()
+
+    async def behave(request: Request) -> None:
+        arrived.set()
+        await asyncio.Event().wait()
+
+    async with RawReceiver(behave) as receiver:
+        async with Sender(LOOPBACK, timedelta(seconds=5), "test") as sender:
+            attempt = asyncio.create_task(sender.post(receiver.url(), HEADERS, BODY))
+            await asyncio.wait_for(arrived.wait(), 5)
+        seen = await attempt
+        assert isinstance(seen, Failure)
+        assert seen.is_ours
+
+
+async def test_cancelled_attempt_closes_its_connection(sender: Sender) -> None:
+    arrived, closed = asyncio.Event(), asyncio.Event()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        with contextlib.suppress(OSError):
+            await reader.read()
+        closed.set()
+
+    async with RawReceiver(converse=converse) as receiver:
+        attempt = asyncio.create_task(sender.post(receiver.url(), HEADERS, BODY))
+        await asyncio.wait_for(arrived.wait(), 5)
+        attempt.cancel()
+        await asyncio.wait_for(closed.wait(), 5)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.integration.name_server import addresses, serving
 from tests.integration.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -153,6 +154,32 @@ async def test_stale_tls_connection_is_replaced(sender: Sender) -> None:
         receiver.behave = fail_once
         assert await sender.post(receiver.url(), HEADERS, b"{}") == Answer(200)
         assert receiver.connections == 2
+
+
+@pytest.mark.parametrize("greeting", [b"", b"220 mail.example.org ESMTP\r\n"])
+async def test_address_whose_handshake_fails_is_not_the_last_one_tried(
+    tmp_path: Path, greeting: bytes
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal refused
+        refused += 1
+        await reader.read(1)
+        writer.write(greeting)
+        writer.close()
+
+    refused = 0
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    names = ("one.attacker.dev", "two.attacker.dev")
+    here, there = "127.0.0.1", "127.0.0.2"
+    async with (
+        RawReceiver(answering(OK), context_of(authority.issue_cert(*names)), address=there) as receiver,
+        await asyncio.start_server(refuse, here, receiver.port),
+        serving({names[0]: addresses(here, there), names[1]: addresses(there, here)}) as (_, server),
+        Sender(LOOPBACK, timedelta(seconds=20), "test", tmp_path / "ca.pem", nameservers=[server]) as sender,
+    ):
+        for name in names:
+            assert await sender.post(receiver.url(host=name), HEADERS, b"{}") == Answer(200)
+    assert refused > 0, "whatever order the resolver chose, one of the names leads to this address first"
 
 
 async def test_system_roots_alone_do_not_trust_a_private_authority() -> None:

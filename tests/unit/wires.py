@@ -1,0 +1,88 @@
+"""A loop whose time stands still and a transport that only notes, for connections without a network."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from webhook_dispatcher.transport.wire import Wire
+
+ORIGIN = "https://hooks.example.org:443"
+
+
+class FakeTransport(asyncio.Transport):
+    """Notes what is written; `unwritten` bytes are still in its buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.unwritten = 0
+        self.is_aborted = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.written += list_of_data
+
+    def get_write_buffer_size(self) -> int:
+        return self.unwritten
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+
+class FakeTimer:
+    """A call that is due at some time, unless cancelled."""
+
+    def __init__(self, when: float, call: Callable[[], object]) -> None:
+        self.when = when
+        self.call = call
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class FakeLoop:
+    """What a connection needs of a loop; futures are the running one's."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.timers: list[FakeTimer] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.get_running_loop().create_future()
+
+    def call_at(self, when: float, call: Callable[[], object]) -> FakeTimer:
+        timer = FakeTimer(when, call)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, ringing what is due in its order."""
+        until = self.now + seconds
+        while due := [timer for timer in self.timers if not timer.is_cancelled and timer.when <= until]:
+            timer = min(due, key=lambda timer: timer.when)
+            self.timers.remove(timer)
+            self.now = max(self.now, timer.when)
+            timer.call()
+        self.now = until
+
+    @property
+    def real(self) -> asyncio.AbstractEventLoop:
+        return cast(asyncio.AbstractEventLoop, self)
+
+
+def connected(
+    loop: FakeLoop, origin: str = ORIGIN, on_lost: Callable[[Wire], None] = lambda _: None
+) -> tuple[Wire, FakeTransport]:
+    """Return an idle connection and its transport."""
+    wire, transport = Wire(loop.real, origin, on_lost), FakeTransport()
+    wire.connection_made(transport)
+    return wire, transport
