@@ -173,8 +173,6 @@ class HitSender(Sender):
 class HitWire(Wire):
     """A connection with a point before the first byte of a request and one when it is written."""
 
-    __slots__ = ()
-
     def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[int]:
         """Send; the transport has its turn before the second point."""
         orders.reach(Point.CONNECTED)

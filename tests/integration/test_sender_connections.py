@@ -37,8 +37,6 @@ def watch(wire: Wire) -> asyncio.Event:
     arrived = asyncio.Event()
 
     class Watched(Wire):
-        __slots__ = ()
-
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             arrived.set()

@@ -160,6 +160,8 @@ async def test_stale_tls_connection_is_replaced(sender: Sender) -> None:
 async def test_address_whose_handshake_fails_is_not_the_last_one_tried(
     tmp_path: Path, greeting: bytes
 ) -> None:
+    refused = 0
+
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal refused
         refused += 1
@@ -167,7 +169,6 @@ async def test_address_whose_handshake_fails_is_not_the_last_one_tried(
         writer.write(greeting)
         writer.close()
 
-    refused = 0
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     names = ("one.attacker.dev", "two.attacker.dev")
     here, there = "127.0.0.1", "127.0.0.2"

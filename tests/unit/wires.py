@@ -7,6 +7,7 @@ from typing import Any, cast
 from webhook_dispatcher.transport.wire import Wire
 
 ORIGIN = "https://hooks.example.org:443"
+TIMEOUT = 10.0
 
 
 class FakeTransport(asyncio.Transport):
@@ -86,3 +87,9 @@ def connected(
     wire, transport = Wire(loop.real, origin, on_lost), FakeTransport()
     wire.connection_made(transport)
     return wire, transport
+
+
+def sent(loop: FakeLoop, body: bytes = b"{}") -> tuple[Wire, FakeTransport, "asyncio.Future[int]"]:
+    """Return a connection on which a request was just sent, its transport, and the answer."""
+    wire, transport = connected(loop)
+    return wire, transport, wire.send(b"POST / HTTP/1.1\r\n\r\n", body, loop.now + TIMEOUT)

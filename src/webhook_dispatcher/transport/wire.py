@@ -54,28 +54,6 @@ class Wire(asyncio.Protocol):
     is_answering: a byte of the answer to the last one has come.
     """
 
-    __slots__ = (
-        "_deadline",
-        "_drained",
-        "_head_bytes",
-        "_headers",
-        "_interim",
-        "_is_complete",
-        "_is_keepable",
-        "_length",
-        "_loop",
-        "_on_lost",
-        "_parser",
-        "_rings_at",
-        "_status",
-        "_timer",
-        "_transport",
-        "_waiter",
-        "is_answering",
-        "origin",
-        "requests",
-    )
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, origin: str, on_lost: Callable[["Wire"], None]
     ) -> None:
@@ -86,6 +64,7 @@ class Wire(asyncio.Protocol):
         self._parser: HttpResponseParser | None = None
         self._waiter: asyncio.Future[int] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = self._deadline = 0.0
         self.requests = 0
         self.is_answering = False
 

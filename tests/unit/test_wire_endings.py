@@ -1,0 +1,187 @@
+"""One connection: when an exchange ends, how, and whether another one may follow."""
+
+import ssl
+
+import pytest
+
+from tests.unit.wires import TIMEOUT, FakeLoop, connected, sent
+from webhook_dispatcher.transport.reading import Disconnected, Expired, Phase
+from webhook_dispatcher.transport.wire import Wire
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(("late", "status"), [(-0.001, 200), (0.0, None), (5.0, None)])
+async def test_an_answer_counts_only_before_the_deadline(late: float, status: int | None) -> None:
+    """Even if the loop stood still, so that nothing rang at the deadline."""
+    loop = FakeLoop()
+    wire, transport, waiter = sent(loop)
+    loop.now += TIMEOUT + late
+    wire.data_received(OK)
+    if status is None:
+        assert transport.is_aborted
+        with pytest.raises(Expired):
+            await waiter
+    else:
+        assert await waiter == status
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nX-Slow: "])
+async def test_an_exchange_ends_at_its_deadline(said: bytes) -> None:
+    loop = FakeLoop()
+    wire, transport, waiter = sent(loop)
+    if said:
+        wire.data_received(said)
+    loop.advance(TIMEOUT - 0.001)
+    assert not waiter.done()
+    loop.advance(0.001)
+    assert transport.is_aborted
+    assert wire.phase is (Phase.READING if said else Phase.WAITING)
+    with pytest.raises(Expired):
+        await waiter
+
+
+async def test_the_deadline_of_one_exchange_does_not_end_the_next() -> None:
+    loop = FakeLoop()
+    wire, transport, waiter = sent(loop)
+    wire.data_received(OK)
+    assert await waiter == 200
+    loop.advance(TIMEOUT / 2)
+    second = wire.send(b"POST / HTTP/1.1\r\n\r\n", b"", loop.now + TIMEOUT)
+    loop.advance(TIMEOUT - 0.001)
+    assert not second.done()
+    loop.advance(0.001)
+    with pytest.raises(Expired):
+        await second
+    assert transport.is_aborted
+
+
+async def test_a_shorter_deadline_rings_first() -> None:
+    loop = FakeLoop()
+    wire, _, waiter = sent(loop)
+    wire.data_received(OK)
+    assert await waiter == 200
+    second = wire.send(b"", b"", loop.now + 1)
+    loop.advance(1)
+    with pytest.raises(Expired):
+        await second
+
+
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n", CHUNKED], ids=["length", "chunks"]
+)
+async def test_the_rest_of_a_small_body_is_waited_for_only_a_moment(head: bytes) -> None:
+    loop = FakeLoop()
+    wire, transport, waiter = sent(loop)
+    wire.data_received(head)
+    loop.advance(0.049)
+    assert not waiter.done()
+    loop.advance(0.001)
+    assert await waiter == 200
+    assert transport.is_aborted
+
+
+async def test_no_more_than_4_kib_of_a_body_are_waited_for() -> None:
+    wire, transport, waiter = sent(FakeLoop())
+    wire.data_received(CHUNKED)
+    wire.data_received(b"2000\r\n" + b"x" * 4090)
+    assert not waiter.done()
+    wire.data_received(b"x")
+    assert await waiter == 200
+    assert transport.is_aborted
+
+
+async def test_a_body_is_not_waited_for_beyond_the_deadline() -> None:
+    loop = FakeLoop()
+    wire, _, waiter = sent(loop)
+    loop.advance(TIMEOUT - 0.01)
+    wire.data_received(CHUNKED)
+    loop.advance(0.01)
+    assert await waiter == 200
+
+
+@pytest.mark.parametrize("error", [None, ConnectionResetError(), ssl.SSLError()])
+async def test_a_connection_lost_behind_the_final_head_is_an_answer(error: Exception | None) -> None:
+    wire, _, waiter = sent(FakeLoop())
+    wire.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+    wire.connection_lost(error)
+    assert await waiter == 200
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 102 Processing\r\n\r\n", b"HTTP/1.1 200 OK\r\nX"])
+@pytest.mark.parametrize("error", [None, ConnectionResetError(), ssl.SSLError()])
+async def test_a_connection_lost_before_it_is_none(said: bytes, error: Exception | None) -> None:
+    lost: list[Wire] = []
+    loop = FakeLoop()
+    wire, _ = connected(loop, on_lost=lost.append)
+    waiter = wire.send(b"", b"", loop.now + TIMEOUT)
+    if said:
+        wire.data_received(said)
+    wire.connection_lost(error)
+    with pytest.raises(type(error) if error else Disconnected):
+        await waiter
+    assert lost == [wire]
+    assert not wire.is_stale, "the first request of a connection"
+    loop.advance(TIMEOUT)
+
+
+async def test_an_end_without_an_answer_is_not_held_up_by_what_is_unwritten() -> None:
+    wire, transport, waiter = sent(FakeLoop())
+    transport.unwritten = 1
+    wire.eof_received()
+    assert transport.is_aborted
+    with pytest.raises(Disconnected):
+        await waiter
+
+
+@pytest.mark.parametrize(("said", "is_stale"), [(b"", True), (b"H", False)])
+async def test_a_reused_connection_is_stale_if_it_ends_without_a_byte(said: bytes, is_stale: bool) -> None:
+    loop = FakeLoop()
+    wire, _, waiter = sent(loop)
+    wire.data_received(OK)
+    assert await waiter == 200
+    second = wire.send(b"", b"", loop.now + TIMEOUT)
+    if said:
+        wire.data_received(said)
+    wire.eof_received()
+    with pytest.raises(Disconnected):
+        await second
+    assert wire.is_stale is is_stale
+
+
+async def test_a_request_on_a_closed_connection_fails_at_once() -> None:
+    loop = FakeLoop()
+    wire, transport = connected(loop)
+    transport.abort()
+    with pytest.raises(Disconnected):
+        await wire.send(b"", b"", loop.now + TIMEOUT)
+    assert transport.written == []
+
+
+async def test_a_connection_whose_request_is_not_written_is_not_used_again() -> None:
+    """The receiver answered without reading it; what is left would stand before the next request."""
+    wire, transport, waiter = sent(FakeLoop())
+    transport.unwritten = 1
+    wire.data_received(OK)
+    assert await waiter == 200
+    assert transport.is_aborted
+
+
+async def test_what_comes_after_a_cancelled_exchange_harms_nobody() -> None:
+    loop = FakeLoop()
+    wire, transport, waiter = sent(loop)
+    waiter.cancel()
+    wire.abort()
+    wire.data_received(OK)
+    wire.connection_lost(None)
+    loop.advance(TIMEOUT)
+    assert transport.is_aborted
+
+
+@pytest.mark.parametrize(("size", "writes"), [(0, 1), (16384, 1), (16385, 2)])
+async def test_a_request_is_one_write_unless_its_body_is_large(size: int, writes: int) -> None:
+    body = bytes(size)
+    _, transport, _ = sent(FakeLoop(), body)
+    assert len(transport.written) == writes
+    assert b"".join(transport.written) == b"POST / HTTP/1.1\r\n\r\n" + body
