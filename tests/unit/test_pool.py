@@ -86,8 +86,9 @@ def test_no_more_are_kept_than_allowed_and_a_lost_one_makes_room() -> None:
     assert [transport.is_aborted for _, transport in wires] == [False, False, True]
     wires[0][0].connection_lost(None)
     assert connections.pool.idle == [wires[1][0]]
-    _, transport = connections.keep()
+    last, transport = connections.keep()
     assert not transport.is_aborted
+    assert [connections.pool.take(HERE) for _ in range(3)] == [last, wires[1][0], None]
 
 
 def test_a_connection_that_closed_is_neither_kept_nor_taken() -> None:

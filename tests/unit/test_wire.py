@@ -21,10 +21,12 @@ def ok(*lines: bytes, body: bytes = b"") -> bytes:
         (OK, 200, True),
         (EMPTY, 200, True),
         (
-            CONTINUE + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nContent-Length: 9999\r\n\r\n" + OK,
+            CONTINUE + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK,
             200,
             True,
         ),
+        (b"HTTP/1.1 103 E\r\nContent-Length: 9999\r\n\r\n" + CHUNKED + b"2\r\nok\r\n0\r\n\r\n", 200, True),
+        (ok(b"X: a", b" folded \xff", b"Content-Length: 0"), 200, True),
         (b"HTTP/1.1 204 No Content\r\n\r\n", 204, True),
         (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, True),
         (b"HTTP/1.1 200 OK\nContent-Length: 0\n\n", 200, True),

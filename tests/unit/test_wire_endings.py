@@ -135,6 +135,20 @@ async def test_an_end_without_an_answer_is_not_held_up_by_what_is_unwritten() ->
         await waiter
 
 
+async def test_an_idle_connection_that_the_receiver_closes_is_closed() -> None:
+    wire, transport = connected(FakeLoop())
+    wire.eof_received()
+    assert transport.is_aborted
+
+
+async def test_a_connection_is_idle_only_between_exchanges() -> None:
+    wire, _, waiter = sent(FakeLoop())
+    assert not wire.is_idle
+    wire.data_received(OK)
+    assert await waiter == 200
+    assert wire.is_idle
+
+
 @pytest.mark.parametrize(("said", "is_stale"), [(b"", True), (b"H", False)])
 async def test_a_reused_connection_is_stale_if_it_ends_without_a_byte(said: bytes, is_stale: bool) -> None:
     loop = FakeLoop()

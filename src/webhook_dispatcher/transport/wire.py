@@ -205,8 +205,8 @@ class Wire(asyncio.Protocol):
                 raise Malformed
             return
         self._status = status
-        # False for a body that only the connection's end ends.
-        self._is_keepable = status != _SWITCHING_PROTOCOLS and self._parser.should_keep_alive()
+        # False for a body that only the connection's end ends; behind a 101 the parser stops by itself.
+        self._is_keepable = self._parser.should_keep_alive()
 
     def on_message_complete(self) -> None:
         """Note that nothing is left to drain."""
