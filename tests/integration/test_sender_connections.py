@@ -279,7 +279,7 @@ async def test_attempt_in_flight_when_the_sender_closes_ends_as_our_own_fault() 
         assert seen.is_ours
 
 
-async def test_cancelled_attempt_closes_its_connection(sender: Sender) -> None:
+async def test_cancelled_attempt_closes_its_connection() -> None:
     arrived, closed = asyncio.Event(), asyncio.Event()
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -289,8 +289,11 @@ async def test_cancelled_attempt_closes_its_connection(sender: Sender) -> None:
             await reader.read()
         closed.set()
 
-    async with RawReceiver(converse=converse) as receiver:
-        attempt = asyncio.create_task(sender.post(receiver.url(), HEADERS, BODY))
+    async with (
+        RawReceiver(converse=converse) as receiver,
+        Sender(LOOPBACK, timedelta(seconds=60), "test") as patient,
+    ):
+        attempt = asyncio.create_task(patient.post(receiver.url(), HEADERS, BODY))
         await asyncio.wait_for(arrived.wait(), 5)
         attempt.cancel()
         await asyncio.wait_for(closed.wait(), 5)
