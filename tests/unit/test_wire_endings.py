@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from tests.unit.wires import TIMEOUT, FakeLoop, connected, sent
+from tests.unit.wires import ORIGIN, TIMEOUT, FakeLoop, FakeTransport, connected, sent
 from webhook_dispatcher.transport.reading import Disconnected, Expired, Phase
 from webhook_dispatcher.transport.wire import Wire
 
@@ -171,6 +171,20 @@ async def test_a_request_on_a_closed_connection_fails_at_once() -> None:
     with pytest.raises(Disconnected):
         await wire.send(b"", b"", loop.now + TIMEOUT)
     assert transport.written == []
+
+
+async def test_a_write_that_fails_ends_the_exchange() -> None:
+    class Broken(FakeTransport):
+        def write(self, data: object) -> None:
+            raise RuntimeError("the handler is closed")
+
+    loop, transport = FakeLoop(), Broken()
+    wire = Wire(loop.real, ORIGIN, lambda _: None)
+    wire.connection_made(transport)
+    with pytest.raises(RuntimeError):
+        await wire.send(b"", b"", loop.now + TIMEOUT)
+    assert transport.is_aborted
+    loop.advance(TIMEOUT)
 
 
 async def test_a_connection_whose_request_is_not_written_is_not_used_again() -> None:

@@ -16,8 +16,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from webhook_dispatcher.transport.reading import Disconnected, Expired, Malformed, Phase
 
-# Twice what honest receivers were seen to send, and some more: common clients' 8 KiB and 100 headers turn
-# honest answers into failures.
+# What clients commonly allow (8 KiB, about a hundred headers) turns honest answers into failures.
 _LINE_LIMIT = 64 * 1024
 _HEADERS_LIMIT = 1000
 
@@ -84,15 +83,6 @@ class Wire(asyncio.Protocol):
         """Say how far the last request has come."""
         return Phase.READING if self.is_answering else Phase.WAITING
 
-    @property
-    def peer(self) -> str | None:
-        """The address at the other end, if the connection still has one."""
-        try:
-            name = None if self._transport is None else self._transport.get_extra_info("peername")
-        except OSError:
-            return None
-        return name[0] if name else None
-
     def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[int]:
         """Send a request on an idle connection; the future gets the status of its final answer.
 
@@ -112,10 +102,13 @@ class Wire(asyncio.Protocol):
             return waiter
         self._waiter = waiter
         self._limit(deadline)
-        if len(body) <= _JOINED_BYTES:
-            transport.write(head + body)
-        else:
-            transport.writelines((head, body))
+        try:
+            if len(body) <= _JOINED_BYTES:
+                transport.write(head + body)
+            else:
+                transport.writelines((head, body))
+        except (OSError, RuntimeError) as error:  # uvloop's, for what was closed just now
+            self._fail(error)
         return waiter
 
     def abort(self) -> None:
