@@ -1,9 +1,14 @@
 """One connection: which answers are taken, and after which of them it is kept."""
 
+from collections import Counter
+from random import Random
+
 import pytest
 
+from tests.fuzz.mutation import mutated
+from tests.fuzz.responses import CORPUS, TOKENS
 from tests.unit.wires import FakeLoop, sent
-from webhook_dispatcher.transport.reading import Malformed
+from webhook_dispatcher.transport.reading import Disconnected, Malformed
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -57,6 +62,40 @@ async def test_an_answer_means_the_same_however_it_is_cut(answer: bytes, status:
                 wire.data_received(piece)
         assert (await waiter, wire.is_idle) == (status, is_kept), at
         assert transport.is_aborted is not is_kept
+
+
+async def test_a_mutated_answer_ends_the_same_however_it_is_cut() -> None:
+    random = Random(20261121)
+
+    async def end(*pieces: bytes) -> object:
+        wire, transport, waiter = sent(FakeLoop())
+        for piece in pieces:
+            if piece and not transport.is_aborted:
+                wire.data_received(piece)
+        wire.connection_lost(None)
+        try:
+            return await waiter
+        except (Malformed, Disconnected) as error:
+            return type(error)
+
+    ends = Counter[object]()
+    for _ in range(300):
+        answer = mutated(CORPUS, TOKENS, random)
+        whole = await end(answer)
+        ends[whole] += 1
+        for _ in range(3):
+            first, second = sorted(random.choices(range(len(answer) + 1), k=2))
+            assert await end(answer[:first], answer[first:second], answer[second:]) == whole, answer
+    assert {200, 500, Malformed, Disconnected} <= ends.keys()
+
+
+async def test_a_reason_is_bounded_in_pieces_too() -> None:
+    wire, transport, waiter = sent(FakeLoop())
+    wire.data_received(b"HTTP/1.1 200 " + b"x" * 40_000)
+    wire.data_received(b"x" * 40_000 + b"\r\n\r\n")
+    assert transport.is_aborted
+    with pytest.raises(Malformed):
+        await waiter
 
 
 @pytest.mark.parametrize(

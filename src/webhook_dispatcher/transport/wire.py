@@ -164,12 +164,13 @@ class Wire(asyncio.Protocol):
         """Begin a head; behind a complete answer there should be none."""
         if self._is_complete:
             self._is_keepable = False
-        self._headers = 0
+        self._headers = self._reason_bytes = 0
         self._length = b""
 
     def on_status(self, reason: bytes) -> None:
-        """Bound the reason phrase, which is not used."""
-        if len(reason) > _LINE_LIMIT:
+        """Bound the reason phrase, which comes in pieces and is not used."""
+        self._reason_bytes += len(reason)
+        if self._reason_bytes > _LINE_LIMIT:
             raise Malformed
 
     def on_header(self, name: bytes, value: bytes) -> None:
