@@ -40,7 +40,7 @@ _BROKEN = frozenset((Outcome.DISCONNECTED, Outcome.TLS))
 
 
 class Sender:
-    """Send POST requests over kept connections; an async context manager around one session.
+    """Send POST requests over kept connections; an async context manager around all of them.
 
     kept_connections: how many may stay open between requests; others are closed after their answer.
     nameservers: "address:port", instead of the system's.
