@@ -176,7 +176,6 @@ async def test_a_connection_whose_transaction_did_not_open_is_given_back(schema_
     connection = await asyncpg.connect(schema_only.dsn(), connection_class=unheard_of, statement_cache_size=0)
     with pytest.raises(asyncpg.PostgresSyntaxError):
         await connection.fetchval("SELECT 1")
-    await connection.reset()
     assert not connection.is_in_transaction()
     await connection.close()
 
