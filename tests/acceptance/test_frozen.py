@@ -132,14 +132,17 @@ class Judged:
         return tally
 
     def late(self, frozen: Freeze, until: float) -> Counter[str]:
-        """Count the first attempts by merchant that came after a daemon had woken and repeated something."""
+        """Count the first attempts by merchant that came after a daemon had woken and repeated something.
+
+        What was in flight when it froze is repeated by others, once, and not always before it wakes.
+        """
         before = {arrival.event_id for arrival in self.arrivals if arrival.started_at < frozen.woken_at}
         return Counter(
             arrival.merchant_id
             for arrival in self.arrivals
             if frozen.woken_at <= arrival.started_at < until
             and arrival.merchant_id in STEADY
-            and arrival.event_id in before
+            and arrival.event_id in before - frozen.exposed
         )
 
 
