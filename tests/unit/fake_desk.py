@@ -1,5 +1,6 @@
 """The control table and what can be done for its commands, in memory."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class FakeDesk:
         self.asked_chunks: list[tuple[tuple[datetime, int], int]] = []
         self.tests: list[TestLog] = []
         self.busy_looks = 0
+        self.waiting: deque[int] = deque()
+        self.counted: list[tuple[int, ...]] = []
 
     def give(self, command: str, merchant_id: str | None = None, **changes: Any) -> Command:
         """Insert a command."""
@@ -144,6 +147,11 @@ class FakeDesk:
         self.database.fail("reopen_failed")
         self.asked_chunks.append((after, most))
         return self.chunks.pop(0) if self.chunks else None
+
+    async def count_waiting(self, seqs: Sequence[int]) -> int:
+        self.database.fail("count_waiting")
+        self.counted.append(tuple(seqs))
+        return self.waiting.popleft() if self.waiting else 0
 
     async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
         self.asked_chunks.append((after, 0))

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from tests.unit.fakes import FakeDatabase, Owed
+from webhook_dispatcher.dispatch.due import START
 from webhook_dispatcher.domain.claim import (
     Arrival,
     Arrivals,
     ClaimedApart,
     ClaimedRetry,
+    DueCursor,
     Leased,
     Probe,
     Recalls,
@@ -30,10 +32,13 @@ class FakeClaims:
     def __init__(self, database: FakeDatabase) -> None:
         self.database = database
         self.retries: list[ClaimedRetry] = []
+        self.due_since: dict[str, str] = {}
+        self.looks: list[DueCursor] = []
+        self.claims_asked: list[int | Sequence[str]] = []
         self.leases_asked: list[dict[str, int]] = []
         self.reads: list[list[RunAsk]] = []
         self.read_gate: asyncio.Event | None = None
-        self.after_lease: Callable[[], None] = lambda: None
+        self.after_lease: Callable[[], object] = lambda: None
         self.missing: set[str] = set()
         self.being_made: set[str] = set()
 
@@ -109,10 +114,23 @@ class FakeClaims:
     async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
         raise NotImplementedError
 
-    async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
+    async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
+        self.database.fail("find_due")
+        self.looks.append(after)
+        merchants = dict.fromkeys(retry.event.merchant_id for retry in self.retries)
+        due = sorted(DueCursor(self.due_since.get(name, "0"), name) for name in merchants)
+        return [lane for lane in due if after == START or lane > after][:most]
+
+    async def claim_retries(
+        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+    ) -> list[ClaimedRetry]:
         self.database.fail("claim_retries")
-        self.database.read(retry.event.seq for retry in self.retries[:most])
-        claimed, self.retries = self.retries[:most], self.retries[most:]
+        self.claims_asked.append(lanes)
+        named = None if isinstance(lanes, int) else lanes
+        wanted = [retry for retry in self.retries if named is None or retry.event.merchant_id in named]
+        claimed = wanted[:most]
+        self.database.read(retry.event.seq for retry in claimed)
+        self.retries = [retry for retry in self.retries if retry not in claimed]
         for retry in claimed:
             self.database.owed[retry.event.seq] = Owed(retry.event, False, retry.claim)
         return claimed
@@ -123,7 +141,7 @@ class FakeClaims:
         return run[0]._replace(object=b"", is_unreadable=True) if run else None
 
     async def claim_retries_apart(
-        self, lanes: int, places: int, most: int, lease: timedelta, may_close: int
+        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta, may_close: int
     ) -> ClaimedApart:
         asked, self.retries = self.retries[:most], self.retries[most:]
         bad = [retry for retry in asked if retry.event.seq in self.database.damaged]

@@ -15,6 +15,7 @@ CONTRACT = {
     "webhook_oldest_pending_age_seconds": set(),
     "webhook_oldest_due_retry_age_seconds": set(),
     "webhook_lanes_leased": set(),
+    "webhook_suspect_lanes": set(),
     "webhook_attempts_in_flight": set(),
     "webhook_claim_duration_seconds": set(),
     "webhook_record_duration_seconds": set(),

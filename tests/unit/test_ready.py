@@ -4,67 +4,181 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import make_event
+from tests.unit.fakes import FakeClock, make_event
 from webhook_dispatcher.dispatch import ready
 from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
+from webhook_dispatcher.dispatch.standing import Room, Standing, Standings
+from webhook_dispatcher.domain.verdict import Outcome
 
 NOTICES = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)))
+KINDS = st.lists(st.sampled_from(Standing), max_size=30)
+
+
+def make_lanes(**standings: Standing) -> ReadyLanes:
+    known = Standings(FakeClock())
+    for merchant_id, standing in standings.items():
+        teach(known, merchant_id, standing)
+    return ReadyLanes(known)
+
+
+def teach(standings: Standings, merchant_id: str, standing: Standing) -> None:
+    """Let a merchant that nothing was known of have a standing."""
+    if standing is not Standing.UNKNOWN:
+        outcome = Outcome.DELIVERED if standing is Standing.GOOD else Outcome.TIMEOUT
+        standings.learn(merchant_id, outcome, 0.1)
+
+
+def room(most: int = 1000, **taken: int) -> Room:
+    return Room(most, {Standing[kind.upper()]: many for kind, many in taken.items()})
 
 
 def test_who_came_first_is_taken_first() -> None:
-    lanes = ReadyLanes()
+    lanes = make_lanes()
     for merchant_id, seq in (("b", 5), ("a", 6), ("b", 7), ("c", 8)):
         lanes.add(merchant_id, seq)
-    assert list(lanes.take(2).items()) == [("b", 5), ("a", 6)]
-    assert lanes.take(2) == {"c": 8}
-    assert lanes.take(2) == {}
+    assert list(lanes.take(2, room()).items()) == [("b", 5), ("a", 6)]
+    assert lanes.take(2, room()) == {"c": 8}
+    assert lanes.take(2, room()) == {}
 
 
 def test_a_lower_head_keeps_the_place() -> None:
-    lanes = ReadyLanes()
+    lanes = make_lanes()
     lanes.add("a")
     lanes.add("b", 3)
     lanes.add("a", 2)
-    assert list(lanes.take(9).items()) == [("a", 2), ("b", 3)]
+    assert list(lanes.take(9, room()).items()) == [("a", 2), ("b", 3)]
 
 
 def test_a_merchant_without_a_known_head_lowers_nothing() -> None:
-    lanes = ReadyLanes()
+    lanes = make_lanes()
     lanes.add("a", 4)
     lanes.add("a")
     lanes.add("b")
-    assert lanes.take(9) == {"a": 4, "b": NO_STRAGGLER}
+    assert lanes.take(9, room()) == {"a": 4, "b": NO_STRAGGLER}
 
 
 def test_what_was_taken_in_vain_is_put_back_with_the_lowest_head() -> None:
-    lanes = ReadyLanes()
+    lanes = make_lanes()
     lanes.add("a", 4)
-    heads = lanes.take(1)
+    heads = lanes.take(1, room())
     lanes.add("a", 9)
     lanes.give_back(heads)
-    assert lanes.take(9) == {"a": 4}
+    assert lanes.take(9, room()) == {"a": 4}
 
 
 def test_beyond_the_bound_new_merchants_are_left_to_the_sweep() -> None:
-    lanes = ReadyLanes()
+    lanes = make_lanes()
     for number in range(ready.MOST_READY + 1):
         lanes.add(f"m{number}", 5)
     lanes.add("m0", 1)
     assert len(lanes) == ready.MOST_READY
-    assert lanes.take(1) == {"m0": 1}
+    assert lanes.take(1, room()) == {"m0": 1}
 
 
 @given(NOTICES, st.integers(0, 10))
 def test_every_merchant_is_taken_once_with_its_lowest_head(notices: list[tuple[str, int]], most: int) -> None:
-    lanes = ReadyLanes()
+    lanes = make_lanes()
     for merchant_id, seq in notices:
         lanes.add(merchant_id, seq)
-    first, rest = lanes.take(most), lanes.take(100)
+    first, rest = lanes.take(most, room()), lanes.take(100, room())
     assert not first.keys() & rest.keys()
     lowest = {name: min(seq for other, seq in notices if other == name) for name, _ in notices}
     assert first | rest == lowest
     assert list(first | rest) == list(dict(notices))
+
+
+def test_suspects_do_not_stand_in_front_of_others() -> None:
+    suspects = [f"s{number}" for number in range(10)]
+    lanes = make_lanes(**dict.fromkeys(suspects, Standing.SUSPECT), good=Standing.GOOD)
+    for merchant_id in (*suspects, "unknown", "good"):
+        lanes.add(merchant_id)
+    taken = lanes.take(9, room(8))
+    assert list(taken) == ["s0", "s1", "s2", "s3", "unknown", "good"]
+    assert lanes.waiting(room(8, suspect=4)) == 0
+    assert lanes.waiting(room(8, suspect=3)) == len(lanes) == 6
+    assert list(lanes.take(9, room(8, suspect=3, good=4))) == ["s4"]
+
+
+def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
+    lanes = make_lanes(a=Standing.GOOD)
+    lanes.add("a", 3)
+    teach(lanes._standings, "a", Standing.SUSPECT)
+    full = room(8, suspect=4)
+    assert lanes.waiting(full) == 1
+    assert lanes.take(9, full) == {}
+    assert lanes.waiting(full) == 0
+    assert lanes.take(9, room(8, suspect=3)) == {"a": 3}
+
+
+def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again() -> None:
+    lanes = make_lanes(a=Standing.SUSPECT)
+    lanes.add("a", 3)
+    teach(lanes._standings, "a", Standing.GOOD)
+    lanes.add("a", 5)
+    assert len(lanes) == 1
+    assert lanes.take(9, room(8, suspect=8 - 1)) == {"a": 3}
+
+
+@given(KINDS, st.integers(1, 12), st.data())
+def test_nobody_starves_and_each_kind_keeps_its_order(
+    kinds: list[Standing], most: int, data: st.DataObject
+) -> None:
+    names = {f"m{number}": kind for number, kind in enumerate(kinds)}
+    lanes = make_lanes(**names)
+    for merchant_id in names:
+        lanes.add(merchant_id)
+    order: list[str] = []
+    held: list[str] = []
+    for _ in range(200):
+        taken = lanes.take(most, Room(most, lanes._standings.tally(held)))
+        order += taken
+        held += taken
+        # Places become free one by one, in any order; whoever had one wants another at once.
+        if held:
+            back = held.pop(data.draw(st.integers(0, len(held) - 1)))
+            lanes.add(back)
+        if len(set(order)) == len(names):
+            break
+    firsts = list(dict.fromkeys(order))
+    assert sorted(firsts) == sorted(names)
+    for kind in Standing:
+        assert [name for name in firsts if names[name] is kind] == [n for n in names if names[n] is kind]
+
+
+def sweep(lanes: ReadyLanes, names: list[str]) -> None:
+    lanes.begin_sweep()
+    for name in names:
+        lanes.add(name, is_swept=True)
+
+
+def test_places_in_a_full_line_are_given_out_in_the_order_of_the_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ready, "MOST_READY", 3)
+    names = [f"m{number}" for number in range(8)]
+    lanes = make_lanes()
+    served: list[str] = []
+    for _ in range(12):
+        sweep(lanes, names)
+        served += lanes.take(1, room())  # it owes more: the sweep finds it again
+        lanes.add("new", 1)  # has events all the time, and finds no place before those whose turn it is
+    assert set(names) <= set(served)
+
+
+def test_a_line_that_has_emptied_lets_everybody_in() -> None:
+    lanes = make_lanes()
+    for number in range(ready.MOST_READY + 1):
+        lanes.add(f"m{number}")
+    lanes.take(ready.MOST_READY, room(10**6))
+    assert lanes.add("x")
+
+
+def test_a_full_line_of_suspects_refuses_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready, "MOST_READY", 1)
+    lanes = make_lanes(a=Standing.SUSPECT, b=Standing.SUSPECT, c=Standing.GOOD)
+    assert [lanes.add(name) for name in "abcd"] == [True, False, True, True]
+    assert list(lanes.take(9, room(8, suspect=4))) == ["c", "d"]
 
 
 @pytest.mark.parametrize(("held", "has_room"), [(0, True), (9, True), (10, False), (30, False)])

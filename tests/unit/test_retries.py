@@ -1,7 +1,7 @@
 """Due rows: attempted each on its own, or handed back unsent."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -52,7 +52,7 @@ class Office:
         self.stop = Stop()
         instruments = Instruments.of(self.clock, Metrics("test"))
         self.bodies, self.database_clock = instruments.bodies, instruments.database_clock
-        self.faults = instruments.faults
+        self.faults, self.standings = instruments.faults, instruments.standings
         self.lacking: list[UnknownKey] = []
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
@@ -73,6 +73,11 @@ class Office:
         for seq in seqs:
             event = make_event(seq, attempts=1, **changes)
             self.claims.retries.append(ClaimedRetry(event, 100 + seq, None))
+
+    def owe_of(self, merchants: Sequence[str], first: int) -> None:
+        """Make one row of each merchant due."""
+        for seq, merchant_id in enumerate(merchants, first):
+            self.owe(seq, merchant_id=merchant_id)
 
     async def round(self) -> int:
         """Claim once, let all attempts end, and write what came of them."""
@@ -117,14 +122,16 @@ async def test_retries_of_one_merchant_do_not_wait_for_each_other() -> None:
 
 
 async def test_no_more_is_claimed_than_there_is_room_for() -> None:
-    office = Office(most=2)
+    office = Office(most=4)
     office.sender.gate = asyncio.Event()
-    office.owe(1, 2, 3)
+    office.owe(1, 2, 3, 4, 5)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        # Nobody knows them: half of the places at most at once, for they might all hang.
+        assert await office.retrier.step(group) == 2
         assert await office.retrier.step(group) == 2
         assert await office.retrier.step(group) == 0
         office.sender.gate.set()
-        await until(lambda: office.recorder.unwritten == 2)
+        await until(lambda: office.recorder.unwritten == 4)
         await quiet()
         assert await office.retrier.step(group) == 1
 

@@ -228,7 +228,7 @@ class Daemon:
 
     def _beat(self) -> None:
         self._faults.beat()
-        self.metrics.lanes_leased.set(self._dispatcher.lanes_leased)
+        self._dispatcher.show()
         self.metrics.attempts_in_flight.set(self._attempter.in_flight)
 
     def _end_for(self, error: SchemaMismatch) -> None:

@@ -38,6 +38,7 @@ class Attempter:
         self._database_clock = instruments.database_clock
         self._faults = instruments.faults
         self._metrics = instruments.metrics
+        self._standings = instruments.standings
         self.in_flight = 0
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
@@ -69,10 +70,12 @@ class Attempter:
         """Make one attempt now; its clock and its signature's `t` start here."""
         started = self._clock.elapsed()
         self.in_flight += 1
+        ticket = self._standings.took_off(event.merchant_id)
         try:
             seen = await self._send(event, endpoint, secrets)
         finally:
             self.in_flight -= 1
+            self._standings.landed(ticket)
         ended = self._clock.elapsed()
         started_at = self._database_clock.at(started)
         if event.attempts == 0:
@@ -103,6 +106,7 @@ class Attempter:
         self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure
     ) -> Record:
         """Judge an attempt and make the record that is to be written."""
+        self._standings.learn(event.merchant_id, attempt.outcome, attempt.duration_ms / 1000)
         verdict = judge(seen, event, self._schedule)
         state: State | None = None
         reason: FailedReason | None = None

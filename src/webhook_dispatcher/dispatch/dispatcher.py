@@ -6,6 +6,7 @@ ended with work left. Polling is the truth; nothing hangs on a notification.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,12 +15,14 @@ import structlog
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Follower, Visit
+from webhook_dispatcher.dispatch.making import LaneMaker
 from webhook_dispatcher.dispatch.pace import Backoff, pause
 from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.standing import Room, Standing
 from webhook_dispatcher.dispatch.supply import Supply
 from webhook_dispatcher.dispatch.tail import Tail
-from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, fail_unconfigured
+from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, settle_unconfigured
 from webhook_dispatcher.domain.claim import Lease, Probe
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnknownKey
@@ -71,7 +74,8 @@ class Dispatcher:
         self._limits = limits
         self._owner = owner
         self._tail = Tail()
-        self._ready = ReadyLanes()
+        self._standings = instruments.standings
+        self._ready = ReadyLanes(self._standings)
         self._locked: dict[str, int] = {}
         self._visits: dict[str, Visit] = {}
         self._wake = asyncio.Event()
@@ -80,7 +84,7 @@ class Dispatcher:
         self._absence = instruments.absence
         self._probe = lambda: claims.lease({}, limits.lease, owner)  # refused by a server that only reads
         self._may_claim = True
-        self._making: asyncio.Task[None] | None = None
+        self._maker = LaneMaker(claims, self._metrics, self._made)
         self.everything_is_paused = False
         self.missing_keys: dict[str, float] = {}
         self._told_of_keys: set[str] = set()
@@ -93,10 +97,15 @@ class Dispatcher:
         """Return how many lanes this process holds."""
         return len(self._visits)
 
+    def show(self) -> None:
+        """Show in the metrics which lanes are held."""
+        self._metrics.lanes_leased.set(len(self._visits))
+        self._metrics.suspect_lanes.set(self._standings.tally(self._visits)[Standing.SUSPECT])
+
     @property
     def is_hungry(self) -> bool:
         """Tell whether the sweep should go on at once: there is room, and nothing known to fill it."""
-        return len(self._ready) < CLAIM_LANES and self._room() > 0
+        return self._most() > 0 and self._waiting() < CLAIM_LANES
 
     async def run(self) -> None:
         """Claim until stopped; visits go on in tasks of their own, whose faults end the loop."""
@@ -127,7 +136,7 @@ class Dispatcher:
         await self._supply.read_on()
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        return is_cut or (len(self._ready) > 0 and self._room() > 0 and not self._faults.is_open)
+        return is_cut or (not self._faults.is_open and self._waiting() > 0)
 
     async def _idle(self) -> None:
         await pause(self._limits.poll_interval.total_seconds(), self._wake)
@@ -155,18 +164,23 @@ class Dispatcher:
         self._tail.observe_gaps(found, asked)
         return arrivals.is_cut
 
-    def _notice(self, merchant_id: str, seq: int) -> None:
+    def _notice(self, merchant_id: str, seq: int, is_swept: bool = False) -> bool:
         visit = self._visits.get(merchant_id)
         if visit is None:
-            self._ready.add(merchant_id, seq)
-        else:
-            visit.notice(seq)
+            return self._ready.add(merchant_id, seq, is_swept)
+        visit.notice(seq)
+        return False
 
-    def notice_probe(self, probe: Probe) -> None:
-        """Learn from the sweep that a merchant is owed something."""
-        if probe.is_free or probe.merchant_id in self._visits:
-            self._notice(probe.merchant_id, probe.head_seq)
-            self._wake.set()
+    def begin_sweep(self) -> None:
+        """Learn that the sweep begins a round."""
+        self._ready.begin_sweep()
+
+    def notice_probe(self, probe: Probe) -> bool:
+        """Learn from the sweep that a merchant is owed something; True if it was not known to wait."""
+        if not probe.is_free and probe.merchant_id not in self._visits:
+            return False
+        self._wake.set()
+        return self._notice(probe.merchant_id, probe.head_seq, is_swept=True)
 
     def recall(self, merchant_id: str) -> None:
         """End a visit after the event in flight."""
@@ -174,17 +188,25 @@ class Dispatcher:
         if visit is not None:
             visit.is_recalled = True
 
-    def _room(self) -> int:
+    def _most(self) -> int:
+        """Return how many lanes may be claimed now, whosever they are."""
         if self.everything_is_paused or self._stopping or not (self._may_claim and self._bodies.has_room()):
             return 0
-        room = self._limits.max_lanes - len(self._visits)
+        room = min(self._limits.max_lanes - len(self._visits), CLAIM_LANES)
         return min(room, 1) if self._faults.is_open else room
 
+    def _room(self) -> Room:
+        return Room(self._limits.max_lanes, self._standings.tally(self._visits))
+
+    def _waiting(self) -> int:
+        """Return how many wait that may be claimed now."""
+        return self._ready.waiting(self._room()) if len(self._ready) and self._most() else 0
+
     async def _claim(self, group: asyncio.TaskGroup) -> None:
-        room = min(self._room(), CLAIM_LANES)
-        if not room or not len(self._ready) or (self._faults.is_open and not self._faults.takes_probe()):
+        most = self._most()
+        if not most or not len(self._ready) or (self._faults.is_open and not self._faults.takes_probe()):
             return
-        heads = self._ready.take(room)
+        heads = self._ready.take(most, self._room())
         for merchant_id in heads.keys() & self._visits.keys():
             # Noticed between the asking for its lease and the answer.
             self._visits[merchant_id].notice(heads.pop(merchant_id))
@@ -200,8 +222,7 @@ class Dispatcher:
         visits = [self._open(lease, asked, is_probe) for lease in leased.leases]
         # Free, but locked for a moment: asked for again in the next step, not at once.
         self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
-        if missing := {merchant_id: heads[merchant_id] for merchant_id in leased.missing}:
-            self._make(group, missing)
+        self._maker.make(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
         if not visits:
             return
         try:
@@ -216,21 +237,8 @@ class Dispatcher:
         for visit in visits:
             self._start(group, visit, endpoints.get(visit.merchant_id))
 
-    def _make(self, group: asyncio.TaskGroup, missing: dict[str, int]) -> None:
-        # One at a time: each may wait for a lock, on a connection that claiming needs; the sweep asks again.
-        if self._making is None or self._making.done():
-            self._making = group.create_task(self._create(missing))
-
-    async def _create(self, heads: dict[str, int]) -> None:
-        """Make missing lanes apart: a transaction that is making one of them may keep us waiting."""
-        try:
-            unmade = await self._claims.create_lanes(list(heads))
-        except StorageError as error:
-            self._metrics.database_errors.labels("claim").inc()
-            _log.warning("claim.failed", error=str(error))
-            return
-        for merchant_id in heads.keys() - set(unmade):
-            self._ready.add(merchant_id, heads[merchant_id])
+    def _made(self, heads: Mapping[str, int]) -> None:
+        self._ready.give_back(heads)
         self._wake.set()
 
     def _open(self, lease: Lease, asked: float, is_probe: bool) -> Visit:
@@ -241,7 +249,7 @@ class Dispatcher:
 
     def _start(self, group: asyncio.TaskGroup, visit: Visit, endpoint: Endpoint | None) -> None:
         if endpoint is None:
-            self._settle_unconfigured(visit)
+            settle_unconfigured(visit, self._limits.hold, self._database_clock.now(), self._recorder)
             self._give_back(visit)
             return
         try:
@@ -262,17 +270,6 @@ class Dispatcher:
     def _give_back(self, visit: Visit) -> None:
         visit.end()
         self._recorder.give_back(visit)
-
-    def _settle_unconfigured(self, visit: Visit) -> None:
-        now = self._database_clock.now()
-        while visit.run:
-            ends_at = self._limits.hold.ends_at(visit.run[0], visit.lease.endpoint_removed_at)
-            if ends_at > now:
-                # A created_at far ahead must not hold back what is inserted after it.
-                visit.wait_until = min(ends_at, now + self._limits.hold.duration)
-                return
-            event = visit.run.popleft()
-            self._recorder.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)
 
     def lack_key(self, error: UnknownKey) -> None:
         """Remember which key did not open a secret, and say so the first time."""

@@ -11,6 +11,7 @@ from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed
 from webhook_dispatcher.domain.errors import LeaseLost, StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
@@ -23,6 +24,10 @@ CHUNK = 100
 """Deliveries made owed again in one transaction of a mass retry."""
 CHUNK_PAUSE = 0.1
 """Seconds between two chunks, so that first attempts do not suffer."""
+MOST_WAITING = CHUNK // 2
+"""Deliveries of the last chunk that may still wait for their attempt when the next one is made owed."""
+PATIENCE = 2.0
+"""Seconds after which the next chunk follows all the same: the merchants may be slow, or paused."""
 
 SAMPLE_CHARGE = (
     b'{"id":"ch_test","object":"charge","amount":1990,"currency":"EUR","status":"succeeded",'
@@ -34,6 +39,29 @@ _log = structlog.get_logger()
 
 class _ChunkRefused(Exception):
     """Some delivery of a chunk cannot be made owed again."""
+
+
+class _Pace:
+    """Lets a mass retry make deliveries owed only as fast as they are attempted.
+
+    What it makes due has often been due for longer than anything else by the time it is claimed: a heap of
+    it would stand before scheduled retries, and fill the places for them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seqs: tuple[int, ...] = ()
+        self._since = 0.0
+
+    def made(self, chunk: ReopenedChunk) -> None:
+        """Learn what the last chunk was."""
+        self._seqs, self._since = chunk.seqs, self._clock.elapsed()
+
+    async def allows_more(self, desk: Desk) -> bool:
+        """Tell whether the next chunk may follow."""
+        if not self._seqs or self._clock.elapsed() - self._since >= PATIENCE:
+            return True
+        return await desk.count_waiting(self._seqs) <= MOST_WAITING
 
 
 class Errands:
@@ -52,6 +80,7 @@ class Errands:
         self._claims = claims
         self._attempter = attempter
         self._recorder = recorder
+        self._clock = instruments.clock
         self._database_clock = instruments.database_clock
         self._metrics = instruments.metrics
         self._stop = stop
@@ -70,7 +99,7 @@ class Errands:
         """Make failed deliveries owed again, chunk by chunk, each in a transaction with its progress."""
         result: dict[str, Any] = dict(progress)
         after = _reached(result) or (wish.since, -1)
-        size = CHUNK
+        size, pace = CHUNK, _Pace(self._clock)
         while result["passed"] < wish.limit:
             await self._stop.wait_at_most(CHUNK_PAUSE)
             if self._stop.is_set():
@@ -80,7 +109,7 @@ class Errands:
             try:
                 async with self._controls.desk() as desk:
                     # Chunks lock rows before lanes, other commands the reverse: one at a time.
-                    if not await desk.is_alone():
+                    if not (await desk.is_alone() and await pace.allows_more(desk)):
                         continue
                     most = min(size, wish.limit - result["passed"])
                     chunk = await _next_chunk(desk, wish, after, most)
@@ -102,6 +131,7 @@ class Errands:
                 _log.warning("control.interrupted", command_id=command.id, error=str(error))
                 return
             result, after, size = advanced, chunk.reached, size or CHUNK
+            pace.made(chunk)
         await self._finish(command, {"matched": result["matched"], "retried": result["retried"]}, token)
 
     async def send_test(

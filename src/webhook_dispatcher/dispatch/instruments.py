@@ -7,6 +7,7 @@ from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.faults import Faults
 from webhook_dispatcher.dispatch.losses import Losses
 from webhook_dispatcher.dispatch.pace import Absence
+from webhook_dispatcher.dispatch.standing import Standings
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -22,10 +23,13 @@ class Instruments:
     metrics: Metrics
     absence: Absence
     losses: Losses
+    standings: Standings
 
     @classmethod
     def of(cls, clock: Clock, metrics: Metrics) -> Self:
         """Make them all from the clock they go by."""
         database_clock = DatabaseClock(clock)
         faults = Faults(clock, database_clock, metrics)
-        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock), Losses(clock))
+        return cls(
+            clock, database_clock, Bodies(), faults, metrics, Absence(clock), Losses(clock), Standings(clock)
+        )

@@ -5,16 +5,20 @@ in the database, over all processes.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.due import DueLanes
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.standing import Room, Standing, suspect_places
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, RETRY_WAIT, Hold, fail_unconfigured, hand_back
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import ClaimedRetry
@@ -70,7 +74,9 @@ class Retrier:
         self._lack_key = lack_key
         self._stop = stop
         self._unreadable = Unreadable(claims, instruments)
-        self._in_flight = 0
+        self._standings = instruments.standings
+        self._due = DueLanes(claims, self._standings)
+        self._in_flight: Counter[str] = Counter()
         self._absence = instruments.absence
         self._probe = lambda: claims.lease({}, limits.lease, "")
         self.everything_is_paused = False
@@ -90,14 +96,16 @@ class Retrier:
                     await pause(backoff.next())
                     continue
                 backoff.reset()
-                if not claimed:
+                if not claimed and not self._due.is_under_way:
                     await self._stop.wait_at_most(POLL)
 
     async def step(self, group: asyncio.TaskGroup) -> int:
         """Claim what is due and start it; return how much that was."""
-        room = self._limits.most - self._in_flight
+        self._due.is_under_way = False
+        room = self._room()
+        most = min(room.left(Standing.GOOD), CLAIM_LANES)
         if (
-            room <= 0
+            most <= 0
             or self.everything_is_paused
             or self._recorder.is_behind()
             or not self._bodies.has_room()
@@ -107,10 +115,9 @@ class Retrier:
         if self._faults.is_open:
             if not self._faults.takes_probe():
                 return 0
-            room = 1
+            most = 1
         asked = self._clock.elapsed()
-        room = min(room, CLAIM_LANES)
-        claimed = await self._claim(room)
+        claimed = await self._claim(most, room)
         if not claimed:
             return 0
         if self._faults.is_open:
@@ -125,24 +132,34 @@ class Retrier:
                 self._hand_back(retry, timedelta())
             raise
         for retry in claimed:
-            self._in_flight += 1
+            self._in_flight[retry.event.merchant_id] += 1
             endpoint = endpoints.get(retry.event.merchant_id)
             task = group.create_task(self._attempt(retry, endpoint, asked + self._limits.trust))
-            task.add_done_callback(self._landed)
+            task.add_done_callback(partial(self._landed, retry.event.merchant_id))
         return len(claimed)
 
-    async def _claim(self, most: int) -> Sequence[ClaimedRetry]:
+    def _room(self) -> Room:
+        return Room(self._limits.most, self._standings.tally(list(self._in_flight.elements())))
+
+    async def _claim(self, most: int, room: Room) -> Sequence[ClaimedRetry]:
         places, lease = self._limits.per_merchant, self._limits.lease
+        lanes: int | list[str]
+        if 2 * room.for_anybody > suspect_places(self._limits.most):
+            lanes = most = min(most, room.for_anybody)
+        elif not (lanes := await self._due.pick(room, places, most)):
+            return []
         try:
-            return await self._claims.claim_retries(most, places, most, lease)
+            return await self._claims.claim_retries(lanes, places, most, lease)
         except StatementRefused as error:
             if not error.blames_the_row:
                 raise
             self._metrics.database_errors.labels("claim_retries").inc()
-            return await self._unreadable.claim_retries(most, places, most, lease)
+            return await self._unreadable.claim_retries(lanes, places, most, lease)
 
-    def _landed(self, _: asyncio.Task[None]) -> None:
-        self._in_flight -= 1
+    def _landed(self, merchant_id: str, _: asyncio.Task[None]) -> None:
+        self._in_flight[merchant_id] -= 1
+        if not self._in_flight[merchant_id]:
+            del self._in_flight[merchant_id]
 
     async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, trusted_until: float) -> None:
         if endpoint is None:

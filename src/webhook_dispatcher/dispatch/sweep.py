@@ -34,19 +34,19 @@ async def sweep(claims: Claims, dispatcher: Dispatcher, clock: Clock, metrics: M
     cursor = ""
     while not stop.is_set():
         started = clock.elapsed()
-        is_full = has_free = False
+        is_full = has_news = False
         try:
             probes = await claims.sweep(cursor, PROBES)
         except StorageError as error:
             metrics.database_errors.labels("sweep").inc()
             _log.warning("sweep.failed", error=str(error))
         else:
-            for probe in probes:
-                dispatcher.notice_probe(probe)
+            if not cursor:
+                dispatcher.begin_sweep()
+            has_news = sum(map(dispatcher.notice_probe, probes)) > 0
             is_full = len(probes) == PROBES
-            has_free = any(probe.is_free for probe in probes)
             cursor = probes[-1].merchant_id if is_full else ""
-        if not (is_full and has_free and dispatcher.is_hungry):
+        if not (is_full and has_news and dispatcher.is_hungry):
             await stop.wait_at_most(max(LEAST_PAUSE, SHARE * (clock.elapsed() - started)))
 
 

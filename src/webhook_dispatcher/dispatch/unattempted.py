@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from webhook_dispatcher.dispatch.lane import Outcomes, Visit
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.record import Record
 
@@ -30,6 +31,18 @@ def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) ->
     if event.on_failure is State.DELIVERED:
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
     return Record(event, fence, is_retry, None, State.FAILED, FailedReason.NOT_CONFIGURED, None, at)
+
+
+def settle_unconfigured(visit: Visit, hold: Hold, now: datetime, outcomes: Outcomes) -> None:
+    """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
+    while visit.run:
+        ends_at = hold.ends_at(visit.run[0], visit.lease.endpoint_removed_at)
+        if ends_at > now:
+            # A created_at far ahead must not hold back what is inserted after it.
+            visit.wait_until = min(ends_at, now + hold.duration)
+            return
+        event = visit.run.popleft()
+        outcomes.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)
 
 
 def fail_unreadable(event: Event, fence: int, at: datetime) -> Record:

@@ -143,7 +143,7 @@ class Unreadable:
         return may_close
 
     async def claim_retries(
-        self, lanes: int, places: int, most: int, lease: timedelta
+        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
     ) -> tuple[ClaimedRetry, ...]:
         """Claim due rows after `Claims.claim_retries` was refused; what cannot be read is finished."""
         apart = await self._claims.claim_retries_apart(lanes, places, most, lease, self._losses.left)

@@ -73,6 +73,13 @@ class RunAsk:
     most_bytes: int
 
 
+class DueCursor(NamedTuple):
+    """A lane with something due, and so a place in their order. `retry_at` is the database's text for it."""
+
+    retry_at: str
+    merchant_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimedRetry:
     """A row claimed outside the order; `claim` fences its record."""

@@ -12,6 +12,7 @@ from webhook_dispatcher.domain.claim import (
     Arrivals,
     ClaimedApart,
     ClaimedRetry,
+    DueCursor,
     Leased,
     Probe,
     Recalls,
@@ -71,8 +72,14 @@ class Claims(Protocol):
         """Probe the next merchants with rows outside the order; True where the lane had to be mended."""
         ...
 
-    async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
-        """Claim due rows: of up to `lanes` merchants, `places` in flight each, `most` in all."""
+    async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
+        """Name the next lanes that have something due, the longest due first."""
+        ...
+
+    async def claim_retries(
+        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+    ) -> list[ClaimedRetry]:
+        """Claim due rows: of so many merchants, or of those named, `places` in flight each, `most` in all."""
         ...
 
     async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
@@ -80,7 +87,7 @@ class Claims(Protocol):
         ...
 
     async def claim_retries_apart(
-        self, lanes: int, places: int, most: int, lease: timedelta, may_close: int
+        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta, may_close: int
     ) -> ClaimedApart:
         """Claim like `claim_retries`, which was refused; finish up to `may_close` unreadable rows."""
         ...
@@ -128,12 +135,14 @@ class ReopenedChunk:
     """What one chunk of a mass retry went through; `reached` is where the next one goes on.
 
     heads: the merchants concerned, with the lowest seq that went back to its place in the order, if any.
+    seqs: what was made owed again.
     """
 
     matched: int
     retried: int
     heads: Mapping[str, int | None]
     reached: tuple[datetime, int]
+    seqs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +231,10 @@ class Desk(Protocol):
         self, wish: RetryFailed, after: tuple[datetime, int], most: int
     ) -> ReopenedChunk | None:
         """Make the next failed deliveries owed again, oldest first; None at the end of the range."""
+        ...
+
+    async def count_waiting(self, seqs: Sequence[int]) -> int:
+        """Count those of a mass retry's deliveries whose attempt is still to come, or under way."""
         ...
 
     async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.claim import (
     Arrival,
     Arrivals,
     ClaimedApart,
     ClaimedRetry,
+    DueCursor,
     Lease,
     Leased,
     Probe,
@@ -125,14 +127,21 @@ class PostgresClaims:
             rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_merchant, probes)
         return [(row["merchant_id"], row["is_mended"]) for row in rows]
 
-    async def claim_retries(self, lanes: int, places: int, most: int, lease: timedelta) -> list[ClaimedRetry]:
+    async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
+        """See domain.ports.Claims; source: retrying.sql `find_due_lanes`."""
+        with translated():
+            rows = await self._pool.fetch(_RETRYING["find_due_lanes"].text, *after, most)
+        return [DueCursor(row["retry_at"], row["merchant_id"]) for row in rows]
+
+    async def claim_retries(
+        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+    ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql, three statements in one transaction."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
-                locked = await connection.fetch(_RETRYING["lock_retry_lanes"].text, lanes)
-                if not locked:
+                merchants = await _lock_retry_lanes(connection, lanes)
+                if not merchants:
                     return []
-                merchants = [row["merchant_id"] for row in locked]
                 claimed = await connection.fetch(
                     _RETRYING["claim_retries"].text, merchants, places, most, lease
                 )
@@ -146,13 +155,12 @@ class PostgresClaims:
         return None if row is None else to_event(row, attempts=0)
 
     async def claim_retries_apart(
-        self, lanes: int, places: int, most: int, lease: timedelta, may_close: int
+        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta, may_close: int
     ) -> ClaimedApart:
         """See domain.ports.Claims; source: unreadable.sql, in the transaction of `claim_retries`."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
-                locked = await connection.fetch(_RETRYING["lock_retry_lanes"].text, lanes)
-                merchants = [row["merchant_id"] for row in locked]
+                merchants = await _lock_retry_lanes(connection, lanes)
                 search = Search(connection, places, lease, most, may_close)
                 await search.claim(merchants)
                 await search.plan(merchants)
@@ -163,6 +171,12 @@ class PostgresClaims:
         with translated():
             rows: list[asyncpg.Record] = await self._pool.fetch(_CLAIMING[name].text, *arguments)
         return rows
+
+
+async def _lock_retry_lanes(connection: PoolConnectionProxy, lanes: int | Sequence[str]) -> list[str]:
+    statement = _RETRYING["lock_retry_lanes" if isinstance(lanes, int) else "lock_named_retry_lanes"]
+    locked = await connection.fetch(statement.text, lanes)
+    return [row["merchant_id"] for row in locked]
 
 
 def _seq(event: Event) -> int:

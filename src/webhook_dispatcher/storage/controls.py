@@ -158,7 +158,14 @@ class PostgresDesk:
             if row["is_in_order"]:
                 heads[row["merchant_id"]] = row["seq"]
         reached = (rows[-1]["finished_at"], rows[-1]["seq"])
-        return ReopenedChunk(len(rows), len(reopened), heads, reached)
+        seqs = tuple(row["seq"] for row in reopened)
+        return ReopenedChunk(len(rows), len(reopened), heads, reached, seqs)
+
+    async def count_waiting(self, seqs: Sequence[int]) -> int:
+        """See domain.ports.Desk."""
+        row = await self._row("count_waiting", list(seqs))
+        assert row is not None
+        return int(row["waiting"])
 
     async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
         """See domain.ports.Desk."""

@@ -125,6 +125,11 @@ class Metrics:
 
     def _process(self, version: str) -> None:
         self.lanes_leased = self._gauge("lanes_leased", "Merchants held by this daemon now.", "livesum")
+        self.suspect_lanes = self._gauge(
+            "suspect_lanes",
+            "Of the merchants held, those whose latest attempt was slow or failed.",
+            "livesum",
+        )
         self.leases_lost = self._counter("leases_lost", "Leases that ran out or were taken while held.")
         self.event_loop_lag = self._gauge(
             "event_loop_lag_seconds", "How late the event loop last ran a timer.", "livemax"

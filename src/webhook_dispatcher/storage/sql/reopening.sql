@@ -224,6 +224,15 @@ FROM finished
 LEFT JOIN owed ON owed.seq = finished.seq
 ORDER BY finished.finished_at, finished.seq;
 
+-- name: count_waiting
+-- Count those of a mass retry's deliveries that still wait for their attempt, or are under way.
+-- $1 seqs bigint[]
+-- row: waiting bigint
+-- order: one row
+SELECT count(*) AS waiting
+FROM webhook.outbox
+WHERE outbox.seq = ANY($1::bigint[]) AND outbox.trigger = 'manual';
+
 -- name: find_next_failed
 -- Find where the next chunk of reopen_failed begins, without reading objects: to pass one delivery over.
 -- $1 merchant_id text

@@ -1,5 +1,26 @@
 -- Claiming due rows outside the order: retries and whatever was asked for by hand.
--- The first three are one transaction, each with a snapshot of its own.
+-- Locking, claiming and planning are one transaction, each with a snapshot of its own.
+
+-- name: find_due_lanes
+-- Name lanes that have something due, the longest due first, behind one that was named before.
+-- Two conditions on retry_at: the index finds the place by the first, the second tells apart equal times.
+-- $1 after_retry_at text
+-- $2 after_merchant text
+-- $3 most bigint
+-- row: retry_at text, merchant_id text
+-- order: by retry_at, merchant_id
+-- none: the round is over, begin again behind -infinity and an empty text
+SELECT lane.retry_at::text AS retry_at, lane.merchant_id
+FROM webhook.lane
+WHERE
+    lane.retry_at >= $1::text::timestamptz
+    AND (lane.retry_at, lane.merchant_id) > ($1::text::timestamptz, $2::text COLLATE "C")
+    AND lane.retry_at <= (SELECT clock_timestamp())
+    AND lane.retry_at < 'infinity'
+    AND NOT lane.paused
+    AND NOT (SELECT state.paused FROM webhook.state)
+ORDER BY lane.retry_at, lane.merchant_id
+LIMIT $3;
 
 -- name: lock_retry_lanes
 -- Lock lanes that have something due.
@@ -16,6 +37,20 @@ WHERE
     AND NOT (SELECT state.paused FROM webhook.state)
 ORDER BY lane.retry_at
 LIMIT $1
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: lock_named_retry_lanes
+-- Lock those of these lanes that have something due.
+-- $1 merchants text[]
+-- row: merchant_id text
+-- none: nothing of theirs is due
+SELECT lane.merchant_id
+FROM webhook.lane
+WHERE
+    lane.merchant_id = ANY($1::text[])
+    AND lane.retry_at <= (SELECT clock_timestamp())
+    AND NOT lane.paused
+    AND NOT (SELECT state.paused FROM webhook.state)
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: claim_retries

@@ -1,0 +1,155 @@
+"""What merchants' latest attempts say about them, and how many places each kind may take. No I/O.
+
+A place (a lane's visit, or a retry in flight) that a merchant keeps for the ten seconds of a time-out is one
+that healthy merchants cannot have. So merchants known to be slow or failing get at most half of the places,
+and with those of whom nothing is known at most seven eighths: see docs/adr/0011.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from itertools import count, islice
+
+from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.verdict import Outcome
+
+SLOW = 1.0
+"""Seconds beyond which an attempt is slow, however it ends."""
+MEMORY = 600.0
+"""Seconds for which an attempt says something."""
+MOST_KNOWN = 25_000
+"""Merchants remembered of each kind; beyond, those heard of longest ago are forgotten."""
+SUSPECT_SHARE = 2
+"""Suspects may take one place in so many."""
+RESERVE_SHARE = 8
+"""One place in so many is kept for good merchants."""
+
+
+class Standing(IntEnum):
+    """How a merchant's latest attempts went; the higher, the more places it may take."""
+
+    SUSPECT = 0
+    UNKNOWN = 1
+    GOOD = 2
+
+
+class Standings:
+    """Knows merchants' standing.
+
+    A quick delivery makes a merchant good, a slow attempt a suspect, and so does one that has been under way
+    for that long. A quick failure costs one step: it holds no place for long, and good receivers fail at
+    times.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Each with the oldest first, so that what has become old is found at the front.
+        self._good: OrderedDict[str, float] = OrderedDict()
+        self._suspect: OrderedDict[str, float] = OrderedDict()
+        self._flying: OrderedDict[int, tuple[str, float]] = OrderedDict()
+        self._tickets = count()
+        self._nothing_changes_before = 0.0
+
+    def took_off(self, merchant_id: str) -> int:
+        """Learn that an attempt begins; returns a ticket for `landed`."""
+        ticket, now = next(self._tickets), self._clock.elapsed()
+        self._flying[ticket] = (merchant_id, now)
+        self._nothing_changes_before = min(self._nothing_changes_before, now + SLOW)
+        return ticket
+
+    def landed(self, ticket: int) -> None:
+        """Learn that it has ended, whatever came of it."""
+        self._flying.pop(ticket, None)
+
+    def learn(self, merchant_id: str, outcome: Outcome, seconds: float) -> None:
+        """Learn how an attempt went that counts."""
+        if outcome is Outcome.UNSENDABLE:
+            return  # the row's fault
+        now = self._clock.elapsed()
+        if seconds > SLOW or outcome is Outcome.TIMEOUT:
+            self._suspects(merchant_id, now)
+        elif outcome is Outcome.DELIVERED:
+            self._suspect.pop(merchant_id, None)
+            _note(self._good, merchant_id, now)
+        elif self._good.pop(merchant_id, None) is None:
+            self._suspects(merchant_id, now)
+
+    def of(self, merchant_id: str) -> Standing:
+        """Return a merchant's standing now."""
+        self._catch_up()
+        if merchant_id in self._suspect:
+            return Standing.SUSPECT
+        return Standing.GOOD if merchant_id in self._good else Standing.UNKNOWN
+
+    def tally(self, merchants: Collection[str]) -> Counter[Standing]:
+        """Count merchants by their standing now."""
+        self._catch_up()
+        suspects = sum(map(self._suspect.__contains__, merchants))
+        good = sum(map(self._good.__contains__, merchants))
+        unknown = len(merchants) - suspects - good
+        return Counter({Standing.SUSPECT: suspects, Standing.UNKNOWN: unknown, Standing.GOOD: good})
+
+    def _catch_up(self) -> None:
+        """Suspect those whose attempts have been under way for too long, and forget what is old."""
+        now = self._clock.elapsed()
+        if now < self._nothing_changes_before:
+            return
+        while self._flying:
+            ticket, (merchant_id, started) = next(iter(self._flying.items()))
+            if started + SLOW > now:
+                break
+            del self._flying[ticket]
+            self._suspects(merchant_id, now)
+        for known in (self._good, self._suspect):
+            while known and next(iter(known.values())) + MEMORY <= now:
+                known.popitem(last=False)
+        firsts = [started + SLOW for _, started in islice(self._flying.values(), 1)]
+        firsts += [at + MEMORY for known in (self._good, self._suspect) for at in islice(known.values(), 1)]
+        self._nothing_changes_before = min(firsts, default=now + SLOW)
+
+    def _suspects(self, merchant_id: str, now: float) -> None:
+        self._good.pop(merchant_id, None)
+        _note(self._suspect, merchant_id, now)
+
+
+def _note(known: OrderedDict[str, float], merchant_id: str, now: float) -> None:
+    known[merchant_id] = now
+    known.move_to_end(merchant_id)
+    if len(known) > MOST_KNOWN:
+        known.popitem(last=False)
+
+
+class Room:
+    """The places that are left, by standing: who may have more may have what others may, too."""
+
+    def __init__(self, most: int, taken: Mapping[Standing, int]) -> None:
+        """Set up. `taken`: places taken already; they may be more than their kind may have."""
+        suspects, unknown = taken.get(Standing.SUSPECT, 0), taken.get(Standing.UNKNOWN, 0)
+        self._all = most - suspects - unknown - taken.get(Standing.GOOD, 0)
+        self._doubtful = most - most // RESERVE_SHARE - suspects - unknown
+        self._suspect = suspect_places(most) - suspects
+
+    def left(self, standing: Standing) -> int:
+        """Return how many more of this standing may have a place: negative where too many have."""
+        if standing is Standing.GOOD:
+            return self._all
+        doubtful = min(self._all, self._doubtful)
+        return doubtful if standing is Standing.UNKNOWN else min(doubtful, self._suspect)
+
+    @property
+    def for_anybody(self) -> int:
+        """Return how many could be suspects all of them without taking what is not theirs."""
+        return max(0, min(self._suspect, self._doubtful))
+
+    def take(self, standing: Standing, places: int = 1) -> None:
+        """Count places as taken."""
+        self._all -= places
+        if standing is not Standing.GOOD:
+            self._doubtful -= places
+        if standing is Standing.SUSPECT:
+            self._suspect -= places
+
+
+def suspect_places(most: int) -> int:
+    """Return how many of so many places suspects may have: one at least, or they would wait for ever."""
+    return max(1, most // SUSPECT_SHARE)

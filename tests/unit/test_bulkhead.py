@@ -1,0 +1,179 @@
+"""Merchants that hang leave places to others: the dispatcher's and the retrier's, with fakes around them."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit import dispatching, test_retries
+from tests.unit.fakes import make_event, quiet, until
+from webhook_dispatcher.dispatch import due
+from webhook_dispatcher.dispatch.due import START, DueLanes
+from webhook_dispatcher.dispatch.standing import SLOW, Room, Standing
+from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Probe
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+
+MOST = 8
+SUSPECTS = 4
+DOUBTFUL = 7
+
+
+def hang(office: dispatching.Office | test_retries.Office, is_slow: Callable[[str], bool]) -> None:
+    """Keep requests on the wire to those merchants, and answer others at once."""
+    never = asyncio.Event()
+    office.sender.gate = never
+    post = office.sender.post
+
+    async def choose(url: str, headers: object, body: bytes) -> Answer | Failure:
+        if is_slow(url.removeprefix("https://").split(".")[0]):
+            return await post(url, headers, body)  # type: ignore[arg-type]
+        office.sender.sent.append((url, headers, body))  # type: ignore[arg-type]
+        return Answer(200)
+
+    office.sender.post = choose  # type: ignore[method-assign]
+
+
+def is_tarpit(merchant_id: str) -> bool:
+    return merchant_id.startswith("tarpit")
+
+
+TARPITS = [f"tarpit{number}" for number in range(20)]
+
+
+async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
+    office = dispatching.Office(max_lanes=MOST)
+    hang(office, is_tarpit)
+    standings = office.instruments.standings
+    for name in TARPITS:
+        standings.learn(name, Outcome.TIMEOUT, 10.0)
+    async with office.open(*TARPITS, "m") as group:
+        office.database.insert(*[make_event(seq, name) for seq, name in enumerate(TARPITS, 1)])
+        await office.rounds(group, 6)
+        assert office.dispatcher.lanes_leased == SUSPECTS
+        office.database.insert(make_event(100, "m"))
+        await office.rounds(group, 6)
+        assert 100 in office.sent
+        assert not await office.dispatcher.step(group), "there is nothing to hurry for"
+        office.dispatcher.show()
+        assert office.metrics.suspect_lanes._value.get() == SUSPECTS
+
+
+async def test_those_who_hang_for_the_first_time_leave_a_place_to_who_is_known_to_be_good() -> None:
+    office = dispatching.Office(max_lanes=MOST)
+    hang(office, is_tarpit)
+    async with office.open(*TARPITS, "good", "new") as group:
+        office.database.insert(make_event(1, "good"))
+        await office.rounds(group)
+        office.database.insert(*[make_event(seq, name) for seq, name in enumerate(TARPITS, 2)])
+        await office.rounds(group, 6)
+        assert office.dispatcher.lanes_leased == DOUBTFUL
+        office.clock.advance(SLOW * 2)
+        office.database.insert(make_event(100, "good"), make_event(101, "new"))
+        await office.rounds(group, 6)
+        assert 100 in office.sent
+        assert 101 not in office.sent, "nothing tells it from those that hang"
+        assert office.dispatcher.lanes_leased == DOUBTFUL
+
+
+async def test_a_merchant_that_failed_goes_back_behind_the_others() -> None:
+    office = dispatching.Office(max_lanes=1)
+    office.sender.on_post = lambda: office.clock.advance(3.0)  # each visit ends after one attempt
+    office.sender.answers.extend([Answer(500)] * 6)
+    async with office.open("a", "b", "c") as group:
+        office.database.insert(*[make_event(seq, name) for seq, name in enumerate("aaabc", 1)])
+        await office.rounds(group, 12)
+    assert office.sent == [1, 4, 5, 2, 3]
+
+
+async def test_the_sweep_goes_on_at_once_only_for_news() -> None:
+    office = dispatching.Office(max_lanes=MOST)
+    async with office.open("a"):
+        probe = Probe("a", 1, is_free=True)
+        assert office.dispatcher.notice_probe(probe)
+        assert not office.dispatcher.notice_probe(probe)
+        assert not office.dispatcher.notice_probe(Probe("b", 2, is_free=False))
+
+
+async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:
+    office = test_retries.Office(most=MOST)
+    hang(office, is_tarpit)
+    office.database.configure(*TARPITS)
+    office.claims.due_since = {"m": "9"}  # due later than all of them
+    office.standings.learn("m", Outcome.DELIVERED, SLOW / 10)
+    office.owe_of(TARPITS, 1)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        for _ in range(5):
+            await office.retrier.step(group)
+        await quiet()
+        office.clock.advance(SLOW)
+        for _ in range(3):
+            await office.retrier.step(group)
+        office.owe_of(["m"], 100)
+        before = len(office.sender.sent)
+        await office.retrier.step(group)
+        await quiet()
+        assert office.sender.event_ids[before:] == [100]
+        assert DOUBTFUL >= before >= SUSPECTS
+        assert office.sender.gate is not None
+        office.sender.gate.set()
+
+
+async def test_known_suspects_take_half_of_the_places_for_retries() -> None:
+    office = test_retries.Office(most=MOST)
+    hang(office, is_tarpit)
+    office.database.configure(*TARPITS)
+    for name in TARPITS:
+        office.standings.learn(name, Outcome.TIMEOUT, 10.0)
+    office.owe_of(TARPITS, 1)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        for _ in range(5):
+            await office.retrier.step(group)
+        await until(lambda: len(office.sender.sent) == SUSPECTS)
+        assert await office.retrier.step(group) == 0
+        assert office.sender.gate is not None
+        office.sender.gate.set()
+
+
+def owe(office: test_retries.Office, *merchants: str) -> DueLanes:
+    office.claims.retries = [
+        ClaimedRetry(make_event(seq, name, attempts=1), 1, None) for seq, name in enumerate(merchants, 1)
+    ]
+    return DueLanes(office.claims, office.standings)
+
+
+async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(due, "LOOK", 3)
+    office = test_retries.Office()
+    lanes = owe(office, *TARPITS[:7], "well")
+    for name in TARPITS:
+        office.standings.learn(name, Outcome.TIMEOUT, 10.0)
+    full = {Standing.SUSPECT: SUSPECTS}
+    found = []
+    for is_under_way in (True, True, False):
+        found += await lanes.pick(Room(MOST, full), 1, 10)
+        assert lanes.is_under_way == is_under_way
+    assert found == ["well"]
+    assert office.claims.looks[0] == START
+    assert await lanes.pick(Room(MOST, full), 1, 10) == []
+    assert office.claims.looks[3] == START
+
+
+async def test_suspects_take_turns_at_the_places_they_have() -> None:
+    office = test_retries.Office()
+    names = TARPITS[:5]
+    lanes = owe(office, *names)
+    for name in names:
+        office.standings.learn(name, Outcome.TIMEOUT, 10.0)
+    taken = [await lanes.pick(Room(MOST, {Standing.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
+    picked = [name for lane in taken for name in lane]
+    assert picked[:5] == names
+    assert set(picked[5:]) == set(names)
+
+
+async def test_a_lane_is_counted_with_all_the_places_it_may_take() -> None:
+    office = test_retries.Office()
+    lanes = owe(office, "a", "b", "c", "d")
+    assert await lanes.pick(Room(100, {}), 2, 4) == ["a", "b"]
+    assert office.claims.looks == [START]
+    assert await lanes.pick(Room(MOST, {Standing.GOOD: MOST - 3}), 2, 10) == ["c", "d"]
+    assert office.claims.looks[1] == DueCursor("0", "b")

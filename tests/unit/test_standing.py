@@ -1,0 +1,116 @@
+"""What attempts say about merchants, and how many places each kind of merchant may take."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.fakes import FakeClock
+from webhook_dispatcher.dispatch import standing
+from webhook_dispatcher.dispatch.standing import MEMORY, SLOW, Room, Standing, Standings
+from webhook_dispatcher.domain.verdict import Outcome
+
+QUICK = SLOW / 10
+GOOD, UNKNOWN, SUSPECT = Standing.GOOD, Standing.UNKNOWN, Standing.SUSPECT
+COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Standing})
+
+
+@pytest.mark.parametrize(
+    ("attempts", "expected"),
+    [
+        ([], UNKNOWN),
+        ([(Outcome.DELIVERED, QUICK)], GOOD),
+        ([(Outcome.DELIVERED, SLOW * 1.01)], SUSPECT),
+        ([(Outcome.STATUS, SLOW * 1.01)], SUSPECT),
+        ([(Outcome.TIMEOUT, QUICK)], SUSPECT),
+        ([(Outcome.CONNECT, QUICK)], SUSPECT),
+        ([(Outcome.DELIVERED, QUICK), (Outcome.STATUS, QUICK)], UNKNOWN),
+        ([(Outcome.DELIVERED, QUICK), (Outcome.STATUS, QUICK), (Outcome.STATUS, QUICK)], SUSPECT),
+        ([(Outcome.DELIVERED, QUICK), (Outcome.TIMEOUT, SLOW * 10)], SUSPECT),
+        ([(Outcome.TIMEOUT, SLOW * 10), (Outcome.DELIVERED, QUICK)], GOOD),
+        ([(Outcome.DELIVERED, QUICK), (Outcome.UNSENDABLE, 0.0)], GOOD),
+    ],
+)
+def test_the_latest_attempts_decide(attempts: list[tuple[Outcome, float]], expected: Standing) -> None:
+    standings = Standings(FakeClock())
+    for outcome, seconds in attempts:
+        standings.learn("m", outcome, seconds)
+    assert standings.of("m") is expected
+    assert standings.tally(["m"]) == Counter({kind: int(kind is expected) for kind in Standing})
+
+
+def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> None:
+    clock = FakeClock()
+    standings = Standings(clock)
+    for name in "abc":
+        standings.learn(name, Outcome.DELIVERED, QUICK)
+    standings.took_off("a")
+    clock.advance(SLOW / 2)
+    standings.took_off("b")
+    landed = standings.took_off("c")
+    assert standings.tally(["a", "b", "c"])[GOOD] == 3
+    clock.advance(SLOW / 2)
+    standings.landed(landed)
+    assert [standings.of(name) for name in "abc"] == [SUSPECT, GOOD, GOOD]
+    clock.advance(SLOW)
+    assert [standings.of(name) for name in "abc"] == [SUSPECT, SUSPECT, GOOD]
+
+
+def test_what_was_known_is_forgotten_after_a_while() -> None:
+    clock = FakeClock()
+    standings = Standings(clock)
+    standings.learn("good", Outcome.DELIVERED, QUICK)
+    standings.learn("slow", Outcome.TIMEOUT, SLOW)
+    clock.advance(MEMORY / 2)
+    standings.learn("later", Outcome.TIMEOUT, SLOW)
+    assert standings.tally(["good", "slow", "later"]) == {GOOD: 1, SUSPECT: 2, UNKNOWN: 0}
+    clock.advance(MEMORY / 2)
+    assert standings.tally(["good", "slow", "later"]) == {GOOD: 0, SUSPECT: 1, UNKNOWN: 2}
+    assert standings.of("later") is SUSPECT
+
+
+def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "MOST_KNOWN", 3)
+    standings = Standings(FakeClock())
+    for name in "abc":
+        standings.learn(name, Outcome.TIMEOUT, SLOW)
+    for name in "axyz":
+        standings.learn(name, Outcome.DELIVERED, QUICK)
+    standings.learn("b", Outcome.TIMEOUT, SLOW)
+    standings.learn("d", Outcome.TIMEOUT, SLOW)
+    standings.learn("e", Outcome.TIMEOUT, SLOW)
+    assert [standings.of(name) for name in "cbde"] == [UNKNOWN, SUSPECT, SUSPECT, SUSPECT]
+    assert [standings.of(name) for name in "axyz"] == [UNKNOWN, GOOD, GOOD, GOOD]
+
+
+@pytest.mark.parametrize(
+    ("most", "suspects", "doubtful"), [(1, 1, 1), (2, 1, 2), (8, 4, 7), (40, 20, 35), (1000, 500, 875)]
+)
+def test_suspects_have_half_and_the_last_eighth_is_for_good_ones(
+    most: int, suspects: int, doubtful: int
+) -> None:
+    room = Room(most, {})
+    assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [suspects, doubtful, most]
+
+
+def test_those_who_turned_out_to_be_slow_take_from_their_own_kind() -> None:
+    room = Room(40, {SUSPECT: 35})
+    assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [-15, 0, 5]
+
+
+@given(st.integers(1, 100), COUNTS, st.lists(st.sampled_from(Standing)))
+def test_nobody_who_asks_first_takes_more_than_its_share(
+    most: int, taken: dict[Standing, int], asks: list[Standing]
+) -> None:
+    room, given_out = Room(most, taken), Counter(taken)
+    for kind in asks:
+        if room.left(kind) > 0:
+            room.take(kind)
+            given_out[kind] += 1
+            assert given_out.total() <= most
+            if kind is not GOOD:
+                assert given_out[SUSPECT] + given_out[UNKNOWN] <= most - most // 8
+            if kind is SUSPECT:
+                assert given_out[SUSPECT] <= max(1, most // 2)
+    assert room.left(SUSPECT) <= room.left(UNKNOWN) <= room.left(GOOD)
