@@ -1,8 +1,8 @@
 """What merchants' latest attempts say about them, and how many places each kind may take. No I/O.
 
 A place (a lane's visit, or a retry in flight) that a merchant keeps for the ten seconds of a time-out is one
-that healthy merchants cannot have. So merchants known to be slow or failing get at most half of the places,
-and with those of whom nothing is known at most seven eighths: see docs/adr/0011.
+that healthy merchants cannot have. So merchants known to be slow get at most half of the places, and with
+those of whom nothing good is known at most seven eighths: see docs/adr/0011.
 """
 
 from collections import Counter, OrderedDict
@@ -26,7 +26,11 @@ RESERVE_SHARE = 8
 
 
 class Standing(IntEnum):
-    """How a merchant's latest attempts went; the higher, the more places it may take."""
+    """How a merchant's latest attempt went; the higher, the more places it may take.
+
+    A suspect's was slow, however it ended; a good one's was quick and accepted. Of the others nothing is
+    known, or it failed quickly: that holds no place for long, and must not wait behind those that do.
+    """
 
     SUSPECT = 0
     UNKNOWN = 1
@@ -34,12 +38,7 @@ class Standing(IntEnum):
 
 
 class Standings:
-    """Knows merchants' standing.
-
-    A quick delivery makes a merchant good, a slow attempt a suspect, and so does one that has been under way
-    for that long. A quick failure costs one step: it holds no place for long, and good receivers fail at
-    times.
-    """
+    """Knows merchants' standing. An attempt that is under way for long tells as much as one that ended."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -68,11 +67,12 @@ class Standings:
         now = self._clock.elapsed()
         if seconds > SLOW or outcome is Outcome.TIMEOUT:
             self._suspects(merchant_id, now)
-        elif outcome is Outcome.DELIVERED:
-            self._suspect.pop(merchant_id, None)
+            return
+        self._suspect.pop(merchant_id, None)
+        if outcome is Outcome.DELIVERED:
             _note(self._good, merchant_id, now)
-        elif self._good.pop(merchant_id, None) is None:
-            self._suspects(merchant_id, now)
+        else:
+            self._good.pop(merchant_id, None)
 
     def of(self, merchant_id: str) -> Standing:
         """Return a merchant's standing now."""

@@ -127,7 +127,7 @@ class Metrics:
         self.lanes_leased = self._gauge("lanes_leased", "Merchants held by this daemon now.", "livesum")
         self.suspect_lanes = self._gauge(
             "suspect_lanes",
-            "Of the merchants held, those whose latest attempt was slow or failed.",
+            "Of the merchants held, those whose latest attempt took more than a second.",
             "livesum",
         )
         self.leases_lost = self._counter("leases_lost", "Leases that ran out or were taken while held.")

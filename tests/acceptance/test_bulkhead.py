@@ -1,0 +1,153 @@
+"""More merchants hang than a daemon serves at once, or masses are retried: others do not wait. Source: I4."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from tests.acceptance.load import Load
+from tests.acceptance.process import until, until_found
+from tests.acceptance.world import Sent, World
+from webhook_dispatcher.local.arrivals import Arrival
+from webhook_dispatcher.local.behaviour import Behaviour
+
+LANES = 40
+TARPITS = [f"tarpit-{number}" for number in range(60)]
+HEALTHY = [f"m-{number}" for number in range(40)]
+REFUSERS = HEALTHY[::2]
+"""Healthy ones that refuse each event once. Were it nearly all, it would be taken for a fault of our own."""
+RATE = 20.0
+SAMPLES = 100
+LATEST = 1.0
+TIMEOUT = "PT2S"
+REFUSED_ONCE = Behaviour(status=500), Behaviour()
+RETRIED_AFTER = 0.1
+RETRIES = "PT0.1S," * 9 + "PT1H"
+MASS = 10_000
+CHUNKS_WAITING = 300
+"""Most rows that a mass retry may have made owed at any moment: two chunks, and what came between."""
+FAILED = """
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at
+)
+SELECT
+    nextval('webhook.outbox_seq_seq'), gen_random_uuid(), $1::text || number % $2, 'charge.created',
+    clock_timestamp(), '{}', 'failed', 'exhausted', 8, clock_timestamp()
+FROM generate_series(1, $3) AS number
+"""
+
+
+async def trickle(world: World, count: int = SAMPLES) -> list[Sent]:
+    """Write events of healthy merchants at a steady pace."""
+    async with Load(world.database.dsn("webhook_producer"), HEALTHY, RATE) as load:
+        await until(lambda: len(load.sent) >= count, 60)
+    return load.sent
+
+
+def requests(world: World, events: Sequence[Sent], each: int) -> list[list[Arrival]] | None:
+    """Return each event's requests, once there are so many of them all."""
+    found: dict[str, list[Arrival]] = {str(event.id): [] for event in events}
+    for arrival in world.receiver.arrivals:
+        if arrival.event_id in found:
+            found[arrival.event_id].append(arrival)
+    return list(found.values()) if min(map(len, found.values())) >= each else None
+
+
+async def lags(world: World, events: Sequence[Sent]) -> list[float]:
+    """Wait until all have arrived; return the seconds from their commits."""
+    arrived = await until(lambda: requests(world, events, 1), 30)
+    return [of_one[0].started_at - event.committed_at for event, of_one in zip(events, arrived, strict=True)]
+
+
+async def retry_lags(world: World, events: Sequence[Sent]) -> list[float]:
+    """Wait until all that were refused were retried; return how much later than due that was."""
+    refused = [event for event in events if event.merchant_id in REFUSERS]
+    arrived = await until(lambda: requests(world, refused, 2), 30)
+    return [
+        retry.started_at - (first.ended_at or first.started_at) - RETRIED_AFTER
+        for first, retry, *_ in arrived
+    ]
+
+
+def hanging(world: World) -> int:
+    return sum(arrival.ended_at is None for arrival in world.receiver.arrivals)
+
+
+def all_have_timed_out(world: World) -> bool:
+    """Tell whether each of those that hang is known to: its first time is over."""
+    ended = {
+        arrival.merchant_id for arrival in world.receiver.arrivals if arrival.ended_at and not arrival.status
+    }
+    return ended >= set(TARPITS)
+
+
+async def gauge(world: World, name: str) -> float:
+    _, text = await world.daemons[0].asked("/metrics")
+    [line] = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+    return float(line.split()[1])
+
+
+async def test_new_events_do_not_wait_for_more_merchants_than_lanes_that_hang(world: World) -> None:
+    await world.configure(*TARPITS, *HEALTHY)
+    for merchant_id in TARPITS:
+        world.receiver.behave(merchant_id, Behaviour(hangs=True))
+    await world.start(MAX_LANES=str(LANES), ATTEMPT_TIMEOUT=TIMEOUT)
+    await world.emit_each(HEALTHY, 1)
+    await world.all_delivered(len(HEALTHY))
+    await world.emit_each(TARPITS, 20)
+    await until(lambda: all_have_timed_out(world), 30)
+    found = await lags(world, await trickle(world))
+    print("lags", [round(v, 2) for v in found])
+    assert max(found) < LATEST, sorted(found)[-9:]
+    assert hanging(world) >= LANES // 4
+    assert await gauge(world, "webhook_suspect_lanes") <= LANES // 2
+    assert len(world.receiver.of(TARPITS[0])) > 1, "they have their turns, too"
+
+
+async def test_retries_do_not_wait_for_more_retries_than_places_that_hang(world: World) -> None:
+    await world.configure(*TARPITS, *HEALTHY)
+    for merchant_id in TARPITS:
+        world.receiver.behave(merchant_id, Behaviour(status=500), Behaviour(hangs=True), per_event=True)
+    for merchant_id in REFUSERS:
+        world.receiver.behave(merchant_id, *REFUSED_ONCE, per_event=True)
+    settings = {"MAX_LANES": str(LANES), "ATTEMPT_TIMEOUT": TIMEOUT, "LANE_RETRIES": "1"}
+    await world.start(**settings, RETRY_SCHEDULE=RETRIES)
+    await world.emit_each(TARPITS, 3)
+    await until(lambda: all_have_timed_out(world), 30)
+    events = await trickle(world)
+    found = await retry_lags(world, events)
+    print("lags", [round(v, 2) for v in found])
+    assert max(found) < LATEST, sorted(found)[-9:]
+    assert hanging(world) >= LANES // 4
+
+
+@pytest.mark.parametrize("merchants", [1, 1000])
+async def test_a_mass_retry_delays_neither_new_events_nor_scheduled_retries(
+    world: World, merchants: int
+) -> None:
+    await world.configure(*HEALTHY, *[f"mass-{number}" for number in range(merchants)])
+    for merchant_id in REFUSERS:
+        world.receiver.behave(merchant_id, *REFUSED_ONCE, per_event=True)
+    for number in range(merchants):
+        world.receiver.behave(f"mass-{number}", Behaviour(delay=timedelta(milliseconds=50)))
+    await world.owner.execute(FAILED, "mass-", merchants, MASS)
+    await world.start(RETRY_SCHEDULE="PT0.1S,PT1H")
+    command = await world.ask("retry_failed", since="2020-01-01T00:00:00Z")
+
+    async def progress() -> int:
+        return int(
+            await world.admin.fetchval(
+                "SELECT coalesce((result ->> 'retried')::int, 0) FROM webhook.control WHERE id = $1", command
+            )
+        )
+
+    await until_found(progress)
+    events = await trickle(world)
+    new, retried = await lags(world, events), await retry_lags(world, events)
+    waiting = await world.count("state = 'pending_retry' AND attempts = 8")
+    assert 0 < await progress() < MASS, "it went on all the while"
+    print("lags", [round(v, 2) for v in new], [round(v, 2) for v in retried])
+    assert max(new) < LATEST, sorted(new)[-9:]
+    assert max(retried) < LATEST, sorted(retried)[-9:]
+    # One merchant has two places; what it cannot take yet is made due all the same, after a while.
+    assert merchants == 1 or waiting <= CHUNKS_WAITING
