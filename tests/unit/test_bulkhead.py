@@ -8,6 +8,7 @@ import pytest
 from tests.unit import dispatching, test_retries
 from tests.unit.fakes import make_event, quiet, until
 from webhook_dispatcher.dispatch import due
+from webhook_dispatcher.dispatch.bodies import MOST_BYTES
 from webhook_dispatcher.dispatch.due import START, DueLanes
 from webhook_dispatcher.dispatch.standing import SLOW, Room, Standing
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Probe
@@ -73,6 +74,22 @@ async def test_those_who_hang_for_the_first_time_leave_a_place_to_who_is_known_t
         assert 100 in office.sent
         assert 101 not in office.sent, "nothing tells it from those that hang"
         assert office.dispatcher.lanes_leased == DOUBTFUL
+
+
+async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
+    office = dispatching.Office(max_lanes=1000)
+    hang(office, is_tarpit)
+    for name in TARPITS:
+        office.instruments.standings.learn(name, Outcome.TIMEOUT, 10.0)
+    async with office.open(*TARPITS, "m") as group:
+        ballast = make_event(999, object=b"x" * (MOST_BYTES // 2))
+        office.bodies.hold(ballast)
+        office.database.insert(make_event(1, TARPITS[0]), make_event(2, "m"))
+        await office.rounds(group)
+        assert office.sent == [2]
+        office.bodies.free(ballast)
+        await office.rounds(group)
+        assert office.sent == [2, 1]
 
 
 async def test_a_merchant_that_failed_goes_back_behind_the_others() -> None:

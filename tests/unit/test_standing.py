@@ -99,6 +99,14 @@ def test_those_who_turned_out_to_be_slow_take_from_their_own_kind() -> None:
     assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [-15, 0, 5]
 
 
+@pytest.mark.parametrize(
+    ("fullness", "expected"), [(0.4, [20, 35, 40]), (0.5, [0, 35, 40]), (0.9, [0, 0, 40])]
+)
+def test_the_shares_hold_for_memory_too(fullness: float, expected: list[int]) -> None:
+    room = Room(40, {}, fullness)
+    assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == expected
+
+
 @given(st.integers(1, 100), COUNTS, st.lists(st.sampled_from(Standing)))
 def test_nobody_who_asks_first_takes_more_than_its_share(
     most: int, taken: dict[Standing, int], asks: list[Standing]

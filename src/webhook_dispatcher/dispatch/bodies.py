@@ -21,6 +21,11 @@ class Bodies:
         """Stop counting an event that was written or dropped."""
         self.held -= len(event.object)
 
+    @property
+    def fullness(self) -> float:
+        """Return the part of the room that is taken; above 1 where a claim overshot."""
+        return self.held / self._most
+
     def has_room(self) -> bool:
         """Tell whether more may be claimed."""
         return self.held < self._most

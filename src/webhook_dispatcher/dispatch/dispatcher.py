@@ -196,7 +196,8 @@ class Dispatcher:
         return min(room, 1) if self._faults.is_open else room
 
     def _room(self) -> Room:
-        return Room(self._limits.max_lanes, self._standings.tally(self._visits))
+        taken = self._standings.tally(self._visits)
+        return Room(self._limits.max_lanes, taken, self._bodies.fullness)
 
     def _waiting(self) -> int:
         """Return how many wait that may be claimed now."""

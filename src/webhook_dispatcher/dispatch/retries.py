@@ -28,6 +28,8 @@ from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
+REST = 4
+"""Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
 LONGEST_WAIT = 0.5
 """Seconds between claim and start after which a row is handed back (contract 3: pause within a second)."""
 UNCOUNTED_WAIT = timedelta(seconds=2)
@@ -96,8 +98,9 @@ class Retrier:
                     await pause(backoff.next())
                     continue
                 backoff.reset()
-                if not claimed and not self._due.is_under_way:
-                    await self._stop.wait_at_most(POLL)
+                if not claimed:
+                    took = self._clock.elapsed() - asked
+                    await self._stop.wait_at_most(REST * took if self._due.is_under_way else POLL)
 
     async def step(self, group: asyncio.TaskGroup) -> int:
         """Claim what is due and start it; return how much that was."""
@@ -139,7 +142,8 @@ class Retrier:
         return len(claimed)
 
     def _room(self) -> Room:
-        return Room(self._limits.most, self._standings.tally(list(self._in_flight.elements())))
+        taken = self._standings.tally(list(self._in_flight.elements()))
+        return Room(self._limits.most, taken, self._bodies.fullness)
 
     async def _claim(self, most: int, room: Room) -> Sequence[ClaimedRetry]:
         places, lease = self._limits.per_merchant, self._limits.lease

@@ -122,12 +122,20 @@ def _note(known: OrderedDict[str, float], merchant_id: str, now: float) -> None:
 class Room:
     """The places that are left, by standing: who may have more may have what others may, too."""
 
-    def __init__(self, most: int, taken: Mapping[Standing, int]) -> None:
-        """Set up. `taken`: places taken already; they may be more than their kind may have."""
+    def __init__(self, most: int, taken: Mapping[Standing, int], fullness: float = 0.0) -> None:
+        """Set up.
+
+        taken: places taken already; they may be more than their kind may have.
+        fullness: the part of the memory for bodies that is taken. The same shares hold for it.
+        """
         suspects, unknown = taken.get(Standing.SUSPECT, 0), taken.get(Standing.UNKNOWN, 0)
         self._all = most - suspects - unknown - taken.get(Standing.GOOD, 0)
         self._doubtful = most - most // RESERVE_SHARE - suspects - unknown
         self._suspect = suspect_places(most) - suspects
+        if fullness >= 1 / SUSPECT_SHARE:
+            self._suspect = min(self._suspect, 0)
+        if fullness >= 1 - 1 / RESERVE_SHARE:
+            self._doubtful = min(self._doubtful, 0)
 
     def left(self, standing: Standing) -> int:
         """Return how many more of this standing may have a place: negative where too many have."""

@@ -1,0 +1,127 @@
+"""Going round the lanes that have something due, and claiming those that are named."""
+
+import json
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from tests.integration.workbench import LEASE, Daemon, Workbench
+from webhook_dispatcher.dispatch.due import START
+from webhook_dispatcher.domain.claim import DueCursor
+from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.statements import load
+
+RETRYING = load("retrying")
+PLACES = 2
+MANY = 5_000
+FILL = """
+INSERT INTO webhook.lane (merchant_id, retry_at)
+SELECT 'm' || number, clock_timestamp() - make_interval(secs => number)
+FROM generate_series(1, $1::integer) AS number
+"""
+
+
+@pytest.fixture
+async def here(bench: Workbench) -> Daemon:
+    return await bench.daemon("here")
+
+
+@pytest.fixture
+async def crowd(bench: Workbench) -> asyncpg.Connection:
+    """Let 5,000 merchants have something due, and say as who the daemon asks."""
+    await bench.db.execute(FILL, MANY)
+    await bench.db.execute("ANALYZE webhook.lane")
+    return await bench.session()
+
+
+async def _round(here: Daemon, most: int) -> list[str]:
+    cursor, found = START, list[str]()
+    while due := await here.claims.find_due(cursor, most):
+        found += [lane.merchant_id for lane in due]
+        cursor = due[-1]
+    return found
+
+
+async def test_a_round_names_each_lane_once_the_longest_due_first(bench: Workbench, here: Daemon) -> None:
+    for merchant, seconds in (("c", -30), ("a", -10), ("b", -20), ("later", 60)):
+        await bench.insert_due(merchant, seconds)
+    await bench.insert_due("many", *[-25] * 5)
+    assert await _round(here, 2) == ["c", "many", "b", "a"]
+    assert await here.claims.find_due(START, 1) == (await here.claims.find_due(START, 9))[:1]
+
+
+@pytest.mark.parametrize("moment", ["-infinity", "2026-01-01 00:00:00.000001+00"])
+async def test_lanes_due_at_the_same_moment_are_told_apart(
+    bench: Workbench, here: Daemon, moment: str
+) -> None:
+    names = ["a", "A", "b", "é", "Z z"]
+    for name in names:
+        await bench.insert_due(name, -1)
+    await bench.db.execute("UPDATE webhook.lane SET retry_at = $1::text::timestamptz", moment)
+    assert await _round(here, 2) == sorted(names)
+
+
+async def test_paused_lanes_are_not_named(bench: Workbench, here: Daemon) -> None:
+    await bench.insert_due("m", -1)
+    await bench.db.execute("UPDATE webhook.lane SET paused = true")
+    assert await here.claims.find_due(START, 9) == []
+    await bench.db.execute("UPDATE webhook.lane SET paused = false")
+    await bench.db.execute("UPDATE webhook.state SET paused = true")
+    assert await here.claims.find_due(START, 9) == []
+
+
+async def test_only_the_named_lanes_are_claimed_if_they_may_be(bench: Workbench, here: Daemon) -> None:
+    (first,) = await bench.insert_due("slow", -60)
+    rows = await bench.insert_due("m", -3, -2, -1)
+    (held,) = await bench.insert_due("held", -1)
+    await bench.insert_due("paused", -1)
+    await bench.insert_due("later", 60)
+    await bench.db.execute("UPDATE webhook.lane SET paused = true WHERE merchant_id = 'paused'")
+    session = await bench.session()
+    async with session.transaction():
+        await session.execute("SELECT FROM webhook.lane WHERE merchant_id = 'held' FOR UPDATE")
+        names = ["m", "held", "paused", "later", "unknown"]
+        claimed = await here.claims.claim_retries(names, PLACES, 100, LEASE)
+    assert sorted(retry.event.seq for retry in claimed) == rows[:2]
+    rest = await here.claims.claim_retries(100, PLACES, 100, LEASE)
+    assert sorted(retry.event.seq for retry in rest) == sorted([first, held])
+
+
+@pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
+async def test_a_look_reads_as_many_lanes_as_it_names(
+    bench: Workbench, here: Daemon, crowd: asyncpg.Connection, plan_cache_mode: str
+) -> None:
+    await crowd.execute(f"SET plan_cache_mode = {plan_cache_mode}")
+    await crowd.execute("PREPARE look (text, text, bigint) AS " + RETRYING["find_due_lanes"].text)
+    middle = (await here.claims.find_due(START, MANY // 2))[-1]
+    for cursor in (START, middle):
+        values = f"'{cursor.retry_at}', '{cursor.merchant_id}', 50"
+        text = await crowd.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look ({values})")
+        plan = json.loads(text)[0]["Plan"]
+        assert plan["Actual Rows"] == 50
+        assert "lane_retry_due" in text
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 200, cursor
+
+
+async def test_a_mass_retrys_deliveries_wait_until_they_were_attempted(
+    bench: Workbench, here: Daemon
+) -> None:
+    rows = await bench.insert_due("m", -1, -1, -1)
+    await bench.db.execute("UPDATE webhook.outbox SET trigger = 'manual' WHERE seq <> $1", rows[0])
+    async with PostgresControls(here.pool).desk() as desk:
+        assert await desk.count_waiting(rows) == 2
+        assert await desk.count_waiting([]) == 0
+    await bench.db.execute("DELETE FROM webhook.outbox WHERE seq = $1", rows[1])
+    async with PostgresControls(here.pool).desk() as desk:
+        assert await desk.count_waiting(rows) == 1
+
+
+async def test_a_cursor_is_a_place_in_the_order_and_no_lane_need_stand_there(
+    bench: Workbench, here: Daemon
+) -> None:
+    await bench.insert_due("a", -20)
+    await bench.insert_due("b", -10)
+    between = await bench.now() - timedelta(seconds=15)
+    due = await here.claims.find_due(DueCursor(between.isoformat(), "zzz"), 9)
+    assert [lane.merchant_id for lane in due] == ["b"]
