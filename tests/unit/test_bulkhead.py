@@ -6,10 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit import dispatching, test_retries
-from tests.unit.fakes import make_event, quiet, until
+from tests.unit.fake_storage import FakeClaims
+from tests.unit.fakes import FakeDatabase, make_event, quiet, until
 from webhook_dispatcher.dispatch import due
+from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.bodies import MOST_BYTES
 from webhook_dispatcher.dispatch.due import START, DueLanes
+from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.standing import SLOW, Room, Standing
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Probe
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -109,6 +112,41 @@ async def test_the_sweep_goes_on_at_once_only_for_news() -> None:
         assert office.dispatcher.notice_probe(probe)
         assert not office.dispatcher.notice_probe(probe)
         assert not office.dispatcher.notice_probe(Probe("b", 2, is_free=False))
+
+
+class Pages(FakeClaims):
+    """More owing merchants than a page holds; the sweep is stopped when it has rested so often."""
+
+    def __init__(self, database: FakeDatabase, stop: Stop) -> None:
+        super().__init__(database)
+        self.asked: list[str] = []
+        self.stop = stop
+
+    async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
+        self.asked.append(after_merchant)
+        if len(self.asked) == 4:
+            self.stop.set()
+        names = [f"m{number:02}" for number in range(2 * probes)]
+        return [Probe(name, 1, is_free=True) for name in names if name > after_merchant][:probes]
+
+
+async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweeping, "PROBES", 3)
+    office, stop = dispatching.Office(), Stop()
+    rests: list[int] = []
+    pages = Pages(office.database, stop)
+
+    async def rest(seconds: float) -> None:
+        rests.append(len(pages.asked))
+
+    monkeypatch.setattr(stop, "wait_at_most", rest)
+    async with asyncio.timeout(5):
+        await sweeping.sweep(pages, office.dispatcher, office.clock, office.metrics, stop)
+    assert pages.asked == ["", "m02", "m05", ""]
+    assert rests == [3, 4], "after the end of a round, and where the page held nothing new"
+    assert office.dispatcher._ready._sweep == 2
 
 
 async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:

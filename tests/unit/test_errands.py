@@ -1,6 +1,7 @@
 """Long commands: a test event is sent once, a mass retry goes chunk by chunk and can be resumed."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import pytest
 from tests.unit.controlling import Office
 from tests.unit.fake_desk import EVENT_ID
 from tests.unit.fakes import NOW, make_endpoint
-from webhook_dispatcher.dispatch.errands import CHUNK, RUNNING_LEASE
+from webhook_dispatcher.dispatch.errands import CHUNK, MOST_WAITING, PATIENCE, RUNNING_LEASE
 from webhook_dispatcher.domain.command import LONG_AGO, Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
@@ -183,3 +184,30 @@ async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:
     await office.step()
     assert office.desk.standing[command.id].result == {"matched": 1, "retried": 1}
     assert office.desk.busy_looks == -2
+
+
+async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted() -> None:
+    office = Office()
+    first = replace(chunk(100, 100, 5), seqs=tuple(range(100)))
+    office.desk.chunks = [first, replace(chunk(1, 1, 9), seqs=(100,))]
+    office.desk.waiting.extend([100, MOST_WAITING + 1, MOST_WAITING])
+    office.desk.give("retry_failed", "m")
+    await office.step()
+    assert office.desk.counted == [first.seqs] * 3 + [(100,)]
+    assert len(office.desk.asked_chunks) == 3
+
+
+async def test_a_chunk_that_is_not_attempted_holds_up_the_next_for_a_while_only() -> None:
+    office = Office()
+    office.desk.chunks = [replace(chunk(100, 100, 5), seqs=tuple(range(100))), chunk(1, 1, 9)]
+    office.desk.waiting.extend([100] * 1000)
+    command = office.desk.give("retry_failed", "m")
+    running = asyncio.create_task(office.step())
+    async with asyncio.timeout(5):
+        while not office.desk.counted:
+            await asyncio.wait([running], timeout=0.005)
+        assert len(office.desk.asked_chunks) == 1
+        office.database.clock.advance(PATIENCE)
+        await running
+    assert office.desk.standing[command.id].status == "done"
+    assert len(office.desk.asked_chunks) == 3
