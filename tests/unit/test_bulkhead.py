@@ -8,7 +8,7 @@ import pytest
 from tests.unit import dispatching, test_retries
 from tests.unit.fake_storage import FakeClaims
 from tests.unit.fakes import FakeDatabase, make_event, quiet, until
-from webhook_dispatcher.dispatch import due
+from webhook_dispatcher.dispatch import due, ready
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.bodies import MOST_BYTES
 from webhook_dispatcher.dispatch.due import START, DueLanes
@@ -232,3 +232,46 @@ async def test_a_lane_is_counted_with_all_the_places_it_may_take() -> None:
     assert office.claims.looks == [START]
     assert await lanes.pick(Room(MOST, {Standing.GOOD: MOST - 3}), 2, 10) == ["c", "d"]
     assert office.claims.looks[1] == DueCursor("0", "b")
+
+
+async def test_no_more_lanes_of_a_kind_are_named_than_have_places() -> None:
+    office = test_retries.Office()
+    lanes = owe(office, *"abcdef", "good")
+    office.standings.learn("good", Outcome.DELIVERED, SLOW / 10)
+    assert await lanes.pick(Room(MOST, {Standing.SUSPECT: DOUBTFUL - 2}), 1, 10) == ["a", "b", "good"]
+
+
+async def test_a_round_is_not_hurried_on_while_nothing_may_be_sent() -> None:
+    office = test_retries.Office()
+    office.retrier._due.is_under_way = True
+    office.retrier.everything_is_paused = True
+    async with asyncio.TaskGroup() as group:
+        assert await office.retrier.step(group) == 0
+    assert not office.retrier._due.is_under_way
+
+
+async def test_merchants_without_a_retry_in_flight_are_not_kept() -> None:
+    office = test_retries.Office()
+    office.owe(1, 2)
+    await office.round()
+    assert not office.retrier._in_flight
+
+
+async def test_those_whom_the_sweep_brings_have_their_turn_in_a_full_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ready, "MOST_READY", 1)
+    office = dispatching.Office(max_lanes=1)
+    office.sender.gate = asyncio.Event()
+    async with office.open(*"abc") as group:
+        office.database.insert(make_event(1, "a"))
+        await office.rounds(group)
+        office.database.insert(make_event(2, "b"))
+        await office.rounds(group)
+        assert not office.dispatcher.notice_probe(Probe("c", 3, is_free=True))
+        monkeypatch.setattr(ready, "MOST_READY", 2)
+        office.database.insert(make_event(4, "d"))
+        await office.rounds(group)
+        office.dispatcher.begin_sweep()
+        assert office.dispatcher.notice_probe(Probe("c", 3, is_free=True))
+        assert list(office.dispatcher._ready.take(9, Room(9, {}))) == ["b", "c"]

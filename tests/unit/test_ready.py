@@ -166,6 +166,17 @@ def test_places_in_a_full_line_are_given_out_in_the_order_of_the_sweep(
     assert set(names) <= set(served)
 
 
+def test_a_round_that_finds_nobody_whose_turn_it_is_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready, "MOST_READY", 2)
+    lanes = make_lanes()
+    sweep(lanes, ["a", "b", "z"])
+    lanes.take(1, room())
+    sweep(lanes, ["a", "c"])  # z, who was refused, owes nothing any more
+    assert len(lanes) == 1
+    sweep(lanes, ["a", "c"])
+    assert list(lanes.take(9, room())) == ["b", "a"]
+
+
 def test_a_line_that_has_emptied_lets_everybody_in() -> None:
     lanes = make_lanes()
     for number in range(ready.MOST_READY + 1):

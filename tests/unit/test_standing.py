@@ -57,6 +57,18 @@ def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> 
     assert [standings.of(name) for name in "abc"] == [SUSPECT, SUSPECT, GOOD]
 
 
+def test_an_attempt_is_watched_however_late_it_begins() -> None:
+    clock = FakeClock()
+    standings = Standings(clock)
+    standings.learn("a", Outcome.DELIVERED, QUICK)
+    assert standings.of("a") is GOOD
+    clock.advance(SLOW * 2)
+    assert standings.of("a") is GOOD
+    standings.took_off("a")
+    clock.advance(SLOW)
+    assert standings.of("a") is SUSPECT
+
+
 def test_what_was_known_is_forgotten_after_a_while() -> None:
     clock = FakeClock()
     standings = Standings(clock)
