@@ -12,9 +12,10 @@ from webhook_dispatcher.dispatch import due, ready
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.bodies import MOST_BYTES
 from webhook_dispatcher.dispatch.due import START, DueLanes
+from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.standing import SLOW, Room, Standing
-from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Probe
+from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Lease, Probe
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
 MOST = 8
@@ -60,6 +61,28 @@ async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
         assert not await office.dispatcher.step(group), "there is nothing to hurry for"
         office.dispatcher.show()
         assert office.metrics.suspect_lanes._value.get() == SUSPECTS
+
+
+async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
+    office = dispatching.Office(max_lanes=2)
+    office.instruments.standings.learn("slow", Outcome.TIMEOUT, 10.0)
+    office.dispatcher._ready.add("slow")
+    async with office.open("good", "slow") as group:
+        await office.rounds(group)
+        office.database.insert(make_event(1, "good"))
+        await office.rounds(group)
+        office.instruments.standings.learn("slow", Outcome.TIMEOUT, 10.0)
+        office.dispatcher._ready.add("slow")
+        visit = Visit(Lease("good", 1, 0, None), office.bodies, 0.0, 0.0)
+        office.dispatcher._wake.clear()
+        office.recorder.on_closed(visit)
+        assert not office.dispatcher._wake.is_set()
+        office.dispatcher._ready.add("new")
+        office.recorder.on_closed(visit)
+        assert not office.dispatcher._wake.is_set()
+        office.dispatcher._ready.add("good")
+        office.recorder.on_closed(visit)
+        assert office.dispatcher._wake.is_set()
 
 
 async def test_those_who_hang_for_the_first_time_leave_a_place_to_who_is_known_to_be_good() -> None:

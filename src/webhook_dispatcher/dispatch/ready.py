@@ -125,6 +125,10 @@ class ReadyLanes:
         for merchant_id, head_seq in heads.items():
             self.add(merchant_id, head_seq)
 
+    def has_any(self, least: Standing) -> bool:
+        """Tell whether anybody of this standing or a better one waits."""
+        return any(line.waiting for kind, line in self._lines.items() if kind >= least)
+
     def waiting(self, room: Room) -> int:
         """Return how many wait that may have a place."""
         return sum(len(line.waiting) for kind, line in self._lines.items() if room.left(kind) > 0)
