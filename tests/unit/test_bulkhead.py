@@ -65,10 +65,7 @@ async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
 
 async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
     office = dispatching.Office(max_lanes=2)
-    office.instruments.standings.learn("slow", Outcome.TIMEOUT, 10.0)
-    office.dispatcher._ready.add("slow")
     async with office.open("good", "slow") as group:
-        await office.rounds(group)
         office.database.insert(make_event(1, "good"))
         await office.rounds(group)
         office.instruments.standings.learn("slow", Outcome.TIMEOUT, 10.0)
