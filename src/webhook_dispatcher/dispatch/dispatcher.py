@@ -291,6 +291,6 @@ class Dispatcher:
             self._ready.add(visit.merchant_id, visit.straggler)
         elif visit.owes_more and visit.wait_until is None:
             self._ready.add(visit.merchant_id)
-        # Others that gain by it find out within a poll: suspects may wait for long while good ones come and go.
+        # Suspects may wait for long while good ones come and go: they find their place within a poll.
         if not self._stopping and self._ready.has_any(self._standings.of(visit.merchant_id)):
             self._wake.set()
