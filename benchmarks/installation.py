@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import asyncpg
 
 from benchmarks.merchants import NAMELESS, urls
+from benchmarks.processes import cpu_seconds, end, find_ops_port
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.keyring import KEY_BYTES, Keyring
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -54,8 +54,7 @@ class Daemon:
 
     def cpu_seconds(self) -> float:
         """Return how much of the processor it has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
 
 class Installation:
@@ -102,7 +101,7 @@ class Installation:
 
     def _python(self, module: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         process = subprocess.Popen([sys.executable, "-m", module, *arguments], **options)
-        self._stack.callback(_end, process)
+        self._stack.callback(end, process)
         return process
 
     async def _prepare(self, endpoints: Mapping[str, str]) -> None:
@@ -158,7 +157,7 @@ class Installation:
         try:
             yield Daemon(process, _ops_port(process, log_file))
         finally:
-            _end(process)
+            end(process)
 
     def arrivals(self) -> Mapping[str, float]:
         """Return when each event first arrived at the healthy receiver, as far as it has been logged."""
@@ -202,23 +201,10 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
 def _ops_port(process: subprocess.Popen[bytes], log_file: Path) -> int:
     deadline = time.monotonic() + START_DEADLINE
     while time.monotonic() < deadline and process.poll() is None:
-        for line in log_file.read_text().splitlines(keepends=True):
-            if line.endswith("}\n") and (entry := json.loads(line))["event"] == "daemon.started":
-                return int(entry["ops_port"])
+        if (port := find_ops_port(log_file)) is not None:
+            return port
         time.sleep(LOOK_EVERY)
     raise SystemExit(
         "the daemon did not start (it needs `unshare` of util-linux and the right to a mount namespace); "
         f"its log ends:\n{log_file.read_text()[-2000:]}"
     )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        if process.poll() is None:
-            process.send_signal(number)
-            try:
-                process.wait(patience)
-            except subprocess.TimeoutExpired:
-                continue
-    if process.stdout is not None:
-        process.stdout.close()

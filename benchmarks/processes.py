@@ -113,6 +113,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
+def find_ops_port(log: Path) -> int | None:
+    """Find where a daemon serves its metrics in what it has logged so far; None: it has not started yet."""
+    for line in log.read_text().splitlines(keepends=True):
+        if line.endswith("}\n") and (entry := json.loads(line))["event"] == "daemon.started":
+            return int(entry["ops_port"])
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Processor seconds of one run."""

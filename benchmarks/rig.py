@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import asyncpg
 
-from benchmarks.processes import Child, Usage, cpu_seconds, end, until
+from benchmarks.processes import Child, Usage, cpu_seconds, end, find_ops_port, until
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.keyring import KEY_BYTES, Keyring
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -96,10 +96,7 @@ class Daemon:
     def _find_port(self) -> int | None:
         if self.process.poll() is not None:
             raise SystemExit(f"the daemon did not start; its log ends:\n{self._log.read_text()[-3000:]}")
-        for line in self._log.read_text().splitlines(keepends=True):
-            if line.endswith("}\n") and (entry := json.loads(line))["event"] == "daemon.started":
-                return int(entry["ops_port"])
-        return None
+        return find_ops_port(self._log)
 
     def metrics(self) -> str:
         """Return what /metrics says."""
