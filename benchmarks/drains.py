@@ -123,9 +123,7 @@ def one_merchant(bench: Bench) -> Section:
     """Drain one merchant whose receiver takes 5 ms."""
     rig = bench.rig
     events = bench.events(2_000)
-    slow = rig.start_receiver("--delay-ms", "5")
-    fast, rig.receiver = rig.receiver, slow
-    try:
+    with rig.another_receiver("--delay-ms", "5") as slow:
         template = rig.make_template("one", slow.url(), 1)
         runs = by_turns(
             bench.rounds,
@@ -135,8 +133,6 @@ def one_merchant(bench: Bench) -> Section:
             },
             bench.tell,
         )
-    finally:
-        rig.receiver = fast
     return Section(
         "Drain: one merchant, receiver at 5 ms",
         f"{events:,} events, one after the other.",

@@ -2,7 +2,6 @@
 
 import json
 import statistics
-from pathlib import Path
 
 from benchmarks.contest import Figure, Run, Section, by_turns
 from benchmarks.drains import OURS
@@ -20,11 +19,14 @@ def _percentile(values: list[float], part: float) -> float:
     return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
-def _lags(rig: Rig, log: Path, worker: int, produce: list[str], name: str) -> Run:
+def _lags(rig: Rig, worker: int, producer: str, dsn: str, rate: int, seconds: float) -> Run:
     """Let a producer commit events, and compare its log with what arrived."""
+    log = rig.folder / "produced.log"
+    produce = ["produce", "--dsn", dsn, "--rate", str(rate), "--seconds", str(seconds)]
+    produce += ["--merchants", str(MERCHANTS), "--log", str(log)]
     rig.receiver.reset()
     before = rig.usage(worker)
-    child = Child(name, *produce, log=rig.folder / "producer.log")
+    child = Child(producer, *produce, log=rig.folder / "producer.log")
     said = child.read()
     child.end()
     events = int(said["events"])
@@ -43,17 +45,15 @@ def _lags(rig: Rig, log: Path, worker: int, produce: list[str], name: str) -> Ru
 
 def ours(bench: Bench, template: str, rate: int, seconds: float) -> Run:
     """Measure a daemon."""
-    rig, log = bench.rig, bench.rig.folder / "produced.log"
+    rig = bench.rig
     with rig.database(template) as database, rig.daemon(database) as daemon:
         dsn = rig.postgres.dsn("webhook_producer", database)
-        produce = ["produce", "--dsn", dsn, "--rate", str(rate), "--seconds", str(seconds)]
-        produce += ["--merchants", str(MERCHANTS), "--log", str(log)]
-        return _lags(rig, log, daemon.process.pid, produce, "benchmarks.ourselves")
+        return _lags(rig, daemon.process.pid, "benchmarks.ourselves", dsn, rate, seconds)
 
 
 def pgqueuer(bench: Bench, rate: int, seconds: float) -> Run:
     """Measure pgqueuer, which listens for notifications."""
-    rig, log, module = bench.rig, bench.rig.folder / "produced.log", "benchmarks.rivals.pgqueuer"
+    rig, module = bench.rig, "benchmarks.rivals.pgqueuer"
     with rig.database() as database:
         dsn = rig.postgres.dsn(database=database)
         Child(module, "prepare", "--dsn", dsn, log=rig.folder / "rival.log").finish()
@@ -63,9 +63,7 @@ def pgqueuer(bench: Bench, rate: int, seconds: float) -> Run:
         try:
             worker.read()
             worker.go()
-            produce = ["produce", "--dsn", dsn, "--rate", str(rate), "--seconds", str(seconds)]
-            produce += ["--merchants", str(MERCHANTS), "--log", str(log)]
-            return _lags(rig, log, worker.pid, produce, module)
+            return _lags(rig, worker.pid, module, dsn, rate, seconds)
         finally:
             worker.end()
 
@@ -73,10 +71,8 @@ def pgqueuer(bench: Bench, rate: int, seconds: float) -> Run:
 def steady(bench: Bench) -> Section:
     """Measure lags at 500 events a second by turns, and ours at other loads."""
     rig = bench.rig
-    logging = rig.start_receiver("--log")
-    plain, rig.receiver = rig.receiver, logging
     seconds = 15.0 * bench.scale
-    try:
+    with rig.another_receiver("--log") as logging:
         template = rig.make_template("steady", logging.url(), MERCHANTS)
         runs = by_turns(
             bench.rounds,
@@ -88,8 +84,6 @@ def steady(bench: Bench) -> Section:
         )
         for rate in (100, 2_000):
             runs.of[f"{OURS}, {rate}/s"] = [ours(bench, template, rate, seconds)]
-    finally:
-        rig.receiver = plain
     us, them = f"{OURS}, {LOAD}/s", f"pgqueuer, {LOAD}/s"
     return Section(
         "Lag: from commit to the request's arrival",

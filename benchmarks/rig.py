@@ -136,6 +136,15 @@ class Rig:
         self._stack.callback(child.end)
         return Receiver(child)
 
+    @contextmanager
+    def another_receiver(self, *options: str) -> Iterator[Receiver]:
+        """Let a receiver with other options take the place of the rig's."""
+        usual, self.receiver = self.receiver, self.start_receiver(*options)
+        try:
+            yield self.receiver
+        finally:
+            self.receiver = usual
+
     def execute(self, statement: str, *arguments: object, database: str = "postgres") -> None:
         """Run one statement as the superuser."""
         self.query(statement, *arguments, database=database)
