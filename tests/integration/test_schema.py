@@ -24,6 +24,7 @@ async def test_migrating_again_changes_nothing(database: Database) -> None:
         ("m\n1", "charge.created", "{}", "merchant_id_has_1_to_128_printable_characters"),
         ("m1", "charge.invented", "{}", "type_is_one_of_the_published_event_types"),
         ("m1", "charge.created", "[]", "object_is_a_json_object"),
+        ("m1", "charge.created", "7", "object_is_a_json_object"),
         ("m1", "charge.created", '{"a":"' + "x" * 262_144 + '"}', "object_has_at_most_256_kib"),
     ],
 )
@@ -31,8 +32,28 @@ async def test_bad_row_is_refused_by_an_error_that_names_the_rule(
     database: Database, merchant_id: str, event_type: str, text: str, rule: str
 ) -> None:
     connection = await database.connect("webhook_producer")
-    with pytest.raises(asyncpg.CheckViolationError, match=rule):
+    with pytest.raises(asyncpg.CheckViolationError, match=rule) as refused:
         await connection.fetchrow(INSERT, merchant_id, event_type, text)
+    assert (refused.value.table_name, refused.value.constraint_name) == ("outbox", rule)
+    assert "xxx" not in str(refused.value) + str(refused.value.detail)  # an error ends up in logs
+    await connection.close()
+
+
+@pytest.mark.parametrize("moment", ["1999-12-31T23:59:59Z", "2100-01-01T00:00:00Z", "infinity"])
+async def test_an_event_of_another_century_is_refused(database: Database, moment: str) -> None:
+    connection = await database.connect("webhook_producer")
+    with pytest.raises(asyncpg.CheckViolationError, match="created_at_is_between_the_years_2000_and_2100"):
+        await connection.execute(
+            "INSERT INTO webhook.outbox (merchant_id, type, object, created_at) "
+            f"VALUES ('m1', 'charge.created', '{{}}', '{moment}')"
+        )
+    await connection.close()
+
+
+async def test_longest_merchant_id_and_largest_object_are_taken(database: Database) -> None:
+    connection = await database.connect("webhook_producer")
+    largest = '{"a":"' + "x" * (262_144 - 8) + '"}'
+    await connection.fetchrow(INSERT, "é" * 128, "charge.created", largest)
     await connection.close()
 
 
