@@ -16,7 +16,7 @@ from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Follower, Visit
 from webhook_dispatcher.dispatch.making import LaneMaker
-from webhook_dispatcher.dispatch.pace import Backoff, pause
+from webhook_dispatcher.dispatch.pace import SOON, Backoff, Rhythm, pause
 from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.standing import Room, Standing
@@ -34,8 +34,6 @@ LOOK = 5_000
 """Most arrivals read in one look."""
 VISIT_TIME = 2.0
 """Seconds after which a lane is given back, so that others have their turn and daemons share the load."""
-COMPANY = 0.004
-"""Seconds that a woken loop waits for more wake-ups before it asks the database."""
 
 _log = structlog.get_logger()
 
@@ -73,6 +71,7 @@ class Dispatcher:
         self._metrics = instruments.metrics
         self._limits = limits
         self._owner = owner
+        self._rhythm = Rhythm(limits.poll_interval.total_seconds())
         self._tail = Tail()
         self._standings = instruments.standings
         self._ready = ReadyLanes(self._standings)
@@ -139,9 +138,9 @@ class Dispatcher:
         return is_cut or (not self._faults.is_open and self._waiting() > 0)
 
     async def _idle(self) -> None:
-        await pause(self._limits.poll_interval.total_seconds(), self._wake)
-        if self._wake.is_set() and not self._stopping:
-            await pause(COMPANY)
+        wait = self._rhythm.next()
+        await pause(min(wait, SOON))  # whatever wakes us has company a moment later
+        await pause(wait - SOON, self._wake)
 
     def stop(self) -> None:
         """Claim nothing more; visits end after the event in flight."""
@@ -158,6 +157,8 @@ class Dispatcher:
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked)
         found = await self._claims.read_gaps(gaps, LOOK) if gaps else []
+        if found or arrivals.last_seq > cursor:
+            self._rhythm.found()
         # Noticed before they count as settled, so that nobody reads past them in between.
         for arrival in found:
             self._notice(arrival.merchant_id, arrival.seq)
@@ -227,8 +228,9 @@ class Dispatcher:
         if not visits:
             return
         try:
-            await self._supply.read(visits)
-            endpoints = await self._supply.read_endpoints(visits)
+            _, endpoints = await asyncio.gather(
+                self._supply.read(visits), self._supply.read_endpoints(visits)
+            )
         except StorageError:
             for visit in visits:
                 visit.is_cut = True

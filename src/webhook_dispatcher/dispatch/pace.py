@@ -12,6 +12,8 @@ RECORD_WAIT = 0.5
 """The longest wait of whoever writes outcomes: shorter than HEAD_START."""
 HEAD_START = 1.0
 """Seconds for which nothing is claimed when the database is back."""
+SOON = 0.002
+"""Seconds between two looks while there is something to find: what comes meanwhile is found together."""
 SHORT_ABSENCE = 0.5
 """Seconds; what failed for no longer than this outlasts no lease that matters."""
 
@@ -65,6 +67,24 @@ class Backoff:
     def reset(self) -> None:
         """Begin anew after a success."""
         self._wait = FIRST_WAIT
+
+
+class Rhythm:
+    """How long to wait before looking again: not for long where something was found, then ever longer."""
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._wait = longest
+
+    def found(self) -> None:
+        """Begin anew: where one arrived, the next is near."""
+        self._wait = min(SOON, self._longest)
+
+    def next(self) -> float:
+        """Return the next wait in seconds."""
+        wait = self._wait
+        self._wait = min(self._wait * 2, self._longest)
+        return wait
 
 
 class Absence:

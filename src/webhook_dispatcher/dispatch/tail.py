@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
-FIRST_PROBE = 0.025
+FIRST_PROBE = 0.002
 """Seconds until a gap is looked at again; doubled each time."""
 LONGEST_PROBE = 0.8
 """Seconds between two looks at the same gap, at most."""

@@ -87,7 +87,8 @@ class Settings(BaseSettings):
         "(by half of it, where that is less).",
     )
     poll_interval: Annotated[timedelta, forms.duration("PT0.001S", "PT1M")] = _described(
-        timedelta(milliseconds=25), "How long to wait before looking for new events when there were none."
+        timedelta(milliseconds=25),
+        "The longest wait before looking for new events; while some are found it is 2 ms.",
     )
     max_lanes: Annotated[int, forms.whole_number(1, 100_000)] = _described(
         1000,
