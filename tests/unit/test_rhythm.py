@@ -8,7 +8,7 @@ LONGEST = 0.025
 
 
 def waits(rhythm: Rhythm, count: int) -> list[float]:
-    return [rhythm.next() for _ in range(count)]
+    return [rhythm.next(took=0.0) for _ in range(count)]
 
 
 def test_where_nothing_is_found_the_waits_grow_to_the_poll_interval() -> None:
@@ -22,7 +22,15 @@ def test_while_something_is_found_the_next_look_comes_soon() -> None:
     rhythm = Rhythm(LONGEST)
     for _ in range(3):
         rhythm.found()
-        assert rhythm.next() == SOON
+        assert waits(rhythm, 1) == [SOON]
+
+
+def test_whoever_takes_long_to_answer_is_left_alone_for_as_long() -> None:
+    rhythm = Rhythm(LONGEST)
+    rhythm.found()
+    assert rhythm.next(took=3 * SOON) == 3 * SOON
+    rhythm.found()
+    assert rhythm.next(took=2 * LONGEST) == LONGEST
 
 
 def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
@@ -34,10 +42,10 @@ def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
 async def test_an_arrival_hastens_the_next_look() -> None:
     office = Office()
     async with office.open("m") as group:
-        assert office.dispatcher._rhythm.next() == LONGEST
+        assert waits(office.dispatcher._rhythm, 1) == [LONGEST]
         office.database.insert(make_event(1))
         await office.dispatcher.step(group)
-        assert office.dispatcher._rhythm.next() == SOON
+        assert waits(office.dispatcher._rhythm, 1) == [SOON]
 
 
 async def test_a_number_taken_by_an_open_transaction_hastens_the_next_look() -> None:
@@ -45,4 +53,4 @@ async def test_a_number_taken_by_an_open_transaction_hastens_the_next_look() -> 
     async with office.open("m") as group:
         office.database.last_seq += 1
         await office.dispatcher.step(group)
-        assert office.dispatcher._rhythm.next() == SOON
+        assert waits(office.dispatcher._rhythm, 1) == [SOON]

@@ -123,7 +123,7 @@ class Dispatcher:
                     continue
                 backoff.reset()
                 if not hurries:
-                    await self._idle()
+                    await self._idle(self._clock.elapsed() - asked)
             self._supply.let_go()
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
@@ -137,8 +137,8 @@ class Dispatcher:
         self.answered_at = self._clock.elapsed()
         return is_cut or (not self._faults.is_open and self._waiting() > 0)
 
-    async def _idle(self) -> None:
-        wait = self._rhythm.next()
+    async def _idle(self, took: float) -> None:
+        wait = self._rhythm.next(took)
         await pause(min(wait, SOON))  # whatever wakes us has company a moment later
         await pause(wait - SOON, self._wake)
 

@@ -70,7 +70,10 @@ class Backoff:
 
 
 class Rhythm:
-    """How long to wait before looking again: not for long where something was found, then ever longer."""
+    """How long to wait before looking again: not for long where something was found, then ever longer.
+
+    At least as long as the last look took: a database or a processor that is busy is asked less often.
+    """
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
@@ -80,11 +83,11 @@ class Rhythm:
         """Begin anew: where one arrived, the next is near."""
         self._wait = min(SOON, self._longest)
 
-    def next(self) -> float:
-        """Return the next wait in seconds."""
+    def next(self, took: float) -> float:
+        """Return the next wait in seconds, after a look that took so long."""
         wait = self._wait
         self._wait = min(self._wait * 2, self._longest)
-        return wait
+        return max(wait, min(took, self._longest))
 
 
 class Absence:
