@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import drains, lags
+from benchmarks import drains, lags, recording
 from benchmarks.contest import Section
 from benchmarks.report import write
 from benchmarks.rig import Rig
@@ -22,6 +22,7 @@ SCENARIOS: Mapping[str, Callable[[Bench], Section]] = {
     "shapes": drains.shapes,
     "processes": drains.processes,
     "steady-load": lags.steady,
+    "recording": recording.recording,
     "inserts": lags.inserts,
     "wal": drains.write_ahead_log,
 }

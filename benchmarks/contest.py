@@ -62,6 +62,11 @@ class Runs:
         return {contestant: [asdict(run) for run in runs] for contestant, runs in self.of.items()}
 
 
+def percentile(values: Sequence[float], part: float) -> float:
+    """Return the value that this part of the values does not exceed."""
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
 def by_turns(rounds: int, contestants: Mapping[str, Callable[[], Run]], tell: Tell) -> Runs:
     """Let everybody run in each round, each time beginning with another one."""
     runs = Runs()

@@ -3,7 +3,7 @@
 import json
 import statistics
 
-from benchmarks.contest import Figure, Run, Section, by_turns
+from benchmarks.contest import Figure, Run, Section, by_turns, percentile
 from benchmarks.drains import OURS
 from benchmarks.processes import Child
 from benchmarks.rig import Rig
@@ -13,10 +13,6 @@ MERCHANTS = 1_000
 WARM_UP = 1.0
 """Seconds at the beginning that do not count."""
 LOAD = 500
-
-
-def _percentile(values: list[float], part: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
 def _lags(rig: Rig, worker: int, producer: str, dsn: str, rate: int, seconds: float) -> Run:
@@ -39,7 +35,7 @@ def _lags(rig: Rig, worker: int, producer: str, dsn: str, rate: int, seconds: fl
     for line in lines:
         if line["committed_at"] >= start + WARM_UP:
             lags.append(1000 * (arrived[line["event_id"]] - line["committed_at"]))
-    shows = {"p50 ms": statistics.median(lags), "p99 ms": _percentile(lags, 0.99), "worst ms": max(lags)}
+    shows = {"p50 ms": statistics.median(lags), "p99 ms": percentile(lags, 0.99), "worst ms": max(lags)}
     return Run(events / said["seconds"], used.worker, used.postgres, used.receiver, shows)
 
 

@@ -79,30 +79,34 @@ async def work(rival: Rival, options: argparse.Namespace) -> None:
 
 
 async def produce(rival: Rival, options: argparse.Namespace) -> None:
-    """Commit events at random moments at a mean rate, each in a transaction, over a few connections."""
+    """Commit events at random moments at a mean rate, a transaction each time, over a few connections."""
     random = Random(options.seed)
-    moments = list(_moments(random, options.rate, options.seconds))
-    events = [
-        make_event(merchant(random.randrange(options.merchants)), options.bytes, number)
-        for number in range(len(moments))
+    moments = list(_moments(random, options.rate / options.rows, options.seconds))
+    batches = [
+        [
+            make_event(merchant(random.randrange(options.merchants)), options.bytes, number + row)
+            for row in range(options.rows)
+        ]
+        for number in range(0, len(moments) * options.rows, options.rows)
     ]
     with options.log.open("w") as log:
         async with _writers(rival, options) as free:
             started = time.monotonic()
 
-            async def write(event: Event, due_at: float) -> None:
+            async def write(events: list[Event], due_at: float) -> None:
                 enqueue = await free.get()
-                await enqueue([event])
+                await enqueue(events)
                 committed_at = time.monotonic()
                 free.put_nowait(enqueue)
-                line = {"event_id": event.event_id, "due_at": due_at, "committed_at": committed_at}
-                log.write(json.dumps(line) + "\n")
+                for event in events:
+                    line = {"event_id": event.event_id, "due_at": due_at, "committed_at": committed_at}
+                    log.write(json.dumps(line) + "\n")
 
             async with asyncio.TaskGroup() as group:
-                for event, moment in zip(events, moments, strict=True):
+                for events, moment in zip(batches, moments, strict=True):
                     await asyncio.sleep(max(0.0, started + moment - time.monotonic()))
-                    group.create_task(write(event, started + moment))
-    say({"events": len(events), "seconds": time.monotonic() - started})
+                    group.create_task(write(events, started + moment))
+    say({"events": len(moments) * options.rows, "seconds": time.monotonic() - started})
 
 
 def _moments(random: Random, rate: float, seconds: float) -> Iterator[float]:
@@ -139,6 +143,7 @@ def _parser(rival: Rival, description: str | None) -> argparse.ArgumentParser:
     found["work"].add_argument("--events", type=int, help="none: until standard input ends")
     rival.add_arguments(found["work"], is_work=True)
     found["produce"].add_argument("--rate", type=float, required=True, help="events a second")
+    found["produce"].add_argument("--rows", type=int, default=1, help="events in each transaction")
     found["produce"].add_argument("--seconds", type=float, required=True)
     found["produce"].add_argument("--seed", type=int, default=1)
     found["produce"].add_argument("--log", type=Path, required=True)

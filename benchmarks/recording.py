@@ -1,0 +1,145 @@
+"""Scenario of recording: how long after a merchant's answer its record is committed.
+
+The receiver answers in the moment it notes a request. A record is committed when another connection can see
+it: one asks for its snapshot over and over, and the first that shows the record's transaction counts, so that
+the time is never too short. (`pg_xact_commit_timestamp` is taken before the flush to disk.)
+"""
+
+import asyncio
+import json
+import statistics
+import time
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import asyncpg
+
+from benchmarks import drains
+from benchmarks.contest import Figure, Run, Section, by_turns, percentile
+from benchmarks.processes import Child, until
+from benchmarks.rig import Rig
+from benchmarks.sets import Bench
+
+MERCHANTS = 1_000
+ROWS = 10
+"""Events in each of the producer's transactions: with one, what producing costs would be most of the load."""
+SATURATING_MERCHANTS = 5_000
+SHARE = 0.5
+"""Load, as a part of what a drain reaches."""
+SECONDS = 10.0
+WARM_UP = 1.0
+"""Seconds at the beginning that do not count."""
+LOOK_EVERY = 0.001
+"""Seconds between an answer to the question for the snapshot and the next question."""
+PATIENCE = 60.0
+"""Seconds within which what was produced is to be recorded."""
+COUNT = "SELECT count(*) FROM webhook.delivery_log"
+RECORDS = "SELECT event_id::text, xmin::text::bigint FROM webhook.delivery_log"
+Snapshot = tuple[int, int, Collection[int]]
+
+
+class Commits:
+    """When each transaction was first seen to be committed, on the machine's monotonic clock."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, Snapshot]] = []
+
+    async def watch(self, dsn: str, over: Event) -> None:
+        """Ask for the snapshot until it is over."""
+        connection = await asyncpg.connect(dsn)
+        statement = await connection.prepare("SELECT pg_current_snapshot()")
+        while not over.is_set():
+            snapshot = await statement.fetchval()
+            self._seen.append((time.monotonic(), snapshot))
+            await asyncio.sleep(LOOK_EVERY)
+        await connection.close()
+
+    def moment(self, transaction: int) -> float:
+        """Return when a transaction was seen first."""
+        at = bisect_left(self._seen, True, key=lambda seen: _shows(seen[1], transaction))
+        return self._seen[at][0]
+
+
+def _shows(snapshot: Snapshot, transaction: int) -> bool:
+    oldest, following, running = snapshot
+    return transaction < oldest or (transaction < following and transaction not in running)
+
+
+@contextmanager
+def watching(dsn: str) -> Iterator[Commits]:
+    """Watch commits for as long as it is entered."""
+    commits, over = Commits(), Event()
+    thread = Thread(target=lambda: asyncio.run(commits.watch(dsn, over)))
+    thread.start()
+    try:
+        yield commits
+    finally:
+        over.set()
+        thread.join()
+
+
+def measure(rig: Rig, template: str, rate: float, seconds: float) -> Run:
+    """Let a producer commit events at this rate, and compare what was answered with what was recorded."""
+    log = rig.folder / "produced.log"
+    with rig.database(template) as database, rig.daemon(database) as daemon:
+        rig.receiver.reset()
+        before = rig.usage(daemon.process.pid)
+        with watching(rig.postgres.dsn(database=database)) as commits:
+            said = _produce(rig, database, log, rate, seconds)
+            events = int(said["events"])
+            until(lambda: rig.query(COUNT, database=database)[0][0] == events, PATIENCE)
+        used = (rig.usage(daemon.process.pid) - before).each(events)
+        records = rig.query(RECORDS, database=database)
+    answered = rig.receiver.arrivals()
+    start = min(answered.values()) + WARM_UP
+    took = [
+        1000 * (commits.moment(transaction) - answered[event_id])
+        for event_id, transaction in records
+        if answered[event_id] >= start
+    ]
+    shows = {"p50 ms": statistics.median(took), "p99 ms": percentile(took, 0.99), "worst ms": max(took)}
+    lines = map(json.loads, log.read_text().splitlines())
+    late = [1000 * (line["committed_at"] - line["due_at"]) for line in lines]
+    shows["producer's p99 ms"] = percentile(late, 0.99)
+    return Run(events / said["seconds"], used.worker, used.postgres, used.receiver, shows)
+
+
+def _produce(rig: Rig, database: str, log: Path, rate: float, seconds: float) -> dict[str, Any]:
+    command = ["produce", "--dsn", rig.postgres.dsn("webhook_producer", database), "--log", str(log)]
+    command += ["--rate", str(rate), "--seconds", str(seconds)]
+    command += ["--merchants", str(MERCHANTS), "--rows", str(ROWS)]
+    child = Child("benchmarks.ourselves", *command, log=rig.folder / "producer.log")
+    try:
+        return child.read()
+    finally:
+        child.end()
+
+
+def recording(bench: Bench) -> Section:
+    """Measure saturation by a drain, then records at half of it."""
+    rig, events = bench.rig, bench.events(30_000)
+    with rig.another_receiver("--log") as logging:
+        full = rig.make_template("recording_full", logging.url(), SATURATING_MERCHANTS)
+        saturation = drains.ours(rig, full, events, SATURATING_MERCHANTS)
+        load = round(SHARE * saturation.rate, -1)
+        template = rig.make_template("recording", logging.url(), MERCHANTS)
+        name = f"{drains.OURS}, {load:,.0f}/s"
+        runs = by_turns(
+            bench.rounds, {name: lambda: measure(rig, template, load, SECONDS * bench.scale)}, bench.tell
+        )
+    runs.of["saturation: a drain"] = [saturation]
+    return Section(
+        "Recording: from a merchant's answer to the commit of its record",
+        f"Poisson arrivals of transactions of {ROWS} events, over {MERCHANTS:,} merchants; {load:,.0f}/s is "
+        f"half of what a drain of {SATURATING_MERCHANTS:,} merchants reached just before.",
+        runs,
+        (
+            Figure("answer to commit, p50 ms", runs.median(name, "p50 ms")),
+            Figure("answer to commit, p99 ms", runs.median(name, "p99 ms"), most=50),
+            Figure("load ÷ saturation", runs.median(name) / saturation.rate, least=0.45),
+        ),
+    )
