@@ -15,7 +15,7 @@ NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-pooler fuzz chaos bench bench-quick bench-isolation check fmt lock clean
+.PHONY: help setup demo run test test-slow test-pooler fuzz chaos bench bench-quick bench-large bench-isolation check fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,9 @@ bench: $(RIVALS) ## Measure speed beside the bare loop, pgqueuer and procrastina
 
 bench-quick: $(RIVALS) ## The same in three minutes: fewer events, one round, nothing to quote
 	@$(PYTHON) -m benchmarks --rounds 1 --scale 0.25 --name quick $(ARGS)
+
+bench-large: $(RIVALS) ## What takes longer and changes little: other shapes of backlog, several processes
+	@$(PYTHON) -m benchmarks --set large $(ARGS)
 
 bench-isolation: $(READY) ## Measure what hanging merchants cost the others (minutes; ARGS="--load 500")
 	@$(PYTHON) -m benchmarks.isolation $(ARGS)

@@ -1,4 +1,4 @@
-"""`make bench`: every scenario for us and for what one would use instead, by turns, on this machine.
+"""`make bench`: a set of scenarios for us and for what one would use instead, by turns, on this machine.
 
 Prints and writes tables, figures beside what is wanted of them, and pictures: `benchmarks/results/`.
 """
@@ -15,17 +15,22 @@ from benchmarks.report import write
 from benchmarks.rig import Rig
 from benchmarks.sets import Bench
 
-SCENARIOS: Mapping[str, Callable[[Bench], Section]] = {
+Scenario = Callable[[Bench], Section]
+STANDARD: Mapping[str, Scenario] = {
     "many-merchants": drains.many_merchants,
     "https": drains.over_tls,
     "one-merchant": drains.one_merchant,
-    "shapes": drains.shapes,
-    "processes": drains.processes,
     "steady-load": lags.steady,
     "recording": recording.recording,
     "inserts": lags.inserts,
     "wal": drains.write_ahead_log,
 }
+LARGE: Mapping[str, Scenario] = {
+    "shapes": drains.shapes,
+    "processes": drains.processes,
+}
+SETS = {"standard": STANDARD, "large": LARGE}
+SCENARIOS = {**STANDARD, **LARGE}
 
 
 def main() -> None:
@@ -33,9 +38,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="the part of the events that are used")
+    parser.add_argument("--set", choices=SETS, default="standard", help="which scenarios")
     parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--name", default="standard", help="of the files in the results")
+    parser.add_argument("--name", help="of the files in the results (default: the set's)")
     options = parser.parse_args()
     start = time.monotonic()
 
@@ -47,12 +53,12 @@ def main() -> None:
         ca_file = Path(folder) / "ca.pem"
         with Rig(Path(folder), receiver=("--ca-file", str(ca_file))) as rig:
             bench = Bench(rig, ca_file, options.rounds, options.scale, tell)
-            for name in options.only or SCENARIOS:
+            for name in options.only or SETS[options.set]:
                 tell(name)
                 section = SCENARIOS[name](bench)
                 sections.append(section)
                 print("\n".join(["", section.title, "", *section.runs.table(), ""]), flush=True)
-    print(write(sections, options.results, options.name))
+    print(write(sections, options.results, options.name or options.set))
 
 
 if __name__ == "__main__":

@@ -107,12 +107,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a scenario showed."""
+    """What a scenario showed; contestants that are off the scale of the others are not drawn."""
 
     title: str
     explanation: str
     runs: Runs
     figures: Sequence[Figure]
+    undrawn: Sequence[str] = ()
 
 
 def _text(value: float) -> str:

@@ -67,9 +67,9 @@ def pgqueuer(bench: Bench, rate: int, seconds: float) -> Run:
 def steady(bench: Bench) -> Section:
     """Measure lags at 500 events a second by turns, and ours at other loads."""
     rig = bench.rig
-    seconds = 15.0 * bench.scale
+    seconds = 10.0 * bench.scale
     with rig.another_receiver("--log") as logging:
-        template = rig.make_template("steady", logging.url(), MERCHANTS)
+        template = rig.template(logging.url(), MERCHANTS)
         runs = by_turns(
             bench.rounds,
             {
@@ -137,7 +137,7 @@ def _inserts(bench: Bench, template: str, table: str, rows: int, writers: int) -
 
 def inserts(bench: Bench) -> Section:
     """Measure what the outbox costs producers, beside a table with nothing but its primary key."""
-    template = bench.rig.make_template("inserts", bench.rig.receiver.url(), 1)
+    template = bench.rig.template(bench.rig.receiver.url(), 1)
     contestants = {}
     for rows, writers, name in ((1, 1, "single row"), (1, 8, "single row, 8 writers"), (100, 1, "100 rows")):
         for table in ("plain", "outbox"):

@@ -123,10 +123,10 @@ def recording(bench: Bench) -> Section:
     """Measure saturation by a drain, then records at half of it."""
     rig, events = bench.rig, bench.events(30_000)
     with rig.another_receiver("--log") as logging:
-        full = rig.make_template("recording_full", logging.url(), SATURATING_MERCHANTS)
+        full = rig.template(logging.url(), SATURATING_MERCHANTS)
         saturation = drains.ours(rig, full, events, SATURATING_MERCHANTS)
         load = round(SHARE * saturation.rate, -1)
-        template = rig.make_template("recording", logging.url(), MERCHANTS)
+        template = rig.template(logging.url(), MERCHANTS)
         name = f"{drains.OURS}, {load:,.0f}/s"
         runs = by_turns(
             bench.rounds, {name: lambda: measure(rig, template, load, SECONDS * bench.scale)}, bench.tell

@@ -50,7 +50,7 @@ def _draw(sections: Sequence[Section], file: Path) -> None:
         len(sections), 1, figsize=(8, 1.2 + 1.6 * len(sections)), squeeze=False, layout="constrained"
     )
     for axis, section in zip(axes[:, 0], sections, strict=True):
-        contestants = list(section.runs.of)
+        contestants = [name for name in section.runs.of if name not in section.undrawn]
         medians = [section.runs.median(contestant) for contestant in contestants]
         rates = [[run.rate for run in section.runs.of[contestant]] for contestant in contestants]
         low = [middle - min(own) for middle, own in zip(medians, rates, strict=True)]

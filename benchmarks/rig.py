@@ -115,6 +115,7 @@ class Rig:
         self._stack = ExitStack()
         self._key = f"k1:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
         self._runs = 0
+        self._templates: dict[tuple[str, int], str] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -171,6 +172,13 @@ class Rig:
             yield name
         finally:
             self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def template(self, root: str, merchants: int) -> str:
+        """Return a database with so many merchants below a root; it is made when it is asked for first."""
+        key = (root, merchants)
+        if key not in self._templates:
+            self._templates[key] = self.make_template(f"template_{len(self._templates)}", root, merchants)
+        return self._templates[key]
 
     def make_template(self, name: str, root: str | Mapping[str, str], merchants: int) -> str:
         """Make a database with the schema and an endpoint for each merchant, with its URL below `root`."""

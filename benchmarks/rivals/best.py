@@ -70,6 +70,8 @@ def drain(options: argparse.Namespace, settings: Settings) -> float:
     _run(module, "fill", "--dsn", dsn, *events, *size, *(["--ordered"] if options.ordered else []))
     if options.ordered and options.rival == "pgqueuer":
         settings = {**settings, "ordered": options.merchants}
+    if options.tune_collector:
+        settings = {**settings, "tune-collector": ""}
     seen = _work(module, "work", "--dsn", dsn, "--url", options.url, *events, *arguments(settings))
     rate: float = seen["events"] / seen["seconds"]
     cpu = 1e6 * seen["cpu_seconds"] / seen["events"]
@@ -122,6 +124,9 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--events", type=int, help="in each drain (default: 20,000, procrastinate 5,000)")
     parser.add_argument("--ordered", action="store_true", help="with each merchant's events in order")
+    parser.add_argument(
+        "--tune-collector", action="store_true", help="the garbage collector as webhook-dispatcher's"
+    )
     parser.add_argument("--merchants", type=int, default=100)
     parser.add_argument("--bytes", type=int, default=1_000)
     parser.add_argument("--finalists", type=int, default=4)

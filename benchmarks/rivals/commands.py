@@ -72,7 +72,7 @@ def _chunks(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
 
 async def work(rival: Rival, options: argparse.Namespace) -> None:
     """Post what is enqueued, and say how long that took."""
-    run = Run(options.events)
+    run = Run(options.events, tunes_collector=options.tune_collector)
     async with poster(options.url) as events:
         await rival.work(options.dsn, events, run, options)
     run.report()
@@ -141,6 +141,9 @@ def _parser(rival: Rival, description: str | None) -> argparse.ArgumentParser:
     found["fill"].add_argument("--events", type=int, required=True)
     found["work"].add_argument("--url", required=True)
     found["work"].add_argument("--events", type=int, help="none: until standard input ends")
+    found["work"].add_argument(
+        "--tune-collector", action="store_true", help="the garbage collector as webhook-dispatcher's"
+    )
     rival.add_arguments(found["work"], is_work=True)
     found["produce"].add_argument("--rate", type=float, required=True, help="events a second")
     found["produce"].add_argument("--rows", type=int, default=1, help="events in each transaction")

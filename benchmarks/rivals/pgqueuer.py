@@ -64,11 +64,11 @@ class PgQueuerRival:
         )
         command.add_argument("--driver", choices=("asyncpg", "pool", "psycopg"), default="asyncpg")
         command.add_argument("--workers", type=int, default=1, help="queue managers in this process")
-        command.add_argument("--batch", type=int, default=500, help="of each: batch_size")
+        command.add_argument("--batch", type=int, default=100, help="of each: batch_size")
         command.add_argument(
-            "--concurrency", type=int, default=2_000, help="of each: max_concurrent_tasks; 0: no limit"
+            "--concurrency", type=int, default=400, help="of each: max_concurrent_tasks; 0: no limit"
         )
-        command.add_argument("--in-flight", type=int, default=100, help="a semaphore in the handler; 0: none")
+        command.add_argument("--in-flight", type=int, default=50, help="a semaphore in the handler; 0: none")
 
     async def prepare(self, dsn: str) -> None:
         """Install the schema (durable) and the recommended autovacuum settings (`pgq autovac`)."""

@@ -59,8 +59,8 @@ class ProcrastinateRival:
             )
             return
         command.add_argument("--workers", type=int, default=8, help="workers in this process")
-        command.add_argument("--concurrency", type=int, default=8, help="of each")
-        command.add_argument("--pool", type=int, default=8, help="connections, all workers together")
+        command.add_argument("--concurrency", type=int, default=4, help="of each")
+        command.add_argument("--pool", type=int, default=16, help="connections, all workers together")
         command.add_argument("--delete", action="store_true", help="delete_jobs=successful instead of never")
         # Its own default, 5 s, is what a job waits whose notification came while another was fetched, or
         # whose merchant's lock was taken: nothing notifies when a lock is free again.

@@ -23,10 +23,12 @@ class Run:
     """Counts what is finished; times are this process's own.
 
     events: how many there are to be; None: go on until standard input ends.
+    tunes_collector: set the garbage collector as webhook-dispatcher sets its own once it is connected.
     """
 
-    def __init__(self, events: int | None) -> None:
+    def __init__(self, events: int | None, *, tunes_collector: bool = True) -> None:
         self._events = events
+        self._tunes_collector = tunes_collector
         self._finished = 0
         self._seconds = self._cpu_seconds = 0.0
         self.over = asyncio.Event()
@@ -37,10 +39,10 @@ class Run:
         let_go: asyncio.Future[None] = loop.create_future()
         # A thread: a poller does not take every kind of file that may stand at standard input.
         threading.Thread(target=self._read_input, args=(loop, let_go), daemon=True).start()
-        # As webhook-dispatcher does once it is connected (app/daemon.py): it helps the rivals as well.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(10_000, 20, 100)
+        if self._tunes_collector:
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(10_000, 20, 100)
         say({"ready": True})
         await let_go
         self._started_at = time.monotonic()
