@@ -70,7 +70,7 @@ def _work(rig: Rig, name: str, command: list[str], events: int) -> Run:
 def many_merchants(bench: Bench) -> Section:
     """Drain 5,000 merchants over plain HTTP, beside everybody."""
     rig, merchants = bench.rig, 5_000
-    events = bench.events(35_000)
+    events = bench.events(30_000)
     template = rig.template(rig.receiver.url(), merchants)
 
     def pgqueuer(*options: str) -> Run:
@@ -139,7 +139,7 @@ def over_tls(bench: Bench) -> Section:
 def one_merchant(bench: Bench) -> Section:
     """Drain one merchant whose receiver takes 5 ms."""
     rig = bench.rig
-    events = bench.events(800)
+    events = bench.events(600)
     with rig.another_receiver("--delay-ms", "5") as slow:
         template = rig.template(slow.url(), 1)
         runs = by_turns(

@@ -67,7 +67,7 @@ def pgqueuer(bench: Bench, rate: int, seconds: float) -> Run:
 def steady(bench: Bench) -> Section:
     """Measure lags at 500 events a second by turns, and ours at other loads."""
     rig = bench.rig
-    seconds = 10.0 * bench.scale
+    seconds = 8.0 * bench.scale
     with rig.another_receiver("--log") as logging:
         template = rig.template(logging.url(), MERCHANTS)
         runs = by_turns(
