@@ -28,8 +28,10 @@ MERCHANTS = 1_000
 ROWS = 10
 """Events in each of the producer's transactions: with one, what producing costs would be most of the load."""
 SATURATING_MERCHANTS = 5_000
+DRAINS = 2
+"""Drains that saturation is measured by; the faster counts, so that a disturbance does not lower the load."""
 SHARE = 0.5
-"""Load, as a part of what a drain reaches."""
+"""Load, as a part of saturation."""
 SECONDS = 10.0
 WARM_UP = 1.0
 """Seconds at the beginning that do not count."""
@@ -120,26 +122,27 @@ def _produce(rig: Rig, database: str, log: Path, rate: float, seconds: float) ->
 
 
 def recording(bench: Bench) -> Section:
-    """Measure saturation by a drain, then records at half of it."""
+    """Measure saturation by drains, then records at half of it."""
     rig, events = bench.rig, bench.events(30_000)
     with rig.another_receiver("--log") as logging:
         full = rig.template(logging.url(), SATURATING_MERCHANTS)
-        saturation = drains.ours(rig, full, events, SATURATING_MERCHANTS)
-        load = round(SHARE * saturation.rate, -1)
+        drained = [drains.ours(rig, full, events, SATURATING_MERCHANTS) for _ in range(DRAINS)]
+        saturation = max(run.rate for run in drained)
+        load = round(SHARE * saturation, -1)
         template = rig.template(logging.url(), MERCHANTS)
         name = f"{drains.OURS}, {load:,.0f}/s"
         runs = by_turns(
             bench.rounds, {name: lambda: measure(rig, template, load, SECONDS * bench.scale)}, bench.tell
         )
-    runs.of["saturation: a drain"] = [saturation]
+    runs.of["saturation: a drain"] = drained
     return Section(
         "Recording: from a merchant's answer to the commit of its record",
         f"Poisson arrivals of transactions of {ROWS} events, over {MERCHANTS:,} merchants; {load:,.0f}/s is "
-        f"half of what a drain of {SATURATING_MERCHANTS:,} merchants reached just before.",
+        f"half of what the faster of {DRAINS} drains of {SATURATING_MERCHANTS:,} merchants had reached.",
         runs,
         (
             Figure("answer to commit, p50 ms", runs.median(name, "p50 ms")),
             Figure("answer to commit, p99 ms", runs.median(name, "p99 ms"), most=50),
-            Figure("load ÷ saturation", runs.median(name) / saturation.rate, least=0.45),
+            Figure("load ÷ saturation", runs.median(name) / saturation, least=0.45),
         ),
     )
