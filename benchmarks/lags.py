@@ -116,7 +116,7 @@ def _inserts(bench: Bench, template: str, table: str, rows: int, writers: int) -
             "benchmarks.inserting",
             *command,
             "--events",
-            str(bench.events(4_000) * (25 if rows > 1 else 1)),
+            str(bench.events(4_000) * (12 if rows > 1 else 1)),
             log=rig.folder / "inserting.log",
         )
         child.read()
