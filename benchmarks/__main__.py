@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import drains, lags, recording
+from benchmarks import costs, drains, lags, recording
 from benchmarks.contest import Section
 from benchmarks.report import write
 from benchmarks.rig import Rig
@@ -28,6 +28,7 @@ STANDARD: Mapping[str, Scenario] = {
 LARGE: Mapping[str, Scenario] = {
     "shapes": drains.shapes,
     "processes": drains.processes,
+    "costs": costs.costs,
 }
 SETS = {"standard": STANDARD, "large": LARGE}
 SCENARIOS = {**STANDARD, **LARGE}

@@ -1,6 +1,7 @@
 """Scenarios that drain a backlog: how fast, and at what cost, beside the bare loop and the rivals."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from benchmarks.contest import Figure, Run, Section, by_turns
 from benchmarks.ours import drain
@@ -181,18 +182,25 @@ def shapes(bench: Bench) -> Section:
     return Section("Drain: other shapes", "One run each.", runs, ())
 
 
+@contextmanager
+def without_page_images(rig: Rig) -> Iterator[None]:
+    """Keep whole pages out of the write-ahead log: how many there are is a matter of checkpoints."""
+    rig.execute("ALTER SYSTEM SET full_page_writes = off")
+    rig.execute("SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        rig.execute("ALTER SYSTEM RESET full_page_writes")
+        rig.execute("SELECT pg_reload_conf()")
+
+
 def write_ahead_log(bench: Bench) -> Section:
     """Measure what a delivery adds to the write-ahead log."""
     rig = bench.rig
     events = bench.events(20_000)
     template = rig.template(rig.receiver.url(), 5_000)
-    rig.execute("ALTER SYSTEM SET full_page_writes = off")
-    rig.execute("SELECT pg_reload_conf()")
-    try:
+    with without_page_images(rig):
         runs = by_turns(1, {OURS: lambda: ours(rig, template, events, 5_000)}, bench.tell)
-    finally:
-        rig.execute("ALTER SYSTEM RESET full_page_writes")
-        rig.execute("SELECT pg_reload_conf()")
     return Section(
         "Write-ahead log of a delivery",
         "1 KB, without full-page images and the producer's own insert.",

@@ -91,7 +91,7 @@ def measure(rig: Rig, template: str, rate: float, seconds: float) -> Run:
         rig.receiver.reset()
         before = rig.usage(daemon.process.pid)
         with watching(rig.postgres.dsn(database=database)) as commits:
-            said = _produce(rig, database, log, rate, seconds)
+            said = produce(rig, database, log, rate, seconds, MERCHANTS, ROWS)
             events = int(said["events"])
             until(lambda: rig.query(COUNT, database=database)[0][0] == events, PATIENCE)
         used = (rig.usage(daemon.process.pid) - before).each(events)
@@ -110,10 +110,13 @@ def measure(rig: Rig, template: str, rate: float, seconds: float) -> Run:
     return Run(events / said["seconds"], used.worker, used.postgres, used.receiver, shows)
 
 
-def _produce(rig: Rig, database: str, log: Path, rate: float, seconds: float) -> dict[str, Any]:
+def produce(
+    rig: Rig, database: str, log: Path, rate: float, seconds: float, merchants: int, rows: int
+) -> dict[str, Any]:
+    """Commit events at a mean rate, so many in a transaction; return what the producer says of it."""
     command = ["produce", "--dsn", rig.postgres.dsn("webhook_producer", database), "--log", str(log)]
     command += ["--rate", str(rate), "--seconds", str(seconds)]
-    command += ["--merchants", str(MERCHANTS), "--rows", str(ROWS)]
+    command += ["--merchants", str(merchants), "--rows", str(rows)]
     child = Child("benchmarks.ourselves", *command, log=rig.folder / "producer.log")
     try:
         return child.read()
