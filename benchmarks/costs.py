@@ -80,7 +80,8 @@ def _measure(rig: Rig, database: str, daemon: Daemon, deliver: Callable[[], int]
     each = (rig.usage(daemon.process.pid) - used).each(number)
     shows = {"WAL bytes": (rig.query(WAL)[0][0] - wal) / number}
     for name, count in _counts(daemon).items():
-        shows[f"a {name}"] = number / max(1.0, count - counts[name])
+        if count > counts[name]:
+            shows[f"a {name}"] = number / (count - counts[name])
     return Run(number / seconds, each.worker, each.postgres, each.receiver, shows)
 
 
