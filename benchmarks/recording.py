@@ -54,7 +54,9 @@ class Commits:
         """Ask for the snapshot until it is over."""
         connection = await asyncpg.connect(dsn)
         statement = await connection.prepare("SELECT pg_current_snapshot()")
-        while not over.is_set():
+        is_last = False
+        while not is_last:
+            is_last = over.is_set()  # before the question, so that the last answer is from after the end
             snapshot = await statement.fetchval()
             self._seen.append((time.monotonic(), snapshot))
             await asyncio.sleep(LOOK_EVERY)
