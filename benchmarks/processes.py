@@ -114,11 +114,15 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def find_ops_port(log: Path) -> int | None:
-    """Find where a daemon serves its metrics in what it has logged so far; None: it has not started yet."""
+    """Find a daemon's port for metrics in what it has logged; None: not all its processes have started."""
+    port, missing = None, 1
     for line in log.read_text().splitlines(keepends=True):
-        if line.endswith("}\n") and (entry := json.loads(line))["event"] == "daemon.started":
-            return int(entry["ops_port"])
-    return None
+        entry = json.loads(line) if line.endswith("}\n") else {"event": None}
+        if entry["event"] == "supervisor.started":
+            port, missing = entry["ops_port"], entry["processes"]
+        elif entry["event"] == "daemon.started":
+            port, missing = port or entry["ops_port"], missing - 1
+    return port if missing <= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
