@@ -115,13 +115,16 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def find_ops_port(log: Path) -> int | None:
     """Find a daemon's port for metrics in what it has logged; None: not all its processes have started."""
-    port, missing = None, 1
+    port: int | None = None
+    missing = 1
     for line in log.read_text().splitlines(keepends=True):
-        entry = json.loads(line) if line.endswith("}\n") else {"event": None}
+        entry: dict[str, Any] = json.loads(line) if line.endswith("}\n") else {"event": None}
         if entry["event"] == "supervisor.started":
             port, missing = entry["ops_port"], entry["processes"]
         elif entry["event"] == "daemon.started":
-            port, missing = port or entry["ops_port"], missing - 1
+            missing -= 1
+            if port is None:
+                port = entry["ops_port"]
     return port if missing <= 0 else None
 
 
