@@ -34,7 +34,10 @@ class PostgresDesk:
 
     async def next_command(self, except_ids: Sequence[int]) -> int | None:
         """See domain.ports.Desk."""
-        row = await self._row("next_command", list(except_ids)) if await self.is_alone() else None
+        # Looked for before locking, which takes a transaction id: its commit is flushed, four times a second.
+        if await self._row("next_command", list(except_ids)) is None or not await self.is_alone():
+            return None
+        row = await self._row("next_command", list(except_ids))
         return None if row is None else int(row["id"])
 
     async def read_command(self, command_id: int) -> Command:
