@@ -52,7 +52,7 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dsn", required=True)
-    parser.add_argument("--table", choices=("outbox", "plain"), required=True)
+    parser.add_argument("--table", choices=("outbox", "plain", "notifying"), required=True)
     parser.add_argument("--rows", type=int, default=1, help="in each transaction")
     parser.add_argument("--writers", type=int, default=1)
     parser.add_argument("--events", type=int, required=True)

@@ -103,6 +103,12 @@ CREATE TABLE webhook.plain (
     object json NOT NULL
 )
 """
+NOTIFYING_TABLE = (
+    "CREATE TABLE webhook.notifying (LIKE webhook.plain INCLUDING ALL)",
+    "CREATE FUNCTION webhook.notify() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN PERFORM pg_notify('webhook', ''); RETURN NULL; END $$",
+    "CREATE TRIGGER notify AFTER INSERT ON webhook.notifying EXECUTE FUNCTION webhook.notify()",
+)
 LOCK_WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = $1"
 
 
@@ -110,6 +116,8 @@ def _inserts(bench: Bench, template: str, table: str, rows: int, writers: int) -
     rig = bench.rig
     with rig.database(template) as database:
         rig.execute(PLAIN_TABLE, database=database)
+        for statement in NOTIFYING_TABLE:
+            rig.execute(statement, database=database)
         dsn = rig.postgres.dsn(database=database)
         command = ["--dsn", dsn, "--table", table, "--rows", str(rows), "--writers", str(writers)]
         child = Child(
@@ -140,7 +148,7 @@ def inserts(bench: Bench) -> Section:
     template = bench.rig.template(bench.rig.receiver.url(), 1)
     contestants = {}
     for rows, writers, name in ((1, 1, "single row"), (1, 8, "single row, 8 writers"), (100, 1, "100 rows")):
-        for table in ("plain", "outbox"):
+        for table in ("plain", "notifying", "outbox"):
 
             def run(table: str = table, rows: int = rows, writers: int = writers) -> Run:
                 return _inserts(bench, template, table, rows, writers)
@@ -151,7 +159,8 @@ def inserts(bench: Bench) -> Section:
     waits = max(run.value("lock waits") for run in runs.of["single row, 8 writers: outbox"])
     return Section(
         "Producers: inserts into the outbox, and into a plain table with its primary key",
-        "1 KB each, each transaction flushed to disk, no daemon.",
+        "1 KB each, each transaction flushed to disk, no daemon. `notifying` is the plain table with a "
+        "trigger that notifies, as queues have that are woken by their producers.",
         runs,
         (
             Figure(
@@ -161,5 +170,12 @@ def inserts(bench: Bench) -> Section:
             ),
             Figure("100 rows ÷ plain", runs.ratio("100 rows: outbox", cost, "100 rows: plain")),
             Figure("lock waits between 8 producers", waits, most=0),
+            *(
+                Figure(
+                    f"8 producers' commits, {table} ÷ plain",
+                    runs.ratio(f"single row, 8 writers: {table}", "rate", "single row, 8 writers: plain"),
+                )
+                for table in ("outbox", "notifying")
+            ),
         ),
     )
