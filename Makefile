@@ -83,8 +83,8 @@ bench-quick: $(RIVALS) ## The same in three minutes: fewer events, one round, no
 bench-large: $(RIVALS) ## What takes longer and changes little: other shapes of backlog, several processes
 	@$(PYTHON) -m benchmarks --set large $(ARGS)
 
-bench-isolation: $(READY) ## Measure what hanging merchants cost the others (minutes; ARGS="--load 500")
-	@$(PYTHON) -m benchmarks.isolation $(ARGS)
+bench-isolation: $(RIVALS) ## Measure what merchants that hang or fail cost the others (four minutes)
+	@$(PYTHON) -m benchmarks --only isolation --name isolation $(ARGS)
 
 test-slow: $(READY) ## Run the tests that pour gigabytes at us (minutes)
 	@TEST_SLOW=1 $(PYTHON) -m pytest -n 0 tests/integration/test_sender_memory.py

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import costs, drains, lags, recording
-from benchmarks.contest import Section
+from benchmarks import costs, drains, isolation, lags, recording
+from benchmarks.contest import Section, Unmeasurable
 from benchmarks.report import write
 from benchmarks.rig import Rig
 from benchmarks.sets import Bench
@@ -22,6 +22,7 @@ STANDARD: Mapping[str, Scenario] = {
     "one-merchant": drains.one_merchant,
     "steady-load": lags.steady,
     "recording": recording.recording,
+    "isolation": isolation.isolation,
     "inserts": lags.inserts,
     "wal": drains.write_ahead_log,
 }
@@ -56,9 +57,15 @@ def main() -> None:
             bench = Bench(rig, ca_file, options.rounds, options.scale, tell)
             for name in options.only or SETS[options.set]:
                 tell(name)
-                section = SCENARIOS[name](bench)
+                try:
+                    section = SCENARIOS[name](bench)
+                except Unmeasurable as missing:
+                    tell(f"  left out: {missing}")
+                    continue
                 sections.append(section)
                 print("\n".join(["", section.title, "", *section.runs.table(), ""]), flush=True)
+    if not sections:
+        raise SystemExit("nothing was measured")
     print(write(sections, options.results, options.name or options.set))
 
 

@@ -8,6 +8,10 @@ from typing import Any
 Tell = Callable[[str], None]
 
 
+class Unmeasurable(Exception):
+    """A scenario cannot run on this machine; says what is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of a contestant: events a second, processor microseconds per event, and what else it shows."""

@@ -15,11 +15,21 @@ WARM_UP = 1.0
 LOAD = 500
 
 
-def _lags(rig: Rig, worker: int, producer: str, dsn: str, rate: int, seconds: float) -> Run:
+def lags_of(
+    rig: Rig,
+    worker: int,
+    producer: str,
+    dsn: str,
+    rate: int,
+    seconds: float,
+    *,
+    merchants: int = MERCHANTS,
+    warm_up: float = WARM_UP,
+) -> Run:
     """Let a producer commit events, and compare its log with what arrived."""
     log = rig.folder / "produced.log"
     produce = ["produce", "--dsn", dsn, "--rate", str(rate), "--seconds", str(seconds)]
-    produce += ["--merchants", str(MERCHANTS), "--log", str(log)]
+    produce += ["--merchants", str(merchants), "--log", str(log)]
     rig.receiver.reset()
     before = rig.usage(worker)
     child = Child(producer, *produce, log=rig.folder / "producer.log")
@@ -33,7 +43,7 @@ def _lags(rig: Rig, worker: int, producer: str, dsn: str, rate: int, seconds: fl
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     start = min(line["committed_at"] for line in lines)
     for line in lines:
-        if line["committed_at"] >= start + WARM_UP:
+        if line["committed_at"] >= start + warm_up:
             lags.append(1000 * (arrived[line["event_id"]] - line["committed_at"]))
     shows = {"p50 ms": statistics.median(lags), "p99 ms": percentile(lags, 0.99), "worst ms": max(lags)}
     return Run(events / said["seconds"], used.worker, used.postgres, used.receiver, shows)
@@ -44,7 +54,7 @@ def ours(bench: Bench, template: str, rate: int, seconds: float) -> Run:
     rig = bench.rig
     with rig.database(template) as database, rig.daemon(database) as daemon:
         dsn = rig.postgres.dsn("webhook_producer", database)
-        return _lags(rig, daemon.process.pid, "benchmarks.ourselves", dsn, rate, seconds)
+        return lags_of(rig, daemon.process.pid, "benchmarks.ourselves", dsn, rate, seconds)
 
 
 def pgqueuer(bench: Bench, rate: int, seconds: float) -> Run:
@@ -59,7 +69,7 @@ def pgqueuer(bench: Bench, rate: int, seconds: float) -> Run:
         try:
             worker.read()
             worker.go()
-            return _lags(rig, worker.pid, module, dsn, rate, seconds)
+            return lags_of(rig, worker.pid, module, dsn, rate, seconds)
         finally:
             worker.end()
 

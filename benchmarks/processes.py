@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -47,10 +47,16 @@ def _family(pid: int) -> Iterator[tuple[int, str]]:
 class Child:
     """A process of ours that speaks JSON lines; a line on its standard input lets it go on."""
 
-    def __init__(self, *command: str, log: Path, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *command: str, log: Path, environ: Mapping[str, str] | None = None, within: Sequence[str] = ()
+    ) -> None:
+        """Start it.
+
+        within: the beginning of the command, which says where it runs (naming.py).
+        """
         with log.open("ab") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [*within, sys.executable, "-m", *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=err,

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -80,12 +81,14 @@ class Receiver:
 class Daemon:
     """A webhook-dispatcher at work."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], log: Path, within: Sequence[str]
+    ) -> None:
         self._log = log
         own = {name: text for name, text in os.environ.items() if not name.startswith("WEBHOOK_")}
         with log.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "webhook_dispatcher", *command],
+                [*within, sys.executable, "-m", "webhook_dispatcher", *command],
                 env={**own, **{f"WEBHOOK_{name}": text for name, text in environ.items()}},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -104,6 +107,11 @@ class Daemon:
             text: str = answer.read().decode()
         return text
 
+    def gauge(self, name: str) -> float:
+        """Read one metric without labels."""
+        lines = self.metrics().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
 
 class Rig:
     """Postgres and a receiver, for as long as it is entered."""
@@ -118,6 +126,7 @@ class Rig:
         self._templates: dict[tuple[str, int], str] = {}
 
     def __enter__(self) -> Self:
+        _raise_open_files()
         try:
             self.postgres = self._stack.enter_context(
                 EmbeddedPostgres(self.folder / "data", durable=self._durable, options=SERVER)
@@ -188,7 +197,7 @@ class Rig:
         rows = []
         for merchant_id in names(merchants):
             sealed = keyring.seal(merchant_id, Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)))
-            url = root.get(merchant_id, "") if isinstance(root, Mapping) else root + merchant_id
+            url = root[merchant_id] if isinstance(root, Mapping) else root + merchant_id
             rows.append((merchant_id, url, sealed.sealed, sealed.key_id))
 
         async def copy() -> None:
@@ -204,8 +213,13 @@ class Rig:
         return name
 
     @contextmanager
-    def daemon(self, database: str, *command: str, **settings: str) -> Iterator[Daemon]:
-        """Run a daemon with its settings as they come, but for loopback."""
+    def daemon(
+        self, database: str, *command: str, within: Sequence[str] = (), **settings: str
+    ) -> Iterator[Daemon]:
+        """Run a daemon with its settings as they come, but for loopback.
+
+        within: the beginning of its command, which says where it runs (naming.py).
+        """
         environ = {
             "DATABASE_URL": self.postgres.dsn("webhook_dispatcher", database),
             "SECRET_KEYS": self._key,
@@ -214,7 +228,7 @@ class Rig:
             "OPS_ADDRESS": "127.0.0.1:0",
             **settings,
         }
-        daemon = Daemon(command or ("run",), environ, self.folder / f"{database}.log")
+        daemon = Daemon(command or ("run",), environ, self.folder / f"{database}.log", within)
         try:
             yield daemon
         finally:
@@ -227,6 +241,12 @@ class Rig:
         return Usage(cpu_seconds(worker), cpu_seconds(self.postgres.pid), cpu_seconds(self.receiver.pid))
 
 
-def names(merchants: int) -> list[str]:
+def names(merchants: int, first: int = 0) -> list[str]:
     """Return the merchants' ids."""
-    return [f"m-{number:06}" for number in range(merchants)]
+    return [f"m-{number:06}" for number in range(first, first + merchants)]
+
+
+def _raise_open_files() -> None:
+    """Let all processes of the benchmark have as many as may be."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -84,7 +84,9 @@ async def produce(rival: Rival, options: argparse.Namespace) -> None:
     moments = list(_moments(random, options.rate / options.rows, options.seconds))
     batches = [
         [
-            make_event(merchant(random.randrange(options.merchants)), options.bytes, number + row)
+            make_event(
+                merchant(options.first + random.randrange(options.merchants)), options.bytes, number + row
+            )
             for row in range(options.rows)
         ]
         for number in range(0, len(moments) * options.rows, options.rows)
@@ -148,6 +150,7 @@ def _parser(rival: Rival, description: str | None) -> argparse.ArgumentParser:
     found["produce"].add_argument("--rate", type=float, required=True, help="events a second")
     found["produce"].add_argument("--rows", type=int, default=1, help="events in each transaction")
     found["produce"].add_argument("--seconds", type=float, required=True)
+    found["produce"].add_argument("--first", type=int, default=0, help="the first merchant's number")
     found["produce"].add_argument("--seed", type=int, default=1)
     found["produce"].add_argument("--log", type=Path, required=True)
     return parser
