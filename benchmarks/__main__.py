@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import costs, drains, isolation, lags, recording
+from benchmarks import costs, drains, fresh, isolation, lags, recording
 from benchmarks.contest import Section, Unmeasurable
 from benchmarks.report import write
 from benchmarks.rig import Rig
@@ -19,6 +19,7 @@ Scenario = Callable[[Bench], Section]
 STANDARD: Mapping[str, Scenario] = {
     "many-merchants": drains.many_merchants,
     "https": drains.over_tls,
+    "fresh-hosts": fresh.fresh_hosts,
     "one-merchant": drains.one_merchant,
     "steady-load": lags.steady,
     "recording": recording.recording,

@@ -1,6 +1,6 @@
 """Scenarios that drain a backlog: how fast, and at what cost, beside the bare loop and the rivals."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from benchmarks.contest import Figure, Run, Section, by_turns
@@ -14,19 +14,34 @@ OURS, BARE, LIMIT = "webhook-dispatcher", "bare loop", "the receiver's limit"
 TUNED = "pgqueuer, collector tuned"
 
 
-def ours(rig: Rig, template: str, events: int, merchants: int, size: int = 1_000, **settings: str) -> Run:
+def ours(
+    rig: Rig,
+    template: str,
+    events: int,
+    merchants: int,
+    size: int = 1_000,
+    within: Sequence[str] = (),
+    **settings: str,
+) -> Run:
     """Drain by one `webhook-dispatcher run`."""
-    drained = drain(rig, template, events, merchants, size, settings)
+    drained = drain(rig, template, events, merchants, size, settings, within=within)
     used = drained.usage.each(events)
     shows = {"WAL bytes": drained.wal / events, "MB": drained.memory / 1e6}
     return Run(drained.rate, used.worker, used.postgres, used.receiver, shows)
 
 
-def bare(rig: Rig, events: int, merchants: int, *options: str, url: str | None = None) -> Run:
+def bare(
+    rig: Rig,
+    events: int,
+    merchants: int,
+    *options: str,
+    url: str | None = None,
+    within: Sequence[str] = (),
+) -> Run:
     """Post as many from one process without a database."""
     command = ["work", "--url", url or rig.receiver.url(), "--events", str(events)]
     command += ["--merchants", str(merchants), *options]
-    return _work(rig, "none", command, events)
+    return _work(rig, "none", command, events, within)
 
 
 def prepared(rig: Rig, events: int) -> Run:
@@ -50,8 +65,8 @@ def rival(rig: Rig, name: str, events: int, merchants: int, *options: str) -> Ru
         return _work(rig, name, command, events)
 
 
-def _work(rig: Rig, name: str, command: list[str], events: int) -> Run:
-    child = Child(f"benchmarks.rivals.{name}", *command, log=rig.folder / f"{name}.log")
+def _work(rig: Rig, name: str, command: list[str], events: int, within: Sequence[str] = ()) -> Run:
+    child = Child(f"benchmarks.rivals.{name}", *command, log=rig.folder / f"{name}.log", within=within)
     try:
         child.read()
         rig.receiver.reset()

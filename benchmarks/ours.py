@@ -1,6 +1,6 @@
 """webhook-dispatcher's side of the benchmarks: fill the outbox, let a daemon drain it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.bodies import body
@@ -48,12 +48,13 @@ def drain(
     size: int = 1_000,
     settings: Mapping[str, str] | None = None,
     patience: float = 300.0,
+    within: Sequence[str] = (),
 ) -> Drained:
     """Deliver a backlog by one `run`, from the moment it is let go until everything is recorded."""
     with rig.database(template) as database:
         rig.execute("UPDATE webhook.state SET paused = true", database=database)
         fill(rig, database, events, merchants, size)
-        with rig.daemon(database, **(settings or {})) as daemon:
+        with rig.daemon(database, within=within, **(settings or {})) as daemon:
             rig.receiver.reset()
             wal = rig.query(WAL)[0][0]
             before = rig.usage(daemon.process.pid)

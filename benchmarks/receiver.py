@@ -14,7 +14,7 @@ from typing import cast
 
 import uvloop
 
-from webhook_dispatcher.local.certificate import server_context
+from webhook_dispatcher.local.certificate import NAMES, server_context
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 FAILED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
@@ -138,7 +138,7 @@ async def serve(options: argparse.Namespace) -> None:
     ports = {"http": plain.sockets[0].getsockname()[1]}
     if options.ca_file is not None:
         tls = await loop.create_server(
-            connected, "127.0.0.1", 0, ssl=server_context(options.ca_file), backlog=4096
+            connected, "127.0.0.1", 0, ssl=server_context(options.ca_file, options.names), backlog=4096
         )
         ports["https"] = tls.sockets[0].getsockname()[1]
     print(json.dumps(ports), flush=True)
@@ -150,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--delay-ms", type=float, default=0.0)
     parser.add_argument("--ca-file", type=Path, help="serve TLS besides; the authority is written here")
+    parser.add_argument("--names", nargs="+", default=NAMES, help="in the certificate")
     parser.add_argument("--log", action="store_true", help="keep each request's event and moment")
     uvloop.run(serve(parser.parse_args()))
 
