@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from benchmarks.contest import Figure, Run, Section, by_turns
+from benchmarks.contest import Figure, Run, Section, Unmeasurable, by_turns
 from benchmarks.lags import lags_of
 from benchmarks.naming import name_server
 from benchmarks.processes import Child, until
@@ -25,7 +25,7 @@ SHARE = 0.45
 BAD_RATE = 100
 """Events a second of the bad merchants, one each: those that hang for ten seconds always have another."""
 FLOOD = 10_000
-"""Events a second that nobody takes."""
+"""Events a second: more than eight connections commit."""
 FLOOD_WARM_UP, FLOOD_SECONDS = 2.0, 4.0
 WARM_UP = 5.0
 """Seconds at the beginning that do not count: by their end each bad merchant has had an event, and hangs."""
@@ -77,7 +77,7 @@ def isolation(bench: Bench) -> Section:
         saturation = _saturation(stage)
         rate = int(SHARE * saturation - BAD_RATE)
         if rate <= BAD_RATE:
-            raise SystemExit(f"a saturation of {saturation:.0f}/s is too low to measure anything")
+            raise Unmeasurable(f"a saturation of {saturation:.0f}/s leaves the healthy too little")
         runs = by_turns(
             bench.rounds,
             {
