@@ -27,8 +27,10 @@ BAD_RATE = 100
 FLOOD = 10_000
 """Events a second: more than eight connections commit."""
 FLOOD_WARM_UP, FLOOD_SECONDS = 2.0, 4.0
-WARM_UP = 5.0
-"""Seconds at the beginning that do not count: by their end each bad merchant has had an event, and hangs."""
+HEAD_START = 2.0
+"""Seconds for which only the bad merchants have events."""
+WARM_UP = 4.0
+"""Seconds of everybody's events that do not count: by their end each bad merchant has had one, and hangs."""
 SECONDS = 7.0
 """That count; in them the first attempts time out and the next begin."""
 LEAST_HANGING = 0.95
@@ -182,6 +184,7 @@ def _beside(stage: Stage, kind: str, rate: int, seconds: float) -> Run:
         options = ("--first", str(HEALTHY), "--merchants", str(BAD))
         trickle = stage.produce(database, BAD_RATE, 2 * seconds, *options)
         try:
+            time.sleep(HEAD_START)
             run = _lags(stage, database, daemon, rate, seconds)
             in_flight = daemon.gauge("webhook_attempts_in_flight")
             outcomes = _outcomes(stage.rig, database, of_bad=True)
