@@ -31,7 +31,7 @@ HEAD_START = 2.0
 """Seconds for which only the bad merchants have events."""
 WARM_UP = 4.0
 """Seconds of everybody's events that do not count: by their end each bad merchant has had one, and hangs."""
-SECONDS = 7.0
+SECONDS = 6.0
 """That count; in them the first attempts time out and the next begin."""
 LEAST_HANGING = 0.95
 PRODUCER = "benchmarks.ourselves"
