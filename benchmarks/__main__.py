@@ -19,7 +19,6 @@ Scenario = Callable[[Bench], Section]
 STANDARD: Mapping[str, Scenario] = {
     "many-merchants": drains.many_merchants,
     "https": drains.over_tls,
-    "fresh-hosts": fresh.fresh_hosts,
     "one-merchant": drains.one_merchant,
     "steady-load": lags.steady,
     "recording": recording.recording,
@@ -29,6 +28,7 @@ STANDARD: Mapping[str, Scenario] = {
 }
 LARGE: Mapping[str, Scenario] = {
     "shapes": drains.shapes,
+    "fresh-hosts": fresh.fresh_hosts,
     "processes": drains.processes,
     "costs": costs.costs,
 }

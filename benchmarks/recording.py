@@ -27,8 +27,9 @@ from benchmarks.sets import Bench
 MERCHANTS = 1_000
 ROWS = 10
 """Events in each of the producer's transactions: with one, what producing costs would be most of the load."""
-SATURATING_MERCHANTS = 5_000
-DRAINS = 2
+FLOODS = 2
+FLOOD = 1e6
+"""Events a second that a producer is asked for who is to commit as fast as it can."""
 """Drains that saturation is measured by; the faster counts, so that a disturbance does not lower the load."""
 SHARE = 0.5
 """Load, as a part of saturation."""
@@ -126,24 +127,36 @@ def produce(
         child.end()
 
 
+def flood(rig: Rig, template: str, events: int) -> Run:
+    """Let a producer commit events as fast as it can, and measure until the last has arrived."""
+    log = rig.folder / "produced.log"
+    with rig.database(template) as database, rig.daemon(database) as daemon:
+        rig.receiver.reset()
+        before = rig.usage(daemon.process.pid)
+        events = int(produce(rig, database, log, FLOOD, events / FLOOD, MERCHANTS, ROWS)["events"])
+        stats = rig.receiver.await_requests(events, PATIENCE)
+        used = (rig.usage(daemon.process.pid) - before).each(events)
+    start = min(json.loads(line)["committed_at"] for line in log.read_text().splitlines())
+    return Run(events / (stats["last_at"] - start), used.worker, used.postgres, used.receiver)
+
+
 def recording(bench: Bench) -> Section:
-    """Measure saturation by drains, then records at half of it."""
+    """Measure saturation by floods, then records at half of it."""
     rig, events = bench.rig, bench.events(30_000)
     with rig.another_receiver("--log") as logging:
-        full = rig.template(logging.url(), SATURATING_MERCHANTS)
-        drained = [drains.ours(rig, full, events, SATURATING_MERCHANTS) for _ in range(DRAINS)]
-        saturation = max(run.rate for run in drained)
-        load = round(SHARE * saturation, -1)
         template = rig.template(logging.url(), MERCHANTS)
+        floods = [flood(rig, template, events) for _ in range(FLOODS)]
+        saturation = max(run.rate for run in floods)
+        load = round(SHARE * saturation, -1)
         name = f"{drains.OURS}, {load:,.0f}/s"
         runs = by_turns(
             bench.rounds, {name: lambda: measure(rig, template, load, SECONDS * bench.scale)}, bench.tell
         )
-    runs.of["saturation: a drain"] = drained
+    runs.of["saturation: a flood"] = floods
     return Section(
         "Recording: from a merchant's answer to the commit of its record",
         f"Poisson arrivals of transactions of {ROWS} events, over {MERCHANTS:,} merchants; {load:,.0f}/s is "
-        f"half of what the faster of {DRAINS} drains of {SATURATING_MERCHANTS:,} merchants had reached.",
+        f"half of what arrived a second in the faster of {FLOODS} floods, from first commit to last arrival.",
         runs,
         (
             Figure("answer to commit, p50 ms", runs.median(name, "p50 ms")),

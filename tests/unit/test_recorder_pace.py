@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.fakes import finished, is_delivered, quiet, until
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.recorder import LINGER, LONGEST_LINGER, MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
 DOWN = StorageUnavailable("down")
@@ -94,18 +94,3 @@ async def test_run_writes_what_comes_and_returns_when_stopped_and_empty() -> Non
     assert is_delivered(recording.database, 2)
     assert recording.closed == [visit]
     assert recording.metrics.database_errors.labels("record")._value.get() == 1
-
-
-@pytest.mark.parametrize(
-    ("took", "linger"), [(0.0, LINGER), (0.01, 0.01), (LONGEST_LINGER, LONGEST_LINGER), (1.0, LONGEST_LINGER)]
-)
-async def test_a_batch_gathers_for_as_long_as_the_last_one_took(took: float, linger: float) -> None:
-    recording = Recording()
-    recording.records.gate = asyncio.Event()
-    recording.attempt(recording.visit("m", 1))
-    writing = asyncio.create_task(recording.recorder.step())
-    await until(lambda: recording.records.statements)
-    recording.clock.advance(took)
-    recording.records.gate.set()
-    await writing
-    assert recording.recorder.linger == pytest.approx(linger)

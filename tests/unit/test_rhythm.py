@@ -1,8 +1,12 @@
-"""Looking for arrivals: soon again where something was found, at most the poll interval apart where not."""
+"""How often to look for arrivals, and when the event loop has enough to do without more lanes."""
+
+import asyncio
 
 from tests.unit.dispatching import Office
-from tests.unit.fakes import make_event
-from webhook_dispatcher.dispatch.pace import SOON, Rhythm
+from tests.unit.fakes import FakeClock, make_event, quiet
+from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.dispatch.dispatcher import ENOUGH
+from webhook_dispatcher.dispatch.pace import LATE, SOON, Rhythm
 
 LONGEST = 0.025
 
@@ -12,21 +16,21 @@ def waits(rhythm: Rhythm, count: int) -> list[float]:
 
 
 def test_where_nothing_is_found_the_waits_grow_to_the_poll_interval() -> None:
-    rhythm = Rhythm(LONGEST)
+    rhythm = Rhythm(FakeClock(), LONGEST)
     assert waits(rhythm, 2) == [LONGEST, LONGEST]
     rhythm.found()
     assert waits(rhythm, 6) == [SOON, 2 * SOON, 4 * SOON, 8 * SOON, LONGEST, LONGEST]
 
 
 def test_while_something_is_found_the_next_look_comes_soon() -> None:
-    rhythm = Rhythm(LONGEST)
+    rhythm = Rhythm(FakeClock(), LONGEST)
     for _ in range(3):
         rhythm.found()
         assert waits(rhythm, 1) == [SOON]
 
 
 def test_whoever_takes_long_to_answer_is_left_alone_for_as_long() -> None:
-    rhythm = Rhythm(LONGEST)
+    rhythm = Rhythm(FakeClock(), LONGEST)
     rhythm.found()
     assert rhythm.next(took=3 * SOON) == 3 * SOON
     rhythm.found()
@@ -34,7 +38,7 @@ def test_whoever_takes_long_to_answer_is_left_alone_for_as_long() -> None:
 
 
 def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
-    rhythm = Rhythm(SOON / 2)
+    rhythm = Rhythm(FakeClock(), SOON / 2)
     rhythm.found()
     assert waits(rhythm, 2) == [SOON / 2, SOON / 2]
 
@@ -54,3 +58,50 @@ async def test_a_number_taken_by_an_open_transaction_hastens_the_next_look() -> 
         office.database.last_seq += 1
         await office.dispatcher.step(group)
         assert waits(office.dispatcher._rhythm, 1) == [SOON]
+
+
+async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
+    clock, wake = SystemClock(), asyncio.Event()
+    rhythm = Rhythm(clock, 60.0)
+    wake.set()
+    began = clock.elapsed()
+    async with asyncio.timeout(5):
+        await rhythm.rest(60.0, wake)
+    assert clock.elapsed() - began >= SOON / 2  # the loop's timers are of whole milliseconds
+
+
+async def test_a_loop_that_was_kept_from_turning_is_behind() -> None:
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
+    asyncio.get_running_loop().call_soon(clock.advance, 3 * LATE)
+    await rhythm.rest(0.0, asyncio.Event())
+    assert rhythm.is_behind
+
+
+async def test_one_quick_turn_after_a_slow_one_says_little() -> None:
+    rhythm = Rhythm(FakeClock(), LONGEST)
+    rhythm.lateness = 3 * LATE
+    await rhythm.rest(0.0, asyncio.Event())
+    assert rhythm.is_behind
+    await rhythm.rest(0.0, asyncio.Event())
+    assert not rhythm.is_behind
+
+
+async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_under_way() -> None:
+    office = Office(max_lanes=2 * ENOUGH)
+    office.sender.gate = asyncio.Event()
+    merchants = [f"m{number:03}" for number in range(ENOUGH + 1)]
+    async with office.open(*merchants) as group:
+        office.database.insert(*(make_event(1 + n, merchant) for n, merchant in enumerate(merchants[:-2])))
+        await office.dispatcher.step(group)
+        office.dispatcher._rhythm.lateness = 2 * LATE
+        office.database.insert(make_event(ENOUGH, merchants[-2]))
+        await office.dispatcher.step(group)
+        assert office.dispatcher.lanes_leased == ENOUGH, "one fewer than enough: another is claimed"
+        office.database.insert(make_event(ENOUGH + 1, merchants[-1]))
+        await office.dispatcher.step(group)
+        assert office.dispatcher.lanes_leased == ENOUGH
+        office.sender.gate.set()
+        await quiet()
+        await office.dispatcher.step(group)
+        assert office.dispatcher.lanes_leased == ENOUGH + 1, "lanes that wait for their records do not count"

@@ -16,7 +16,7 @@ from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Follower, Visit
 from webhook_dispatcher.dispatch.making import LaneMaker
-from webhook_dispatcher.dispatch.pace import SOON, Backoff, Rhythm, pause
+from webhook_dispatcher.dispatch.pace import Backoff, Rhythm, pause
 from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.standing import Room, Standing
@@ -30,6 +30,8 @@ from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
 """Most lanes in one claim; bounds its memory together with supply.RUN_BYTES."""
+ENOUGH = 100
+"""Lanes under way with which none are claimed while the event loop is behind: they would only wait inside."""
 LOOK = 5_000
 """Most arrivals read in one look."""
 VISIT_TIME = 2.0
@@ -71,7 +73,7 @@ class Dispatcher:
         self._metrics = instruments.metrics
         self._limits = limits
         self._owner = owner
-        self._rhythm = Rhythm(limits.poll_interval.total_seconds())
+        self._rhythm = Rhythm(self._clock, limits.poll_interval.total_seconds())
         self._tail = Tail()
         self._standings = instruments.standings
         self._ready = ReadyLanes(self._standings)
@@ -122,8 +124,8 @@ class Dispatcher:
                     await pause(backoff.next())
                     continue
                 backoff.reset()
-                if not hurries:
-                    await self._idle(self._clock.elapsed() - asked)
+                wait = self._rhythm.next(self._clock.elapsed() - asked)
+                await self._rhythm.rest(0.0 if hurries else wait, self._wake)
             self._supply.let_go()
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
@@ -136,11 +138,6 @@ class Dispatcher:
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
         return is_cut or (not self._faults.is_open and self._waiting() > 0)
-
-    async def _idle(self, took: float) -> None:
-        wait = self._rhythm.next(took)
-        await pause(min(wait, SOON))  # whatever wakes us has company a moment later
-        await pause(wait - SOON, self._wake)
 
     def stop(self) -> None:
         """Claim nothing more; visits end after the event in flight."""
@@ -192,6 +189,8 @@ class Dispatcher:
     def _most(self) -> int:
         """Return how many lanes may be claimed now, whosever they are."""
         if self.everything_is_paused or self._stopping or not (self._may_claim and self._bodies.has_room()):
+            return 0
+        if self._rhythm.is_behind and sum(not visit.is_over for visit in self._visits.values()) >= ENOUGH:
             return 0
         room = min(self._limits.max_lanes - len(self._visits), CLAIM_LANES)
         return min(room, 1) if self._faults.is_open else room

@@ -14,6 +14,8 @@ HEAD_START = 1.0
 """Seconds for which nothing is claimed when the database is back."""
 SOON = 0.002
 """Seconds between two looks while there is something to find: what comes meanwhile is found together."""
+LATE = 0.01
+"""Seconds; an event loop that turns to what was due later than that has as much to do as it can."""
 SHORT_ABSENCE = 0.5
 """Seconds; what failed for no longer than this outlasts no lease that matters."""
 
@@ -75,9 +77,16 @@ class Rhythm:
     At least as long as the last look took: a database or a processor that is busy is asked less often.
     """
 
-    def __init__(self, longest: float) -> None:
+    def __init__(self, clock: Clock, longest: float) -> None:
+        self._clock = clock
         self._longest = longest
         self._wait = longest
+        self.lateness = 0.0
+
+    @property
+    def is_behind(self) -> bool:
+        """Tell whether the event loop came late to the end of the last rest."""
+        return self.lateness > LATE
 
     def found(self) -> None:
         """Begin anew: where one arrived, the next is near."""
@@ -88,6 +97,15 @@ class Rhythm:
         wait = self._wait
         self._wait = min(self._wait * 2, self._longest)
         return max(wait, min(took, self._longest))
+
+    async def rest(self, seconds: float, wake: asyncio.Event) -> None:
+        """Wait a moment, so that what comes is dealt with together; then for the rest, or until `wake`."""
+        moment = min(SOON, self._longest)
+        asked = self._clock.elapsed()
+        await pause(moment)
+        # Turns differ: one that was quick says little after one that was slow.
+        self.lateness = max(self._clock.elapsed() - asked - moment, self.lateness / 2)
+        await pause(seconds - moment, wake)
 
 
 class Absence:

@@ -24,10 +24,7 @@ from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 
 LINGER = 0.004
-"""Seconds that the first outcome of a batch waits for company, at least."""
-LONGEST_LINGER = 0.012
-"""Seconds that it waits at most. In between it waits for as long as the last batch took to write: a busy
-database gets fewer and larger statements, each row of which costs half as much."""
+"""Seconds that the first outcome of a batch waits for company."""
 BATCH = 500
 """Most outcomes in one statement."""
 MOST_BEHIND = 0.1
@@ -72,7 +69,6 @@ class Recorder:
         self._ending: dict[str, Visit] = {}
         self._writing: list[Entry] = []
         self._writing_since: float | None = None
-        self._took = 0.0
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._stopping = False
@@ -107,11 +103,6 @@ class Recorder:
         """Return how many outcomes are not known to be written."""
         return len(self._queue) + len(self._writing) + len(self._bounced)
 
-    @property
-    def linger(self) -> float:
-        """Return for how many seconds the first outcome of a batch waits for company."""
-        return min(max(LINGER, self._took), LONGEST_LINGER)
-
     def stop(self) -> None:
         """Write what is there, then return from `run`."""
         self._stopping = True
@@ -138,7 +129,7 @@ class Recorder:
             waits_for_a_lock = bool(self._bounced or self._ending)
             await pause(BOUNCE_WAIT if waits_for_a_lock else None, self._wake)
         if len(self._queue) < BATCH:
-            await pause(self.linger)
+            await pause(LINGER)
 
     async def step(self) -> None:
         """Write one batch, and settle what it did and did not write."""
@@ -152,8 +143,7 @@ class Recorder:
         except BaseException:
             self._put_back(batch)
             raise
-        self._took = self._clock.elapsed() - asked
-        self._metrics.record_duration.observe(self._took)
+        self._metrics.record_duration.observe(self._clock.elapsed() - asked)
         rest = self._settle(batch, written)
         try:
             self._keep(rest, await self._writer.settle([entry.record for entry in rest]))
