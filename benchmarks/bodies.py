@@ -14,6 +14,8 @@ EVENT_TYPE = "charge.succeeded"
 CREATED_AT = "2026-11-20T08:15:30.123Z"
 DIFFERENT = 100
 """How many objects differ; then they repeat. Compression finds no two alike beside each other."""
+SMALLEST = 620
+"""Bytes that are enough for each of them."""
 _NAMES = ("Ana Souza", "José Conceição", "Łucja Żak", "Zoë Müller", "Rob O'Neil")
 _WORDS = ("order", "invoice", "ticket", "refund", "parcel", "seller", "courier", "platform", "deposit")
 _END = '"}}'
@@ -22,7 +24,7 @@ _END = '"}}'
 def body(size: int, number: int) -> str:
     """Return a charge as JSON text of exactly `size` bytes in UTF-8.
 
-    Raises ValueError if that is less than a charge takes (some 600 bytes).
+    Raises ValueError if that is less than the charge takes; SMALLEST is enough for all.
     """
     return _body(size, number % DIFFERENT)
 

@@ -52,22 +52,41 @@ def drain(
 ) -> Drained:
     """Deliver a backlog by one `run`, from the moment it is let go until everything is recorded."""
     with rig.database(template) as database:
-        rig.execute("UPDATE webhook.state SET paused = true", database=database)
         fill(rig, database, events, merchants, size)
-        with rig.daemon(database, within=within, **(settings or {})) as daemon:
-            rig.receiver.reset()
-            wal = rig.query(WAL)[0][0]
-            before = rig.usage(daemon.process.pid)
-            rig.execute("UPDATE webhook.state SET paused = false", database=database)
-            rig.receiver.await_requests(events, patience)
+        drained = deliver(rig, database, events, settings, patience, within=within)
+    if drained.events != events:
+        raise SystemExit(f"{drained.events} requests for {events} events")
+    return drained
+
+
+def deliver(
+    rig: Rig,
+    database: str,
+    events: int,
+    settings: Mapping[str, str] | None = None,
+    patience: float = 300.0,
+    *,
+    leaves_some: bool = False,
+    within: Sequence[str] = (),
+) -> Drained:
+    """Deliver a backlog by one `run`, from the moment it is let go until everything is recorded.
+
+    leaves_some: more is owed than is waited for; it ends at the moment when so many have arrived.
+    """
+    rig.execute("UPDATE webhook.state SET paused = true", database=database)
+    with rig.daemon(database, within=within, **(settings or {})) as daemon:
+        rig.receiver.reset()
+        wal = rig.query(WAL)[0][0]
+        before = rig.usage(daemon.process.pid)
+        rig.execute("UPDATE webhook.state SET paused = false", database=database)
+        rig.receiver.await_requests(events, patience)
+        if not leaves_some:
             until(lambda: _is_empty(rig, database), patience)
-            used = rig.usage(daemon.process.pid) - before
-            stats = rig.receiver.stats()
-            memory = peak_memory(daemon.process.pid)
-            wal = rig.query(WAL)[0][0] - wal
-    if stats["requests"] != events:
-        raise SystemExit(f"{stats['requests']} requests for {events} events")
-    return Drained(events, stats["last_at"] - stats["first_at"], used, wal, memory)
+        used = rig.usage(daemon.process.pid) - before
+        stats = rig.receiver.stats()
+        memory = peak_memory(daemon.process.pid)
+        wal = rig.query(WAL)[0][0] - wal
+    return Drained(stats["requests"], stats["last_at"] - stats["first_at"], used, wal, memory)
 
 
 def _is_empty(rig: Rig, database: str) -> bool:

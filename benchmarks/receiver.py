@@ -2,7 +2,8 @@
 
 It verifies nothing (the tests' receiver does). The first part of the path says how it behaves: `/hook/`
 answers after --delay-ms, `/fail/` answers 500, `/hang/` never. For the rig: `/-/stats` (JSON), `/-/arrivals`
-(a line `event_id seconds` for each request since the last reset, with --log), `/-/reset`. Prints its ports.
+(a line `event_id seconds` for each request since the last reset, with --log), `/-/reset`; `/-/hold`: from now
+on nothing is answered, until `/-/let-go`. Prints its ports.
 """
 
 import argparse
@@ -29,6 +30,7 @@ class Counts:
     def __init__(self, keeps_arrivals: bool) -> None:
         self._keeps_arrivals = keeps_arrivals
         self.connections = 0
+        self.is_holding = False
         self.reset()
 
     def reset(self) -> None:
@@ -111,7 +113,7 @@ class Connection(asyncio.Protocol):
             return
         at = data.find(_ID) + len(_ID)
         self._counts.note(data[at : data.find(b"\r", at)])
-        if path.startswith(b"/hang/"):
+        if path.startswith(b"/hang/") or self._counts.is_holding:
             return
         answer = FAILED if path.startswith(b"/fail/") else OK
         if self._delay:
@@ -122,6 +124,8 @@ class Connection(asyncio.Protocol):
     def _answer_rig(self, path: bytes) -> None:
         if path == b"/-/reset":
             self._counts.reset()
+        elif path in (b"/-/hold", b"/-/let-go"):
+            self._counts.is_holding = path == b"/-/hold"
         body = self._counts.arrivals() if path == b"/-/arrivals" else self._counts.stats()
         self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 

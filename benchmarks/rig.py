@@ -60,6 +60,14 @@ class Receiver:
         """Forget what has arrived."""
         self._get("reset")
 
+    def hold(self) -> None:
+        """Answer nothing any more."""
+        self._get("hold")
+
+    def let_go(self) -> None:
+        """Answer again what arrives from now on."""
+        self._get("let-go")
+
     def stats(self) -> dict[str, Any]:
         """Return how many requests there were, and when the first and the last."""
         found: dict[str, Any] = json.loads(self._get("stats"))
@@ -188,6 +196,18 @@ class Rig:
         if key not in self._templates:
             self._templates[key] = self.make_template(f"template_{len(self._templates)}", root, merchants)
         return self._templates[key]
+
+    @contextmanager
+    def old_transaction(self, database: str) -> Iterator[None]:
+        """Hold a transaction open that sees all rows of this moment, and has an id as one that writes."""
+        with asyncio.Runner() as runner:
+            connection = runner.run(asyncpg.connect(self.postgres.dsn(database=database)))
+            runner.run(connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ"))
+            runner.run(connection.execute("SELECT pg_current_xact_id()"))
+            try:
+                yield
+            finally:
+                runner.run(connection.close())
 
     def make_template(self, name: str, root: str | Mapping[str, str], merchants: int) -> str:
         """Make a database with the schema and an endpoint for each merchant, with its URL below `root`."""
