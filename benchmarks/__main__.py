@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import costs, drains, fresh, hindered, isolation, lags, recording
+from benchmarks import costs, drains, fresh, hindered, isolation, lags, large, recording
 from benchmarks.contest import Section, Unmeasurable
 from benchmarks.report import write
 from benchmarks.rig import Rig
@@ -32,6 +32,7 @@ LARGE: Mapping[str, Scenario] = {
     "processes": drains.processes,
     "costs": costs.costs,
     "hindered": hindered.hindered,
+    "large": large.large,
 }
 SETS = {"standard": STANDARD, "large": LARGE}
 SCENARIOS = {**STANDARD, **LARGE}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.bodies import body
+from benchmarks.bodies import DIFFERENT, body
 from benchmarks.processes import Usage, peak_memory, until
 from benchmarks.rig import Rig
 
@@ -32,10 +32,14 @@ class Drained:
         return self.events / self.seconds
 
 
+def texts(size: int) -> list[str]:
+    """Return the objects that backlogs are made of."""
+    return [body(size, number) for number in range(DIFFERENT)]
+
+
 def fill(rig: Rig, database: str, events: int, merchants: int, size: int) -> None:
     """Commit a backlog, round the merchants."""
-    texts = [body(size, number) for number in range(100)]
-    rig.execute(FILL, events, merchants, texts, database=database)
+    rig.execute(FILL, events, merchants, texts(size), database=database)
     rig.execute("VACUUM ANALYZE webhook.outbox", database=database)
     rig.execute("CHECKPOINT")
 
