@@ -80,7 +80,7 @@ bench: $(RIVALS) ## Measure speed beside the bare loop, pgqueuer and procrastina
 bench-quick: $(RIVALS) ## The same in three minutes: fewer events, one round, nothing to quote
 	@$(PYTHON) -m benchmarks --rounds 1 --scale 0.25 --name quick $(ARGS)
 
-bench-large: $(RIVALS) ## What takes longer and changes little: other shapes of backlog, several processes
+bench-large: $(RIVALS) ## Measure large and hindered databases, other backlogs, several processes (15 minutes, 15 GB of disk)
 	@$(PYTHON) -m benchmarks --set large $(ARGS)
 
 bench-isolation: $(RIVALS) ## Measure what merchants that hang or fail cost the others (four minutes)
