@@ -189,7 +189,7 @@ def shapes(bench: Bench) -> Section:
     """Drain backlogs of other shapes, and to slower receivers, one run each."""
     rig = bench.rig
     contestants: dict[str, Callable[[], Run]] = {}
-    events = bench.events(40_000)
+    events = bench.events(20_000)
     for merchants, size in (
         (100, 1_000),
         (5_000, SMALLEST),
@@ -197,7 +197,7 @@ def shapes(bench: Bench) -> Section:
         (5_000, 20_000),
         (1_000, 200_000),
     ):
-        number = events if size < 20_000 else events * 10_000 // size // 2
+        number = events if size < 20_000 else events * 10_000 // size
         template = rig.template(rig.receiver.url(), merchants)
         contestants[f"{merchants:,} merchants, {size:,} bytes"] = partial(
             ours, rig, template, number, merchants, size
