@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import costs, drains, fresh, hindered, isolation, lags, large, recording
+from benchmarks import costs, drains, fresh, hindered, isolation, lags, large, recording, shapes
 from benchmarks.contest import Section, Unmeasurable
 from benchmarks.report import write
 from benchmarks.rig import Rig
@@ -27,7 +27,7 @@ STANDARD: Mapping[str, Scenario] = {
     "wal": drains.write_ahead_log,
 }
 LARGE: Mapping[str, Scenario] = {
-    "shapes": drains.shapes,
+    "shapes": shapes.shapes,
     "fresh-hosts": fresh.fresh_hosts,
     "processes": drains.processes,
     "costs": costs.costs,

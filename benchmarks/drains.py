@@ -1,10 +1,8 @@
 """Scenarios that drain a backlog: how fast, and at what cost, beside the bare loop and the rivals."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
-from benchmarks.bodies import SMALLEST
 from benchmarks.contest import Figure, Run, Section, by_turns
 from benchmarks.ours import Drained, drain
 from benchmarks.processes import Child, Usage
@@ -12,7 +10,6 @@ from benchmarks.rig import Rig
 from benchmarks.sets import Bench
 
 CONCURRENCY = 100
-SLOW_MERCHANTS = 1_000
 OURS, BARE, LIMIT = "webhook-dispatcher", "bare loop", "the receiver's limit"
 TUNED = "pgqueuer, collector tuned"
 
@@ -183,52 +180,6 @@ def one_merchant(bench: Bench) -> Section:
             ),
         ),
     )
-
-
-def shapes(bench: Bench) -> Section:
-    """Drain backlogs of other shapes, and to slower receivers, one run each."""
-    rig = bench.rig
-    contestants: dict[str, Callable[[], Run]] = {}
-    events = bench.events(20_000)
-    for merchants, size in (
-        (100, 1_000),
-        (5_000, SMALLEST),
-        (5_000, 2_000),
-        (5_000, 20_000),
-        (1_000, 200_000),
-    ):
-        number = events if size < 20_000 else events * 10_000 // size
-        template = rig.template(rig.receiver.url(), merchants)
-        contestants[f"{merchants:,} merchants, {size:,} bytes"] = partial(
-            ours, rig, template, number, merchants, size
-        )
-    once = bench.events(200_000)
-    template = rig.make_template("once", rig.receiver.url(), once)
-    contestants[f"{once:,} merchants, one event each"] = partial(ours, rig, template, once, once)
-    delays = {delay: f"{SLOW_MERCHANTS:,} merchants, receiver at {delay} ms" for delay in (50, 500)}
-    for delay, name in delays.items():
-        contestants[name] = partial(_drain_to_slow_receiver, bench, delay)
-    runs = by_turns(1, contestants, bench.tell)
-    rig.execute(f"DROP DATABASE {template}")
-    return Section(
-        "Drain: other shapes",
-        "One run each. The limit of slow receivers: each merchant has one request in flight.",
-        runs,
-        [
-            Figure(
-                f"receiver at {delay} ms ÷ its limit of {1000 * SLOW_MERCHANTS // delay:,}/s",
-                runs.median(name) * delay / 1000 / SLOW_MERCHANTS,
-            )
-            for delay, name in delays.items()
-        ],
-    )
-
-
-def _drain_to_slow_receiver(bench: Bench, delay: int) -> Run:
-    rig = bench.rig
-    with rig.another_receiver("--delay-ms", str(delay)) as slow:
-        template = rig.template(slow.url(), SLOW_MERCHANTS)
-        return ours(rig, template, bench.events(20_000), SLOW_MERCHANTS)
 
 
 @contextmanager
