@@ -102,7 +102,11 @@ class Daemon:
                 stdout=subprocess.DEVNULL,
                 stderr=err,
             )
-        self.ops_port: int = until(self._find_port, START_DEADLINE)
+        try:
+            self.ops_port: int = until(self._find_port, START_DEADLINE)
+        except BaseException:
+            end(self.process)
+            raise
 
     def _find_port(self) -> int | None:
         if self.process.poll() is not None:
