@@ -90,7 +90,7 @@ def _work(rig: Rig, name: str, command: list[str], events: int, within: Sequence
 def many_merchants(bench: Bench) -> Section:
     """Drain 5,000 merchants over plain HTTP, beside everybody."""
     rig, merchants = bench.rig, 5_000
-    events = bench.events(30_000)
+    events = bench.events(45_000)
     template = rig.template(rig.receiver.url(), merchants)
 
     def pgqueuer(*options: str) -> Run:
@@ -130,7 +130,7 @@ def many_merchants(bench: Bench) -> Section:
 def over_tls(bench: Bench) -> Section:
     """Drain over TLS with kept connections."""
     rig, merchants = bench.rig, 5_000
-    events = bench.events(30_000)
+    events = bench.events(45_000)
     ca_file = str(bench.ca_file)
     url = rig.receiver.url("https")
     template = rig.template(url, merchants)

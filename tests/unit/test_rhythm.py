@@ -7,6 +7,7 @@ from tests.unit.fakes import FakeClock, make_event, quiet
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.dispatcher import ENOUGH
 from webhook_dispatcher.dispatch.pace import LATE, SOON, Rhythm
+from webhook_dispatcher.domain.verdict import Outcome
 
 LONGEST = 0.025
 
@@ -91,17 +92,21 @@ async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_unde
     office = Office(max_lanes=2 * ENOUGH)
     office.sender.gate = asyncio.Event()
     merchants = [f"m{number:03}" for number in range(ENOUGH + 1)]
-    async with office.open(*merchants) as group:
-        office.database.insert(*(make_event(1 + n, merchant) for n, merchant in enumerate(merchants[:-2])))
+    async with office.open(*merchants, "slow", "slower") as group:
+        for merchant in ("slow", "slower"):
+            office.instruments.standings.learn(merchant, Outcome.TIMEOUT, 10.0)
+        office.database.insert(make_event(1001, "slow"), make_event(1002, "slower"))
+        await office.dispatcher.step(group)
+        office.database.insert(*(make_event(1100 + n, merchant) for n, merchant in enumerate(merchants[:-2])))
         await office.dispatcher.step(group)
         office.dispatcher._rhythm.lateness = 2 * LATE
-        office.database.insert(make_event(ENOUGH, merchants[-2]))
+        office.database.insert(make_event(1201, merchants[-2]))
         await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == ENOUGH, "one fewer than enough: another is claimed"
-        office.database.insert(make_event(ENOUGH + 1, merchants[-1]))
+        assert office.dispatcher.lanes_leased == 2 + ENOUGH, "one fewer than enough, without those that hang"
+        office.database.insert(make_event(1202, merchants[-1]))
         await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == ENOUGH
+        assert office.dispatcher.lanes_leased == 2 + ENOUGH
         office.sender.gate.set()
         await quiet()
         await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == ENOUGH + 1, "lanes that wait for their records do not count"
+        assert office.dispatcher.lanes_leased == 2 + ENOUGH + 1, "lanes that wait for records do not count"

@@ -31,7 +31,7 @@ from webhook_dispatcher.domain.ports import Claims
 CLAIM_LANES = 200
 """Most lanes in one claim; bounds its memory together with supply.RUN_BYTES."""
 ENOUGH = 100
-"""Lanes under way with which none are claimed while the event loop is behind: they would only wait inside."""
+"""Lanes at work with which none are claimed while the event loop is behind: they would only wait inside."""
 LOOK = 5_000
 """Most arrivals read in one look."""
 VISIT_TIME = 2.0
@@ -100,7 +100,7 @@ class Dispatcher:
 
     def show(self) -> None:
         """Show in the metrics which lanes are held."""
-        self._metrics.lanes_leased.set(len(self._visits))
+        self._metrics.lanes_leased.set(self.lanes_leased)
         self._metrics.suspect_lanes.set(self._standings.tally(self._visits)[Standing.SUSPECT])
 
     @property
@@ -188,12 +188,16 @@ class Dispatcher:
 
     def _most(self) -> int:
         """Return how many lanes may be claimed now, whosever they are."""
-        if self.everything_is_paused or self._stopping or not (self._may_claim and self._bodies.has_room()):
+        may_claim = self._may_claim and not (self.everything_is_paused or self._stopping)
+        is_busy = self._rhythm.is_behind and self._at_work() >= ENOUGH
+        if not may_claim or is_busy or not self._bodies.has_room():
             return 0
-        if self._rhythm.is_behind and sum(not visit.is_over for visit in self._visits.values()) >= ENOUGH:
-            return 0
-        room = min(self._limits.max_lanes - len(self._visits), CLAIM_LANES)
-        return min(room, 1) if self._faults.is_open else room
+        return min(self._limits.max_lanes - len(self._visits), 1 if self._faults.is_open else CLAIM_LANES)
+
+    def _at_work(self) -> int:
+        """Return how many lanes keep the event loop busy: not those that hang, or are over."""
+        under_way = [merchant_id for merchant_id, visit in self._visits.items() if not visit.is_over]
+        return len(under_way) - self._standings.tally(under_way)[Standing.SUSPECT]
 
     def _room(self) -> Room:
         taken = self._standings.tally(self._visits)
@@ -227,9 +231,8 @@ class Dispatcher:
         if not visits:
             return
         try:
-            _, endpoints = await asyncio.gather(
-                self._supply.read(visits), self._supply.read_endpoints(visits)
-            )
+            reads = self._supply.read(visits), self._supply.read_endpoints(visits)
+            _, endpoints = await asyncio.gather(*reads)
         except StorageError:
             for visit in visits:
                 visit.is_cut = True
