@@ -103,7 +103,7 @@ def many_merchants(bench: Bench) -> Section:
             OURS: lambda: ours(rig, template, events, merchants),
             "pgqueuer": pgqueuer,
             TUNED: lambda: pgqueuer("--tune-collector"),
-            "procrastinate": lambda: rival(rig, "procrastinate", events // 12, merchants),
+            "procrastinate": lambda: rival(rig, "procrastinate", events // 15, merchants),
             LIMIT: lambda: prepared(rig, events * 3),
         },
         bench.tell,
@@ -111,8 +111,8 @@ def many_merchants(bench: Bench) -> Section:
     fastest = max(runs.median(contestant) for contestant in runs.of if contestant != LIMIT)
     return Section(
         "Drain: 5,000 merchants, 1 KB, plain HTTP, one process",
-        f"{events:,} events; pgqueuer two fifths, procrastinate a twelfth of them. The last is no drain, but "
-        "what the receiver can answer.",
+        f"{events:,} events; pgqueuer two fifths, procrastinate a fifteenth of them. The last is no "
+        "drain, but what the receiver can answer.",
         runs,
         (
             Figure("drain ÷ bare loop", runs.ratio(OURS, "rate", BARE), least=0.70),
