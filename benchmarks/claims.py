@@ -1,7 +1,7 @@
 """What the product's own statements for finding and claiming work cost: buffers and time, by EXPLAIN.
 
-The texts are the shipped ones, prepared by name in a session as the daemon opens it, so the server goes over
-to the general plan as it does there. Each execution is rolled back; caches are warm when counting begins.
+The texts are the shipped ones, prepared by name in a session as the daemon opens it, with one plan for all
+values as there (docs/adr/0013). Each execution is rolled back; caches are warm when counting begins.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from webhook_dispatcher.dispatch.dispatcher import LOOK
 from webhook_dispatcher.dispatch.supply import RUN, RUN_BYTES
 from webhook_dispatcher.dispatch.sweep import PROBES
 from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load
 
 CLAIMING = load("claiming")
 WARM_UPS = 6
-"""The server may go over to the general plan after five."""
 COUNTED = 21
 LAST_SEQ = "SELECT last_value FROM webhook.outbox_seq_seq"
 
@@ -96,7 +96,10 @@ def _each(value: int, lanes: int) -> str:
 
 async def _open(rig: Rig, database: str) -> asyncpg.Connection:
     dsn = rig.postgres.dsn("webhook_dispatcher", database)
-    return await connect(dsn, application_name="benchmark", command_timeout=timedelta(minutes=5))
+    session = await connect(dsn, application_name="benchmark", command_timeout=timedelta(minutes=5))
+    for name, value in PLANNED_ONCE.items():
+        await session.execute(f"SET {name} = {value}")
+    return session
 
 
 async def _by_turns(name: str, values: Mapping[asyncpg.Connection, Sequence[str]]) -> Sequence[Cost]:

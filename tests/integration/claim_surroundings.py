@@ -98,7 +98,13 @@ class Surroundings:
 
     async def _pool(self, name: str) -> asyncpg.Pool:
         return await self._stack.enter_async_context(
-            create_pool(self._database.dsn(), application_name=name, command_timeout=PATIENCE, size=3)
+            create_pool(
+                self._database.dsn(),
+                application_name=name,
+                command_timeout=PATIENCE,
+                size=3,
+                plans_once=True,
+            )
         )
 
     async def _clear(self) -> None:

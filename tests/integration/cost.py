@@ -1,6 +1,7 @@
 """What a statement reads: prepared as the daemon prepares it, planned for its values and in general.
 
-The server changes over to the general plan after five executions.
+The daemon's sessions that claim and record ask for the general plan from the start (docs/adr/0013); through
+a pooler the server plans for the values.
 """
 
 import json

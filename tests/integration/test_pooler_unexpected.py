@@ -18,8 +18,9 @@ from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavaila
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.local.scratch import scratch_dir
 from webhook_dispatcher.storage import schema
-from webhook_dispatcher.storage.connection import connect, create_pool, session_settings
+from webhook_dispatcher.storage.connection import connect, create_pool
 from webhook_dispatcher.storage.pooler import PoolerInBetween
+from webhook_dispatcher.storage.session import session_settings
 
 pytestmark = pytest.mark.skipif(
     find_pgbouncer() is None, reason="pgbouncer is not installed (Debian: apt-get install pgbouncer)"

@@ -90,7 +90,11 @@ class Workbench:
         """Let another daemon work here; named GATED it is held at the door."""
         pool = await self._stack.enter_async_context(
             create_pool(
-                self.database.dsn(), application_name=application_name, command_timeout=PATIENCE, size=2
+                self.database.dsn(),
+                application_name=application_name,
+                command_timeout=PATIENCE,
+                size=2,
+                plans_once=True,
             )
         )
         return Daemon(name, PostgresClaims(pool), PostgresRecords(pool), pool)

@@ -111,10 +111,10 @@ class Daemon:
             command_timeout=max(SHORTEST_STATEMENT, min(LONGEST_STATEMENT, settings.lease / 3)),
             pooled=settings.is_pooled,
         )
-        claiming, recording, upkeep = [
-            await stack.enter_async_context(pool(application_name=f"webhook-dispatcher {name}", size=size))
-            for name, size in (("claim", 4), ("record", 2), ("upkeep", 4))
-        ]
+        enter = stack.enter_async_context
+        claiming = await enter(pool(application_name="webhook-dispatcher claim", size=4, plans_once=True))
+        recording = await enter(pool(application_name="webhook-dispatcher record", size=2, plans_once=True))
+        upkeep = await enter(pool(application_name="webhook-dispatcher upkeep", size=4))
         await self._await_schema(upkeep)
         if self._stop.is_set():
             return

@@ -31,6 +31,7 @@ from webhook_dispatcher.storage.pooler import (
     is_behind_pooler,
     opened_with,
 )
+from webhook_dispatcher.storage.session import PLANNED_ONCE, session_settings
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 CLOSE_TIMEOUT = timedelta(seconds=1)
@@ -126,14 +127,18 @@ async def create_pool(
     size: int,
     statement_cache_size: int = 100,
     pooled: bool = False,
+    plans_once: bool = False,
 ) -> AsyncIterator[asyncpg.Pool]:
     """Keep up to `size` connections while entered; none is opened before it is needed.
 
     pooled: as for `connect`; what is done with the pool is the same either way.
+    plans_once: each statement keeps one plan for all values; through a pooler none is kept anyway.
     Leaving closes them within the command time-out, then by force: a hanging server does not hold a stop up.
     """
     with _reaching(dsn):
         options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled)
+        if plans_once and not pooled:
+            options["server_settings"] = options["server_settings"] | PLANNED_ONCE
         pool = await asyncpg.create_pool(
             dsn, min_size=0, max_size=size, connect=partial(_open, dsn, pooled), reset=_leave, **options
         )
@@ -201,22 +206,6 @@ async def _examine(dsn: str, pooled: bool, connection: asyncpg.Connection) -> No
         # Closing it would wait for a server that hangs.
         connection.terminate()
         raise
-
-
-def session_settings(application_name: str, command_timeout: timedelta) -> dict[str, str]:
-    """Give what every session sets: isolation, time-outs a little below the client's, keepalives."""
-    milliseconds = int(command_timeout.total_seconds() * 1000)
-    return {
-        "application_name": application_name,
-        "default_transaction_isolation": "read committed",
-        "timezone": "UTC",
-        "statement_timeout": str(max(1, milliseconds * 9 // 10)),
-        "lock_timeout": str(max(1, milliseconds // 2)),
-        "idle_in_transaction_session_timeout": str(max(1, milliseconds)),
-        "tcp_keepalives_idle": "10",
-        "tcp_keepalives_interval": "5",
-        "tcp_keepalives_count": "3",
-    }
 
 
 def describe(dsn: str) -> str:

@@ -102,7 +102,10 @@ ON CONFLICT (merchant_id) DO NOTHING;
 -- name: lease_lanes
 -- Lease those of the wanted lanes that are free, raising their epoch.
 -- Never ask for a lane that the owner still holds in memory.
--- Lanes are named by the parameter wherever they are read: a join alone may read every lane there is.
+-- Lanes are named by the parameter where they are looked for: a join alone may read every lane there is.
+-- The update has those that were locked: named as well, each would search the whole parameter again.
+-- What was leased is taken out by NOT IN, which is hashed: the general plan expects one row, and would
+-- join by comparing each with each.
 -- A head_seq below from_seq is a straggler that was committed late: from_seq comes down to it.
 -- $1 merchants text[]
 -- $2 head_seqs bigint[]
@@ -139,26 +142,34 @@ leased AS (
         from_seq = least(lane.from_seq, wanted.head_seq - 1)
     FROM free
     INNER JOIN wanted ON wanted.merchant_id = free.merchant_id
-    WHERE lane.merchant_id = free.merchant_id AND lane.merchant_id = ANY($1::text[])
+    WHERE lane.merchant_id = free.merchant_id
     RETURNING lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at
 )
 SELECT
-    wanted.merchant_id,
+    leased.merchant_id,
     leased.epoch,
     leased.from_seq,
     leased.endpoint_removed_at,
-    standing.merchant_id IS NULL AS is_missing,
+    false AS is_missing,
+    false AS is_locked
+FROM leased
+UNION ALL
+SELECT
+    wanted.merchant_id,
+    NULL,
+    NULL,
+    NULL,
+    standing.merchant_id IS NULL,
     coalesce(
-        leased.epoch IS NULL
-        AND standing.lease_until < clock_timestamp()
+        standing.lease_until < clock_timestamp()
         AND standing.wait_until <= clock_timestamp()
         AND NOT standing.paused,
         false
-    ) AS is_locked
+    )
 FROM wanted
-LEFT JOIN leased ON leased.merchant_id = wanted.merchant_id
 LEFT JOIN webhook.lane AS standing
-    ON standing.merchant_id = wanted.merchant_id AND standing.merchant_id = ANY($1::text[]);
+    ON standing.merchant_id = wanted.merchant_id AND standing.merchant_id = ANY($1::text[])
+WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 
 -- name: read_runs
 -- Read the next events of leased lanes, in order, without row locks.
