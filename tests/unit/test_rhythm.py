@@ -30,12 +30,12 @@ def test_while_something_is_found_the_next_look_comes_soon() -> None:
         assert waits(rhythm, 1) == [SOON]
 
 
-def test_whoever_takes_long_to_answer_is_left_alone_for_as_long() -> None:
+def test_whoever_takes_long_to_answer_is_left_alone_for_half_as_long() -> None:
     rhythm = Rhythm(FakeClock(), LONGEST)
     rhythm.found()
-    assert rhythm.next(took=3 * SOON) == 3 * SOON
+    assert rhythm.next(took=6 * SOON) == 3 * SOON
     rhythm.found()
-    assert rhythm.next(took=2 * LONGEST) == LONGEST
+    assert rhythm.next(took=4 * LONGEST) == LONGEST
 
 
 def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:

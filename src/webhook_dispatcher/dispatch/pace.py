@@ -74,7 +74,7 @@ class Backoff:
 class Rhythm:
     """How long to wait before looking again: not for long where something was found, then ever longer.
 
-    At least as long as the last look took: a database or a processor that is busy is asked less often.
+    At least half as long as the last look took: a database or a processor that is busy is asked less often.
     """
 
     def __init__(self, clock: Clock, longest: float) -> None:
@@ -96,7 +96,7 @@ class Rhythm:
         """Return the next wait in seconds, after a look that took so long."""
         wait = self._wait
         self._wait = min(self._wait * 2, self._longest)
-        return max(wait, min(took, self._longest))
+        return max(wait, min(took / 2, self._longest))
 
     async def rest(self, seconds: float, wake: asyncio.Event) -> None:
         """Wait a moment, so that what comes is dealt with together; then for the rest, or until `wake`."""
