@@ -88,7 +88,8 @@ SELECT
         AND NOT lane.paused
     ) AS is_free
 FROM probed
-LEFT JOIN webhook.lane ON lane.merchant_id = probed.merchant_id;
+LEFT JOIN webhook.lane ON lane.merchant_id = probed.merchant_id
+ORDER BY probed.merchant_id;
 
 -- name: create_lanes
 -- Make the lanes that are missing.
