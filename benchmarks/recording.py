@@ -29,7 +29,6 @@ ROWS = 10
 """Events in each of the producer's transactions: with one, what producing costs would be most of the load."""
 FLOOD = 1e6
 """Events a second that a producer is asked for who is to commit as fast as it can."""
-"""Drains that saturation is measured by; the faster counts, so that a disturbance does not lower the load."""
 SHARE = 0.5
 """Load, as a part of saturation."""
 SECONDS = 10.0

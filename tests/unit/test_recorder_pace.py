@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.fakes import finished, is_delivered, quiet, until
 from tests.unit.recording import Recording
+from webhook_dispatcher.dispatch import recorder
 from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
@@ -94,3 +95,18 @@ async def test_run_writes_what_comes_and_returns_when_stopped_and_empty() -> Non
     assert is_delivered(recording.database, 2)
     assert recording.closed == [visit]
     assert recording.metrics.database_errors.labels("record")._value.get() == 1
+
+
+@pytest.mark.parametrize(("waited", "written"), [(0.0, 0), (1000.0, 1)])
+async def test_the_first_outcome_waits_for_company_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch, waited: float, written: int
+) -> None:
+    monkeypatch.setattr(recorder, "LINGER", 1000.0)
+    recording = Recording()
+    recording.attempt(recording.visit("m", 1))
+    recording.clock.advance(waited)  # as while another batch is written
+    running = asyncio.create_task(recording.recorder.run())
+    await quiet()
+    statements = len(recording.records.statements)
+    running.cancel()
+    assert statements == written

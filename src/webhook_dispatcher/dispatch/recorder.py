@@ -128,8 +128,13 @@ class Recorder:
             self._wake.clear()
             waits_for_a_lock = bool(self._bounced or self._ending)
             await pause(BOUNCE_WAIT if waits_for_a_lock else None, self._wake)
-        if len(self._queue) < BATCH:
-            await pause(LINGER)
+        if len(self._queue) < BATCH and (wait := self._company()) > 0:
+            await pause(wait)
+
+    def _company(self) -> float:
+        """Return for how many seconds the first outcome still waits for others."""
+        waited = self._clock.elapsed() - self._queue[0].added if self._queue else 0.0
+        return LINGER - waited
 
     async def step(self) -> None:
         """Write one batch, and settle what it did and did not write."""
