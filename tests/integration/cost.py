@@ -56,11 +56,21 @@ async def explain(
     connection: asyncpg.Connection, name: str, statement: Statement, plan_cache_mode: str, *values: str
 ) -> Cost:
     """Prepare a statement under a name, and execute it once for its plan; values are SQL."""
-    types = ", ".join(sqltype for _, sqltype in statement.parameters)
-    await connection.execute(f"PREPARE {name} ({types}) AS {statement.text}")
+    await prepare(connection, name, statement)
     async with connection.transaction():
         await connection.execute(f"SET LOCAL plan_cache_mode = {plan_cache_mode}")
-        text = await connection.fetchval(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name} ({', '.join(values)})"
-        )
+        return await execute(connection, name, *values)
+
+
+async def prepare(connection: asyncpg.Connection, name: str, statement: Statement) -> None:
+    """Prepare a statement under a name; it is planned when it is executed."""
+    types = ", ".join(sqltype for _, sqltype in statement.parameters)
+    await connection.execute(f"PREPARE {name} ({types}) AS {statement.text}")
+
+
+async def execute(connection: asyncpg.Connection, name: str, *values: str) -> Cost:
+    """Execute a prepared statement for its plan; values are SQL."""
+    text = await connection.fetchval(
+        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name} ({', '.join(values)})"
+    )
     return Cost(json.loads(text)[0]["Plan"])

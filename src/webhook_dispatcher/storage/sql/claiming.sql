@@ -28,7 +28,8 @@ FROM sequence
 LEFT JOIN LATERAL (
     SELECT outbox.seq, outbox.merchant_id
     FROM webhook.outbox
-    WHERE outbox.seq > $1 AND outbox.due_at IS NULL
+    -- Not IS NULL: of an outbox that was empty when this was planned, all of outbox_in_order would be read.
+    WHERE outbox.seq > $1 AND num_nulls(outbox.due_at) = 1
     ORDER BY outbox.seq
     LIMIT $2
 ) AS arrival ON true;
