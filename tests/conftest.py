@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
@@ -17,6 +19,7 @@ import pytest
 from tests.acceptance.pooler import Pooler
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.connection import create_pool
 
 TEMPLATE = "webhook_template"
 _numbers = itertools.count(1)
@@ -56,6 +59,18 @@ class Database:
     async def connect(self, user: str = "postgres") -> asyncpg.Connection:
         """Open a connection; the caller closes it."""
         return await asyncpg.connect(self.dsn(user))
+
+    def pool(
+        self, application_name: str, size: int, command_timeout: timedelta
+    ) -> AbstractAsyncContextManager[asyncpg.Pool]:
+        """Keep connections as the daemon does that it claims and records by."""
+        return create_pool(
+            self.dsn(),
+            application_name=application_name,
+            command_timeout=command_timeout,
+            size=size,
+            plans_once=True,
+        )
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ from tests.conftest import Database
 from tests.integration.claim_facts import Committed, Facts, Tables
 from tests.integration.model_daemon import KEYRING, SLOTS, Moment
 from webhook_dispatcher.domain.endpoint import Secret
-from webhook_dispatcher.storage.connection import create_pool
 
 MERCHANTS = ("a", "b")
 PATIENCE = timedelta(seconds=6)
@@ -97,15 +96,7 @@ class Surroundings:
         return session
 
     async def _pool(self, name: str) -> asyncpg.Pool:
-        return await self._stack.enter_async_context(
-            create_pool(
-                self._database.dsn(),
-                application_name=name,
-                command_timeout=PATIENCE,
-                size=3,
-                plans_once=True,
-            )
-        )
+        return await self._stack.enter_async_context(self._database.pool(name, 3, PATIENCE))
 
     async def _clear(self) -> None:
         """Let go of everything, and owe nothing."""

@@ -1,7 +1,7 @@
 """What looking and claiming cost in buffers, behind dead rows that an old transaction keeps (I7).
 
 Counts come from the shipped texts, prepared as the daemon prepares them, planned for their values and
-in general (the server changes over after five executions), with statistics of a full and of an empty table.
+in general (as the daemon's own sessions ask for), with statistics of a full and of an empty table.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """Going round the lanes that have something due, and claiming those that are named."""
 
-import json
 from datetime import timedelta
 
 import asyncpg
 import pytest
 
+from tests.integration.cost import PLANS, execute, prepare
 from tests.integration.workbench import LEASE, Daemon, Workbench
 from webhook_dispatcher.dispatch.due import START
 from webhook_dispatcher.domain.claim import DueCursor
@@ -88,20 +88,19 @@ async def test_only_the_named_lanes_are_claimed_if_they_may_be(bench: Workbench,
     assert sorted(retry.event.seq for retry in rest) == sorted([first, held])
 
 
-@pytest.mark.parametrize("plan_cache_mode", ["force_custom_plan", "force_generic_plan"])
+@PLANS
 async def test_a_look_reads_as_many_lanes_as_it_names(
     bench: Workbench, here: Daemon, crowd: asyncpg.Connection, plan_cache_mode: str
 ) -> None:
     await crowd.execute(f"SET plan_cache_mode = {plan_cache_mode}")
-    await crowd.execute("PREPARE look (text, text, bigint) AS " + RETRYING["find_due_lanes"].text)
+    await prepare(crowd, "look", RETRYING["find_due_lanes"])
     middle = (await here.claims.find_due(START, MANY // 2))[-1]
     for cursor in (START, middle):
-        values = f"'{cursor.retry_at}', '{cursor.merchant_id}', 50"
-        text = await crowd.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look ({values})")
-        plan = json.loads(text)[0]["Plan"]
-        assert plan["Actual Rows"] == 50
-        assert "lane_retry_due" in text
-        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 200, cursor
+        values = f"'{cursor.retry_at}'", f"'{cursor.merchant_id}'", "50"
+        cost = await execute(crowd, "look", *values)
+        assert cost.plan["Actual Rows"] == 50
+        assert cost.indexes("lane") == {"lane_retry_due"}
+        assert cost.buffers <= 200, cursor
 
 
 async def test_a_mass_retrys_deliveries_wait_until_they_were_attempted(

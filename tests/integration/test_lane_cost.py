@@ -1,15 +1,17 @@
 """Leasing, recording and planning retries read the lanes they are about, however many others there are."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import asyncpg
 import pytest
 
 from tests.conftest import Database
 from tests.integration.cost import PLANS, execute, explain, prepare
-from webhook_dispatcher.storage.session import PLANNED_ONCE
+from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.statements import load
 
+PATIENCE = timedelta(seconds=20)
 LANES = 5_000
 ASKED = 100
 EVENTS = 20_000
@@ -97,9 +99,10 @@ async def test_a_plan_that_was_made_while_there_was_nothing_reads_no_more_when_t
     database: Database, name: str
 ) -> None:
     """The daemon starts on an empty database, or the outbox was empty, and keeps its plans: then a burst."""
-    (subject, indexes, values), admin = EARLY[name], await database.connect()
-    for setting, value in PLANNED_ONCE.items():
-        await admin.execute(f"SET {setting} = {value}")
+    subject, indexes, values = EARLY[name]
+    admin = await connect(
+        database.dsn("postgres"), application_name="early", command_timeout=PATIENCE, plans_once=True
+    )
     await prepare(admin, "early", load(subject)[name])
     await execute(admin, "early", *values)
     async with admin.transaction():

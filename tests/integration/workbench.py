@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.claims import PostgresClaims
-from webhook_dispatcher.storage.connection import connect, create_pool
+from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.records import PostgresRecords
 
 LEASE = timedelta(seconds=30)
@@ -88,15 +88,7 @@ class Workbench:
 
     async def daemon(self, name: str, *, application_name: str = "daemon") -> Daemon:
         """Let another daemon work here; named GATED it is held at the door."""
-        pool = await self._stack.enter_async_context(
-            create_pool(
-                self.database.dsn(),
-                application_name=application_name,
-                command_timeout=PATIENCE,
-                size=2,
-                plans_once=True,
-            )
-        )
+        pool = await self._stack.enter_async_context(self.database.pool(application_name, 2, PATIENCE))
         return Daemon(name, PostgresClaims(pool), PostgresRecords(pool), pool)
 
     async def session(self, *, application_name: str = "session") -> asyncpg.Connection:

@@ -108,13 +108,15 @@ async def connect(
     command_timeout: timedelta,
     statement_cache_size: int = 100,
     pooled: bool = False,
+    plans_once: bool = False,
 ) -> asyncpg.Connection:
     """Open one connection; StorageUnavailable names host and database, never the password.
 
     pooled: through a pooler in transaction mode. Without, finding one is a PoolerInBetween.
+    plans_once: each statement keeps one plan for all values; through a pooler none is kept anyway.
     """
     with _reaching(dsn):
-        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled)
+        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled, plans_once)
         return await _open(dsn, pooled, dsn, **options)
 
 
@@ -131,14 +133,11 @@ async def create_pool(
 ) -> AsyncIterator[asyncpg.Pool]:
     """Keep up to `size` connections while entered; none is opened before it is needed.
 
-    pooled: as for `connect`; what is done with the pool is the same either way.
-    plans_once: each statement keeps one plan for all values; through a pooler none is kept anyway.
+    pooled, plans_once: as for `connect`; what is done with the pool is the same either way.
     Leaving closes them within the command time-out, then by force: a hanging server does not hold a stop up.
     """
     with _reaching(dsn):
-        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled)
-        if plans_once and not pooled:
-            options["server_settings"] = options["server_settings"] | PLANNED_ONCE
+        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled, plans_once)
         pool = await asyncpg.create_pool(
             dsn, min_size=0, max_size=size, connect=partial(_open, dsn, pooled), reset=_leave, **options
         )
@@ -161,7 +160,12 @@ async def _close(pool: asyncpg.Pool, patience: timedelta) -> None:
 
 
 def _options(
-    dsn: str, application_name: str, command_timeout: timedelta, statement_cache_size: int, pooled: bool
+    dsn: str,
+    application_name: str,
+    command_timeout: timedelta,
+    statement_cache_size: int,
+    pooled: bool,
+    plans_once: bool,
 ) -> dict[str, Any]:
     """Say how to connect: with settings that the session keeps, or that each transaction makes anew."""
     settings = session_settings(application_name, command_timeout)
@@ -170,7 +174,7 @@ def _options(
     if not pooled:
         return common | {
             "statement_cache_size": statement_cache_size,
-            "server_settings": settings,
+            "server_settings": settings | PLANNED_ONCE if plans_once else settings,
             "target_session_attrs": _session_attributes(dsn, "read-write"),
         }
     return common | {
