@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import costs, drains, fresh, hindered, isolation, lags, large, recording, shapes
+from benchmarks import costs, drains, fresh, hindered, isolation, lags, large, recording, shapes, versions
 from benchmarks.contest import Section, Unmeasurable
 from benchmarks.report import write
 from benchmarks.rig import Rig
@@ -34,8 +34,10 @@ LARGE: Mapping[str, Scenario] = {
     "hindered": hindered.hindered,
     "large": large.large,
 }
+ASKED_FOR: Mapping[str, Scenario] = {"versions": versions.versions}
+"""Those of no set."""
 SETS = {"standard": STANDARD, "large": LARGE}
-SCENARIOS = {**STANDARD, **LARGE}
+SCENARIOS = {**STANDARD, **LARGE, **ASKED_FOR}
 
 
 def main() -> None:
@@ -47,6 +49,10 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=SCENARIOS, help="this scenario; may be repeated")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--name", help="of the files in the results (default: the set's)")
+    parser.add_argument(
+        "--before", type=Path, metavar="PYTHON", help="measure the daemon that this interpreter runs as well"
+    )
+    parser.add_argument("--server-bin", type=Path, metavar="DIR", help="the programs of another PostgreSQL")
     options = parser.parse_args()
     start = time.monotonic()
 
@@ -56,8 +62,8 @@ def main() -> None:
     sections = []
     with tempfile.TemporaryDirectory(prefix="webhook-bench-") as folder:
         ca_file = Path(folder) / "ca.pem"
-        with Rig(Path(folder), receiver=("--ca-file", str(ca_file))) as rig:
-            bench = Bench(rig, ca_file, options.rounds, options.scale, tell)
+        with Rig(Path(folder), receiver=("--ca-file", str(ca_file)), bin_dir=options.server_bin) as rig:
+            bench = Bench(rig, ca_file, options.rounds, options.scale, tell, options.before)
             for name in options.only or SETS[options.set]:
                 tell(name)
                 try:

@@ -90,13 +90,18 @@ class Daemon:
     """A webhook-dispatcher at work."""
 
     def __init__(
-        self, command: Sequence[str], environ: Mapping[str, str], log: Path, within: Sequence[str]
+        self,
+        python: Path,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        log: Path,
+        within: Sequence[str],
     ) -> None:
         self._log = log
         own = {name: text for name, text in os.environ.items() if not name.startswith("WEBHOOK_")}
         with log.open("wb") as err:
             self.process = subprocess.Popen(
-                [*within, sys.executable, "-m", "webhook_dispatcher", *command],
+                [*within, python, "-m", "webhook_dispatcher", *command],
                 env={**own, **{f"WEBHOOK_{name}": text for name, text in environ.items()}},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -126,12 +131,27 @@ class Daemon:
 
 
 class Rig:
-    """Postgres and a receiver, for as long as it is entered."""
+    """Postgres and a receiver, for as long as it is entered.
 
-    def __init__(self, folder: Path, *, receiver: Sequence[str] = (), durable: bool = True) -> None:
+    bin_dir: the server's programs, if not those of the wheel.
+    options: the server's settings; none for a server as it is installed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        receiver: Sequence[str] = (),
+        durable: bool = True,
+        bin_dir: Path | None = None,
+        options: Mapping[str, str] = SERVER,
+    ) -> None:
         self.folder = folder
         self._receiver_options = receiver
         self._durable = durable
+        self._bin_dir = bin_dir
+        self._options = options
+        self._python = Path(sys.executable)
         self._stack = ExitStack()
         self._key = f"k1:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
         self._runs = 0
@@ -141,7 +161,12 @@ class Rig:
         _raise_open_files()
         try:
             self.postgres = self._stack.enter_context(
-                EmbeddedPostgres(self.folder / "data", durable=self._durable, options=SERVER)
+                EmbeddedPostgres(
+                    self.folder / "data",
+                    durable=self._durable,
+                    options=self._options,
+                    bin_dir=self._bin_dir,
+                )
             )
             self.receiver = self.start_receiver(*self._receiver_options)
         except BaseException:
@@ -166,6 +191,15 @@ class Rig:
             yield self.receiver
         finally:
             self.receiver = usual
+
+    @contextmanager
+    def another_checkout(self, python: Path) -> Iterator[None]:
+        """Run the daemons of another checkout, named by the interpreter of its virtual environment."""
+        usual, self._python = self._python, python
+        try:
+            yield
+        finally:
+            self._python = usual
 
     def execute(self, statement: str, *arguments: object, database: str = "postgres") -> None:
         """Run one statement as the superuser."""
@@ -252,12 +286,13 @@ class Rig:
             "OPS_ADDRESS": "127.0.0.1:0",
             **settings,
         }
-        daemon = Daemon(command or ("run",), environ, self.folder / f"{database}.log", within)
+        log = self.folder / f"{database}.log"
+        daemon = Daemon(self._python, command or ("run",), environ, log, within)
         try:
             yield daemon
         finally:
             end(daemon.process)
-            (self.folder / f"{database}.log").unlink()
+            log.unlink()
 
     def usage(self, worker: int) -> Usage:
         """Return what everybody has used of the processor so far."""
