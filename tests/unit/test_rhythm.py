@@ -6,7 +6,7 @@ from tests.unit.dispatching import Office
 from tests.unit.fakes import FakeClock, make_event, quiet
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.dispatcher import ENOUGH
-from webhook_dispatcher.dispatch.pace import LATE, SOON, Rhythm
+from webhook_dispatcher.dispatch.pace import BUSY_FOR, LATE, SOON, Rhythm
 from webhook_dispatcher.domain.verdict import Outcome
 
 LONGEST = 0.025
@@ -17,10 +17,21 @@ def waits(rhythm: Rhythm, count: int) -> list[float]:
 
 
 def test_where_nothing_is_found_the_waits_grow_to_the_poll_interval() -> None:
-    rhythm = Rhythm(FakeClock(), LONGEST)
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
     assert waits(rhythm, 2) == [LONGEST, LONGEST]
     rhythm.found()
-    assert waits(rhythm, 6) == [SOON, 2 * SOON, 4 * SOON, 8 * SOON, LONGEST, LONGEST]
+    clock.advance(BUSY_FOR)
+    assert waits(rhythm, 7) == [SOON, 2 * SOON, 4 * SOON, 8 * SOON, 16 * SOON, LONGEST, LONGEST]
+
+
+def test_for_a_while_after_something_was_found_every_look_comes_soon() -> None:
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
+    rhythm.found()
+    assert waits(rhythm, 5) == [SOON] * 5
+    clock.advance(BUSY_FOR - SOON)
+    assert waits(rhythm, 5) == [SOON] * 5
 
 
 def test_while_something_is_found_the_next_look_comes_soon() -> None:

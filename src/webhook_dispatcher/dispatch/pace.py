@@ -12,8 +12,10 @@ RECORD_WAIT = 0.5
 """The longest wait of whoever writes outcomes: shorter than HEAD_START."""
 HEAD_START = 1.0
 """Seconds for which nothing is claimed when the database is back."""
-SOON = 0.002
+SOON = 0.001
 """Seconds between two looks while there is something to find: what comes meanwhile is found together."""
+BUSY_FOR = 0.1
+"""Seconds after something was found for which the next look comes soon: ten a second keep us looking."""
 LATE = 0.01
 """Seconds; an event loop that turns to what was due later than that has as much to do as it can."""
 SHORT_ABSENCE = 0.5
@@ -72,7 +74,7 @@ class Backoff:
 
 
 class Rhythm:
-    """How long to wait before looking again: not for long where something was found, then ever longer.
+    """How long to wait before looking again: SOON where something was found lately, then ever longer.
 
     At least half as long as the last look took: a database or a processor that is busy is asked less often.
     """
@@ -81,6 +83,7 @@ class Rhythm:
         self._clock = clock
         self._longest = longest
         self._wait = longest
+        self._busy_until = 0.0
         self.lateness = 0.0
 
     @property
@@ -90,12 +93,14 @@ class Rhythm:
 
     def found(self) -> None:
         """Begin anew: where one arrived, the next is near."""
+        self._busy_until = self._clock.elapsed() + BUSY_FOR
         self._wait = min(SOON, self._longest)
 
     def next(self, took: float) -> float:
         """Return the next wait in seconds, after a look that took so long."""
         wait = self._wait
-        self._wait = min(self._wait * 2, self._longest)
+        if self._clock.elapsed() >= self._busy_until:
+            self._wait = min(self._wait * 2, self._longest)
         return max(wait, min(took / 2, self._longest))
 
     async def rest(self, seconds: float, wake: asyncio.Event) -> None:

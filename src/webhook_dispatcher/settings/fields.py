@@ -88,7 +88,7 @@ class Settings(BaseSettings):
     )
     poll_interval: Annotated[timedelta, forms.duration("PT0.001S", "PT1M")] = _described(
         timedelta(milliseconds=25),
-        "The longest wait before looking for new events; while some are found it is 2 ms.",
+        "The longest wait before looking for new events; for 0.1 s after some were found it is 1 ms.",
     )
     max_lanes: Annotated[int, forms.whole_number(1, 100_000)] = _described(
         1000,
