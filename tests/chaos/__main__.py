@@ -19,6 +19,7 @@ from tests.chaos.kinds import KINDS, Kind
 from tests.chaos.report import write_report
 from tests.chaos.run import run
 from tests.chaos.stage import Scale, Stage
+from tests.integration.own_server import programs
 
 
 def main() -> None:
@@ -30,9 +31,19 @@ def main() -> None:
     parser.add_argument("--merchants", type=int, default=200)
     parser.add_argument("--rate", type=float, default=75)
     parser.add_argument("--only", action="append", default=[], help="kinds whose names hold this text")
+    parser.add_argument("--server-bin", type=Path, default=programs(), help="the folder of another Postgres")
+    parser.add_argument(
+        "--setting", type=_setting, action="append", default=[], help="NAME=VALUE of the server, e.g. jit=off"
+    )
     asked = parser.parse_args()
     print(f"seed {asked.seed}", flush=True)
-    scale = Scale(daemons=asked.daemons, merchants=asked.merchants, rate=asked.rate)
+    scale = Scale(
+        daemons=asked.daemons,
+        merchants=asked.merchants,
+        rate=asked.rate,
+        programs=asked.server_bin,
+        server_settings=dict(asked.setting),
+    )
     start = time.monotonic()
 
     def tell(line: str) -> None:
@@ -43,11 +54,15 @@ def main() -> None:
         kinds = [kind for kind in KINDS.values() if _is_wanted(kind, asked.only)]
         outcome = asyncio.run(run(stage, kinds, asked.minutes * 60, tell))
         verdict = judge(outcome.evidence)
-        notes = scale.notes() | {
-            "minutes": f"{asked.minutes:g}",
-            "faults that could not be brought about": str(outcome.missed or "none"),
-            "kinds left out on this machine": ", ".join(outcome.left_out) or "none",
-        }
+        notes = (
+            {"server": outcome.server}
+            | scale.notes()
+            | {
+                "minutes": f"{asked.minutes:g}",
+                "faults that could not be brought about": str(outcome.missed or "none"),
+                "kinds left out on this machine": ", ".join(outcome.left_out) or "none",
+            }
+        )
         report = write_report(verdict, outcome.evidence, asked.report, notes)
         if verdict.violations or outcome.complaints:
             keep_logs(stage.folder, asked.report)
@@ -55,6 +70,13 @@ def main() -> None:
         print(f"COMPLAINT: {complaint}")
     print(f"{len(verdict.violations)} violations, {len(outcome.complaints)} complaints; see {report}")
     sys.exit(1 if verdict.violations or outcome.complaints else 0)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
 
 
 def _is_wanted(kind: Kind, only: Sequence[str]) -> bool:

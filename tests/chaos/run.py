@@ -31,9 +31,13 @@ FROM webhook.attempts ORDER BY started_at
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gives: the evidence, what it noticed itself, and which kinds could not be brought about."""
+    """What a run gives: the evidence, what it noticed itself, and which kinds could not be brought about.
+
+    server: which Postgres it ran on.
+    """
 
     evidence: Evidence
+    server: str
     complaints: list[str]
     missed: dict[str, int]
     left_out: list[str]
@@ -48,7 +52,8 @@ async def run(stage: Stage, wanted: Sequence[Kind], seconds: float, tell: Callab
         watching = asyncio.create_task(stage.fleet.watch())
         writing = asyncio.create_task(stage.writers.run(WRITERS, stage.stopped))
         faults = asyncio.create_task(scheduler.run())
-        tell(f"{len(kinds)} kinds of fault, {len(stage.merchants)} merchants")
+        server = await stage.server.describe()
+        tell(f"{len(kinds)} kinds of fault, {len(stage.merchants)} merchants, {server}")
         try:
             await asyncio.wait(
                 [watching, writing, faults], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
@@ -64,7 +69,7 @@ async def run(stage: Stage, wanted: Sequence[Kind], seconds: float, tell: Callab
     evidence = replace(evidence, arrivals=read_log(stage.arrivals_file))
     left_out = [kind.name for kind in wanted if not _is_possible(kind, stage)]
     complaints = stage.book.complaints + stage.fleet.deaths
-    return Outcome(evidence, complaints, dict(scheduler.missed), left_out)
+    return Outcome(evidence, server, complaints, dict(scheduler.missed), left_out)
 
 
 def _is_possible(kind: Kind, stage: Stage) -> bool:

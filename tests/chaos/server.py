@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from webhook_dispatcher.local.binaries import wheel_programs
 from webhook_dispatcher.local.confinement import choose
 from webhook_dispatcher.local.postgres import PORT, EmbeddedPostgres
 from webhook_dispatcher.storage import schema
@@ -51,17 +50,20 @@ PASSING = (
 class Server:
     """Runs while entered; the database `webhook` is made and migrated then.
 
+    programs: the folder of the Postgres that runs. settings: of the server, beside its own defaults.
     can_mount: whether the database has a disk of its own, which can be full; the WAL is never on it.
     States: running, down (`crash`, `stop_fast`); `start` brings it back on the same folder and socket.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, settings: Mapping[str, str]) -> None:
+        self._programs = programs
         self._postgres = EmbeddedPostgres(
             folder,
             durable=False,
             max_connections=CONNECTIONS,
             # What was committed outlives the server, if not the machine.
-            options={"synchronous_commit": "on", "deadlock_timeout": "200ms"},
+            options={"synchronous_commit": "on", "deadlock_timeout": "200ms", **settings},
+            bin_dir=programs,
         )
         self._disk = folder.absolute() / "disk"
         self.can_mount = False
@@ -155,6 +157,15 @@ class Server:
                     raise
             await asyncio.sleep(LOOK_EVERY)
 
+    async def describe(self) -> str:
+        """Name it for the report: its version, and whether it compiles what its sessions ask for."""
+        [row] = await self.fetch(
+            "SELECT current_setting('server_version') AS version, current_setting('jit')::bool AS is_wanted, "
+            "pg_jit_available() AS is_used"
+        )
+        jit = "on" if row["is_used"] else "not available" if row["is_wanted"] else "off"
+        return f"PostgreSQL {row['version']}, JIT {jit}"
+
     async def crash(self) -> None:
         """End it at once, with nothing written that is not in the WAL (as `pg_ctl stop -m immediate`)."""
         await self._stop(signal.SIGQUIT)
@@ -210,7 +221,7 @@ class Server:
 
         With the last of them it is gone, whatever ends them.
         """
-        owner = choose(wheel_programs()).owner
+        owner = choose(self._programs).owner
         if os.geteuid() != 0 or ctypes.CDLL(None).unshare(CLONE_NEWNS) != 0:
             return False
         self._disk.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import secrets
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from tests.chaos.merchants import Merchant, make_merchants
 from tests.chaos.names import Names
 from tests.chaos.server import Server
 from tests.chaos.writers import LEDGER, Writers
+from tests.integration.own_server import programs
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.local.confinement import death_signal
@@ -33,7 +34,7 @@ SECRETS_EACH = 5
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large a run is, and with which settings (seconds)."""
+    """How large a run is, on which Postgres, and with which settings (seconds)."""
 
     daemons: int = 3
     merchants: int = 200
@@ -42,6 +43,8 @@ class Scale:
     attempt_timeout: float = 0.8
     schedule: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
     grace: float = 3.0
+    programs: Path = field(default_factory=programs)
+    server_settings: Mapping[str, str] = field(default_factory=dict)
 
     def notes(self) -> dict[str, str]:
         """Say it for the report."""
@@ -53,6 +56,10 @@ class Scale:
             "attempt time-out": f"{self.attempt_timeout:g} s (default 10 s)",
             "retry schedule": ", ".join(f"{delay:g} s" for delay in self.schedule),
             "statement time-out": "2 s (default 10 s)",
+            "settings of the server": ", ".join(
+                f"{name} = {value}" for name, value in self.server_settings.items()
+            )
+            or "as they come",
         }
 
 
@@ -148,7 +155,7 @@ class Stage:
     async def entered(self) -> AsyncIterator[None]:
         """Set everything up; leaving takes it down, whatever happened."""
         async with AsyncExitStack() as stack:
-            self.server = await stack.enter_async_context(Server(self.folder / "database"))
+            self.server = await stack.enter_async_context(self._server())
             self.names = await stack.enter_async_context(Names())
             self._receive(stack)
             await self._configure()
@@ -164,6 +171,9 @@ class Stage:
             stack.callback(self.fleet.end)
             await asyncio.gather(*(victim.start() for victim in victims))
             yield
+
+    def _server(self) -> Server:
+        return Server(self.folder / "database", self.scale.programs, self.scale.server_settings)
 
     def _settings(self, link: Link) -> dict[str, str]:
         scale = self.scale
