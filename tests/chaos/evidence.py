@@ -38,6 +38,8 @@ class Repeats(StrEnum):
     """nothing: whatever was in flight is recorded in the end"""
     EXPOSED = "exposed"
     """one for each attempt that was in flight or unrecorded in the processes hit"""
+    UNCOUNTED = "uncounted"
+    """any number of what failed while it lasted: a daemon may take it for a fault of its own"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Injection:
     stops_all: nobody could deliver anything while it lasted (the database was away, every daemon dead).
     phases: how many attempts stood where in the daemons hit.
     exposed: the most attempts that were in an EXPOSED phase at once in the daemons hit, while it lasted.
+    alone_since: from when on no other fault lasted, and none did until its end; None if others may have.
+    slowness: by how many seconds, at worst, the machine let the runner wait for its turn meanwhile.
     note: what exactly was done, for a reader.
     """
 
@@ -63,7 +67,13 @@ class Injection:
     stops_all: bool = False
     phases: Mapping[Phase, int] = field(default_factory=dict)
     exposed: int = 0
+    alone_since: float | None = None
+    slowness: float = 0.0
     note: str = ""
+
+    def has_room(self, taken: int) -> bool:
+        """Tell whether it may have cost one repetition more than so many."""
+        return self.repeats is Repeats.UNCOUNTED or taken < self.exposed
 
 
 @dataclass(frozen=True, slots=True)

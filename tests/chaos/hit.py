@@ -13,7 +13,8 @@ from tests.chaos.kinds import Kind
 class Hit:
     """Taken down by a fault's function; becomes an Injection when that has returned.
 
-    note: what exactly was done. stops_all: nobody can deliver anything while it lasts.
+    note: what exactly was done. stops_all: nobody can deliver anything while it lasts. alone_since: from when
+    on no other fault lasted. slowness: by how many seconds the machine let us wait for our turn meanwhile.
     """
 
     def __init__(self, number: int, kind: Kind) -> None:
@@ -21,6 +22,8 @@ class Hit:
         self.kind = kind
         self.note = ""
         self.stops_all = False
+        self.alone_since: float | None = None
+        self.slowness = 0.0
         self._began = time.monotonic()
         self._merchants: set[str] = set()
         self._gauges: dict[str, Gauge] = {}
@@ -34,6 +37,10 @@ class Hit:
     def begins(self) -> None:
         """Count the fault from now on: what came before was waiting for it."""
         self._began = time.monotonic()
+
+    def stands_alone(self) -> None:
+        """Note that no other fault lasts from now on."""
+        self.alone_since = time.monotonic()
 
     def strikes(self, *victims: Victim) -> None:
         """Note that these daemons are hit from now on: where their attempts stand, and how many are exposed.
@@ -70,5 +77,7 @@ class Hit:
             stops_all=self.stops_all,
             phases=dict(self._phases),
             exposed=sum(gauge.most_exposed(self.kind.track) for gauge in self._gauges.values()),
+            alone_since=self.alone_since,
+            slowness=self.slowness,
             note=self.note,
         )

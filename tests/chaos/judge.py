@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.chaos import endings, lateness, order
+from tests.chaos import endings, isolation, lateness, order
 from tests.chaos.cases import Cases
 from tests.chaos.evidence import Evidence, Injection, Phase
 from tests.chaos.history import Historian
@@ -28,6 +28,7 @@ def judge(evidence: Evidence) -> Verdict:
         *_about_order(lines, injections),
         *_about_repetitions(ledger, evidence),
         *lateness.late(cases, injections, evidence.limits),
+        *isolation.held_up(cases, injections),
     ]
     historian = Historian(evidence, cases, injections)
     violations = [
@@ -131,7 +132,7 @@ def _told(findings: Sequence[Finding], historian: Historian) -> Iterator[Violati
 def _overdrawn(ledger: Ledger, injections: Injections, historian: Historian) -> Iterator[Violation]:
     for one in injections:
         given = ledger.taken.get(one.number, [])
-        if len(given) > one.exposed:
+        if given and not one.has_room(len(given) - 1):
             last = given[-1].case.event
             detail = (
                 f"fault {one.number} ({one.kind}) cost {len(given)} repetitions; {one.exposed} were exposed"

@@ -18,6 +18,7 @@ class Track(StrEnum):
     DAEMONS = "daemons"
     SURROUNDINGS = "surroundings"
     OPERATORS = "operators"
+    MERCHANTS = "merchants"
 
 
 class NotHitError(Exception):

@@ -1,7 +1,10 @@
-"""Who receives in a run: most answer quickly, some slowly; some fail, some hang, a few are flooded."""
+"""Who receives in a run: most answer quickly, some slowly; some fail, some hang, a few are flooded.
+
+A quarter of them share a host. Each of the others is at an address in a network of its own.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 
@@ -10,12 +13,22 @@ class Merchant:
     """One merchant.
 
     share: of the events, as a weight. behaviours: as Behaviour.parse reads them, in turn and again; empty
-    answers 200 at once. is_named: reached by a name, the others by address.
+    answers 200 at once. is_named: reached by a name, the others by address. address: its own, or that of a
+    host that it shares with others; such a merchant has a name, and is reached by https.
     """
 
     share: float
     behaviours: Sequence[Mapping[str, float | bool]]
     is_named: bool
+    address: str
+
+    @property
+    def is_hosted(self) -> bool:
+        """Tell whether it shares a host."""
+        return self.address == SHARED_ADDRESS
+
+
+SHARED_ADDRESS = "127.200.0.1"
 
 
 FLOODED = 50
@@ -32,8 +45,8 @@ def make_merchants(count: int, rate: float, random: Random) -> dict[str, Merchan
     part = FLOOD_USE / FLOOD_DELAY / rate
     rest = sum(merchant.share for name, merchant in merchants.items() if name not in flooded)
     share = rest * part / max(0.1, 1 - part * len(flooded))
-    flood = Merchant(share, [{"delay": FLOOD_DELAY}], is_named=False)
-    return merchants | dict.fromkeys(flooded, flood)
+    flood = [{"delay": FLOOD_DELAY}]
+    return merchants | {name: replace(merchants[name], share=share, behaviours=flood) for name in flooded}
 
 
 def _ordinary(count: int, random: Random) -> dict[str, Merchant]:
@@ -41,24 +54,26 @@ def _ordinary(count: int, random: Random) -> dict[str, Merchant]:
     for number in range(count):
         name = f"m{number:03}"
         delay = random.uniform(0.001, 0.05)
-        is_named = number % 4 == 0
+        is_named, address = number % 4 == 0, f"127.1.{number}.1"
         match number % 20:
             case 0 | 1:
                 slow = random.uniform(0.05, 0.2)
-                merchants[name] = Merchant(6.0, [{"delay": slow}], is_named)
+                merchants[name] = Merchant(6.0, [{"delay": slow}], is_named, address)
             case 2:
-                merchants[name] = Merchant(3.0, [], is_named)
+                merchants[name] = Merchant(3.0, [], is_named, address)
             case 3 | 4:
                 fails = [{"status": 500, "delay": delay}, {"delay": delay}, {"delay": delay}]
-                merchants[name] = Merchant(1.0, fails, is_named)
+                merchants[name] = Merchant(1.0, fails, is_named, address)
             case 5:
-                merchants[name] = Merchant(0.5, [{"disconnects": True}, {}, {}], is_named)
+                merchants[name] = Merchant(0.5, [{"disconnects": True}, {}, {}], is_named, address)
             case 6:
-                merchants[name] = Merchant(0.3, [{"status": 503, "delay": delay}], is_named)
+                merchants[name] = Merchant(0.3, [{"status": 503, "delay": delay}], is_named, address)
             case 7:
-                merchants[name] = Merchant(0.3, [{"hangs": True}, {}, {}, {}], is_named)
+                merchants[name] = Merchant(0.3, [{"hangs": True}, {}, {}, {}], is_named, address)
             case 8 if number < 20:
-                merchants[name] = Merchant(0.05, [{"hangs": True}], is_named)
+                merchants[name] = Merchant(0.05, [{"hangs": True}], is_named, address)
+            case 9 | 11 | 13 | 15 | 17:
+                merchants[name] = Merchant(1.0, [{"delay": delay}], True, SHARED_ADDRESS)
             case _:
-                merchants[name] = Merchant(1.0, [{"delay": delay}], is_named)
+                merchants[name] = Merchant(1.0, [{"delay": delay}], is_named, address)
     return merchants

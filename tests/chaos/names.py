@@ -1,21 +1,22 @@
-"""The daemons' name server: every merchant has a name of its own, and all of them lead to this machine."""
+"""The daemons' name server: every merchant has a name of its own, which leads to its address."""
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
 from tests.integration.name_server import SERVFAIL, SILENCE, NameServer, Reply, addresses
 
 DOMAIN = "merchants.test"
-HERE = addresses("127.0.0.1")
 
 
 class Names(NameServer):
-    """Answers any name below its domain while entered, except during an outage."""
+    """Answers for the names of merchants, whose addresses it is given, while entered; but for an outage."""
 
-    def __init__(self) -> None:
-        super().__init__({})
+    def __init__(self, addresses_of: Mapping[str, str]) -> None:
+        super().__init__({name_of(name): addresses(address) for name, address in addresses_of.items()})
         self._outage: Reply | None = None
+        self._lost: frozenset[str] = frozenset()
         self.address = ""
 
     async def __aenter__(self) -> Self:
@@ -32,10 +33,6 @@ class Names(NameServer):
         self._transport.close()
         self._stream.close()
 
-    def name_of(self, merchant_id: str) -> str:
-        """Return the host that a merchant is reached by."""
-        return f"{merchant_id.replace('_', '-').lower()}.{DOMAIN}"
-
     def be_silent(self) -> None:
         """Answer nobody."""
         self._outage = SILENCE
@@ -44,9 +41,18 @@ class Names(NameServer):
         """Answer everybody with SERVFAIL."""
         self._outage = SERVFAIL
 
+    def lose(self, merchants: Iterable[str]) -> None:
+        """Answer with a failure whoever asks for one of these merchants' names."""
+        self._lost = frozenset(map(name_of, merchants))
+
     def heal(self) -> None:
-        """Answer again."""
+        """Answer everybody again; names that are lost stay so."""
         self._outage = None
 
     def _reply(self, name: str, kind: int) -> Reply:
-        return self._outage or (HERE if name.endswith(f".{DOMAIN}") else super()._reply(name, kind))
+        return self._outage or (SERVFAIL if name in self._lost else super()._reply(name, kind))
+
+
+def name_of(merchant_id: str) -> str:
+    """Return the host that a merchant is reached by."""
+    return f"{merchant_id.replace('_', '-').lower()}.{DOMAIN}"

@@ -5,7 +5,9 @@ again in the same attempt, once; or it is a repetition, and needs a fault that e
 - one that hit the daemon of the earlier request between its begin and 2.1 s after its end (0.1 s of answers
   may wait, and the statement that records them has 2 s), or one that followed such a one with at most 1.5 s
   between: while faults follow each other an outcome waits. One that touched merchants explains only theirs;
-- or one that had hit the daemon of the later request before the earlier one began: it woke, and sent late.
+- or one that had hit the daemon of the later request before the earlier one began: it woke, and sent late;
+- or the earlier request failed while many merchants failed alike, or soon after: a daemon may have taken it
+  for a fault of its own, which is not counted. Of these any number may be repeated.
 A stop asked for (SIGTERM) explains only while another fault disturbs recording. No fault may explain more
 than there were attempts exposed in the daemons it hit.
 """
@@ -169,9 +171,8 @@ def explaining(repetition: Repetition, injections: Injections, patience: float) 
         if not is_unrecorded and later is not None and not _was_due(earlier, later, injections):
             chain = []
         late = () if later is None else _held_up(earlier, later, injections)
-        for one in (*chain, *late):
-            if not _may_cost(one, injections):
-                continue
+        candidates = [one for one in (*chain, *late) if _may_cost(one, injections)]
+        for one in (*candidates, *_uncounted(earlier, injections)):
             rank = (one.began < earlier.started_at - BEFORE, abs(one.began - earlier.started_at))
             if one.number not in best or rank < best[one.number][0]:
                 best[one.number] = (rank, one)
@@ -218,6 +219,18 @@ def _held_up(earlier: Arrival, later: Arrival, injections: Injections) -> list[I
     ]
 
 
+def _uncounted(earlier: Arrival, injections: Injections) -> list[Injection]:
+    """Return the faults under which a request that failed may not have been counted."""
+    if earlier.status is not None and 200 <= earlier.status <= 299:
+        return []
+    ended = earlier.started_at if earlier.ended_at is None else earlier.ended_at
+    return [
+        one
+        for one in injections.between(earlier.started_at, ended, injections.grace)
+        if one.repeats is Repeats.UNCOUNTED
+    ]
+
+
 def _hit(one: Injection, request: Arrival) -> bool:
     return daemon_of(request) in one.daemons and concerns(one, request.merchant_id)
 
@@ -248,7 +261,7 @@ class Ledger:
 
     def _place(self, repetition: Repetition, tried: set[int]) -> bool:
         for one in repetition.candidates:
-            if one.number not in tried and len(self.taken[one.number]) < one.exposed:
+            if one.number not in tried and one.has_room(len(self.taken[one.number])):
                 self._give(repetition, one)
                 return True
         for one in repetition.candidates:

@@ -50,6 +50,7 @@ async def run(stage: Stage, wanted: Sequence[Kind], seconds: float, tell: Callab
         kinds = [kind for kind in wanted if _is_possible(kind, stage)]
         scheduler = Scheduler(stage, kinds, tell)
         watching = asyncio.create_task(stage.fleet.watch())
+        beating = asyncio.create_task(stage.beat.run())
         writing = asyncio.create_task(stage.writers.run(WRITERS, stage.stopped))
         faults = asyncio.create_task(scheduler.run())
         server = await stage.server.describe()
@@ -64,6 +65,7 @@ async def run(stage: Stage, wanted: Sequence[Kind], seconds: float, tell: Callab
         tell("peace")
         await _come_to_rest(stage, tell)
         watching.cancel()
+        beating.cancel()
         ended = time.monotonic()
         evidence = await _collect(stage, scheduler, began, ended)
     evidence = replace(evidence, arrivals=read_log(stage.arrivals_file))

@@ -13,7 +13,8 @@ from tests.chaos.writers import AWAY
 
 LONGEST_FAULT = 60.0
 """Seconds after which a fault that has not healed is an error of this program."""
-LONGEST_REST = 0.6
+RESTS = dict.fromkeys(Track, (0.1, 0.6)) | {Track.MERCHANTS: (5.0, 20.0)}
+"""Seconds between two faults of a track. Some of the merchants' need the run for themselves."""
 
 
 class Scheduler:
@@ -33,16 +34,18 @@ class Scheduler:
             for track in Track:
                 kinds = [kind for kind in self._kinds if kind.track is track]
                 if kinds:
-                    tracks.create_task(self._run_track(kinds))
+                    tracks.create_task(self._run_track(kinds, RESTS[track]))
 
-    async def _run_track(self, kinds: list[Kind]) -> None:
+    async def _run_track(self, kinds: list[Kind], rest: tuple[float, float]) -> None:
         random = self._stage.random
         left: list[Kind] = []
         while not self._stage.stopped.is_set():
             if not left:
                 left = random.sample(kinds, len(kinds))
-            await self._inject(left.pop())
-            await self._stage.wait(random.uniform(0.1, LONGEST_REST))
+            async with self._stage.quiet.turn():
+                if not self._stage.stopped.is_set():
+                    await self._inject(left.pop())
+            await self._stage.wait(random.uniform(*rest))
 
     async def _inject(self, kind: Kind) -> None:
         self._number += 1

@@ -30,7 +30,11 @@ LOOK_EVERY = 0.02
 CLONE_NEWNS = 0x20000
 OPERATOR = {
     "application_name": "operator",
+    "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
+    "idle_session_timeout": "0",
+    "jit": "off",
+    "statement_timeout": "0",
     "lock_timeout": "2s",
     "idle_in_transaction_session_timeout": "30s",
 }

@@ -7,24 +7,28 @@ import secrets
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import asyncpg
 
 from tests.acceptance.process import environment
 from tests.acceptance.world import ENDPOINT, make_key
+from tests.chaos.beat import Beat
 from tests.chaos.fleet import Fleet, Victim
 from tests.chaos.kinds import NotHitError
 from tests.chaos.link import Link
-from tests.chaos.merchants import Merchant, make_merchants
-from tests.chaos.names import Names
+from tests.chaos.merchants import SHARED_ADDRESS, Merchant, make_merchants
+from tests.chaos.names import Names, name_of
+from tests.chaos.quiet import Quiet
+from tests.chaos.receiver import Setting, SharedHost
 from tests.chaos.server import Server
 from tests.chaos.writers import LEDGER, Writers
-from tests.integration.own_server import programs
+from tests.integration.own_server import free_port, programs
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.local.confinement import death_signal
@@ -88,6 +92,7 @@ class Stage:
         self.keyring = Keyring.parse(self.key)
         self.cast: dict[str, Merchant] = make_merchants(scale.merchants, scale.rate, self.random)
         self.merchants = list(self.cast)
+        self.hosted = [name for name, merchant in self.cast.items() if merchant.is_hosted]
         self.secrets: dict[str, list[Secret]] = {
             name: [Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)) for _ in range(SECRETS_EACH)]
             for name in self.merchants
@@ -96,7 +101,10 @@ class Stage:
         self.names: Names
         self.fleet: Fleet
         self.writers: Writers
-        self.receiver_root = ""
+        self.quiet = Quiet()
+        self.beat = Beat()
+        self._port = free_port()
+        self._receiver: subprocess.Popen[str]
         self._borrowed: set[str] = set()
 
     @property
@@ -113,6 +121,10 @@ class Stage:
     def grace(self) -> float:
         """Return how long a stopping daemon may take, in seconds."""
         return self.scale.grace
+
+    @property
+    def _ca_file(self) -> Path:
+        return self.folder / "shared-host.pem"
 
     @property
     def arrivals_file(self) -> Path:
@@ -147,16 +159,34 @@ class Stage:
 
     def url(self, merchant_id: str) -> str:
         """Return where a merchant is reached: some by name, the others by address."""
-        if self.cast[merchant_id].is_named:
-            return self.receiver_root.replace("127.0.0.1", self.names.name_of(merchant_id)) + merchant_id
-        return self.receiver_root + merchant_id
+        merchant = self.cast[merchant_id]
+        scheme = "https" if merchant.is_hosted else "http"
+        host = name_of(merchant_id) if merchant.is_named else merchant.address
+        return f"{scheme}://{host}:{self._port}/{merchant_id}"
+
+    def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
+        """Let merchants do this with each request from now on."""
+        self._order({"behave": {name: [behaviour] for name in merchants}})
+
+    def behave_as_ever(self, merchants: Iterable[str]) -> None:
+        """Let merchants do what they always do."""
+        self._order({"behave": {name: self.cast[name].behaviours for name in merchants}})
+
+    def turn_shared_host(self, how: SharedHost) -> None:
+        """Let the host that many merchants share be like this from now on."""
+        self._order({"shared_host": how})
+
+    def _order(self, order: Mapping[str, Any]) -> None:
+        assert self._receiver.stdin is not None
+        self._receiver.stdin.write(f"{json.dumps(order)}\n")
+        self._receiver.stdin.flush()
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
         """Set everything up; leaving takes it down, whatever happened."""
         async with AsyncExitStack() as stack:
             self.server = await stack.enter_async_context(self._server())
-            self.names = await stack.enter_async_context(Names())
+            self.names = await stack.enter_async_context(Names(self._addresses()))
             self._receive(stack)
             await self._configure()
             shares = {name: merchant.share for name, merchant in self.cast.items()}
@@ -172,6 +202,9 @@ class Stage:
             await asyncio.gather(*(victim.start() for victim in victims))
             yield
 
+    def _addresses(self) -> dict[str, str]:
+        return {name: merchant.address for name, merchant in self.cast.items() if merchant.is_named}
+
     def _server(self) -> Server:
         return Server(self.folder / "database", self.scale.programs, self.scale.server_settings)
 
@@ -182,9 +215,8 @@ class Stage:
             "SECRET_KEYS": self.key,
             "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
             "EGRESS_ALLOW_HTTP": "true",
-            "EGRESS_ALLOW_HOSTS": ",".join(
-                self.names.name_of(name) for name, merchant in self.cast.items() if merchant.is_named
-            ),
+            "EGRESS_ALLOW_HOSTS": ",".join(map(name_of, self._addresses())),
+            "EGRESS_CA_FILE": str(self._ca_file),
             "EGRESS_NAMESERVERS": self.names.address,
             "OPS_ADDRESS": "127.0.0.1:0",
             "RETRY_SCHEDULE": ",".join(f"PT{delay}S" for delay in scale.schedule),
@@ -196,25 +228,31 @@ class Stage:
 
     def _receive(self, stack: AsyncExitStack) -> None:
         """Start the receiver: a process of its own, so that nothing of ours slows it down."""
-        known = self.folder / "receiver-secrets.json"
-        known.write_text(
-            json.dumps({name: [s.reveal().decode() for s in kept] for name, kept in self.secrets.items()})
+        setting = Setting(
+            port=self._port,
+            addresses=[merchant.address for merchant in self.cast.values() if not merchant.is_hosted],
+            shared_address=SHARED_ADDRESS,
+            hosted=self.hosted,
+            names=[name_of(name) for name in self.hosted],
+            ca_file=str(self._ca_file),
+            log=str(self.arrivals_file),
+            secrets={name: [s.reveal().decode() for s in kept] for name, kept in self.secrets.items()},
+            behaviours={name: merchant.behaviours for name, merchant in self.cast.items()},
         )
-        behaviours = {
-            name: merchant.behaviours for name, merchant in self.cast.items() if merchant.behaviours
-        }
-        receiver = subprocess.Popen(
-            [sys.executable, "-m", "webhook_dispatcher.local.receiver", "--log", str(self.arrivals_file)]
-            + ["--secrets", str(known), "--behaviours", json.dumps(behaviours)],
+        file = self.folder / "receiver.json"
+        file.write_text(json.dumps(asdict(setting)))
+        self._receiver = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.receiver", str(file)],
             env=environment({}),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             preexec_fn=death_signal(os.getpid()),  # it goes with us, however we go
         )
-        stack.callback(_stop, receiver)
-        assert receiver.stdout is not None
-        self.receiver_root = receiver.stdout.readline().strip()
+        stack.callback(_stop, self._receiver)
+        assert self._receiver.stdout is not None
+        if not self._receiver.stdout.readline():
+            raise RuntimeError("the receiver did not start")
 
     async def _configure(self) -> None:
         """Make the ledger, and an endpoint for each merchant."""
@@ -231,5 +269,6 @@ class Stage:
 def _stop(process: subprocess.Popen[str]) -> None:
     process.terminate()
     process.wait(10)
-    assert process.stdout is not None
-    process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        pipe.close()

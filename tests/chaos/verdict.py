@@ -23,6 +23,7 @@ class What(StrEnum):
     TOO_MANY_ATTEMPTS = "too many attempts"
     UNASKED = "an attempt by hand that nobody asked for"
     LATE = "late"
+    HELD_UP = "others held up"
     EARLY = "a retry too early"
     WRONG_SIGNATURE = "wrong signature"
     WRONG_BODY = "wrong body"

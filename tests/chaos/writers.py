@@ -8,6 +8,7 @@ COMMIT got no answer is known all the same.
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from uuid import UUID, uuid4
 
@@ -21,6 +22,13 @@ GRANT INSERT ON public.ledger TO webhook_producer;
 """
 _INSERT = "INSERT INTO webhook.outbox (id, merchant_id, type, object) VALUES ($1, $2, $3, $4) RETURNING seq"
 _ENTER = "INSERT INTO public.ledger (event_id, seq) VALUES ($1, $2)"
+_INSERT_ALL = """
+INSERT INTO webhook.outbox (id, merchant_id, type, object)
+SELECT id, merchant_id, type, object::json
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS new (id, merchant_id, type, object)
+RETURNING seq
+"""
+_ENTER_ALL = "INSERT INTO public.ledger (event_id, seq) SELECT * FROM unnest($1::uuid[], $2::bigint[])"
 _TYPES = ("charge.created", "charge.succeeded", "charge.split_completed", "charge.fiscal_registered")
 AWAY = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """What a session may raise when it is cut off: TimeoutError is an OSError."""
@@ -61,7 +69,7 @@ class Writers:
             try:
                 if connection is None or connection.is_closed():
                     connection = await self._connect()
-                await self._commit(connection, merchant_id, random)
+                await self._commit(connection, merchant_id, random, random.choice((1, 1, 1, 2)))
             except AWAY:
                 if connection is not None:
                     connection.terminate()
@@ -73,29 +81,49 @@ class Writers:
     async def _connect(self) -> asyncpg.Connection:
         return await asyncpg.connect(self._dsn, timeout=2, command_timeout=5)
 
-    async def _commit(self, connection: asyncpg.Connection, merchant_id: str, random: Random) -> None:
-        """Commit one event, or two of the same merchant together."""
+    async def _commit(
+        self, connection: asyncpg.Connection, merchant_id: str, random: Random, count: int
+    ) -> None:
+        """Commit so many events of one merchant together."""
         begun = time.monotonic()
         written: list[Event] = []
         try:
             async with connection.transaction():
-                for _ in range(random.choice((1, 1, 1, 2))):
+                for _ in range(count):
                     written.append(await self._insert(connection, merchant_id, begun, random))
         except BaseException:
             self._events += written  # committed or not: the ledger knows
             raise
         committed = time.monotonic()
-        self._events += [_committed(event, committed) for event in written]
+        self._events += [replace(event, committed_at=committed) for event in written]
 
     async def _insert(
         self, connection: asyncpg.Connection, merchant_id: str, begun: float, random: Random
     ) -> Event:
-        event_id = UUID(int=random.getrandbits(128), version=4)
-        event_type = random.choice(_TYPES)
-        text = _charge(event_id, random)
-        seq = await connection.fetchval(_INSERT, event_id, merchant_id, event_type, text)
-        await connection.execute(_ENTER, event_id, seq)
-        return Event(str(event_id), seq, merchant_id, event_type, text, begun, None)
+        event = _make(merchant_id, begun, random)
+        seq = await connection.fetchval(_INSERT, event.id, merchant_id, event.type, event.object)
+        await connection.execute(_ENTER, event.id, seq)
+        return replace(event, seq=seq)
+
+    async def write_burst(self, merchants: Sequence[str], each: int) -> None:
+        """Commit so many events of each merchant, all in one transaction; raises what is AWAY."""
+        begun, random = time.monotonic(), Random(uuid4().int)
+        events = [_make(merchant_id, begun, random) for _ in range(each) for merchant_id in merchants]
+        ids = [event.id for event in events]
+        connection = await self._connect()
+        try:
+            async with connection.transaction():
+                columns = zip(
+                    *((event.merchant_id, event.type, event.object) for event in events), strict=True
+                )
+                rows = await connection.fetch(_INSERT_ALL, ids, *columns)
+                events = [replace(event, seq=row["seq"]) for event, row in zip(events, rows, strict=True)]
+                await connection.execute(_ENTER_ALL, ids, [event.seq for event in events])
+            committed = time.monotonic()
+            events = [replace(event, committed_at=committed) for event in events]
+        finally:
+            self._events += events  # committed or not: the ledger knows
+            connection.terminate()
 
     async def write_late(self, merchant_id: str, hold: float, commits: bool) -> None:
         """Take a number, stay open for so many seconds, then commit or roll back."""
@@ -114,7 +142,7 @@ class Writers:
                 await transaction.rollback()
                 return
             await transaction.commit()
-            self._events.append(_committed(event, time.monotonic()))
+            self._events.append(replace(event, committed_at=time.monotonic()))
         except AWAY:
             if event is not None:
                 self._events.append(event)
@@ -129,8 +157,10 @@ class Writers:
         return sorted((event for event in self._events if event.id in known), key=lambda event: event.seq)
 
 
-def _committed(event: Event, at: float) -> Event:
-    return Event(event.id, event.seq, event.merchant_id, event.type, event.object, event.begun_at, at)
+def _make(merchant_id: str, begun: float, random: Random) -> Event:
+    """Make an event that is not written yet."""
+    event_id = UUID(int=random.getrandbits(128), version=4)
+    return Event(str(event_id), 0, merchant_id, random.choice(_TYPES), _charge(event_id, random), begun, None)
 
 
 def _charge(event_id: UUID, random: Random) -> str:

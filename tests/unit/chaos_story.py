@@ -115,6 +115,8 @@ class Story:
         stops_all: bool = False,
         merchants: Sequence[str] = (),
         repeats: Repeats = Repeats.EXPOSED,
+        alone_since: float | None = None,
+        slowness: float = 0.0,
     ) -> None:
         """Inject a fault."""
         self.injections.append(
@@ -129,6 +131,8 @@ class Story:
                 stops_all=stops_all,
                 phases={Phase.SENT: exposed} if exposed else {},
                 exposed=exposed,
+                alone_since=alone_since,
+                slowness=slowness,
             )
         )
 

@@ -1,0 +1,127 @@
+"""What many merchants do at once: those of a group fail all of a sudden, and in the same way.
+
+Half of the time nothing else is done meanwhile, nor was for a while before: then the run's own measure shows
+whether others were held up (tests/chaos/isolation.py).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from tests.chaos.evidence import Repeats
+from tests.chaos.hit import Hit
+from tests.chaos.injections import ALLOWANCE
+from tests.chaos.kinds import Track, fault
+from tests.chaos.receiver import SharedHost
+from tests.chaos.run import SWEEP
+from tests.chaos.stage import Stage
+from tests.chaos.writers import AWAY
+
+MIN_COLLUDERS = 20
+COLLUDING_SHARE = 0.4
+"""The part of all merchants that colludes."""
+BURST = 2
+"""Events that each of a group gets at once: failures of first attempts are what says something."""
+ALONE = 0.5
+"""How probable it is that nothing else is done meanwhile."""
+MEASURED = 6.0
+"""Seconds for which a group accepts what it gets, and then for which it fails."""
+ANSWERS: Mapping[str, Mapping[str, float | bool]] = {
+    "answer 503": {"status": 503},
+    "answer 401": {"status": 401},
+    "hang": {"hangs": True},
+}
+WAYS = {"refuses": SharedHost.REFUSES, "has an untrusted certificate": SharedHost.UNTRUSTED}
+
+Change = Callable[[], None]
+
+
+async def _fail(stage: Stage, hit: Hit, merchants: Sequence[str], begin: Change, end: Change) -> None:
+    """Let a group get and accept events, then get and refuse them."""
+    async with AsyncExitStack() as stack:
+        if stage.random.random() < ALONE:
+            await stack.enter_async_context(stage.quiet.alone())
+            await stage.wait(stage.lease + SWEEP + ALLOWANCE)  # until the others' effects are over
+            hit.stands_alone()
+        hit.note = f"{len(merchants)} merchants{'' if hit.alone_since is None else ', and nothing else'}"
+        await _keep_busy(stage, hit, merchants)
+        hit.begins()
+        hit.touches(merchants)
+        stage.beat.worst()
+        begin()
+        try:
+            await _keep_busy(stage, hit, merchants)
+        finally:
+            end()
+            hit.slowness = stage.beat.worst()
+
+
+async def _keep_busy(stage: Stage, hit: Hit, merchants: Sequence[str]) -> None:
+    for _ in range(2):
+        if stage.stopped.is_set():
+            return
+        try:
+            await stage.writers.write_burst(merchants, BURST)
+        except AWAY as error:
+            hit.note += f"; events were not written ({type(error).__name__})"
+        await stage.wait(MEASURED / 2)
+
+
+def _colluding(behaviour: Mapping[str, float | bool]) -> Callable[[Stage, Hit], Awaitable[None]]:
+    async def collude(stage: Stage, hit: Hit) -> None:
+        count = max(MIN_COLLUDERS, round(len(stage.merchants) * COLLUDING_SHARE))
+        merchants = stage.random.sample(stage.merchants, count)
+        await _fail(
+            stage,
+            hit,
+            merchants,
+            lambda: stage.behave(merchants, behaviour),
+            lambda: stage.behave_as_ever(merchants),
+        )
+
+    return collude
+
+
+def _hosted_behaving(behaviour: Mapping[str, float | bool]) -> Callable[[Stage, Hit], Awaitable[None]]:
+    async def die(stage: Stage, hit: Hit) -> None:
+        merchants = stage.hosted
+        await _fail(
+            stage,
+            hit,
+            merchants,
+            lambda: stage.behave(merchants, behaviour),
+            lambda: stage.behave_as_ever(merchants),
+        )
+
+    return die
+
+
+def _host_turning(how: SharedHost) -> Callable[[Stage, Hit], Awaitable[None]]:
+    async def die(stage: Stage, hit: Hit) -> None:
+        await _fail(
+            stage,
+            hit,
+            stage.hosted,
+            lambda: stage.turn_shared_host(how),
+            lambda: stage.turn_shared_host(SharedHost.SOUND),
+        )
+
+    return die
+
+
+for _what, _behaviour in ANSWERS.items():
+    fault(f"colluders {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_colluding(_behaviour))
+    fault(f"all of a shared host {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_hosted_behaving(_behaviour))
+for _what, _how in WAYS.items():
+    fault(f"a shared host {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_host_turning(_how))
+
+
+@fault("the names of a shared host are gone", Track.MERCHANTS, Repeats.UNCOUNTED)
+async def lose_names(stage: Stage, hit: Hit) -> None:
+    """Answer look-ups of its names with a failure; kept connections go on."""
+    await _fail(
+        stage,
+        hit,
+        stage.hosted,
+        lambda: stage.names.lose(stage.hosted),
+        lambda: stage.names.lose(()),
+    )

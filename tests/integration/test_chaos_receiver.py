@@ -1,0 +1,106 @@
+"""The receiver of chaos runs: merchants at addresses of their own, and a host that many share."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.receiver import Merchants, Setting, SharedHost
+from tests.integration.own_server import free_port
+from webhook_dispatcher.local.arrivals import read_log
+
+OWN, SHARED = "127.1.7.1", "127.200.0.1"
+NAME = "shop.merchants.test"
+
+
+@dataclass
+class Place:
+    """A receiver with one merchant of each sort, and how to talk to it."""
+
+    merchants: Merchants
+    setting: Setting
+
+    @asynccontextmanager
+    async def connected(
+        self, address: str
+    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        tls = ssl.create_default_context(cafile=self.setting.ca_file) if address == SHARED else None
+        name = NAME if address == SHARED else None
+        reader, writer = await asyncio.open_connection(
+            address, self.setting.port, ssl=tls, server_hostname=name
+        )
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def post(self, address: str, merchant_id: str) -> int:
+        """Return the status of one request on a connection of its own."""
+        async with self.connected(address) as connection:
+            return await ask(*connection, merchant_id)
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, merchant_id: str) -> int:
+    writer.write(f"POST /{merchant_id} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    return int(head.split()[1])
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Place]:
+    setting = Setting(
+        port=free_port(),
+        addresses=[OWN],
+        shared_address=SHARED,
+        hosted=["shop"],
+        names=[NAME],
+        ca_file=str(folder / "ca.pem"),
+        log=str(folder / "arrivals.jsonl"),
+        secrets={},
+        behaviours={},
+    )
+    async with Merchants(setting) as merchants:
+        yield Place(merchants, setting)
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with serving(tmp_path) as place:
+        yield place
+
+
+async def test_merchants_behave_as_told_until_told_otherwise(place: Place) -> None:
+    for status in (200, 503, 200):
+        await place.merchants.obey({"behave": {"m1": [{"status": status}]}})
+        assert await place.post(OWN, "m1") == status
+        assert await place.post(SHARED, "shop") == 200
+
+
+async def test_a_host_that_refuses_takes_no_connection_and_cuts_those_that_are_kept(tmp_path: Path) -> None:
+    async with serving(tmp_path) as place:
+        async with place.connected(SHARED) as kept:
+            assert await ask(*kept, "shop") == 200
+            await place.merchants.obey({"shared_host": SharedHost.REFUSES})
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await ask(*kept, "shop")
+        with pytest.raises(ConnectionRefusedError):
+            await place.post(SHARED, "shop")
+        assert await place.post(OWN, "m1") == 200
+        await place.merchants.obey({"shared_host": SharedHost.SOUND})
+        assert await place.post(SHARED, "shop") == 200
+    # What was sent to it while it was gone has reached nobody.
+    assert [arrival.merchant_id for arrival in read_log(Path(place.setting.log))] == ["shop", "m1", "shop"]
+
+
+async def test_a_host_with_another_authoritys_certificate_is_not_trusted(place: Place) -> None:
+    await place.merchants.obey({"shared_host": SharedHost.UNTRUSTED})
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await place.post(SHARED, "shop")
+    await place.merchants.obey({"shared_host": SharedHost.SOUND})
+    assert await place.post(SHARED, "shop") == 200

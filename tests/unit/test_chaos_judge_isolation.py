@@ -1,0 +1,120 @@
+"""The judge of chaos runs on isolation: who was held up by others, and what is not counted meanwhile."""
+
+import pytest
+
+from tests.chaos.evidence import Repeats
+from tests.chaos.verdict import What
+from tests.unit.chaos_story import Story, found
+
+BEGAN, ENDED = 20.0, 30.0
+GROUP = [f"g{number}" for number in range(20)]
+
+
+def served(story: Story, begin: float, end: float, wait: float, merchant: str = "h") -> None:
+    """Let ten events a second of ten merchants be sent after so long."""
+    for number in range(int((end - begin) * 10)):
+        name = f"{merchant}-{begin}-{number}"
+        committed = begin + number / 10
+        story.event(name, committed, f"{merchant}{number % 10}", took=0)
+        story.attempt(name, committed + wait)
+
+
+def failing(story: Story, alone_since: float | None = 10.0, slowness: float = 0.0) -> None:
+    """Let a group fail from BEGAN to ENDED."""
+    story.fault(
+        "colluders",
+        BEGAN,
+        ENDED,
+        merchants=GROUP,
+        repeats=Repeats.UNCOUNTED,
+        alone_since=alone_since,
+        slowness=slowness,
+    )
+
+
+@pytest.mark.parametrize(("wait", "is_held_up"), [(0.05, False), (0.8, False), (1.0, True), (5.0, True)])
+def test_others_wait_no_longer_than_just_before(wait: float, is_held_up: bool) -> None:
+    story = Story()
+    failing(story)
+    served(story, 10, BEGAN, 0.05)
+    served(story, BEGAN, ENDED, wait)
+    assert {what for what, _ in found(story)} == ({What.HELD_UP} if is_held_up else set())
+
+
+def test_a_machine_that_is_slow_is_slow_before_too() -> None:
+    story = Story()
+    failing(story)
+    served(story, 10, BEGAN, 0.6)
+    served(story, BEGAN, ENDED, 2.0)
+    assert found(story) == []
+
+
+def test_a_machine_that_stood_still_is_not_the_groups_doing() -> None:
+    story = Story()
+    failing(story, slowness=1.0)
+    served(story, 10, BEGAN, 0.05)
+    served(story, BEGAN, ENDED, 1.5)
+    assert found(story) == []
+
+
+def test_nothing_is_compared_where_other_faults_lasted() -> None:
+    story = Story()
+    failing(story, alone_since=None)
+    served(story, 10, BEGAN, 0.05)
+    served(story, BEGAN, ENDED, 5.0)
+    assert found(story) == []
+
+
+def test_few_events_say_nothing() -> None:
+    story = Story()
+    failing(story)
+    served(story, 10, BEGAN, 0.05)
+    served(story, BEGAN, BEGAN + 4, 5.0)
+    assert found(story) == []
+
+
+def test_the_group_itself_may_wait() -> None:
+    story = Story()
+    failing(story)
+    for begin, end, wait in ((10, BEGAN, 0.05), (BEGAN, ENDED, 5.0)):
+        served(story, begin, end, 0.05)
+        served(story, begin, end, wait, "g")
+    assert found(story) == []
+
+
+def test_what_a_merchants_own_queue_takes_does_not_count() -> None:
+    story = Story()
+    failing(story)
+    served(story, 10, BEGAN, 0.05)
+    for number in range(60):
+        name = f"slow{number}"
+        story.event(name, BEGAN + number / 100, "slow", took=0)
+        story.attempt(name, BEGAN + 0.1 + number * 0.4, took=0.38)
+    assert found(story) == []
+
+
+def repeated(story: Story, failed_at: float, status: int | None) -> None:
+    """Let an attempt fail that is not on record, and be made again; nothing hit its daemon."""
+    story.event("d", failed_at - 0.1, "m1")
+    story.request("d", failed_at, status)
+    story.attempt("d", failed_at + 2)
+
+
+@pytest.mark.parametrize(
+    ("failed_at", "status", "is_explained"),
+    [
+        (25, 503, True),
+        (25, None, True),
+        (25, 200, False),
+        (15, 503, False),
+        (33, 503, True),
+        (40, 503, False),
+    ],
+)
+def test_what_fails_meanwhile_may_not_be_counted(
+    failed_at: float, status: int | None, is_explained: bool
+) -> None:
+    story = Story()
+    failing(story)
+    repeated(story, failed_at, status)
+    assert found(story) == ([] if is_explained else [(What.UNEXPLAINED, "d")])
