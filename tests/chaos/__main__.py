@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--daemons", type=int, default=3)
     parser.add_argument("--merchants", type=int, default=200)
     parser.add_argument("--rate", type=float, default=75)
+    parser.add_argument("--alone", type=float, default=0.5, help="part of merchants' faults, without others")
     parser.add_argument("--only", action="append", default=[], help="kinds whose names hold this text")
     parser.add_argument("--server-bin", type=Path, default=programs(), help="the folder of another Postgres")
     parser.add_argument(
@@ -49,6 +50,7 @@ def main() -> None:
         daemons=asked.daemons,
         merchants=asked.merchants,
         rate=asked.rate,
+        alone=asked.alone,
         programs=asked.server_bin,
         server_settings=dict(asked.setting),
     )

@@ -38,11 +38,15 @@ SECRETS_EACH = 5
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large a run is, on which Postgres, and with which settings (seconds)."""
+    """How large a run is, on which Postgres, and with which settings (seconds).
+
+    alone: the part of the merchants' faults during which nothing else is done.
+    """
 
     daemons: int = 3
     merchants: int = 200
     rate: float = 75.0
+    alone: float = 0.5
     lease: float = 2.5
     attempt_timeout: float = 0.8
     schedule: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)

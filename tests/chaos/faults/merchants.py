@@ -1,6 +1,6 @@
 """What many merchants do at once: those of a group fail all of a sudden, and in the same way.
 
-Half of the time nothing else is done meanwhile, nor was for a while before: then the run's own measure shows
+During some of these faults nothing else is done, nor was for a while before: then the run's own measure shows
 whether others were held up (tests/chaos/isolation.py).
 """
 
@@ -21,8 +21,6 @@ COLLUDING_SHARE = 0.4
 """The part of all merchants that colludes."""
 BURST = 2
 """Events that each of a group gets at once: failures of first attempts are what says something."""
-ALONE = 0.5
-"""How probable it is that nothing else is done meanwhile."""
 MEASURED = 6.0
 """Seconds for which a group accepts what it gets, and then for which it fails."""
 ANSWERS: Mapping[str, Mapping[str, float | bool]] = {
@@ -38,7 +36,7 @@ Change = Callable[[], None]
 async def _fail(stage: Stage, hit: Hit, merchants: Sequence[str], begin: Change, end: Change) -> None:
     """Let a group get and accept events, then get and refuse them."""
     async with AsyncExitStack() as stack:
-        if stage.random.random() < ALONE:
+        if stage.random.random() < stage.scale.alone:
             await stack.enter_async_context(stage.quiet.alone())
             await stage.wait(stage.lease + SWEEP + ALLOWANCE)  # until the others' effects are over
             hit.stands_alone()
