@@ -5,6 +5,7 @@ Exit code 1 when a promise was broken.
 
 import argparse
 import asyncio
+import os
 import secrets
 import shutil
 import sys
@@ -69,6 +70,7 @@ def main() -> None:
             | scale.notes()
             | {
                 "minutes": f"{asked.minutes:g}",
+                "machine": f"{os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f} at the end",
                 "faults that could not be brought about": str(outcome.missed or "none"),
                 "kinds left out on this machine": ", ".join(outcome.left_out) or "none",
             }

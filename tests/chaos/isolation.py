@@ -34,17 +34,38 @@ class Wait:
     case: Case
 
 
-def held_up(cases: Cases, injections: Injections) -> Iterator[Finding]:
-    """Find faults of merchants that held up others."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The wait that one in twenty events of other merchants exceeded, just before a fault and during it."""
+
+    injection: Injection
+    before: Wait
+    meanwhile: Wait
+
+    @property
+    def most(self) -> float:
+        """Return how long it may be, in seconds."""
+        return MAX_TIMES * self.before.seconds + MAX_MORE + self.injection.slowness
+
+
+def compared(cases: Cases, injections: Injections) -> list[Comparison]:
+    """Compare the others' waits, for each fault that can be judged."""
     waits = sorted(_waits(cases), key=lambda wait: wait.committed_at)
+    found = []
     for one in injections:
-        if one.alone_since is None:
-            continue
-        before = _slow_wait(waits, one, one.alone_since, one.began)
-        meanwhile = _slow_wait(waits, one, one.began, one.ended - LAST)
-        if before is None or meanwhile is None:
-            continue
-        if meanwhile.seconds > MAX_TIMES * before.seconds + MAX_MORE + one.slowness:
+        if one.alone_since is not None:
+            before = _slow_wait(waits, one, one.alone_since, one.began)
+            meanwhile = _slow_wait(waits, one, one.began, one.ended - LAST)
+            if before is not None and meanwhile is not None:
+                found.append(Comparison(one, before, meanwhile))
+    return found
+
+
+def held_up(comparisons: Sequence[Comparison]) -> Iterator[Finding]:
+    """Find faults of merchants that held up others."""
+    for comparison in comparisons:
+        one, before, meanwhile = comparison.injection, comparison.before, comparison.meanwhile
+        if meanwhile.seconds > comparison.most:
             detail = (
                 f"during fault {one.number} ({one.kind}) one in twenty events of other merchants waited for "
                 f"{meanwhile.seconds:.2f} s or longer, and just before it for {before.seconds:.2f} s"

@@ -10,7 +10,7 @@ from tests.chaos.history import Historian
 from tests.chaos.injections import Injections
 from tests.chaos.order import Finding
 from tests.chaos.repetitions import Ledger, Repetition, explaining, repetitions
-from tests.chaos.verdict import Extra, KindFigures, Verdict, Violation, What
+from tests.chaos.verdict import Extra, KindFigures, OthersWait, Verdict, Violation, What
 from webhook_dispatcher.domain.event import State
 
 MOST_HISTORIES = 100
@@ -23,12 +23,13 @@ def judge(evidence: Evidence) -> Verdict:
     injections = Injections(evidence.injections, evidence.limits)
     ledger, repeated = _attributed(cases, injections, evidence)
     lines = list(order.in_line(cases).values())
+    comparisons = isolation.compared(cases, injections)
     findings = [
         *_about_events(cases, evidence, repeated),
         *_about_order(lines, injections),
         *_about_repetitions(ledger, evidence),
         *lateness.late(cases, injections, evidence.limits),
-        *isolation.held_up(cases, injections),
+        *isolation.held_up(comparisons),
     ]
     historian = Historian(evidence, cases, injections)
     violations = [
@@ -56,6 +57,10 @@ def judge(evidence: Evidence) -> Verdict:
         bound=sum(one.exposed for one in injections if one.repeats == "exposed"),
         resent=sum(case.resent for case in cases),
         lags=lateness.lags(cases),
+        isolation=[
+            OthersWait(one.injection.kind, one.before.seconds, one.meanwhile.seconds, one.most)
+            for one in comparisons
+        ],
         counts=dict(Counter(violation.what for violation in violations)),
     )
 

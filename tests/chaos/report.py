@@ -49,6 +49,7 @@ def _lines(verdict: Verdict, evidence: Evidence, notes: Mapping[str, str]) -> It
     yield from _totals(verdict, evidence)
     yield from _settings(evidence, notes)
     yield from _kinds(verdict)
+    yield from _isolation(verdict)
     yield from _violations(verdict)
     yield from _repeat(evidence, notes)
 
@@ -173,6 +174,25 @@ def _sum(kinds: Sequence[KindFigures]) -> Sequence[str]:
         _share(most_spent),
         "",
         _seconds(slowest),
+    )
+
+
+def _isolation(verdict: Verdict) -> Iterator[str]:
+    if not verdict.isolation:
+        return
+    yield "## What merchants that failed together cost the others"
+    yield ""
+    yield (
+        "The wait, in seconds, that one in twenty events of all other merchants exceeded: just before, while "
+        "the group accepted as much; while it failed; and the most that it may be. Nothing else was done."
+    )
+    yield ""
+    yield from _table(
+        ("fault", "before", "meanwhile", "at most"),
+        [
+            (one.kind, f"{one.before:.3f}", f"{one.meanwhile:.3f}", f"{one.most:.3f}")
+            for one in verdict.isolation
+        ],
     )
 
 

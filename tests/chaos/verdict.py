@@ -111,12 +111,26 @@ class Lags:
 
 
 @dataclass(frozen=True, slots=True)
+class OthersWait:
+    """The wait in seconds that one in twenty events of other merchants exceeded while a group failed.
+
+    before: just before. most: how long it may be.
+    """
+
+    kind: str
+    before: float
+    meanwhile: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What became of everything.
 
     failed: by reason. counts: violations by what was broken.
     firsts: events that were checked for order. merchants: how many had events.
     bound: how many repeated requests the faults could explain at most.
+    isolation: for each fault of merchants that can be judged, how the others fared.
     resent: requests cut on a kept connection and sent again at once, in the same attempt.
     """
 
@@ -134,6 +148,7 @@ class Verdict:
     resent: int
     lags: Lags
     counts: Mapping[What, int] = field(default_factory=dict)
+    isolation: Sequence[OthersWait] = ()
 
     @property
     def repeated_share(self) -> float:

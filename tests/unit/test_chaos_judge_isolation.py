@@ -3,6 +3,7 @@
 import pytest
 
 from tests.chaos.evidence import Repeats
+from tests.chaos.judge import judge
 from tests.chaos.verdict import What
 from tests.unit.chaos_story import Story, found
 
@@ -39,6 +40,17 @@ def test_others_wait_no_longer_than_just_before(wait: float, is_held_up: bool) -
     served(story, 10, BEGAN, 0.05)
     served(story, BEGAN, ENDED, wait)
     assert {what for what, _ in found(story)} == ({What.HELD_UP} if is_held_up else set())
+
+
+def test_the_verdict_says_how_the_others_fared() -> None:
+    story = Story()
+    failing(story)
+    served(story, 10, BEGAN, 0.05)
+    served(story, BEGAN, ENDED, 0.4)
+    [others] = judge(story.evidence()).isolation
+    assert others.kind == "colluders"
+    assert others.before == pytest.approx(0.047)
+    assert others.meanwhile == pytest.approx(0.397)
 
 
 def test_a_machine_that_is_slow_is_slow_before_too() -> None:

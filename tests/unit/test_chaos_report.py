@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.chaos.evidence import Repeats
 from tests.chaos.judge import judge
 from tests.chaos.report import summary, write_report
 from tests.unit.chaos_story import Story
@@ -44,6 +45,15 @@ def test_the_report_tells_the_history_of_what_was_broken(tmp_path: Path) -> None
     assert text.startswith("# Chaos run, seed 1: FAILED\n")
     assert "- too many duplicates: 1" in text
     assert "+5.100 A request from d1.1: 200, ended +5.120" in text
+
+
+def test_the_report_says_how_others_fared_while_merchants_failed_together(tmp_path: Path) -> None:
+    story = Story()
+    for number in range(160):
+        story.event(f"e{number}", 10 + number / 10, f"m{number % 10}", took=0)
+        story.attempt(f"e{number}", 10.1 + number / 10)
+    story.fault("colluders", 18, 30, merchants=["g1"], repeats=Repeats.UNCOUNTED, alone_since=10)
+    assert "| colluders | 0.097 | 0.097 | 1.291 |" in write(story, tmp_path)
 
 
 def test_a_run_with_nothing_in_it_can_be_drawn(tmp_path: Path) -> None:
