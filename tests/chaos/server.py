@@ -162,13 +162,16 @@ class Server:
             await asyncio.sleep(LOOK_EVERY)
 
     async def describe(self) -> str:
-        """Name it for the report: its version, and whether it compiles what its sessions ask for."""
-        [row] = await self.fetch(
-            "SELECT current_setting('server_version') AS version, current_setting('jit')::bool AS is_wanted, "
-            "pg_jit_available() AS is_used"
-        )
-        jit = "on" if row["is_used"] else "not available" if row["is_wanted"] else "off"
-        return f"PostgreSQL {row['version']}, JIT {jit}"
+        """Name it for the report: its version, and whether it compiles what sessions ask for by default."""
+        connection = await asyncpg.connect(self.dsn())  # as a user's, not as our operators'
+        try:
+            version = await connection.fetchval("SHOW server_version")
+            is_wanted = await connection.fetchval("SHOW jit")
+            is_used = await connection.fetchval("SELECT pg_jit_available()")
+        finally:
+            await connection.close()
+        jit = "on" if is_used else "not available" if is_wanted == "on" else "off"
+        return f"PostgreSQL {version}, JIT {jit}"
 
     async def crash(self) -> None:
         """End it at once, with nothing written that is not in the WAL (as `pg_ctl stop -m immediate`)."""
