@@ -45,7 +45,7 @@ async def migrate_online() -> None:
 
     async def connect_as_owner() -> asyncpg.Connection:
         connection = await connect_to_migrate()
-        await connection.execute("SET ROLE webhook_owner")
+        await connection.execute("SET ROLE webhook_owner; SET search_path = pg_catalog, pg_temp")
         return connection
 
     preparing = await connect_to_migrate()

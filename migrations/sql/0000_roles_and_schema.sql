@@ -1,5 +1,7 @@
 -- Why:   the roles and the schema must stand before Alembic can keep its version table inside it.
 -- Locks: none that a running system could notice; every step is skipped where it is done already.
+-- Names:  of the server itself, in every file: what others have put into public must not run as a superuser.
+SET search_path = pg_catalog, pg_temp;
 SET lock_timeout = '5s';
 SET statement_timeout = '1min';
 

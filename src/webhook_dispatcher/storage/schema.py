@@ -17,7 +17,7 @@ from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The schema that this program is written for."""
 
 _PACKAGE = Path(__file__).parents[1]
