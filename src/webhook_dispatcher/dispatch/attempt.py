@@ -8,9 +8,9 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.unattempted import fail_unreadable
+from webhook_dispatcher.dispatch.unattempted import fail_unsendable
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
-from webhook_dispatcher.domain.event import EVENT_TYPES, Event, FailedReason, State
+from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
@@ -54,7 +54,7 @@ class Attempter:
         """
         started = self._clock.elapsed()
         if event.is_unreadable:
-            return fail_unreadable(event, fence, self._database_clock.at(started))
+            return fail_unsendable(event, fence, is_retry, self._database_clock.at(started))
         if self._faults.clock_is_off():
             return None  # its signature would be refused
         attempt, seen = await self.make(event, endpoint, secrets)
@@ -78,7 +78,7 @@ class Attempter:
             self._standings.landed(ticket)
         ended = self._clock.elapsed()
         started_at = self._database_clock.at(started)
-        if event.attempts == 0:
+        if event.attempts == 0 and seen.outcome is not Outcome.UNSENDABLE:
             self._metrics.delivery_lag.observe(max(0.0, (started_at - event.created_at).total_seconds()))
         attempt = Attempt(
             number=event.attempts + 1,
@@ -91,8 +91,8 @@ class Attempter:
         return attempt, seen
 
     async def _send(self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> Answer | Failure:
-        if event.type not in EVENT_TYPES:
-            return Failure(Outcome.UNSENDABLE, "the event's type is not one of the published types")
+        if (fault := event.fault) is not None:
+            return Failure(Outcome.UNSENDABLE, fault)
         body = event.body()
         headers = {
             "Content-Type": "application/json",

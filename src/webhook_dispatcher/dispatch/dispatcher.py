@@ -23,6 +23,7 @@ from webhook_dispatcher.dispatch.standing import Room, Standing
 from webhook_dispatcher.dispatch.supply import Supply
 from webhook_dispatcher.dispatch.tail import Tail
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, settle_unconfigured
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import Lease, Probe
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnknownKey
@@ -81,6 +82,7 @@ class Dispatcher:
         self._visits: dict[str, Visit] = {}
         self._wake = asyncio.Event()
         self._supply = Supply(claims, instruments, lambda: self._tail.stable, self._wake.set)
+        self._unreadable = Unreadable(claims, instruments)
         self._stopping = False
         self._absence = instruments.absence
         self._probe = lambda: claims.lease({}, limits.lease, owner)  # refused by a server that only reads
@@ -220,7 +222,7 @@ class Dispatcher:
         asked = self._clock.elapsed()
         is_probe = self._faults.is_open
         try:
-            leased = await self._claims.lease(heads, self._limits.lease, self._owner)
+            leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
             self._ready.give_back(heads)
             raise

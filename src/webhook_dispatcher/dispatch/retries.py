@@ -19,7 +19,14 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.standing import Room, Standing, suspect_places
-from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, RETRY_WAIT, Hold, fail_unconfigured, hand_back
+from webhook_dispatcher.dispatch.unattempted import (
+    KEY_WAIT,
+    RETRY_WAIT,
+    Hold,
+    fail_unconfigured,
+    fail_unsendable,
+    hand_back,
+)
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -191,6 +198,9 @@ class Retrier:
 
     def _settle_unconfigured(self, retry: ClaimedRetry) -> None:
         now = self._database_clock.now()
+        if retry.event.fault is not None:
+            self._recorder.add(fail_unsendable(retry.event, retry.claim, True, now), None)
+            return
         ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
         if ends_at > now:
             looks_again_at = min(ends_at, now + RETRY_WAIT)

@@ -1,4 +1,4 @@
-"""Rows that are not sent: no endpoint, a secret that we cannot open, or an object that cannot be read."""
+"""Rows that are not sent: no endpoint, a secret that we cannot open, or a row that nobody can be sent."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,6 +36,9 @@ def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) ->
 def settle_unconfigured(visit: Visit, hold: Hold, now: datetime, outcomes: Outcomes) -> None:
     """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
     while visit.run:
+        if visit.run[0].fault is not None:
+            outcomes.add(fail_unsendable(visit.run.popleft(), visit.lease.epoch, False, now), visit)
+            continue
         ends_at = hold.ends_at(visit.run[0], visit.lease.endpoint_removed_at)
         if ends_at > now:
             # A created_at far ahead must not hold back what is inserted after it.
@@ -45,11 +48,11 @@ def settle_unconfigured(visit: Visit, hold: Hold, now: datetime, outcomes: Outco
         outcomes.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)
 
 
-def fail_unreadable(event: Event, fence: int, at: datetime) -> Record:
-    """Finish a row in order whose object cannot be read, without an attempt; what was delivered stays so."""
+def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
+    """Finish a row that can be sent to nobody, without an attempt; what was delivered stays so."""
     if event.on_failure is State.DELIVERED:
-        return Record(event, fence, False, None, State.DELIVERED, None, None, at)
-    return Record(event, fence, False, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
+        return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
+    return Record(event, fence, is_retry, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
 
 
 def hand_back(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:

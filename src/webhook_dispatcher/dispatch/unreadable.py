@@ -6,14 +6,14 @@ finished so has lost its object for good, and much unreadable at once is rather 
 (a damaged index): then the lanes concerned wait instead (`losses`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.domain.claim import ClaimedRetry, RunAsk
+from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import Event, FailedReason, State
@@ -46,6 +46,36 @@ class Unreadable:
         self._metrics = instruments.metrics
         self._closing: set[int] = set()
         self._told: set[tuple[int, bool]] = set()
+        self._clock = instruments.clock
+        self._refused_until: dict[str, float] = {}
+
+    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
+        """Lease lanes; one whose row the database refuses to change waits alone."""
+        now = self._clock.elapsed()
+        self._refused_until = {name: until for name, until in self._refused_until.items() if until > now}
+        return await self._lease(
+            [head for head in heads.items() if head[0] not in self._refused_until], lease, owner
+        )
+
+    async def _lease(self, heads: Sequence[tuple[str, int]], lease: timedelta, owner: str) -> Leased:
+        if not heads:
+            return Leased((), (), ())
+        try:
+            return await self._claims.lease(dict(heads), lease, owner)
+        except StatementRefused as error:
+            if not error.blames_the_row:
+                raise
+            if len(heads) == 1:
+                merchant_id = heads[0][0]
+                self._refused_until[merchant_id] = self._clock.elapsed() + BLOCKED_WAIT.total_seconds()
+                _log.error("lane.unreadable", merchant_id=merchant_id, error=str(error))
+                return Leased((), (), ())
+        half = len(heads) // 2
+        first = await self._lease(heads[:half], lease, owner)
+        second = await self._lease(heads[half:], lease, owner)
+        return Leased(
+            first.leases + second.leases, first.missing + second.missing, first.locked + second.locked
+        )
 
     async def read_runs(self, asks: Sequence[RunAsk], seen: Collection[int]) -> Found:
         """Read runs that were refused together; an unreadable event comes last in its run.

@@ -3,6 +3,7 @@
 Source: contract 1 and 2 (docs/contract.md).
 """
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -21,6 +22,11 @@ EVENT_TYPES = (
 )
 
 TEST_EVENT_TYPE = "webhook.test"
+
+MIN_CREATED_AT = datetime(2000, 1, 1, tzinfo=UTC)
+MAX_CREATED_AT = datetime(2100, 1, 1, tzinfo=UTC)
+"""An event is of neither an earlier nor of a later time (contract 3); the latter is not included."""
+_OPENS_AN_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
 class State(StrEnum):
@@ -51,7 +57,7 @@ class Trigger(StrEnum):
 class Event(NamedTuple):
     """One row of the outbox, as claimed. A tuple: made for each, and four times as cheap.
 
-    object: the producer's JSON text as UTF-8, byte for byte.
+    object: the producer's JSON text as UTF-8, byte for byte; empty where it is too large to be read.
     attempts: how many have been recorded before this one.
     on_failure: what becomes of the delivery if a manual attempt fails; None where the schedule decides.
     is_unreadable: the database cannot give its object, which is empty here; it is not sent, but finished.
@@ -67,6 +73,17 @@ class Event(NamedTuple):
     trigger: Trigger = Trigger.SCHEDULE
     on_failure: State | None = None
     is_unreadable: bool = False
+
+    @property
+    def fault(self) -> str | None:
+        """Say what keeps this event from being sent to anybody, if it has come in past the rules for rows."""
+        if self.type not in EVENT_TYPES:
+            return "its type is not one of the published types"
+        if not MIN_CREATED_AT <= self.created_at < MAX_CREATED_AT:
+            return "its created_at is not between the years 2000 and 2100"
+        if not _OPENS_AN_OBJECT.match(self.object):
+            return "its object is not a JSON object of at most 256 KiB"
+        return None
 
     def body(self) -> bytes:
         """Render the request body; the same bytes on every attempt."""

@@ -25,6 +25,7 @@ from webhook_dispatcher.domain.errors import (
     StorageUnavailable,
 )
 from webhook_dispatcher.storage import link
+from webhook_dispatcher.storage.instants import read_any_instant
 from webhook_dispatcher.storage.pooler import (
     PASSED_ON,
     PoolerInBetween,
@@ -91,14 +92,14 @@ def translated() -> Iterator[None]:
         raise LockTaken(_said(error)) from error
     except _UNAVAILABLE as error:
         if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
-            # A value that asyncpg could not encode: it never reached the server.
-            raise StatementRefused("22000", _said(error)) from error
+            # A value that asyncpg could not encode: it never reached the server. Its text is not for users.
+            raise StatementRefused("22000", "a value is outside of what the database can store") from error
         raise StorageUnavailable(_said(error)) from error
     except asyncpg.PostgresError as error:
         raise _refused(error) from error
     except (UnicodeDecodeError, OverflowError) as error:
-        # What is stored means nothing to us: damaged text, or an instant that Python does not know.
-        raise StatementRefused("22000", _said(error)) from error
+        # What is stored means nothing to us, such as damaged text.
+        raise StatementRefused("22000", "a stored value is outside of what can be read") from error
 
 
 async def connect(
@@ -192,6 +193,7 @@ async def _open(dsn: str, pooled: bool, *args: Any, **options: Any) -> asyncpg.C
         with translated():
             connection: asyncpg.Connection = await asyncpg.connect(*args, **options)
             await _examine(dsn, pooled, connection)
+            await read_any_instant(connection)
     except StatementRefused as error:
         raise StorageUnavailable(str(error)) from error
     return connection

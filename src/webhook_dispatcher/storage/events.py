@@ -6,10 +6,15 @@ from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.event import Event, State, Trigger
 
 
+MAX_ATTEMPTS = 2**15 - 2
+"""Attempts of one event that leave room for one more in a smallint."""
+
+
 def to_event(row: asyncpg.Record, attempts: int) -> Event:
     """Map a row; one that was read without its object makes an unreadable event.
 
-    What only an operator's edit can have put into trigger or on_failure counts as if it were not there.
+    What only an operator's edit can have put into trigger, on_failure or attempts counts as if it were not
+    there. What else keeps an event from being sent, `Event.fault` says.
     """
     return Event(
         seq=row["seq"],
@@ -17,8 +22,8 @@ def to_event(row: asyncpg.Record, attempts: int) -> Event:
         merchant_id=row["merchant_id"],
         type=row["type"],
         created_at=row["created_at"],
-        object=row.get("object", b""),
-        attempts=attempts,
+        object=row.get("object") or b"",
+        attempts=min(max(attempts, 0), MAX_ATTEMPTS),
         trigger=_TRIGGERS.get(row["trigger"], Trigger.SCHEDULE),
         on_failure=_ENDS.get(row["on_failure"]),
         is_unreadable="object" not in row,

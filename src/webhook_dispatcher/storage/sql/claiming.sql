@@ -183,7 +183,7 @@ WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 -- $4 most_bytes bigint[]
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea,
 --      trigger text, on_failure text
--- order: by seq within each merchant; the first event is read whatever its size
+-- order: by seq within each merchant; object is null where it is larger than the rules allow
 -- none: the lanes owe nothing behind after_seqs
 SELECT asked.merchant_id, run.seq, run.id, run.type, run.created_at,
     convert_to(run.object::text, 'UTF8') AS object, run.trigger, run.on_failure
@@ -195,8 +195,9 @@ CROSS JOIN LATERAL (
         sum(next.object_bytes) OVER (ORDER BY next.seq) - next.object_bytes AS bytes_before
     FROM (
         SELECT
-            outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.object, outbox.object_bytes,
-            outbox.trigger, outbox.on_failure
+            outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.trigger, outbox.on_failure,
+            CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object END AS object,
+            CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object_bytes ELSE 0 END AS object_bytes
         FROM webhook.outbox
         WHERE
             outbox.merchant_id = asked.merchant_id

@@ -35,9 +35,11 @@ SELECT
         ELSE greatest(counted.pending_retry, estimated.pending_retry)
     END AS pending_retry,
     oldest.seq AS oldest_seq,
-    coalesce(extract(EPOCH FROM clock_timestamp() - oldest.created_at), 0)::double precision
+    CASE WHEN isfinite(oldest.created_at)
+        THEN extract(EPOCH FROM clock_timestamp() - oldest.created_at) ELSE 0 END::double precision
         AS oldest_pending_age,
-    coalesce(greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0), 0)::double precision
+    CASE WHEN isfinite(overdue.retry_at)
+        THEN greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0) ELSE 0 END::double precision
         AS oldest_due_retry_age
 FROM (
     SELECT

@@ -56,7 +56,7 @@ RETURNING
     outbox.id,
     outbox.type,
     outbox.created_at,
-    convert_to(outbox.object::text, 'UTF8') AS object,
+    CASE WHEN outbox.object_bytes <= 262144 THEN convert_to(outbox.object::text, 'UTF8') END AS object,
     outbox.attempts,
     outbox.trigger,
     outbox.on_failure,
