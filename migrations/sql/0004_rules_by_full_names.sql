@@ -22,6 +22,8 @@ BEGIN
         OR pg_catalog.length(merchant_id) OPERATOR(pg_catalog.>) 128
         OR merchant_id OPERATOR(pg_catalog.~)
         E'[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff0-\\uffff]'
+        -- Fails by itself for bytes that are no text, which a database in SQL_ASCII stores and nobody can read.
+        OR pg_catalog.convert_to(merchant_id, 'UTF8') IS NULL
     THEN
         broken := 'merchant_id_has_1_to_128_printable_characters';
     ELSIF type OPERATOR(pg_catalog.<>) ALL (ARRAY[

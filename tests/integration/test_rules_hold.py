@@ -166,3 +166,24 @@ async def test_migrating_runs_no_function_of_somebody_else(database: Database, i
         await schema.migrate(database.dsn("postgres"))
     assert await superuser.fetchval("SELECT schema_version FROM webhook.state") == schema.SCHEMA_VERSION
     await superuser.close()
+
+
+async def test_bytes_that_are_no_text_name_no_merchant(database: Database) -> None:
+    superuser = await database.connect()
+    await superuser.execute(
+        f"CREATE DATABASE {database.name}_ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+    )
+    ascii_only = Database(database.server, f"{database.name}_ascii")
+    try:
+        await schema.migrate(ascii_only.dsn("postgres"))
+        producer = await ascii_only.connect("webhook_producer")
+        with pytest.raises(asyncpg.CharacterNotInRepertoireError):
+            await producer.execute(
+                "INSERT INTO webhook.outbox (merchant_id, type, object) "
+                r"VALUES (E'm\xff', 'charge.created', '{}')"
+            )
+        assert await insert(producer, "m\u00e9", TYPE, NOW, "{}") == "INSERT 0 1"
+        await producer.close()
+    finally:
+        await superuser.execute(f"DROP DATABASE {ascii_only.name} WITH (FORCE)")
+        await superuser.close()

@@ -64,6 +64,8 @@ class FakeClaims:
     async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
         self.leases_asked.append(dict(heads))
         self.database.fail("lease")
+        if not self.database.unchangeable_lanes.isdisjoint(heads):
+            raise StatementRefused("22003", "bigint out of range")
         self.after_lease()
         missing = tuple(name for name in heads if name in self.missing)
         found = {name: self.database.lanes[name] for name in heads if name not in missing}

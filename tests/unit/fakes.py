@@ -107,6 +107,7 @@ class FakeDatabase:
     damaged: set[int] = field(default_factory=set)
     stuck: set[int] = field(default_factory=set)
     unreadable_endpoints: set[str] = field(default_factory=set)
+    unchangeable_lanes: set[str] = field(default_factory=set)
 
     def insert(self, *events: Event) -> None:
         """Let producers commit events."""

@@ -1,7 +1,7 @@
 """One attempt: what is sent, what is recorded, what is told."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from structlog.testing import capture_logs
@@ -123,6 +123,13 @@ async def test_a_type_that_is_not_published_is_not_sent() -> None:
     record = await office.attend(make_event(5, type="charge.invented"))
     assert office.sender.sent == []
     assert (record.state, record.reason) == (State.FAILED, FailedReason.UNSENDABLE)
+
+
+async def test_what_is_not_sent_has_no_lag() -> None:
+    office = Office()
+    await office.attend(make_event(5, created_at=datetime.min.replace(tzinfo=UTC)))
+    assert office.sender.sent == []
+    assert office.metrics.registry.get_sample_value("webhook_delivery_lag_seconds_count") == 0
 
 
 async def test_attempts_in_flight_are_counted_even_when_cut_off() -> None:

@@ -1,7 +1,7 @@
 """Lanes that cannot be claimed, read or served: nothing is lost, and each is tried again when it may help."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -115,6 +115,16 @@ async def test_a_lane_that_another_holds_is_forgotten() -> None:
         office.dispatcher.notice_probe(Probe("a", 1, is_free=True))
         await office.rounds(group)
     assert office.sent == [1]
+
+
+async def test_an_event_past_the_rules_ends_unsendable_without_an_endpoint_too() -> None:
+    office = Office()
+    async with office.open() as group:
+        never = datetime.max.replace(tzinfo=UTC)
+        office.database.insert(make_event(1, "a", created_at=never), make_event(2, "a"))
+        await office.rounds(group)
+    assert office.database.finished[1].reason is FailedReason.UNSENDABLE
+    assert 2 in office.database.owed
 
 
 async def test_events_without_endpoint_wait_until_the_hold_ends() -> None:

@@ -106,6 +106,34 @@ async def test_a_resumed_mass_retry_goes_on_where_it_was() -> None:
     assert office.desk.standing[command.id].result == {"matched": 101, "retried": 101}
 
 
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        ("retry_failed", {"passed": "100"}),
+        ("retry_failed", {"matched": None}),
+        ("retry_failed", {"reached": [NOW.isoformat()]}),
+        ("retry_failed", {"reached": ["infinity", 4]}),
+        ("retry_failed", {"reached": ["0001-01-01T00:00:00+14:00", 4]}),
+        ("retry_failed", {"reached": ["2026-01-01", 4]}),
+        ("retry_failed", {"reached": [NOW.isoformat(), "x"]}),
+        ("retry_failed", {"reached": 5}),
+        ("test_event", {"event_id": "x"}),
+        ("test_event", {"event_id": None}),
+        ("test_event", {"event_id": 7}),
+        ("test_event", {"created_at": "2026-01-01"}),
+        ("test_event", {"created_at": []}),
+    ],
+)
+async def test_progress_that_no_worker_wrote_is_rejected(command: str, changed: dict[str, object]) -> None:
+    office = Office()
+    written = {"matched": 101, "retried": 100, "passed": 100, "reached": [NOW.isoformat(), 4]}
+    written |= {"event_id": str(EVENT_ID), "created_at": NOW.isoformat()}
+    await office.assert_rejected(office.desk.give(command, "m", result=written | changed), Code.MALFORMED)
+    del written[next(iter(changed))]
+    if "reached" not in changed:
+        await office.assert_rejected(office.desk.give(command, "m", result=written), Code.MALFORMED)
+
+
 async def test_a_stop_hands_a_mass_retry_over_at_once() -> None:
     office = Office()
     office.desk.chunks = [chunk(1, 1, 9)]

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -65,3 +66,32 @@ def test_instants_are_cut_to_the_millisecond_and_never_rounded_up(instant: datet
     text = render_instant(instant)
     assert len(text) == len("2026-11-20T08:15:30.123Z")
     assert timedelta() <= instant - datetime.fromisoformat(text) < MILLISECOND
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"{}", b'{"a":1}', b' \t\r\n{"a":1}', b"{" + b" " * 262_143],
+    ids=["empty", "one", "white", "large"],
+)
+def test_an_event_by_the_rules_has_no_fault(text: bytes) -> None:
+    assert make_event(1, object=text).fault is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"type": ""}, "type"),
+        ({"type": "charge.created "}, "type"),
+        ({"created_at": datetime(1999, 12, 31, 23, 59, 59, tzinfo=UTC)}, "created_at"),
+        ({"created_at": datetime(2100, 1, 1, tzinfo=UTC)}, "created_at"),
+        ({"created_at": datetime.max.replace(tzinfo=UTC)}, "created_at"),
+        ({"created_at": datetime.min.replace(tzinfo=UTC)}, "created_at"),
+        ({"object": b""}, "object"),
+        ({"object": b" [{}]"}, "object"),
+        ({"object": b"null"}, "object"),
+    ],
+)
+def test_an_event_past_the_rules_says_which_it_breaks(changed: dict[str, Any], named: str) -> None:
+    fault = make_event(1, **changed).fault
+    assert fault is not None
+    assert fault.startswith(f"its {named} is not ")

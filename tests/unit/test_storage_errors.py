@@ -118,6 +118,7 @@ def test_a_value_that_cannot_be_encoded_is_refused() -> None:
     with pytest.raises(StatementRefused) as caught, translated():
         raise EncodingError("invalid input for query argument $1")
     assert caught.value.sqlstate == "22000"
+    assert "argument" not in caught.value.detail, "operators read it in error_message"
 
 
 @pytest.mark.parametrize("error", MISMATCH, ids=lambda error: type(error).__name__)

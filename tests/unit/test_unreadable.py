@@ -12,7 +12,7 @@ from tests.unit.fakes import LEASE, make_event, quiet
 from webhook_dispatcher.dispatch.losses import MOST_LOST, PERIOD
 from webhook_dispatcher.dispatch.supply import RUN
 from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT, Unreadable
-from webhook_dispatcher.domain.claim import ClaimedRetry, RunAsk
+from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 
@@ -189,3 +189,32 @@ async def test_an_endpoint_that_cannot_be_read_lets_its_lane_wait_and_the_others
     assert len(office.sent) == 9
     assert in_order(office.sent, [3, 7, 11]) == []
     assert office.database.finished.keys() & {3, 7, 11} == set()
+
+
+async def test_a_lane_that_cannot_be_leased_waits_alone_and_is_tried_again() -> None:
+    office = Office()
+    names = [f"m{number}" for number in range(7)]
+    heads = dict.fromkeys(names, 1)
+    async with office.open(*names):
+        office.database.unchangeable_lanes = {"m3"}
+        search = Unreadable(office.claims, office.instruments)
+        with capture_logs() as logs:
+            leased = await search.lease(heads, LEASE, "us")
+        assert sorted(lease.merchant_id for lease in leased.leases) == [n for n in names if n != "m3"]
+        assert [line["merchant_id"] for line in logs] == ["m3"]
+        asked = len(office.claims.leases_asked)
+        assert await search.lease({"m3": 1}, LEASE, "us") == Leased((), (), ())
+        assert len(office.claims.leases_asked) == asked, "it is left alone for a while"
+        office.database.unchangeable_lanes = set()
+        office.clock.advance(BLOCKED_WAIT.total_seconds())
+        assert [lease.merchant_id for lease in (await search.lease({"m3": 1}, LEASE, "us")).leases] == ["m3"]
+
+
+async def test_who_may_not_lease_at_all_is_not_taken_for_a_bad_lane() -> None:
+    office = Office()
+    async with office.open("m"):
+        office.database.faults["lease"].append(StatementRefused("42501", "permission denied"))
+        search = Unreadable(office.claims, office.instruments)
+        with pytest.raises(StatementRefused):
+            await search.lease({"m": 1}, LEASE, "us")
+        assert (await search.lease({"m": 1}, LEASE, "us")).leases

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from webhook_dispatcher.dispatch.errands import RUNNING_LEASE, Errands
+from webhook_dispatcher.dispatch.errands import RUNNING_LEASE, Errands, check_mass_retry, read_test
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.domain.command import (
@@ -124,12 +124,14 @@ class Controller:
             match wish:
                 case RetryFailed():
                     progress = command.result or await self._errands.begin_mass_retry(desk, wish)
+                    check_mass_retry(progress)
                     token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
                     return lambda: self._errands.retry_failed(command, wish, progress, token)
                 case TestEvent(merchant_id):
                     if await desk.is_paused(merchant_id):
                         raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
                     progress = command.result or self._errands.begin_test()
+                    read_test(progress)
                     token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
                     return lambda: self._errands.send_test(command, merchant_id, progress, token)
                 case Retry():

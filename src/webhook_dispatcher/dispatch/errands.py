@@ -1,7 +1,7 @@
 """Commands that take longer than a transaction may: a mass retry, and a test event."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +12,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.domain.command import Code, Command, RetryFailed
+from webhook_dispatcher.domain.command import Code, Command, RetryFailed, malformed_progress
 from webhook_dispatcher.domain.errors import LeaseLost, StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.domain.ports import Claims, Controls, Desk, ReopenedChunk, TestLog
@@ -35,6 +35,9 @@ SAMPLE_CHARGE = (
 )
 
 _log = structlog.get_logger()
+
+
+_NO_INSTANT = (TypeError, ValueError, OverflowError)
 
 
 class _ChunkRefused(Exception):
@@ -138,12 +141,13 @@ class Errands:
         self, command: Command, merchant_id: str, progress: Mapping[str, Any], token: datetime
     ) -> None:
         """Make the one attempt of a test event, outside the order, and write down how it went."""
+        event_id, created_at = read_test(progress)
         event = Event(
             seq=0,
-            id=UUID(progress["event_id"]),
+            id=event_id,
             merchant_id=merchant_id,
             type=TEST_EVENT_TYPE,
-            created_at=datetime.fromisoformat(progress["created_at"]),
+            created_at=created_at,
             object=SAMPLE_CHARGE,
             trigger=Trigger.MANUAL,
             on_failure=State.FAILED,
@@ -216,6 +220,33 @@ async def _next_chunk(
     return chunk
 
 
-def _reached(result: Mapping[str, Any]) -> tuple[datetime, int] | None:
-    reached = result.get("reached")
-    return None if reached is None else (datetime.fromisoformat(reached[0]), reached[1])
+def check_mass_retry(progress: Mapping[str, Any]) -> None:
+    """Reject a mass retry whose progress cannot be gone on from."""
+    _reached(progress)
+    if not all(isinstance(progress.get(name), int) for name in ("matched", "retried", "passed")):
+        malformed_progress()
+
+
+def read_test(progress: Mapping[str, Any]) -> tuple[UUID, datetime]:
+    """Read a test event's id and time from its progress."""
+    try:
+        return UUID(progress["event_id"]), _instant(progress["created_at"])
+    except (AttributeError, KeyError, *_NO_INSTANT):
+        malformed_progress()
+
+
+def _reached(progress: Mapping[str, Any]) -> tuple[datetime, int] | None:
+    if (reached := progress.get("reached")) is None:
+        return None
+    try:
+        at, seq = reached
+        return _instant(at), int(seq)
+    except _NO_INSTANT:
+        malformed_progress()
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError("an instant without an offset")
+    return instant.astimezone(UTC)

@@ -40,7 +40,7 @@ class Command:
     """A row of the control table.
 
     args: None when they are not a JSON object that we can read.
-    result: how far an earlier worker has come, if one began it and went away.
+    result: how far an earlier worker has come, if one began it and went away; None like args.
     """
 
     id: int
@@ -48,7 +48,7 @@ class Command:
     merchant_id: str | None
     event_id: UUID | None
     args: Mapping[str, Any] | None
-    result: Mapping[str, Any]
+    result: Mapping[str, Any] | None
     created_at: datetime
 
 
@@ -110,6 +110,8 @@ def understand(command: Command) -> Wish:
     """Read a command; CommandRejected (MALFORMED) says what is missing or wrong."""
     if command.args is None:
         _malformed("args must be a JSON object of reasonable size")
+    if command.result is None:
+        malformed_progress()
     match command.command:
         case "retry":
             return Retry(_event_id(command), _flag(command, "force"))
@@ -152,11 +154,11 @@ def _instant(command: Command, name: str) -> datetime | None:
         return None
     try:
         instant = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        if instant.tzinfo is not None:
+            return instant.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
         _malformed(f"args.{name} is an instant such as 2026-11-20T08:15:30Z")
-    if instant.tzinfo is None:
-        _malformed(f"args.{name} needs an offset, such as Z or +00:00")
-    return instant
+    _malformed(f"args.{name} needs an offset, such as Z or +00:00")
 
 
 def _flag(command: Command, name: str) -> bool:
@@ -176,6 +178,11 @@ def _merchant_id(command: Command) -> str:
     if command.merchant_id is None:
         _malformed(f"{command.command} needs merchant_id")
     return command.merchant_id
+
+
+def malformed_progress() -> NoReturn:
+    """Reject a command whose result, as it stands, no worker of ours can have written."""
+    _malformed("result is not what a worker wrote: ask anew")
 
 
 def _malformed(message: str) -> NoReturn:

@@ -51,8 +51,8 @@ class PostgresDesk:
             command=row["command"],
             merchant_id=row["merchant_id"],
             event_id=row["event_id"],
-            args=_arguments(row["args"]),
-            result=json.loads(row["result"] or "{}"),
+            args=_object(row["args"]),
+            result=_object(row["result"] or "{}"),
             created_at=row["created_at"],
         )
 
@@ -89,7 +89,7 @@ class PostgresDesk:
             seq=row["seq"],
             merchant_id=row["merchant_id"],
             type=row["type"],
-            state=State(row["state"]),
+            state=_state(row["state"]),
             is_owed=row["is_owed"],
             is_in_flight=row["is_in_flight"],
             finished_at=row["finished_at"],
@@ -202,13 +202,20 @@ class PostgresDesk:
             await self.connection.execute(_CONTROL[name].text, *arguments)
 
 
-def _arguments(text: str) -> Mapping[str, Any] | None:
-    """Read a command's arguments; None when they are no object, or JSON that only Postgres can hold."""
+def _object(text: str) -> Mapping[str, Any] | None:
+    """Read a JSON object; None when it is something else, or JSON that only Postgres can hold."""
     try:
-        args = json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return args if isinstance(args, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _state(text: str) -> State:
+    try:
+        return State(text)
+    except ValueError:
+        raise CommandRejected(Code.WRONG_STATE, "the delivery's state is none that we know") from None
 
 
 class PostgresControls:

@@ -5,7 +5,6 @@ import asyncpg
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.event import Event, State, Trigger
 
-
 MAX_ATTEMPTS = 2**15 - 2
 """Attempts of one event that leave room for one more in a smallint."""
 
