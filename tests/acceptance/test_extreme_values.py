@@ -224,7 +224,7 @@ async def test_no_value_of_any_column_holds_up_another_merchant(world: World, gr
     await serves_the_healthy(world, await start(world))
 
 
-COMMANDS = {
+COMMANDS: dict[str, dict[str, str]] = {
     "command long": {"command": "repeat('x', 100000)"},
     "command empty": {"command": "''"},
     "merchant empty": {"merchant_id": "''"},
@@ -270,7 +270,7 @@ COMMANDS = {
     },
 }
 """Commands that cannot be carried out, by what differs from a pause of a healthy merchant's endpoint."""
-ACCEPTED = {
+ACCEPTED: dict[str, dict[str, str]] = {
     **{f"created {name}": {"command": "'resume'", "created_at": at} for name, at in INSTANTS.items()},
     **{
         f"range created {name}": {
@@ -287,7 +287,7 @@ ACCEPTED = {
 
 async def ask(world: World, changed: Mapping[str, str]) -> int:
     """Insert a command as the superuser, who may write every column."""
-    columns = {"command": "'set_url'", "merchant_id": "'healthy'", "requested_by": "'test'"} | changed
+    columns = {"command": "'set_url'", "merchant_id": "'healthy'", "requested_by": "'test'", **changed}
     return int(
         await world.owner.fetchval(
             f"INSERT INTO webhook.control ({', '.join(columns)}) OVERRIDING SYSTEM VALUE "

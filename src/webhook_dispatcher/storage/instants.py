@@ -1,9 +1,9 @@
 """Instants as Python can hold them, whatever a timestamptz holds.
 
-Postgres has `infinity`, and years from 4713 BC to 294276. What lies beyond Python's years 1 to 9999 is read as
-the latest or earliest instant that Python knows, so every instant that comes from the database is aware, and
-can be compared and shown. The driver's own decoder refuses the whole result for one such value, or gives a
-naive instant that compares with nothing.
+Postgres has `infinity`, and years from 4713 BC to 294276. What lies beyond Python's years 1 to 9999 is read
+as the latest or earliest instant that Python knows, so every instant that comes from the database is aware,
+and can be compared and shown. The driver's own decoder refuses the whole result for one such value, or gives
+a naive instant that compares with nothing.
 """
 
 from datetime import UTC, datetime, timedelta
