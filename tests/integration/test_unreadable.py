@@ -275,13 +275,16 @@ async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transac
         assert (await desk.read_command(later)).command == "pause"
 
 
-async def test_an_instant_that_nobody_can_read_blocks_its_own_lane_alone(bench: Workbench) -> None:
+async def test_a_row_that_cannot_even_be_named_blocks_its_own_lane_alone(bench: Workbench) -> None:
     daemon = await bench.daemon("d")
     await bench.db.execute("ALTER TABLE webhook.outbox DROP CONSTRAINT event_can_be_sent")
     [strange] = await bench.insert_due("ill", -1)
     await bench.insert("ill")
     due = await bench.insert_due("well", -1)
-    await bench.db.execute("UPDATE webhook.outbox SET created_at = '100000-01-01Z' WHERE merchant_id = 'ill'")
+    async with damaging(bench.db):
+        await bench.db.execute(
+            "UPDATE webhook.outbox SET type = $1 WHERE merchant_id = 'ill'", large_object()
+        )
     with pytest.raises(StatementRefused):
         await daemon.claims.read_runs([ask("ill")])
     with pytest.raises(StatementRefused):
