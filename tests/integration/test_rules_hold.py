@@ -5,12 +5,15 @@ function has looked up once is kept for a session.
 """
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from math import isfinite
 
 import asyncpg
 import pytest
 
 from tests.conftest import Database
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, created_at, object) VALUES ($1, $2, $3::{}, $4)"
 TYPE = "charge.created"
@@ -188,3 +191,22 @@ async def test_bytes_that_are_no_text_name_no_merchant(database: Database) -> No
     finally:
         await superuser.execute(f"DROP DATABASE {ascii_only.name} WITH (FORCE)")
         await superuser.close()
+
+
+async def test_what_is_owed_is_measured_whatever_its_instants(database: Database) -> None:
+    superuser = await database.connect()
+    await superuser.execute("ALTER TABLE webhook.outbox DROP CONSTRAINT event_can_be_sent")
+    async with database.pool("upkeep", 1, timedelta(seconds=20)) as pool:
+        for instant in ("infinity", "-infinity", "294276-12-31", "4713-01-01 BC"):
+            await superuser.execute("TRUNCATE webhook.outbox, webhook.lane")
+            await superuser.execute(
+                "INSERT INTO webhook.outbox (merchant_id, type, object, created_at) "
+                f"VALUES ('m', 'charge.created', '{{}}', '{instant}')"
+            )
+            await superuser.execute(
+                f"INSERT INTO webhook.lane (merchant_id, retry_at) VALUES ('m', '{instant}')"
+            )
+            owed = await PostgresUpkeep(pool).measure(100, 0)
+            assert owed.pending == 1
+            assert isfinite(owed.oldest_pending_age + owed.oldest_due_retry_age)
+    await superuser.close()
