@@ -14,6 +14,7 @@ import pytest
 
 from tests.acceptance.process import Daemon, until_found
 from tests.acceptance.world import World
+from webhook_dispatcher.local.behaviour import Behaviour
 
 pytestmark = pytest.mark.timeout(180)
 PATIENCE = 90.0
@@ -42,6 +43,7 @@ class Row:
     event: Mapping[str, str] = field(default_factory=dict)
     lane: Mapping[str, str] = field(default_factory=dict)
     has_endpoint: bool = True
+    status: int = 200
 
 
 def due(**changed: str) -> dict[str, str]:
@@ -78,6 +80,8 @@ RETRIES = {
     "object 2 MB": Row(UNSENDABLE, due(object=LARGE)),
     "attempts lowest": Row(SENT, due(attempts="-32768")),
     "attempts -1": Row(SENT, due(attempts="-1")),
+    "attempts lowest, in vain": Row(WAITS, due(attempts="-32768"), status=500),
+    "attempts highest, in vain": Row(("failed", "exhausted"), due(attempts="32767"), status=500),
     "attempts highest": Row(SENT, due(attempts="32767")),
     "due -infinity": Row(SENT, due(due_at="'-infinity'")),
     "due 4713 BC": Row(SENT, due(due_at=INSTANTS["year 4713 BC"])),
@@ -139,6 +143,7 @@ async def place(world: World, merchant_id: str, row: Row) -> UUID:
     event = {"merchant_id": f"'{merchant_id}'", "type": "'charge.created'", "object": "'{}'", **row.event}
     if row.has_endpoint:
         await world.configure(merchant_id)
+        world.receiver.behave(merchant_id, Behaviour(status=row.status))
     await world.owner.execute(f"DELETE FROM webhook.lane WHERE merchant_id = '{merchant_id}'")
     await world.owner.execute(
         f"INSERT INTO webhook.lane ({', '.join(lane)}) VALUES ({', '.join(lane.values())})"
@@ -299,8 +304,14 @@ async def ask(world: World, changed: Mapping[str, str]) -> int:
 async def test_no_value_of_a_command_holds_up_another(world: World) -> None:
     await world.configure("healthy")
     daemon = await start(world)
+    await serves_the_healthy(world, daemon)
+    event_id = await world.owner.fetchval(
+        "UPDATE webhook.delivery_log SET state = 'x', attempts = -32768 RETURNING event_id"
+    )
+    strange = await ask(world, {"command": "'retry'", "event_id": f"'{event_id}'"})
     wanted = {await ask(world, changed): (name, "rejected") for name, changed in COMMANDS.items()}
     wanted |= {await ask(world, changed): (name, "done") for name, changed in ACCEPTED.items()}
+    wanted[strange] = ("state unknown", "rejected")
     last = await world.ask("resume", "healthy")
 
     async def all_handled() -> bool:
