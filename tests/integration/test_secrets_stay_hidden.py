@@ -9,7 +9,6 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from typer.main import get_command
 
 from tests.integration.own_server import own_server, programs
 from webhook_dispatcher import app
@@ -159,7 +158,7 @@ def test_an_error_in_the_middle_of_setting_an_endpoint_shows_neither_secret_nor_
     refuse = "ALTER TABLE webhook.endpoint ADD CONSTRAINT no_such_merchant CHECK (merchant_id <> 'm2')"
     asyncio.run(read(talkative, refuse))
     with pytest.raises(StatementRefused) as caught:
-        get_command(program()).main(
+        program().main(
             ["endpoint", "set", "m2", "https://merchant.com/"],
             standalone_mode=False,
             obj=Session(environ(talkative, "webhook_admin", "k1")),

@@ -17,7 +17,6 @@ from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.administration import Administration
-from webhook_dispatcher.transport.guard import Forbidden, Guard
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 
@@ -30,6 +29,8 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Configure a merchant and print its secret, once; for a configured merchant change the URL only."""
+    from webhook_dispatcher.transport.guard import Forbidden, Guard
+
     session = session_of(context, shard)
     settings = session.settings()
     keyring = settings.keyring()

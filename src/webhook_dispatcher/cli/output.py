@@ -5,15 +5,15 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from webhook_dispatcher.domain.event import render_instant
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 240
 
@@ -25,22 +25,29 @@ def print_json(document: object) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under their columns; piped output is not cut to a terminal's width."""
+    # Late, as below: programs ask for JSON.
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(shown(value)) for value in row))
-    _console().print(table)
+    _print(table)
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Print one thing's facts, a line each."""
+    from rich.table import Table
+    from rich.text import Text
+
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     for name, value in facts:
         grid.add_row(Text(name), Text(shown(value)))
-    _console().print(grid)
+    _print(grid)
 
 
 def shown(value: object) -> str:
@@ -56,9 +63,11 @@ def shown(value: object) -> str:
             return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(value))
 
 
-def _console() -> Console:
+def _print(table: "Table") -> None:
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-    return Console(file=sys.stdout, width=width, highlight=False)
+    Console(file=sys.stdout, width=width, highlight=False).print(table)
 
 
 def _jsonable(value: Any) -> Any:

