@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -12,12 +13,18 @@ import (
 
 const tolerance = 300 * time.Second
 
-// Verify tells whether Service-Signature fits the raw body, as read before anything parses it;
-// any one v1 is enough (two during a rotation).
-func Verify(body []byte, header, secret string) bool {
+var (
+	ErrSignature = errors.New("missing or wrong signature")           // answer 401
+	ErrStale     = errors.New("right signature, more than 300 s off") // answer 400
+)
+
+// Verify returns nil for an event to accept, else ErrSignature or ErrStale. Pass the raw body, as read
+// before anything parses it, and r.Header.Values("Service-Signature"); any one v1 is enough (two during
+// a rotation).
+func Verify(body []byte, header []string, secret string) error {
 	var stamps, signatures []string
-	for _, part := range strings.Split(header, ",") {
-		switch name, value, _ := strings.Cut(part, "="); name {
+	for _, part := range strings.Split(strings.Join(header, ","), ",") {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(part), "="); name {
 		case "t":
 			stamps = append(stamps, value)
 		case "v1":
@@ -25,20 +32,24 @@ func Verify(body []byte, header, secret string) bool {
 		}
 	}
 	if len(stamps) != 1 {
-		return false
+		return ErrSignature
 	}
 	seconds, err := strconv.ParseUint(stamps[0], 10, 40)
-	if err != nil || time.Since(time.Unix(int64(seconds), 0)).Abs() > tolerance {
-		return false
+	if err != nil {
+		return ErrSignature
 	}
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(stamps[0] + "."))
 	mac.Write(body)
 	expected := []byte(hex.EncodeToString(mac.Sum(nil)))
 	for _, signature := range signatures {
-		if hmac.Equal(expected, []byte(signature)) {
-			return true
+		if !hmac.Equal(expected, []byte(signature)) {
+			continue
 		}
+		if time.Since(time.Unix(int64(seconds), 0)).Abs() > tolerance {
+			return ErrStale
+		}
+		return nil
 	}
-	return false
+	return ErrSignature
 }

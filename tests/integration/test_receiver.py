@@ -67,9 +67,13 @@ async def test_everything_about_a_request_is_logged(client: aiohttp.ClientSessio
         (signature(BODY, (Secret("whsec_of-somebody-else-altogether"),), int(time.time())), Signature.WRONG),
         (signature(BODY, (Secret("whsec_newer-than-the-first"), SECRET), int(time.time())), Signature.RIGHT),
         (signature(BODY, (SECRET,), int(time.time()) - 400), Signature.STALE),
+        ("t=1,v1=é".encode().decode("latin-1"), Signature.WRONG),
+        (f"t={'9' * 5000},v1=00", Signature.WRONG),
+        (", ".join(2 * [signature(BODY, (SECRET,), int(time.time()))]), Signature.WRONG),
     ],
     # Not the headers: they hold the time, and every worker must collect the same.
-    ids=("none", "empty", "bare", "forged", "another body", "another secret", "two secrets", "old"),
+    ids=("none", "empty", "bare", "forged", "another body", "another secret", "two secrets", "old")
+    + ("not ASCII", "huge stamp", "joined"),
 )
 async def test_signatures_are_judged(
     client: aiohttp.ClientSession, header: str | None, verdict: Signature
@@ -77,6 +81,39 @@ async def test_signatures_are_judged(
     async with Receiver(secrets={"m": SECRET}) as receiver:
         await post(client, receiver.url("m"), header=header)
         assert receiver.arrivals[0].signature == verdict
+
+
+async def test_a_header_sent_twice_is_no_signature() -> None:
+    right = signature(BODY, (SECRET,), int(time.time()))
+    header = f"Service-Signature: {right}\r\n"
+    async with Receiver(secrets={"m": SECRET}) as receiver:
+        for times in (1, 2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", receiver.port)
+            head = f"POST /m HTTP/1.1\r\n{header * times}Content-Length: {len(BODY)}\r\n\r\n"
+            writer.write(head.encode() + BODY)
+            await reader.readline()
+            writer.close()
+            await writer.wait_closed()
+        assert [arrival.signature for arrival in receiver.arrivals] == [Signature.RIGHT, Signature.WRONG]
+
+
+@pytest.mark.parametrize(
+    ("age", "secret", "status"),
+    [
+        (0, SECRET, 200),
+        (400, SECRET, 400),
+        (0, Secret("whsec_of-somebody-else-altogether"), 401),
+        (400, Secret("whsec_of-somebody-else-altogether"), 401),
+        (0, None, 401),
+    ],
+    ids=("right", "stale", "wrong", "stale and wrong", "missing"),
+)
+async def test_a_strict_receiver_answers_as_merchants_are_advised(
+    client: aiohttp.ClientSession, age: int, secret: Secret | None, status: int
+) -> None:
+    header = None if secret is None else signature(BODY, (secret,), int(time.time()) - age)
+    async with Receiver(secrets={"m": SECRET}, refuses_forgeries=True) as receiver:
+        assert await post(client, receiver.url("m"), header=header) == status
 
 
 async def test_without_a_secret_nothing_is_judged(client: aiohttp.ClientSession) -> None:

@@ -51,7 +51,10 @@ def listen(
     status: Annotated[
         int | None,
         typer.Option(
-            "--status", min=200, max=599, help="What to answer; without, 200, or 400 to a wrong signature."
+            "--status",
+            min=200,
+            max=599,
+            help="What to answer; without, 200, or 401 to a wrong signature and 400 to a stale one.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document a line instead.")] = False,

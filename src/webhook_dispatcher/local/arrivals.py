@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import itertools
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,10 @@ class Signature(StrEnum):
     MISSING = "missing"
     STALE = "stale"
     UNCHECKED = "unchecked"
+
+
+REFUSALS = {Signature.MISSING: 401, Signature.WRONG: 401, Signature.STALE: 400}
+"""What a receiver is advised to answer. Source: contract 1."""
 
 
 @dataclass(slots=True)
@@ -62,16 +67,16 @@ def verify(header: str | None, body: bytes, secrets: Iterable[Secret], unix: flo
     """
     if header is None:
         return Signature.MISSING
-    parts = [part.partition("=")[::2] for part in header.split(",")]
-    stamp = next((value for name, value in parts if name == "t"), "")
-    given = [value for name, value in parts if name == "v1"]
-    if not stamp.isascii() or not stamp.isdigit():
+    parts = [part.strip().partition("=")[::2] for part in header.split(",")]
+    stamps = [value for name, value in parts if name == "t"]
+    given = [value.encode(errors="replace") for name, value in parts if name == "v1"]
+    if len(stamps) != 1 or not re.fullmatch("[0-9]{1,12}", stamps[0]):
         return Signature.WRONG
-    signed = stamp.encode() + b"." + body
-    expected = [hmac.new(secret.reveal(), signed, hashlib.sha256).hexdigest() for secret in secrets]
+    signed = stamps[0].encode() + b"." + body
+    expected = [hmac.new(secret.reveal(), signed, hashlib.sha256).hexdigest().encode() for secret in secrets]
     if not any(hmac.compare_digest(mine, theirs) for mine in expected for theirs in given):
         return Signature.WRONG
-    return Signature.RIGHT if abs(unix - int(stamp)) <= TOLERANCE else Signature.STALE
+    return Signature.RIGHT if abs(unix - int(stamps[0])) <= TOLERANCE else Signature.STALE
 
 
 def first_arrivals(arrivals: Iterable[Arrival]) -> dict[str, list[Arrival]]:

@@ -24,9 +24,15 @@ class Exchange:
     def __init__(self, connection: "Connection", head: bytes, started_at: float) -> None:
         lines = head.decode("latin-1").split("\r\n")
         self.method, self.target, _ = lines[0].split(" ", 2)
-        self.headers = {
-            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
-        }
+        fields = [
+            (name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines[1:])
+        ]
+        self.headers = dict(fields)
+        if len(self.headers) < len(fields):
+            # One that was sent twice is both, as RFC 9110, 5.2 has it: a signature must not hide another.
+            self.headers = {
+                name: ", ".join(value for same, value in fields if same == name) for name, _ in fields
+            }
         self.started_at = started_at
         self.connection = connection.number
         self.body = b""

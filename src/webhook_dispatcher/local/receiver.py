@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 import uvloop
 
 from webhook_dispatcher.domain.endpoint import Secret
-from webhook_dispatcher.local.arrivals import Arrival, Signature, to_line, verify
+from webhook_dispatcher.local.arrivals import REFUSALS, Arrival, Signature, to_line, verify
 from webhook_dispatcher.local.behaviour import Behaviour, Plan
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.exchange import Connection, Exchange
@@ -42,7 +42,7 @@ class Receiver:
     log: a file that gets each arrival as a line of JSON when it has ended.
     behaviour: of merchants for which `behave` was not called.
     keep: False forgets ended arrivals (for long runs with a log).
-    refuses_forgeries: answers 400 to a wrong signature, whatever the behaviour.
+    refuses_forgeries: answers 401 to a wrong signature and 400 to a stale one, whatever the behaviour.
     on_arrival: told at the start and at the end of each.
     """
 
@@ -184,8 +184,8 @@ class Receiver:
             self.arrivals.append(arrival)
         self._tell(arrival)
         behaviour = self._next_behaviour(merchant_id, turn)
-        is_forged = arrival.signature not in (Signature.RIGHT, Signature.UNCHECKED)
-        self._behave(exchange, Behaviour(400) if is_forged and self._refuses_forgeries else behaviour)
+        refusal = REFUSALS.get(arrival.signature) if self._refuses_forgeries else None
+        self._behave(exchange, Behaviour(refusal) if refusal else behaviour)
 
     def abandoned(self, exchange: Exchange) -> None:
         """Log that the sender gave up (called by the connection)."""

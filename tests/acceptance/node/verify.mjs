@@ -1,22 +1,27 @@
-// Reads {verifier, body (base64), header, secret} from standard input; prints "accepted" or "refused".
-import { readFileSync } from "node:fs";
+// Reads requests from standard input, a JSON document a line: {body (base64), header, secret}; prints the
+// status to answer each with. The argument names the verifier: "snippet" or "stripe".
+import { createInterface } from "node:readline";
 
-const { verifier, body, header, secret } = JSON.parse(readFileSync(0, "utf8"));
-const bytes = Buffer.from(body, "base64");
-
-async function isAccepted() {
-  if (verifier === "snippet") {
-    const { verify } = await import("../../../docs/verify/verify.mjs");
-    return verify(bytes, header, secret);
-  }
-  const { default: Stripe } = await import("stripe");
-  try {
-    new Stripe("unused").webhooks.constructEvent(bytes, header, secret);
-    return true;
-  } catch (error) {
-    if (error instanceof Stripe.errors.StripeSignatureVerificationError) return false;
-    throw error;
-  }
+async function snippet() {
+  const { refusal } = await import("../../../docs/verify/verify.mjs");
+  return (body, header, secret) => refusal(body, header, secret) ?? 200;
 }
 
-console.log((await isAccepted()) ? "accepted" : "refused");
+async function stripe() {
+  const { default: Stripe } = await import("stripe");
+  return (body, header, secret) => {
+    try {
+      new Stripe("unused").webhooks.constructEvent(body, header, secret);
+      return 200;
+    } catch (error) {
+      if (error instanceof Stripe.errors.StripeSignatureVerificationError) return 401;
+      throw error;
+    }
+  };
+}
+
+const verify = await { snippet, stripe }[process.argv[2]]();
+for await (const line of createInterface({ input: process.stdin })) {
+  const { body, header, secret } = JSON.parse(line);
+  console.log(verify(Buffer.from(body, "base64"), header, secret));
+}
