@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
+import hypothesis
 import pytest
 
 from tests.acceptance.pooler import Pooler
@@ -26,7 +27,11 @@ _numbers = itertools.count(1)
 
 
 def pytest_configure() -> None:
-    """Choose the seed of the short run under faults, for all workers alike."""
+    """Choose the seed of the short run under faults, the same for all workers; properties take their time."""
+    hypothesis.settings.register_profile(
+        "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("unhurried")
     os.environ.setdefault("CHAOS_SEED", str(secrets.randbits(32)))
 
 

@@ -18,12 +18,12 @@ import asyncpg
 
 from tests.acceptance.process import Daemon, until_found
 from tests.acceptance.world import INSERT, Sent, World
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.local.arrivals import Arrival, first_arrivals, out_of_order
 
 WRITERS = 4
 RECONNECT = 0.05
-PATIENCE = 40.0
-"""Seconds after which waiting is given up that has nothing to do with what is measured."""
+PATIENCE = MAX_WAIT
 HELD = (
     "SELECT merchant_id FROM webhook.lane "
     "WHERE split_part(owner, '/', 2) = $1 AND lease_until > clock_timestamp()"

@@ -116,7 +116,7 @@ async def end_server(world: World, how: signal.Signals) -> None:
     pid = world.database.server.pid
     assert pid is not None
     os.kill(pid, how)
-    await until(lambda: _state(pid) in ("Z", ""), deadline=30)
+    await until(lambda: _state(pid) in ("Z", ""))
     world.database.server.stop()
 
 

@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.local.binaries import wheel_programs
 from webhook_dispatcher.local.confinement import choose
 
 PORT = 6432
-START_DEADLINE = 20.0
-STOP_DEADLINE = 10.0
+START_DEADLINE = MAX_WAIT
+STOP_DEADLINE = MAX_WAIT
 # When the tests are killed it goes too; the SIGINT it would get otherwise makes it wait for its clients.
 DIES_AT_ONCE = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
 ROLES = ("postgres", "webhook_dispatcher", "webhook_admin", "webhook_producer", "webhook_observer")

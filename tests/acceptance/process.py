@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.conftest import process_exists
+from tests.waiting import MAX_WAIT
 
 T = TypeVar("T")
 LOOK_EVERY = 0.01
 
 
-async def until(condition: Callable[[], T | None], deadline: float = 15.0) -> T:
+async def until(condition: Callable[[], T | None], deadline: float = MAX_WAIT) -> T:
     """Wait for a condition to give something true, and return that; TimeoutError when it does not in time."""
 
     async def looked() -> T | None:
@@ -26,7 +27,7 @@ async def until(condition: Callable[[], T | None], deadline: float = 15.0) -> T:
     return await until_found(looked, deadline)
 
 
-async def until_found(look: Callable[[], Awaitable[T | None]], deadline: float = 15.0) -> T:
+async def until_found(look: Callable[[], Awaitable[T | None]], deadline: float = MAX_WAIT) -> T:
     """Wait like `until`, where looking means asking somebody."""
     ends = time.monotonic() + deadline
     while True:
@@ -71,7 +72,7 @@ class Daemon:
         entries = [json.loads(line) for line in lines if line.endswith("}\n") and line.startswith("{")]
         return [entry for entry in entries if event in (None, entry["event"])]
 
-    async def logged(self, event: str, deadline: float = 15.0) -> dict[str, Any]:
+    async def logged(self, event: str, deadline: float = MAX_WAIT) -> dict[str, Any]:
         """Wait for a log event and return its first occurrence."""
         entries = await until(lambda: self.log(event) or self._fails_if_ended(event), deadline)
         return entries[0]
@@ -92,7 +93,7 @@ class Daemon:
         self.process.kill()
         self.process.wait()
 
-    async def ended(self, deadline: float = 15.0) -> int:
+    async def ended(self, deadline: float = MAX_WAIT) -> int:
         """Wait for its end and return the exit code."""
         await until(lambda: self.process.poll() is not None, deadline)
         return self.process.returncode
@@ -148,7 +149,7 @@ class ReceiverProcess:
         """Stop it; the log is complete then."""
         assert self._process.stdout is not None
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(MAX_WAIT)
         self._process.stdout.close()
 
     def kill(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.acceptance.process import Daemon, http_get, until
 from tests.acceptance.world import World
 from tests.conftest import process_exists
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.supervisor import metrics_folder
 from webhook_dispatcher.telemetry.merging import FOLDER
 
@@ -56,7 +57,7 @@ async def start_processes(world: World, count: int, **settings: str) -> Daemon:
     return supervisor
 
 
-async def started(supervisor: Daemon, count: int, deadline: float = 40) -> None:
+async def started(supervisor: Daemon, count: int, deadline: float = MAX_WAIT) -> None:
     """Wait until so many processes work."""
     await until(lambda: len({entry["pid"] for entry in running(supervisor)}) >= count, deadline)
 

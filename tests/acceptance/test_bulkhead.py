@@ -8,6 +8,7 @@ import pytest
 from tests.acceptance.load import Load
 from tests.acceptance.process import until, until_found
 from tests.acceptance.world import Sent, World
+from tests.waiting import Yardstick
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -44,7 +45,7 @@ FROM generate_series(1, $3) AS number
 async def trickle(world: World, count: int = SAMPLES) -> list[Sent]:
     """Write events of healthy merchants at a steady pace."""
     async with Load(world.database.dsn("webhook_producer"), HEALTHY, RATE) as load:
-        await until(lambda: len(load.sent) >= count, 60)
+        await until(lambda: len(load.sent) >= count)
     return load.sent
 
 
@@ -59,23 +60,23 @@ def requests(world: World, events: Sequence[Sent], each: int) -> list[list[Arriv
 
 async def lags(world: World, events: Sequence[Sent]) -> list[float]:
     """Wait until all have arrived; return the seconds from their commits."""
-    arrived = await until(lambda: requests(world, events, 1), 30)
+    arrived = await until(lambda: requests(world, events, 1))
     return [of_one[0].started_at - event.committed_at for event, of_one in zip(events, arrived, strict=True)]
 
 
 async def retry_lags(world: World, events: Sequence[Sent]) -> list[float]:
     """Wait until all that were refused were retried; return how much later than due that was."""
     refused = [event for event in events if event.merchant_id in REFUSERS]
-    arrived = await until(lambda: requests(world, refused, 2), 30)
+    arrived = await until(lambda: requests(world, refused, 2))
     return [
         retry.started_at - (first.ended_at or first.started_at) - RETRIED_AFTER
         for first, retry, *_ in arrived
     ]
 
 
-def late(waits: Sequence[float]) -> int:
+def late(waits: Sequence[float], machine: Yardstick) -> int:
     """Count those that took longer than they may."""
-    return sum(wait >= LATEST for wait in waits)
+    return sum(wait >= machine.allows(LATEST) for wait in waits)
 
 
 def hanging(world: World) -> int:
@@ -104,9 +105,10 @@ async def test_new_events_do_not_wait_for_more_merchants_than_lanes_that_hang(wo
     await world.emit_each(HEALTHY, 1)
     await world.all_delivered(len(HEALTHY))
     await world.emit_each(TARPITS, 20)
-    await until(lambda: all_have_timed_out(world), 30)
-    found = await lags(world, await trickle(world))
-    assert late(found) <= FEW, sorted(found)[-9:]
+    await until(lambda: all_have_timed_out(world))
+    with Yardstick() as machine:
+        found = await lags(world, await trickle(world))
+    assert late(found, machine) <= FEW, sorted(found)[-9:]
     assert hanging(world) >= LANES // 4
     assert await gauge(world, "webhook_suspect_lanes") <= LANES // 2
     assert len(world.receiver.of(TARPITS[0])) > 1, "they have their turns, too"
@@ -121,10 +123,11 @@ async def test_retries_do_not_wait_for_more_retries_than_places_that_hang(world:
     settings = {"MAX_LANES": str(LANES), "ATTEMPT_TIMEOUT": TIMEOUT, "LANE_RETRIES": "1"}
     await world.start(**settings, RETRY_SCHEDULE=RETRIES)
     await world.emit_each(TARPITS, 3)
-    await until(lambda: all_have_timed_out(world), 30)
-    events = await trickle(world)
-    found = await retry_lags(world, events)
-    assert late(found) <= FEW, sorted(found)[-9:]
+    await until(lambda: all_have_timed_out(world))
+    with Yardstick() as machine:
+        events = await trickle(world)
+        found = await retry_lags(world, events)
+    assert late(found, machine) <= FEW, sorted(found)[-9:]
     assert hanging(world) >= LANES // 4
 
 
@@ -149,12 +152,13 @@ async def test_a_mass_retry_delays_neither_new_events_nor_scheduled_retries(
         )
 
     await until_found(progress)
-    events = await trickle(world)
-    new, retried = await lags(world, events), await retry_lags(world, events)
+    with Yardstick() as machine:
+        events = await trickle(world)
+        new, retried = await lags(world, events), await retry_lags(world, events)
     waiting = await world.count("state = 'pending_retry' AND attempts = 8")
     retries = await progress()
-    assert late(new) <= FEW, sorted(new)[-9:]
-    assert late(retried) <= FEW, sorted(retried)[-9:]
+    assert late(new, machine) <= FEW, sorted(new)[-9:]
+    assert late(retried, machine) <= FEW, sorted(retried)[-9:]
     assert 0 < retries < MASS, "it went on all the while"
     # One merchant has two places; what it cannot take yet is made due all the same, after a while.
     assert merchants == 1 or waiting <= CHUNKS_WAITING

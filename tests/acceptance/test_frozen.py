@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-import pytest
-
 from tests.acceptance.load import (
     PATIENCE,
     Fate,
@@ -31,7 +29,6 @@ from tests.acceptance.world import World
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.behaviour import Behaviour
 
-pytestmark = pytest.mark.timeout(180)
 DAEMONS = 3
 STEADY = [f"s{number:02}" for number in range(30)]
 """Merchants that answer 200, at a pace of their own, and have a backlog."""

@@ -23,11 +23,11 @@ from tests.acceptance.supervised import (
     total,
 )
 from tests.acceptance.world import World
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.local.arrivals import out_of_order, overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.producer import Producer, Written
 
-pytestmark = pytest.mark.timeout(180)
 PROCESSES = 3
 MERCHANTS = [f"m{number:02}" for number in range(60)]
 EVENTS = 2000
@@ -58,7 +58,7 @@ async def test_three_processes_share_the_work_and_count_it_as_one(world: World) 
         rate=EVENTS / SECONDS,
     )
     await producer.run(EVENTS)
-    await world.all_delivered(EVENTS, deadline=60)
+    await world.all_delivered(EVENTS)
 
     arrivals = world.receiver.arrivals
     assert Counter(arrival.event_id for arrival in arrivals) == Counter(str(event.id) for event in sent)
@@ -166,7 +166,7 @@ async def test_process_that_waits_for_its_database_says_so(world: World) -> None
 
 
 async def test_address_in_use_starts_no_process(world: World) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(MAX_WAIT):
         first = world.spawn(PROCESSES="2")
         await first.logged("supervisor.started")
         port = first.log("supervisor.started")[0]["ops_port"]

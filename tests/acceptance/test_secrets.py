@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.acceptance.process import until_found
 from tests.acceptance.world import ENDPOINT, World, make_key
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -20,7 +21,7 @@ def dump(world: World) -> str:
     named = os.environ.get("TEST_POSTGRES_BIN")
     programs = Path(named) if named else wheel_programs()
     command = [str(programs / "pg_dump"), world.database.dsn("postgres")]
-    dumped = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    dumped = subprocess.run(command, capture_output=True, text=True, check=True, timeout=MAX_WAIT)
     assert "COPY webhook.endpoint" in dumped.stdout
     return dumped.stdout
 

@@ -22,8 +22,6 @@ every_verifier = pytest.mark.parametrize("verify", [*STRIPES, *OURS], indirect=T
 our_verifiers = pytest.mark.parametrize("verify", OURS, indirect=True)
 verifiers_without_types = pytest.mark.parametrize("verify", ["python", "node", "php"], indirect=True)
 
-pytestmark = pytest.mark.timeout(300)  # the first build of Go's standard library
-
 
 @pytest.fixture(scope="session")
 def verifiers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Verifiers]:

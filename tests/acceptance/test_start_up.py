@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from tests.conftest import Database
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.cli.late import LateCommand
 from webhook_dispatcher.cli.program import COMMANDS, DELIVERIES, ENDPOINT
 
-MAX_SECONDS = 60
 PACKAGES_OF_A_DAEMON = {
     "aiodns",
     "aiohttp",
@@ -48,7 +48,7 @@ def python(program: str, *arguments: str, environ: dict[str, str] | None = None)
         env=environ or {},
         capture_output=True,
         text=True,
-        timeout=MAX_SECONDS,
+        timeout=MAX_WAIT,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections import Counter
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.acceptance.process import Daemon, http_get, until, until_found
 from tests.acceptance.world import Sent, World
+from tests.waiting import Yardstick
 from webhook_dispatcher.local.arrivals import Arrival, out_of_order, overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -57,8 +59,12 @@ async def test_second_sigterm_cuts_the_grace_short_and_loses_nothing(world: Worl
     await world.arrived(1)
     daemon.terminate()
     await until_found(lambda: claims_nothing(world))
-    daemon.terminate()
-    await daemon.ended(deadline=1)
+    with Yardstick() as machine:
+        told_at = time.monotonic()
+        daemon.terminate()
+        await daemon.ended()
+        took = time.monotonic() - told_at
+    assert took < machine.allows(1)
     assert (await world.delivery(event.id))["attempts"] == 0
     await world.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
     await world.settled(event.id, "delivered", 1)
@@ -138,8 +144,12 @@ async def test_sigterm_while_waiting_for_the_database_ends_at_once(world: World)
     nowhere = f"postgresql://webhook_dispatcher@/webhook?host={world.folder}/nowhere"
     daemon = world.spawn(DATABASE_URL=nowhere)
     await daemon.logged("database.awaited")
-    daemon.terminate()
-    assert await daemon.ended(deadline=2) == 0
+    with Yardstick() as machine:
+        told_at = time.monotonic()
+        daemon.terminate()
+        assert await daemon.ended() == 0
+        took = time.monotonic() - told_at
+    assert took < machine.allows(2)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import pytest
 from tests.acceptance.process import Daemon, until, until_found
 from tests.acceptance.world import World
 from tests.integration.damage import damaging, large_object
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.local.behaviour import Behaviour
 
-PATIENCE = 60.0
+PATIENCE = MAX_WAIT
 MERCHANTS = [f"m{number:02}" for number in range(30)]
 DUE = "UPDATE webhook.outbox SET due_at = clock_timestamp(), attempts = 1 WHERE id = $1"
 LOOK = (

@@ -17,7 +17,6 @@ from tests.acceptance.world import World
 from webhook_dispatcher.local.arrivals import overlapping
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
-pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
 MERCHANTS = [f"m{number:02}" for number in range(20)]
 RATE = 60.0

@@ -19,6 +19,7 @@ import asyncpg
 
 from tests.acceptance.process import Daemon, environment, until_found
 from tests.conftest import Database
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.keyring import KEY_BYTES, Keyring
 from webhook_dispatcher.local.arrivals import Arrival
@@ -122,7 +123,7 @@ class World:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=MAX_WAIT,
         )
 
     async def configure(self, *merchants: str, url: str | None = None) -> None:
@@ -159,7 +160,7 @@ class World:
         return list(await self.admin.fetch(query, event_id))
 
     async def settled(
-        self, event_id: UUID, state: str, attempts: int, deadline: float = 15
+        self, event_id: UUID, state: str, attempts: int, deadline: float = MAX_WAIT
     ) -> asyncpg.Record:
         """Wait until a delivery is in a state after so many attempts, and return it."""
 
@@ -174,7 +175,7 @@ class World:
                 f"wanted {state} after {attempts}: {await self.delivery(event_id)}"
             ) from None
 
-    async def all_delivered(self, count: int, deadline: float = 20) -> None:
+    async def all_delivered(self, count: int, deadline: float = MAX_WAIT) -> None:
         """Wait until so many deliveries are delivered."""
 
         async def reached() -> bool:
@@ -196,7 +197,7 @@ class World:
         """Insert a control command and return its id."""
         return int(await self.admin.fetchval(ASK, command, merchant_id, event_id, json.dumps(args)))
 
-    async def handled(self, command_id: int, deadline: float = 15) -> dict[str, Any]:
+    async def handled(self, command_id: int, deadline: float = MAX_WAIT) -> dict[str, Any]:
         """Wait until a command is done or rejected, and return its row."""
 
         async def reached() -> asyncpg.Record | None:
@@ -214,7 +215,7 @@ class World:
         return await self.handled(await self.ask(command, merchant_id, event_id, **args))
 
     async def arrived(
-        self, count: int, merchant_id: str | None = None, deadline: float = 15
+        self, count: int, merchant_id: str | None = None, deadline: float = MAX_WAIT
     ) -> list[Arrival]:
         """Wait for so many requests (of one merchant), answered or not, and return them."""
 

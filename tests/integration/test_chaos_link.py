@@ -12,10 +12,11 @@ import pytest
 from tests.acceptance.process import until_found
 from tests.chaos.link import Link
 from tests.conftest import Database
+from tests.waiting import MAX_WAIT
 
 TABLE = "CREATE TABLE public.noted (number integer PRIMARY KEY)"
 NOTE = "INSERT INTO public.noted (number) VALUES ($1)"
-PATIENCE = 20.0
+PATIENCE = MAX_WAIT
 SHORT = 0.2
 """Seconds after which what hangs is taken to hang."""
 

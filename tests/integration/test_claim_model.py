@@ -54,7 +54,7 @@ class ClaimMachine(RuleBasedStateMachine):
         self._runner.run(self.world.finish())
 
 
-@pytest.mark.timeout(60 + 2 * EXAMPLES)
+@pytest.mark.timeout(300 + 10 * EXAMPLES)
 def test_nothing_is_lost_repeated_or_out_of_order_whatever_happens(database: Database) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()

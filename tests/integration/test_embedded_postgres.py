@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.local import postgres as postgres_module
 from webhook_dispatcher.local.binaries import initdb_options
@@ -22,7 +23,7 @@ from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.local.scratch import scratch_dir
 
 IS_ROOT = os.geteuid() == 0
-DEADLINE = 10.0
+DEADLINE = MAX_WAIT
 
 HOLD = """
 import signal, sys

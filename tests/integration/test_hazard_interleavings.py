@@ -35,6 +35,7 @@ from tests.conftest import Database
 from tests.integration.claim_model import World
 from tests.integration.model_daemon import LEASE as MODEL_LEASE
 from tests.integration.workbench import GATED, LAPSED, LEASE, Workbench, answered, seqs
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.tail import Tail
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.storage import statements
@@ -191,7 +192,7 @@ async def _terminate(bench: Workbench, name: str) -> None:
     """End a daemon's sessions, and see them gone."""
     which = "FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()"
     await bench.db.execute(f"SELECT pg_terminate_backend(pid) {which}", name)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         while await bench.db.fetchval(f"SELECT EXISTS (SELECT {which})", name):
             await bench.db.execute("SELECT pg_sleep(0.002)")
 

@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.telemetry import health
 from webhook_dispatcher.telemetry.health import OpsServer
@@ -107,7 +108,7 @@ async def test_connections_held_open_give_way_to_new_ones(server: OpsServer) -> 
     held = [
         await asyncio.open_connection("127.0.0.1", server.port) for _ in range(health.MOST_CONNECTIONS * 2)
     ]
-    async with asyncio.timeout(5), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(MAX_WAIT), aiohttp.ClientSession() as session:
         async with session.get(f"http://127.0.0.1:{server.port}/healthz") as answer:
             assert answer.status == 200
         # The first to come was the first to go.
@@ -121,7 +122,7 @@ async def test_a_connection_that_says_nothing_is_closed(
 ) -> None:
     monkeypatch.setattr(health, "LONGEST_CONNECTION", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         assert await ends(reader)
     writer.close()
 
@@ -129,7 +130,7 @@ async def test_a_connection_that_says_nothing_is_closed(
 async def test_an_oversized_request_is_refused(server: OpsServer) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         assert b" 400 " in await reader.readline()
     writer.close()
 
@@ -141,7 +142,7 @@ async def test_an_address_in_use_is_our_configuration(server: OpsServer) -> None
 
 
 async def test_stopping_does_not_wait_for_a_hung_scraper() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         async with OpsServer(ANYWHERE, CollectorRegistry(), list) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(b"GET /metrics HTTP/1.1\r\n")

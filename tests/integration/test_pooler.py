@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance.pooler import Pooler, find_pgbouncer
 from tests.conftest import Database
 from tests.integration.workbench import LEASE, Daemon, Workbench, answered, seqs
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -213,7 +214,7 @@ async def test_daemons_claim_and_record_beside_each_other(
                     done += (await daemon.records.write(records, [turn], LEASE)).seqs
         return done
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(MAX_WAIT):
         written = await asyncio.gather(*[deliver(f"d{number}") for number in range(3)])
     assert sorted(seq for part in written for seq in part) == list(range(1, 61))
     assert await bench.db.fetchval("SELECT count(*) FROM webhook.delivery_log") == 60

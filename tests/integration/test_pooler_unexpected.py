@@ -12,6 +12,7 @@ import pytest
 from tests.acceptance.pooler import Pooler, find_pgbouncer
 from tests.acceptance.process import environment
 from tests.conftest import Database
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.cli.check import Finding, examine
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
@@ -88,7 +89,7 @@ def test_a_program_ends_with_one_line(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=MAX_WAIT,
     )
     assert ended.returncode == 2
     [line] = ended.stderr.splitlines()

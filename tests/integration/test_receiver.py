@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.signing import signature
 from webhook_dispatcher.local.arrivals import Arrival, Signature, out_of_order, overlapping, read_log
@@ -18,7 +19,7 @@ from webhook_dispatcher.local.receiver import Behaviour, Receiver
 
 SECRET = Secret("whsec_of-a-receiver-in-a-test")
 BODY = b'{"id":"x"}'
-SOON = timedelta(seconds=5)
+SOON = timedelta(seconds=MAX_WAIT)
 
 
 @pytest.fixture
@@ -288,7 +289,7 @@ async def test_a_receiver_of_its_own_process_writes_what_it_saw(
             assert [await post(client, url, event, right) for event in "ab"] == [500, 201]
         finally:
             process.terminate()
-        assert process.wait(5) == 0
+        assert process.wait(MAX_WAIT) == 0
     with log.open("a") as file:
         file.write('{"merchant_id": "cut sh')
     seen = read_log(log)

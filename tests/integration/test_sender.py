@@ -12,6 +12,7 @@ from ipaddress import ip_network
 import pytest
 
 from tests.integration.raw_receiver import OK, Behaviour, RawReceiver, Request, answering, status
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
@@ -210,7 +211,7 @@ async def test_body_is_not_waited_for(hasty: Sender, behave: Behaviour) -> None:
         assert await hasty.post(receiver.url(), HEADERS, BODY) == Answer(200)
         assert asyncio.get_running_loop().time() - start < QUICK - 0.05
         if behave is not gzip_bomb:
-            await asyncio.wait_for(closed.wait(), 5)  # the connection was closed, not left to run
+            await asyncio.wait_for(closed.wait(), MAX_WAIT)  # the connection was closed, not left to run
 
 
 async def test_first_of_two_answers_counts(sender: Sender) -> None:
@@ -237,7 +238,7 @@ async def test_cancelling_an_attempt_cancels_it(sender: Sender) -> None:
 
     async with RawReceiver(behave) as receiver:
         attempt = asyncio.create_task(sender.post(receiver.url(), HEADERS, BODY))
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), MAX_WAIT)
         attempt.cancel()
         with pytest.raises(asyncio.CancelledError):
             await attempt

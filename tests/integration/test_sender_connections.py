@@ -10,6 +10,7 @@ from ipaddress import ip_network
 import pytest
 
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
@@ -106,7 +107,7 @@ async def test_connection_is_not_reused(sender: Sender, behave: object) -> None:
 async def test_long_body_is_not_even_begun(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webhook_dispatcher.transport.wire._DRAIN_SECONDS", 60)
     async with RawReceiver(long_body_later) as receiver:
-        seen = await asyncio.wait_for(sender.post(receiver.url(), HEADERS, BODY), 2)
+        seen = await asyncio.wait_for(sender.post(receiver.url(), HEADERS, BODY), 4)
         assert seen == Answer(200)
 
 
@@ -185,7 +186,7 @@ async def test_half_an_answer_on_a_kept_connection_is_not_resent(
             return
         await request.answer(half)
         # Only once the bytes are there: a reset discards what the other side has not read yet.
-        await asyncio.wait_for(has_arrived.wait(), 5)
+        await asyncio.wait_for(has_arrived.wait(), MAX_WAIT)
         assert callable(ending)
         ending(request)
 
@@ -221,14 +222,14 @@ async def test_connection_that_spoke_while_idle_is_not_used(sender: Sender) -> N
     async def behave(request: Request) -> None:
         await request.answer(OK)
         if len(receiver.requests) == 1:
-            await asyncio.wait_for(is_kept.wait(), 5)
+            await asyncio.wait_for(is_kept.wait(), MAX_WAIT)
             await request.answer(status("408 Request Timeout"))
 
     async with RawReceiver(behave) as receiver:
         assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
         has_spoken = watch(kept_wire(sender))
         is_kept.set()
-        await asyncio.wait_for(has_spoken.wait(), 5)
+        await asyncio.wait_for(has_spoken.wait(), MAX_WAIT)
         assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
         assert receiver.connections == 2
 
@@ -273,7 +274,7 @@ async def test_attempt_in_flight_when_the_sender_closes_ends_as_our_own_fault() 
     async with RawReceiver(behave) as receiver:
         async with Sender(LOOPBACK, timedelta(seconds=5), "test") as sender:
             attempt = asyncio.create_task(sender.post(receiver.url(), HEADERS, BODY))
-            await asyncio.wait_for(arrived.wait(), 5)
+            await asyncio.wait_for(arrived.wait(), MAX_WAIT)
         seen = await attempt
         assert isinstance(seen, Failure)
         assert seen.is_ours
@@ -294,6 +295,6 @@ async def test_cancelled_attempt_closes_its_connection() -> None:
         Sender(LOOPBACK, timedelta(seconds=60), "test") as patient,
     ):
         attempt = asyncio.create_task(patient.post(receiver.url(), HEADERS, BODY))
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), MAX_WAIT)
         attempt.cancel()
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), MAX_WAIT)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.raw_receiver import OK, RawReceiver, answering
 from tests.integration.test_sender_guard import name_server
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.blame import routed_families
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
@@ -139,7 +140,7 @@ def test_no_route_to_anywhere_is_our_fault() -> None:
     if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
         pytest.skip("this system lets nobody make a network of its own")
     script = [*command, sys.executable, "-c", WITHOUT_A_NETWORK]
-    out = subprocess.run(script, capture_output=True, text=True, timeout=30, check=True).stdout
+    out = subprocess.run(script, capture_output=True, text=True, timeout=MAX_WAIT, check=True).stdout
     lines = [line.split("; ") for line in out.splitlines()]
     assert [line[:2] for line in lines] == [["connect", "True"], ["connect", "True"], ["dns", "True"]], lines
     # IPv6 without any address says it in its own way.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.process import until_found
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.supervisor import FOLDER_PREFIX, Supervisor, metrics_folder
 from webhook_dispatcher.settings import load_settings
@@ -41,7 +42,7 @@ async def test_process_that_cannot_be_started_is_tried_again(tmp_path: Path) -> 
         reasons = [f"process {number}: {how} {wait} s" for number in (1, 2)]
         await until_found(partial(says, supervisor, reasons))
     supervisor.stop()
-    assert await asyncio.wait_for(running, 5) == 0
+    assert await asyncio.wait_for(running, MAX_WAIT) == 0
 
 
 def test_folder_for_metrics_is_private_and_goes_with_its_supervisor() -> None:

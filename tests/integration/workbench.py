@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 
 from tests.conftest import Database
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.record import Attempt, Record
@@ -178,7 +179,7 @@ class Workbench:
 
     async def until_waiting(self, application_name: str, running: "asyncio.Future[Any]") -> int:
         """Wait until a session waits for a lock; its statement failing meanwhile is the test's failure."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(MAX_WAIT):
             while not running.done():
                 pid: int | None = await self.db.fetchval(
                     "SELECT pid FROM pg_stat_activity WHERE application_name = $1 "

@@ -6,6 +6,7 @@ from typing import Any
 from tests.unit.fake_desk import FakeControls, FakeDesk
 from tests.unit.fake_storage import FakeClaims, FakeRecords
 from tests.unit.fakes import KEYRING, LEASE, FakeDatabase, FakeSender
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control import Controller
 from webhook_dispatcher.dispatch.errands import Errands
@@ -47,7 +48,7 @@ class Office:
 
     async def step(self) -> bool:
         """Take one command up, and let what it began end."""
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
             has_handled = await self.controller.step(group)
         assert self.controls.open_desks == 0
         return has_handled

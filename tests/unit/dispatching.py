@@ -13,6 +13,7 @@ from tests.unit.fakes import (
     FakeSender,
     quiet,
 )
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -49,7 +50,7 @@ class Office:
     async def open(self, *merchants: str) -> AsyncIterator[asyncio.TaskGroup]:
         """Look for the first time; on the way out stop, and let everything be written."""
         self.database.configure(*merchants)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(MAX_WAIT):
             async with asyncio.TaskGroup() as group:
                 await self.dispatcher.step(group)
                 yield group

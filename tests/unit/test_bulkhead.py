@@ -8,6 +8,7 @@ import pytest
 from tests.unit import dispatching, test_retries
 from tests.unit.fake_storage import FakeClaims
 from tests.unit.fakes import FakeDatabase, make_event, quiet, until
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import due, ready
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.bodies import MOST_BYTES
@@ -162,7 +163,7 @@ async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
         rests.append(len(pages.asked))
 
     monkeypatch.setattr(stop, "wait_at_most", rest)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         await sweeping.sweep(pages, office.dispatcher, office.clock, office.metrics, stop)
     assert pages.asked == ["", "m02", "m05", ""]
     assert rests == [3, 4], "after the end of a round, and where the page held nothing new"
@@ -176,7 +177,7 @@ async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:
     office.claims.due_since = {"m": "9"}  # due later than all of them
     office.standings.learn("m", Outcome.DELIVERED, SLOW / 10)
     office.owe_of(TARPITS, 1)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         for _ in range(5):
             await office.retrier.step(group)
         await quiet()
@@ -200,7 +201,7 @@ async def test_known_suspects_take_half_of_the_places_for_retries() -> None:
     for name in TARPITS:
         office.standings.learn(name, Outcome.TIMEOUT, 10.0)
     office.owe_of(TARPITS, 1)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         for _ in range(5):
             await office.retrier.step(group)
         await until(lambda: len(office.sender.sent) == SUSPECTS)

@@ -14,6 +14,7 @@ from tests.unit.fakes import (
     one_turn,
     quiet,
 )
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.supply import RUN
 from webhook_dispatcher.dispatch.unattempted import KEY_WAIT
 from webhook_dispatcher.domain.claim import Probe
@@ -180,7 +181,7 @@ async def test_run_follows_until_stopped_and_survives_a_failed_look() -> None:
     office.database.configure("a")
     office.database.faults["read_arrivals"].extend([None, DOWN])
     running = asyncio.create_task(office.dispatcher.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         while office.dispatcher._tail.cursor is None:
             await one_turn()
         office.database.insert(make_event(1, "a"))

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.controlling import Office
 from tests.unit.fake_desk import EVENT_ID
 from tests.unit.fakes import NOW, make_endpoint
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.errands import CHUNK, MOST_WAITING, PATIENCE, RUNNING_LEASE
 from webhook_dispatcher.domain.command import LONG_AGO, Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
@@ -197,7 +198,7 @@ async def test_a_worker_whose_command_was_taken_over_stops() -> None:
     office = Office()
     office.desk.chunks = [chunk(1, 1, 9), chunk(1, 1, 10)]
     command = office.desk.give("retry_failed", "m")
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await office.controller.step(group)
         office.desk.standing[command.id].token = NOW
     assert office.desk.standing[command.id].status == "running"
@@ -231,7 +232,7 @@ async def test_a_chunk_that_is_not_attempted_holds_up_the_next_for_a_while_only(
     office.desk.waiting.extend([100] * 1000)
     command = office.desk.give("retry_failed", "m")
     running = asyncio.create_task(office.step())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         while not office.desk.counted:
             await asyncio.wait([running], timeout=0.005)
         assert len(office.desk.asked_chunks) == 1

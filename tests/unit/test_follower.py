@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.unit.fakes import NOW, SECRET, make_endpoint, make_event, quiet, until
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.lane import PREFETCH, Follower, Visit
 from webhook_dispatcher.domain.claim import Lease, RunAsk
@@ -80,7 +81,7 @@ class Course:
     async def following(self) -> AsyncIterator["asyncio.Task[None]"]:
         task = asyncio.create_task(self.follow())
         yield task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(MAX_WAIT):
             await task
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.fakes import finished, is_delivered, quiet, until
 from tests.unit.recording import Recording
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import recorder
 from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
@@ -37,7 +38,7 @@ async def test_whoever_waits_goes_on_when_it_is_written() -> None:
     await quiet()
     assert not any(task.done() for task in waiting)
     await recording.recorder.step()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         await asyncio.gather(*waiting)
 
 
@@ -83,14 +84,14 @@ async def test_run_writes_what_comes_and_returns_when_stopped_and_empty() -> Non
     running = asyncio.create_task(recording.recorder.run())
     visit = recording.visit("m", 1, 2)
     recording.attempt(visit)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         while not is_delivered(recording.database, 1):
             await asyncio.wait([running], timeout=0.002)
     recording.attempt(visit)
     recording.end(visit)
     recording.database.faults["write"].append(DOWN)
     recording.recorder.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         await running
     assert is_delivered(recording.database, 2)
     assert recording.closed == [visit]

@@ -20,6 +20,7 @@ from tests.unit.fakes import (
     seqs_of,
     until,
 )
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
@@ -81,7 +82,7 @@ class Office:
 
     async def round(self) -> int:
         """Claim once, let all attempts end, and write what came of them."""
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
             claimed = await self.retrier.step(group)
         await self.recorder.step()
         return claimed
@@ -115,7 +116,7 @@ async def test_retries_of_one_merchant_do_not_wait_for_each_other() -> None:
     office = Office()
     office.sender.gate = asyncio.Event()
     office.owe(1, 2)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await office.retrier.step(group)
         await until(lambda: len(office.sender.sent) == 2)
         office.sender.gate.set()
@@ -125,7 +126,7 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
     office = Office(most=4)
     office.sender.gate = asyncio.Event()
     office.owe(1, 2, 3, 4, 5)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         # Nobody knows them: half of the places at most at once, for they might all hang.
         assert await office.retrier.step(group) == 2
         assert await office.retrier.step(group) == 2
@@ -171,7 +172,7 @@ def expire(office: Office) -> None:
 async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(hinder: Callable[[Office], None]) -> None:
     office = Office()
     office.owe(1)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await office.retrier.step(group)
         hinder(office)
     await office.recorder.step()
@@ -182,7 +183,7 @@ async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(hinder: Callab
 async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: float) -> None:
     office = Office()
     office.owe(1)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await office.retrier.step(group)
         unwritten = Record(make_event(99), 1, True, None, None, None, NOW, NOW)
         office.bodies.hold(unwritten.event)
@@ -266,7 +267,7 @@ async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight(
     office.database.faults["claim_retries"].append(StorageUnavailable("down"))
     office.owe(1)
     running = asyncio.create_task(office.retrier.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         while not office.sender.sent:
             await asyncio.wait([running], timeout=0.005)
         office.stop.set()

@@ -4,6 +4,7 @@ import asyncio
 
 from tests.unit.dispatching import Office
 from tests.unit.fakes import FakeClock, make_event, quiet
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.dispatcher import ENOUGH
 from webhook_dispatcher.dispatch.pace import BUSY_FOR, LATE, SOON, Rhythm
@@ -77,7 +78,7 @@ async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
     rhythm = Rhythm(clock, 60.0)
     wake.set()
     began = clock.elapsed()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(MAX_WAIT):
         await rhythm.rest(60.0, wake)
     assert clock.elapsed() - began >= SOON / 2  # the loop's timers are of whole milliseconds
 

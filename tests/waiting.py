@@ -1,0 +1,56 @@
+"""How long tests wait, and how slow the machine was meanwhile.
+
+A wait is for a condition, and MAX_WAIT only ends a test that hangs. Where a deadline is the very thing under
+test, a Yardstick beside it tells a slow machine from a daemon that is late.
+"""
+
+import subprocess
+import sys
+from types import TracebackType
+from typing import Self
+
+MAX_WAIT = 60.0
+"""Seconds after which waiting for a condition is given up."""
+_BURSTS = """
+import select, sys, time
+PAUSE, BURST = 0.045, 0.005
+print(flush=True)
+count, stretched, worst, rested_at = 0, 0.0, 0.0, time.monotonic()
+is_over = False
+while not is_over:
+    is_over = bool(select.select([sys.stdin], [], [], PAUSE)[0])
+    began_at, used = time.monotonic(), time.process_time()
+    while time.process_time() - used < BURST:
+        pass
+    now = time.monotonic()
+    count, stretched = count + 1, stretched + now - began_at
+    worst, rested_at = max(worst, now - rested_at - PAUSE - BURST), now
+print(stretched / (count * BURST), worst)
+"""
+
+
+class Yardstick:
+    """A process that works for 5 ms every 50 ms while entered, which takes longer where others work, too."""
+
+    slowdown = 1.0
+    """How many times as long its work took as on a processor of its own."""
+    worst = 0.0
+    """Seconds by which it came late once."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _BURSTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        said, _ = self._process.communicate("", timeout=MAX_WAIT)
+        self.slowdown, self.worst = map(float, said.split())
+
+    def allows(self, seconds: float) -> float:
+        """Return what takes so many seconds at most, on this machine as it was while we were entered."""
+        return seconds * max(1.0, self.slowdown) + self.worst
