@@ -7,6 +7,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import hypothesis
 import pytest
 
 from tests.acceptance.pooler import Pooler
+from tests.tools import lacking
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import create_pool
@@ -38,6 +40,21 @@ def pytest_configure() -> None:
 def pytest_report_header() -> str:
     """Print that seed."""
     return f"chaos seed: {os.environ['CHAOS_SEED']} (CHAOS_SEED in the environment repeats it)"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Do without a test that needs what is not there."""
+    for mark in item.iter_markers("needs"):
+        is_there, what = mark.args
+        if not is_there:
+            lacking(what)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were skipped, a line for each reason, whatever -r asks for."""
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ async def test_a_third_of_all_merchants_going_down_pauses_nothing(world: World) 
     assert (await world.daemons[0].asked("/readyz"))[0] == 200
 
 
-@pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime (Debian's package of that name)")
+@pytest.mark.needs(FAKETIME is not None, "libfaketime is missing: apt-get install libfaketime")
 @pytest.mark.parametrize("offset", ["+120", "-120"])
 async def test_a_clock_two_minutes_off_sends_nothing_until_it_is_right(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: str

@@ -61,6 +61,8 @@ def main() -> None:
         print(f"{time.monotonic() - start:7.1f}  {line}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="webhook-chaos-") as folder:
+        # As root without namespaces the server runs as nobody, who must pass.
+        Path(folder).chmod(0o711)
         stage = Stage(scale, asked.seed, Path(folder))
         kinds = [kind for kind in KINDS.values() if _is_wanted(kind, asked.only)]
         outcome = asyncio.run(run(stage, kinds, asked.minutes * 60, tell))

@@ -23,8 +23,8 @@ from webhook_dispatcher.storage.pooler import opened_with
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
-pytestmark = pytest.mark.skipif(
-    find_pgbouncer() is None, reason="pgbouncer is not installed (Debian: apt-get install pgbouncer)"
+pytestmark = pytest.mark.needs(
+    find_pgbouncer() is not None, "pgbouncer is missing: apt-get install pgbouncer"
 )
 
 PATIENCE = timedelta(seconds=10)

@@ -23,8 +23,8 @@ from webhook_dispatcher.storage.connection import connect, create_pool
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 from webhook_dispatcher.storage.session import session_settings
 
-pytestmark = pytest.mark.skipif(
-    find_pgbouncer() is None, reason="pgbouncer is not installed (Debian: apt-get install pgbouncer)"
+pytestmark = pytest.mark.needs(
+    find_pgbouncer() is not None, "pgbouncer is missing: apt-get install pgbouncer"
 )
 
 PATIENCE = timedelta(seconds=5)
