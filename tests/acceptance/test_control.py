@@ -12,7 +12,9 @@ from tests.waiting import Yardstick
 from webhook_dispatcher.local.behaviour import Behaviour
 
 FAILS = Behaviour(status=500)
-SLOW = Behaviour(delay=timedelta(seconds=1))
+HANGS = Behaviour(hangs=True)
+PATIENT = {"ATTEMPT_TIMEOUT": "PT1M", "LEASE": "PT2M"}
+"""For what hangs until the test has it answered."""
 AT_ONCE = 1.0
 """Seconds within which a command is taken up."""
 QUICK = {"RETRY_SCHEDULE": "PT0.05S"}
@@ -76,8 +78,8 @@ async def test_event_that_waits_in_order_is_not_retried_and_one_in_flight_is_the
     world: World,
 ) -> None:
     await world.configure("m1")
-    world.receiver.behave("m1", SLOW, Behaviour())
-    await world.start()
+    world.receiver.behave("m1", HANGS, Behaviour())
+    await world.start(**PATIENT)
     first, second = await world.emit_each(["m1"], 2)
     await world.arrived(1)
     in_flight, waiting = (
@@ -85,6 +87,7 @@ async def test_event_that_waits_in_order_is_not_retried_and_one_in_flight_is_the
         await world.do("retry", event_id=second.id),
     )
     assert (in_flight["status"], code_of(waiting)) == ("done", -14004)
+    world.receiver.answer_hanging("m1")
     await world.all_delivered(2)
     assert [arrival.event_id for arrival in world.receiver.arrivals] == [str(first.id), str(second.id)]
 
@@ -92,8 +95,8 @@ async def test_event_that_waits_in_order_is_not_retried_and_one_in_flight_is_the
 async def test_cancelled_deliveries_are_not_sent_any_more(world: World) -> None:
     await world.configure("m1", "m2")
     world.receiver.behave("m1", FAILS)
-    world.receiver.behave("m2", SLOW, Behaviour())
-    await world.start()
+    world.receiver.behave("m2", HANGS, Behaviour())
+    await world.start(**PATIENT)
     retried = await world.emit("m1")
     _, waiting, last = await world.emit_each(["m2"], 3)
     await world.settled(retried.id, "pending_retry", 1)
@@ -101,6 +104,7 @@ async def test_cancelled_deliveries_are_not_sent_any_more(world: World) -> None:
         assert (await world.do("cancel", event_id=event.id))["status"] == "done"
         assert (await world.delivery(event.id))["failed_reason"] == "cancelled"
         assert code_of(await world.do("cancel", event_id=event.id)) == -14004
+    world.receiver.answer_hanging("m2")
     await world.settled(last.id, "delivered", 1)
     assert str(waiting.id) not in [arrival.event_id for arrival in world.receiver.arrivals]
     assert len(world.receiver.of("m1")) == 1
@@ -113,11 +117,12 @@ async def test_success_in_flight_beats_a_cancellation_and_a_failure_does_not(
     world: World, status: int, state: str, reason: str | None
 ) -> None:
     await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(status=status, delay=SLOW.delay), Behaviour())
-    await world.start(**QUICK)
+    world.receiver.behave("m1", HANGS, Behaviour())
+    await world.start(**QUICK, **PATIENT)
     event = await world.emit("m1")
     await world.arrived(1)
     assert (await world.do("cancel", event_id=event.id))["status"] == "done"
+    world.receiver.answer_hanging("m1", status)
     delivery = await world.settled(event.id, state, 1)
     assert delivery["failed_reason"] == reason
     following = await world.emit("m1")
@@ -169,8 +174,8 @@ async def test_mass_retry_leaves_cancelled_deliveries_and_tests_alone(world: Wor
 
 async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(world: World) -> None:
     await world.configure("m1")
-    world.receiver.behave("m1", SLOW, FAILS, Behaviour())
-    await world.start(**QUICK)
+    world.receiver.behave("m1", HANGS, FAILS, Behaviour())
+    await world.start(**QUICK, **PATIENT)
     first, _ = await world.emit_each(["m1"], 2)
     await world.arrived(1)
     row = await world.do("test_event", "m1")
@@ -181,6 +186,7 @@ async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(worl
     test_event = UUID(row["result"]["event_id"])
     assert (await world.delivery(test_event))["state"] == "failed"
     assert [attempt["trigger"] for attempt in await world.attempts(test_event)] == ["manual"]
+    world.receiver.answer_hanging("m1")
     await world.all_delivered(2)
     assert [arrival.event_id for arrival in world.receiver.arrivals].count(str(test_event)) == 1
 

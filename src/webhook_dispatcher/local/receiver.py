@@ -128,6 +128,11 @@ class Receiver:
         self._merchant_turns[merchant_id] = 0
         self._plans[merchant_id] = Plan(behaviours or (self._default,), per_event, repeat)
 
+    def answer_hanging(self, merchant_id: str, status: int = 200) -> None:
+        """Answer a merchant's requests that hang."""
+        for exchange in [of for of, arrival in self._open.items() if arrival.merchant_id == merchant_id]:
+            self._finish(exchange, Behaviour(status))
+
     def of(self, merchant_id: str) -> list[Arrival]:
         """Return one merchant's arrivals."""
         return [arrival for arrival in self.arrivals if arrival.merchant_id == merchant_id]
