@@ -7,14 +7,12 @@ import asyncpg
 import pytest
 
 from tests.acceptance.process import until_found
-from tests.acceptance.world import Sent, World
+from tests.acceptance.world import PATIENT, Sent, World
 from tests.waiting import Yardstick
 from webhook_dispatcher.local.behaviour import Behaviour
 
 FAILS = Behaviour(status=500)
 HANGS = Behaviour(hangs=True)
-PATIENT = {"ATTEMPT_TIMEOUT": "PT1M", "LEASE": "PT2M"}
-"""For what hangs until the test has it answered."""
 AT_ONCE = 1.0
 """Seconds within which a command is taken up."""
 QUICK = {"RETRY_SCHEDULE": "PT0.05S"}

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from tests.acceptance.load import PATIENCE
-from tests.acceptance.process import Daemon, until
+from tests.acceptance.process import Daemon, until, until_found
 from tests.acceptance.supervised import end, metrics_folder_of, pids, start_processes
-from tests.acceptance.world import World
+from tests.acceptance.world import PATIENT, World
 from tests.conftest import process_exists
 from tests.waiting import Yardstick
 from webhook_dispatcher.local.arrivals import out_of_order
@@ -34,13 +34,16 @@ async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
 ) -> None:
     await world.configure(*MERCHANTS)
     for merchant_id in MERCHANTS:
-        world.receiver.behave(merchant_id, Behaviour(delay=timedelta(seconds=1)), Behaviour())
-    supervisor = await start_processes(world, PROCESSES)
+        world.receiver.behave(merchant_id, Behaviour(hangs=True), Behaviour())
+    supervisor = await start_processes(world, PROCESSES, **PATIENT)
     folder = metrics_folder_of(supervisor)
     assert folder.exists()
     sent = await world.emit_each(MERCHANTS, 3)
     await world.arrived(len(MERCHANTS))
     supervisor.process.send_signal(number)
+    await until_found(world.is_claiming_nothing)
+    for merchant_id in MERCHANTS:
+        world.receiver.answer_hanging(merchant_id)
     assert await supervisor.ended() == 0
 
     assert [process_exists(pid) for pid in pids(supervisor).values()] == [False] * PROCESSES
@@ -77,14 +80,15 @@ async def test_second_signal_cuts_the_grace_short(world: World) -> None:
 
 async def test_signal_for_the_whole_control_group_is_no_impatience(world: World) -> None:
     await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(delay=timedelta(seconds=3)))
-    supervisor = await start_processes(world, PROCESSES)
+    world.receiver.behave("m1", Behaviour(hangs=True))
+    supervisor = await start_processes(world, PROCESSES, **PATIENT)
     event = await world.emit("m1")
     await world.arrived(1)
     for pid in pids(supervisor).values():
         os.kill(pid, signal.SIGTERM)
     await until(lambda: len(supervisor.log("process.ended")) == PROCESSES - 1)
     supervisor.terminate()
+    world.receiver.answer_hanging("m1")
     assert await supervisor.ended() == 0
     assert len(world.receiver.arrivals) == 1
     await world.settled(event.id, "delivered", 1)

@@ -1,5 +1,6 @@
 """A whole installation for one test: a database, daemons, a receiver and a producer, judged from outside."""
 
+import asyncio
 import base64
 import json
 import secrets
@@ -30,6 +31,12 @@ ASK = (
     "INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by) "
     "VALUES ($1, $2, $3, $4, 'a test') RETURNING id"
 )
+HAS_LOOKED = """
+SELECT true FROM pg_stat_activity
+WHERE application_name = 'webhook-dispatcher claim' AND query_start > clock_timestamp() - interval '0.3 s'
+"""
+PATIENT = {"ATTEMPT_TIMEOUT": "PT1M", "LEASE": "PT2M", "SHUTDOWN_GRACE": "PT1M"}
+"""Settings for requests that hang until the test has them answered."""
 ENDPOINT = "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)"
 
 
@@ -224,6 +231,17 @@ class World:
 
         await self.receiver.wait_for(lambda _: len(wanted()) >= count, timedelta(seconds=deadline))
         return wanted()
+
+    async def is_claiming_nothing(self) -> bool:
+        """Tell whether daemons have stopped looking for arrivals, which they do forty times a second.
+
+        Looks several times: a pooler gives a session to others in between, under their name.
+        """
+        for _ in range(10):
+            if await self.owner.fetchval(HAS_LOOKED):
+                return False
+            await asyncio.sleep(0.03)
+        return True
 
     async def has_no_leases(self) -> bool:
         """Tell whether no lane is held by anybody."""
