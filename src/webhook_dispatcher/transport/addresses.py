@@ -47,6 +47,7 @@ _FORBIDDEN_V6 = tuple(
         ("2001:db8::/32", "documentation, RFC 3849"),
         ("2002::/16", "6to4, RFC 3056"),
         ("2620:4f:8000::/48", "AS112, RFC 7534"),
+        ("3ffe::/16", "6bone, returned, RFC 3701"),
         ("3fff::/20", "documentation, RFC 9637"),
     )
 )
