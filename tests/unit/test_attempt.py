@@ -176,3 +176,22 @@ def test_secrets_are_opened_newest_first_or_the_key_is_named() -> None:
     assert [secret.reveal() for secret in attempter.open_secrets(make_endpoint())] == [SECRET.reveal()]
     with pytest.raises(UnknownKey):
         attempter.open_secrets(make_endpoint(key_id="gone"))
+
+
+async def test_attempts_do_not_start_before_one_that_ended_earlier() -> None:
+    """The estimate of the database's clock was half a second ahead at first, and is put right meanwhile."""
+    office = Office()
+    office.database_clock.synchronise(office.clock.now + timedelta(seconds=0.5), office.clock.elapsed())
+
+    def be_quick() -> None:
+        office.clock.advance(0.01)
+        office.database_clock.synchronise(office.clock.now, office.clock.elapsed())
+
+    office.sender.on_post = be_quick
+    times = []
+    for seq in (5, 6):
+        attempt = (await office.attend(make_event(seq))).attempt
+        assert attempt is not None
+        assert attempt.duration_ms == 10
+        times += [attempt.started_at, attempt.finished_at]
+    assert times == sorted(times)

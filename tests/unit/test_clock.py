@@ -63,7 +63,40 @@ def test_a_step_of_this_machines_wall_clock_moves_nothing_but_the_difference() -
     assert abs(database_clock.ahead_by() - 3600) < MICROSECOND.total_seconds()
 
 
-def test_an_earlier_moment_is_read_on_the_same_clock() -> None:
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1), st.floats(-4, 4))))
+def test_it_never_runs_backwards_however_far_estimates_err(
+    answers: list[tuple[float, float, float]],
+) -> None:
     clock = FakeClock()
     database_clock = DatabaseClock(clock)
-    assert database_clock.now() - database_clock.at(clock.elapsed() - 10) == timedelta(seconds=10)
+    database_clock.synchronise(NOW, clock.elapsed())
+    before = database_clock.now()
+    for took, share, ahead in answers:
+        asked = clock.elapsed()
+        clock.advance(took * share)
+        read = clock.now + timedelta(seconds=ahead)
+        clock.advance(took - took * share)
+        database_clock.synchronise(read, asked)
+        assert database_clock.now() >= before
+        before = database_clock.now()
+
+
+def test_it_stands_until_a_better_estimate_has_caught_up() -> None:
+    clock = FakeClock()
+    database_clock = DatabaseClock(clock)
+    for ahead in (3, 0):
+        database_clock.synchronise(clock.now + timedelta(seconds=ahead), clock.elapsed())
+    seen = []
+    for _ in range(3):
+        seen.append(round((database_clock.now() - NOW).total_seconds(), 3))
+        clock.advance(2)
+    assert seen == [3, 3, 4]
+
+
+def test_a_database_that_was_set_back_is_followed() -> None:
+    clock = FakeClock()
+    database_clock = DatabaseClock(clock)
+    database_clock.synchronise(NOW, clock.elapsed())
+    clock.advance(1)
+    database_clock.synchronise(NOW - timedelta(hours=1), clock.elapsed())
+    assert abs(database_clock.now() - NOW + timedelta(hours=1)) < MICROSECOND

@@ -3,8 +3,6 @@
 Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome.
 """
 
-from datetime import timedelta
-
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -54,7 +52,7 @@ class Attempter:
         """
         started = self._clock.elapsed()
         if event.is_unreadable:
-            return fail_unsendable(event, fence, is_retry, self._database_clock.at(started))
+            return fail_unsendable(event, fence, is_retry, self._database_clock.now())
         if self._faults.clock_is_off():
             return None  # its signature would be refused
         attempt, seen = await self.make(event, endpoint, secrets)
@@ -68,7 +66,7 @@ class Attempter:
         self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> tuple[Attempt, Answer | Failure]:
         """Make one attempt now; its clock and its signature's `t` start here."""
-        started = self._clock.elapsed()
+        started, started_at = self._clock.elapsed(), self._database_clock.now()
         self.in_flight += 1
         ticket = self._standings.took_off(event.merchant_id)
         try:
@@ -76,15 +74,14 @@ class Attempter:
         finally:
             self.in_flight -= 1
             self._standings.landed(ticket)
-        ended = self._clock.elapsed()
-        started_at = self._database_clock.at(started)
+        took = self._clock.elapsed() - started
         if event.attempts == 0 and seen.outcome is not Outcome.UNSENDABLE:
             self._metrics.delivery_lag.observe(max(0.0, (started_at - event.created_at).total_seconds()))
         attempt = Attempt(
             number=event.attempts + 1,
             started_at=started_at,
-            finished_at=started_at + timedelta(seconds=ended - started),
-            duration_ms=round((ended - started) * 1000),
+            finished_at=max(self._database_clock.now(), started_at),
+            duration_ms=round(took * 1000),
             status=seen.status,
             outcome=seen.outcome,
         )

@@ -4,6 +4,7 @@ Leases and due times are the database's (design: database time throughout). What
 ended at is written in that time too, estimated once and then fixed, so that a record can be repeated.
 """
 
+import math
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -28,12 +29,17 @@ class Clock(Protocol):
 
 
 class DatabaseClock:
-    """The database's clock, estimated from answers that carried its time."""
+    """The database's clock, estimated from answers that carried its time.
+
+    It does not run backwards where only the estimate was ahead: it stands until the better one has caught up.
+    A database whose clock was set back by more than estimates may err is followed, for due times are its own.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset = clock.unix() - clock.elapsed()
-        self._synchronised_at = -LONGEST_TRUST
+        self._synchronised_at = -math.inf
+        self._not_before = -math.inf
 
     def synchronise(self, database_now: datetime, asked_at: float) -> None:
         """Take over the database's time as read by a statement asked at `asked_at` (elapsed seconds).
@@ -45,16 +51,18 @@ class DatabaseClock:
             return  # longer than a statement may take: we were frozen meanwhile
         is_good = answered_at - asked_at <= GOOD_ROUND_TRIP
         if is_good or answered_at - self._synchronised_at > LONGEST_TRUST:
-            self._offset = database_now.timestamp() - (asked_at + answered_at) / 2
+            offset = database_now.timestamp() - (asked_at + answered_at) / 2
+            is_correction = self._synchronised_at >= 0 and abs(offset - self._offset) <= LONGEST_ROUND_TRIP
+            self._not_before = self._estimate() if is_correction else -math.inf
+            self._offset = offset
             self._synchronised_at = answered_at
 
     def now(self) -> datetime:
         """Return the database's time, as an aware instant."""
-        return self.at(self._clock.elapsed())
+        return datetime.fromtimestamp(self._estimate(), UTC)
 
-    def at(self, elapsed: float) -> datetime:
-        """Return the database's time at a moment of the elapsed clock."""
-        return datetime.fromtimestamp(self._offset + elapsed, UTC)
+    def _estimate(self) -> float:
+        return max(self._not_before, self._offset + self._clock.elapsed())
 
     def ahead_by(self) -> float:
         """Return how many seconds the database's clock is ahead of this machine's wall clock."""
