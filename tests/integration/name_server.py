@@ -14,12 +14,13 @@ LARGEST_DATAGRAM = 512
 
 @dataclass(frozen=True)
 class Reply:
-    """What a look-up gets. `code`: 2 is SERVFAIL, 3 is NXDOMAIN."""
+    """What a look-up gets, after so many seconds. `code`: 2 is SERVFAIL, 3 is NXDOMAIN."""
 
     addresses: Sequence[str] = ()
     aliases: Sequence[tuple[str, str]] = ()
     code: int = 0
     is_silence: bool = False
+    after: float = 0.0
 
 
 NXDOMAIN = Reply(code=3)
@@ -49,7 +50,8 @@ class NameServer(asyncio.DatagramProtocol):
         if len(answer) > LARGEST_DATAGRAM:
             truncated = struct.pack(">HHHHH", 0x8380, 1, 0, 0, 0)
             answer = data[:2] + truncated + data[12 : _end_of_question(data)]
-        self._transport.sendto(answer, source)
+        after = self._reply(*_question(data)).after
+        asyncio.get_running_loop().call_later(after, self._transport.sendto, answer, source)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one query over TCP: one that was asked before, and whose answer was cut short."""

@@ -71,7 +71,10 @@ class Sender:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._resolver = GuardedResolver(
-            self._guard, self._nameservers, self._proxy.host if self._proxy else None
+            self._guard,
+            self._nameservers,
+            self._proxy.host if self._proxy else None,
+            attempt_seconds=self._timeout,
         )
         self._pool = Pool(self._loop, self._kept_connections)
         self._dialler = Dialler(
