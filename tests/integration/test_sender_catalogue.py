@@ -187,9 +187,9 @@ CATALOGUE = [
     row(44, "knows TLS 1.0 only", says(OK, m.only(ssl.TLSVersion.TLSv1)), TLS),
     row(44, "knows TLS 1.1 only", says(OK, m.only(ssl.TLSVersion.TLSv1_1)), TLS),
     row(44, "wants our certificate", says(OK, m.wants_a_client_certificate(ssl.TLSVersion.TLSv1_2)), TLS),
-    # In TLS 1.3 the alert comes after the handshake, and a reset right behind it may overtake it.
+    # In TLS 1.3 it says so behind our handshake, by an alert or by closing.
     row(44, "wants our certificate, late", says(OK, m.wants_a_client_certificate(ssl.TLSVersion.TLSv1_3)),
-        TLS, DISCONNECTED),
+        TLS),
     row(44, "speaks plain HTTP", plainly(m.talk_plain_http), TLS),
     row(45, "knows TLS 1.2 only", says(OK, m.only(ssl.TLSVersion.TLSv1_2)), 200),
     row(46, "has no such name", is_called("nxdomain.attacker.dev"), DNS),

@@ -102,6 +102,15 @@ def test_a_connection_that_closed_is_neither_kept_nor_taken() -> None:
     assert connections.pool.take(HERE) is None
 
 
+def test_a_connection_that_has_something_to_read_is_not_taken() -> None:
+    connections = Connections()
+    quiet_one, _ = connections.keep()
+    _, transport = connections.keep()
+    transport.buffers.is_unread = True
+    assert connections.pool.take(HERE) is quiet_one
+    assert transport.is_aborted
+
+
 def test_origins_that_are_not_used_any_more_are_forgotten() -> None:
     connections = Connections()
     for number in range(100):

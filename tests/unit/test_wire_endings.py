@@ -5,7 +5,7 @@ import ssl
 import pytest
 
 from tests.unit.wires import ORIGIN, TIMEOUT, FakeLoop, FakeTransport, connected, sent
-from webhook_dispatcher.transport.reading import Disconnected, Expired, Phase
+from webhook_dispatcher.transport.reading import Disconnected, Expired, HandshakeFailed, Phase
 from webhook_dispatcher.transport.wire import Wire
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -179,7 +179,7 @@ async def test_a_write_that_fails_ends_the_exchange() -> None:
             raise RuntimeError("the handler is closed")
 
     loop, transport = FakeLoop(), Broken()
-    wire = Wire(loop.real, ORIGIN, lambda _: None)
+    wire = Wire(loop.real, ORIGIN, transport.buffers, lambda _: None)
     wire.connection_made(transport)
     with pytest.raises(RuntimeError):
         await wire.send(b"", b"", loop.now + TIMEOUT)
@@ -194,6 +194,105 @@ async def test_a_connection_whose_request_is_not_written_is_not_used_again() -> 
     wire.data_received(OK)
     assert await waiter == 200
     assert transport.is_aborted
+
+
+async def test_a_connection_whose_request_was_not_received_is_not_used_again() -> None:
+    """Nothing is left in the transport's buffer, but something in those below: TLS's carrier, the kernel."""
+    wire, transport, waiter = sent(FakeLoop())
+    transport.buffers.bytes_unreceived = 1
+    wire.data_received(OK[:-1])
+    transport.buffers.bytes_unreceived = 0
+    wire.data_received(OK[-1:])
+    assert await waiter == 200
+    assert transport.is_aborted
+
+
+@pytest.mark.parametrize(("requests", "unreceived", "counts"), [(2, 20, False), (2, 19, True), (1, 20, True)])
+async def test_what_was_sent_before_the_request_was_received_is_no_answer_to_it(
+    requests: int, unreceived: int, counts: bool
+) -> None:
+    """It may be to the one before; on a fresh connection there was none."""
+    loop = FakeLoop()
+    wire, transport = connected(loop)
+    for _ in range(requests):
+        waiter = wire.send(b"POST / HTTP/1.1\r\n\r\n", b"1", loop.now + TIMEOUT)
+        if wire.requests == requests:
+            transport.buffers.bytes_unreceived = unreceived
+        wire.data_received(OK)
+    assert transport.is_aborted
+    assert wire.is_stale is not counts
+    if counts:
+        assert await waiter == 200
+    else:
+        with pytest.raises(Disconnected):
+            await waiter
+
+
+@pytest.mark.parametrize(
+    ("requests", "status", "is_stale"), [(2, 408, True), (1, 408, False), (2, 503, False)]
+)
+async def test_a_408_on_a_reused_connection_crossed_the_request(
+    requests: int, status: int, is_stale: bool
+) -> None:
+    loop = FakeLoop()
+    wire, transport = connected(loop)
+    for _ in range(requests - 1):
+        waiter = wire.send(b"", b"", loop.now + TIMEOUT)
+        wire.data_received(OK)
+        assert await waiter == 200
+        assert not wire.is_stale
+    waiter = wire.send(b"", b"", loop.now + TIMEOUT)
+    wire.data_received(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status)
+    assert (await waiter, wire.is_stale) == (status, is_stale)
+    assert transport.is_aborted is (status == 408)
+
+
+class FakeTls:
+    """What TLS says of a connection."""
+
+    def __init__(self, version: str, has_ticket: bool) -> None:
+        self._version = version
+        self.session = self
+        self.has_ticket = has_ticket
+
+    def version(self) -> str:
+        return self._version
+
+
+@pytest.mark.parametrize(
+    ("tls", "error", "expected"),
+    [
+        (FakeTls("TLSv1.3", False), None, HandshakeFailed),
+        (FakeTls("TLSv1.3", False), ConnectionResetError(), HandshakeFailed),
+        (FakeTls("TLSv1.3", False), ssl.SSLError(), ssl.SSLError),
+        (FakeTls("TLSv1.3", True), None, Disconnected),
+        (FakeTls("TLSv1.3", True), ConnectionResetError(), ConnectionResetError),
+        (FakeTls("TLSv1.2", False), None, Disconnected),
+        (None, None, Disconnected),
+    ],
+)
+async def test_a_handshake_that_the_receiver_never_confirmed_is_what_failed(
+    tls: FakeTls | None, error: Exception | None, expected: type[Exception]
+) -> None:
+    loop = FakeLoop()
+    wire, _ = connected(loop, tls=tls)
+    waiter = wire.send(b"", b"", loop.now + TIMEOUT)
+    wire.connection_lost(error)
+    with pytest.raises(expected) as raised:
+        await waiter
+    assert error is None or error in (raised.value, raised.value.__cause__)
+
+
+async def test_a_handshake_is_confirmed_by_an_answer() -> None:
+    loop = FakeLoop()
+    wire, _ = connected(loop, tls=FakeTls("TLSv1.3", False))
+    waiter = wire.send(b"", b"", loop.now + TIMEOUT)
+    wire.data_received(OK)
+    assert await waiter == 200
+    waiter = wire.send(b"", b"", loop.now + TIMEOUT)
+    wire.connection_lost(None)
+    with pytest.raises(Disconnected):
+        await waiter
 
 
 async def test_what_comes_after_a_cancelled_exchange_harms_nobody() -> None:

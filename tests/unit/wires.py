@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.wire import Wire
 
 ORIGIN = "https://hooks.example.org:443"
@@ -11,11 +12,12 @@ TIMEOUT = 10.0
 
 
 class FakeTransport(asyncio.Transport):
-    """Notes what is written; `unwritten` bytes are still in its buffer."""
+    """Notes what is written; `unwritten` bytes are still in its buffer, and `buffers` is what lies below."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, tls: object = None) -> None:
+        super().__init__({"ssl_object": tls})
         self.written: list[bytes] = []
+        self.buffers = FakeBuffers()
         self.unwritten = 0
         self.is_aborted = False
 
@@ -33,6 +35,20 @@ class FakeTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.is_aborted
+
+
+class FakeBuffers(Buffers):
+    """Buffers that hold what a test says."""
+
+    def __init__(self) -> None:
+        self.is_unread = False
+        self.bytes_unreceived = 0
+
+    def has_unread(self) -> bool:
+        return self.is_unread
+
+    def unreceived(self) -> int:
+        return self.bytes_unreceived
 
 
 class FakeTimer:
@@ -81,10 +97,11 @@ class FakeLoop:
 
 
 def connected(
-    loop: FakeLoop, origin: str = ORIGIN, on_lost: Callable[[Wire], None] = lambda _: None
+    loop: FakeLoop, origin: str = ORIGIN, on_lost: Callable[[Wire], None] = lambda _: None, tls: object = None
 ) -> tuple[Wire, FakeTransport]:
     """Return an idle connection and its transport."""
-    wire, transport = Wire(loop.real, origin, on_lost), FakeTransport()
+    transport = FakeTransport(tls)
+    wire = Wire(loop.real, origin, transport.buffers, on_lost)
     wire.connection_made(transport)
     return wire, transport
 

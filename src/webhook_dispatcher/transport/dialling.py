@@ -14,11 +14,13 @@ import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from webhook_dispatcher.transport.addresses import Address, parse_address
+from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.pool import Pool
 from webhook_dispatcher.transport.proxy import Proxy
@@ -154,64 +156,74 @@ class Dialler:
 
     async def _open(self, sock: socket.socket, target: Target, dial: Dial) -> Wire:
         """Make the protocol's connection of a connected socket, with all that has to be agreed before."""
-        wire = Wire(self._loop, target.origin, self._pool.forget)
-        if self._proxy is not None:
-            await self._open_in_tunnel(sock, self._proxy, wire, target, dial)
-        elif target.url.scheme == "https":
-            await self._create(wire, sock, target.url.raw_host)
-        else:
+        lost = self._pool.forget
+        if target.url.scheme == "http":
+            wire = Wire(self._loop, target.origin, Buffers(sock), lost)
             await self._create(wire, sock)
+        else:
+            carrier = await self._carry(sock, target, dial)
+            wire = Wire(self._loop, target.origin, Buffers(sock, carrier), lost)
+            await self._secure(carrier, wire, target.url.raw_host)
         self._pool.add(wire)
         return wire
 
-    async def _open_in_tunnel(
-        self, sock: socket.socket, proxy: Proxy, wire: Wire, target: Target, dial: Dial
-    ) -> None:
+    async def _carry(self, sock: socket.socket, target: Target, dial: Dial) -> asyncio.Transport:
+        """Return what TLS is spoken over: the connection, or the tunnel in it that the proxy opened."""
+        if self._proxy is None:
+            return await self._create(Unspoken(), sock)
         tunnel = Tunnel(self._loop)
-        await self._create(tunnel, sock)
+        carrier = await self._create(tunnel, sock)
         dial.phase = Phase.ASKING_PROXY
         try:
-            await tunnel.open(target, proxy, self._user_agent)
-            dial.phase = Phase.CONNECTING
-            await self._secure(tunnel, wire, target)
+            await tunnel.open(target, self._proxy, self._user_agent)
         except BaseException:
-            tunnel.abort()
+            carrier.abort()
             raise
+        dial.phase = Phase.CONNECTING
+        return carrier
 
-    async def _create(self, protocol: asyncio.Protocol, sock: socket.socket, host: str | None = None) -> None:
-        """Give the socket to the loop; over TLS, as far as the end of the handshake."""
+    async def _create(self, protocol: asyncio.Protocol, sock: socket.socket) -> asyncio.Transport:
+        """Give the socket to the loop."""
         try:
-            if host is None:
-                await self._loop.create_connection(lambda: protocol, sock=sock)
-                return
-            with _handshaking():
-                await self._loop.create_connection(
-                    lambda: protocol,
-                    sock=sock,
-                    ssl=self._context,
-                    server_hostname=host,
-                    ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-                )
+            transport, _ = await self._loop.create_connection(lambda: protocol, sock=sock)
         except BaseException:
             # It may be that the loop has not taken it yet.
             sock.close()
             raise
+        return transport
 
-    async def _secure(self, tunnel: Tunnel, wire: Wire, target: Target) -> None:
-        """Speak TLS with the receiver at the tunnel's other end."""
-        if tunnel.transport is None:
-            raise Disconnected
-        with _handshaking():
-            transport = await self._loop.start_tls(
-                tunnel.transport,
-                wire,
-                self._context,
-                server_hostname=target.url.raw_host,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            )
-        if transport is None:
-            raise Disconnected
+    async def _secure(self, carrier: asyncio.Transport, wire: Wire, host: str | None) -> None:
+        """Speak TLS with the receiver at the other end, as far as the end of the handshake."""
+        try:
+            if carrier.is_closing():
+                raise HandshakeFailed
+            with _handshaking():
+                # Not in one step by create_connection: nothing would tell how much the carrier has not sent.
+                transport = await self._loop.start_tls(
+                    carrier,
+                    wire,
+                    self._context,
+                    server_hostname=host,
+                    ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+                )
+            if transport is None:
+                raise Disconnected
+        except BaseException:
+            carrier.abort()
+            raise
         wire.connection_made(transport)
+
+
+class Unspoken(asyncio.Protocol):
+    """The protocol of a connection before TLS is spoken on it: what speaks first does not speak TLS."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is no subclass
+
+    def data_received(self, data: bytes) -> None:
+        """Close at once."""
+        self._transport.abort()
 
 
 def _address_info(address: str, port: int) -> AddrInfoType:

@@ -54,7 +54,8 @@ class Pool:
         while stack:
             wire = stack.pop()
             since = self._idle.pop(wire)
-            if wire.is_idle and self._loop.time() < since + _KEEP_ALIVE_SECONDS:
+            is_young = self._loop.time() < since + _KEEP_ALIVE_SECONDS
+            if is_young and wire.is_idle and not wire.has_unread:
                 return wire
             wire.abort()
         return None

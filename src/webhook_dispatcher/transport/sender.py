@@ -105,7 +105,7 @@ class Sender:
         wire = self._pool.take(target.origin)
         if wire is not None:
             seen = await self._exchange(wire, head, body, deadline)
-            if seen.outcome not in _BROKEN or not wire.is_stale:
+            if not (wire.is_stale and (seen.status or seen.outcome in _BROKEN)):
                 return seen
         dialled = await self._dial(target, deadline)
         if not isinstance(dialled, Wire):
@@ -159,6 +159,7 @@ def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
     """Verify against the system's roots, plus those of a file. Raises ConfigurationError."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False  # Source: RFC 9525, 2.
     context.set_alpn_protocols(["http/1.1"])
     if ca_file is not None:
         try:

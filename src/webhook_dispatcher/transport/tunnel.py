@@ -6,9 +6,9 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade
 
 from webhook_dispatcher.transport.guard import Target
+from webhook_dispatcher.transport.parsing import MOST_HEAD_BYTES, answer_parser
 from webhook_dispatcher.transport.proxy import Proxy, TunnelRefused
 from webhook_dispatcher.transport.reading import Disconnected, Malformed
-from webhook_dispatcher.transport.wire import MOST_HEAD_BYTES, answer_parser
 
 
 class Tunnel(asyncio.Protocol):

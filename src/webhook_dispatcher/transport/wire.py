@@ -3,64 +3,49 @@
 States: idle; awaiting an answer; draining the body behind a final head; closed. An exchange ends in a status
 or in an exception, once. It is over with the final head: what is wrong behind that changes no verdict, it
 only closes the connection. The rest of a small body is waited for, so that the connection can be used again.
-The parser is llhttp, which takes bare LF and folded headers; only a NUL in a value has to be looked for.
+It is used again only if the answer ended beyond doubt (`parsing.py`) and came after the whole request.
 Everything but `send` runs in the event loop's callbacks, without a task.
 Source: contract 2.1; RFC 9112.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import cast
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
-
-from webhook_dispatcher.transport.reading import Disconnected, Expired, Malformed, Phase
-
-# What clients commonly allow (8 KiB, about a hundred headers) turns honest answers into failures.
-_LINE_LIMIT = 64 * 1024
-_HEADERS_LIMIT = 1000
-
-# What may come before an answer is final: many long headers would be held in memory, and many 1xx parsed.
-MOST_HEAD_BYTES = 256 * 1024
-_MOST_INTERIM = 64
-_SWITCHING_PROTOCOLS = 101
+from webhook_dispatcher.transport.buffers import Buffers
+from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT, AnswerParser
+from webhook_dispatcher.transport.reading import Disconnected, Expired, HandshakeFailed, Malformed, Phase
 
 # What is left of a body is waited for this long at most: more than the 40 ms of a delayed ACK between a
 # receiver's two writes.
 _DRAIN_SECONDS = 0.05
 _DRAIN_BYTES = 4096
-_LENGTH_DIGITS = 4
 
 # Joining head and body costs less than a second segment, but a large body should not be copied.
 _JOINED_BYTES = 16 * 1024
 
-_CONTENT_LENGTH = b"content-length"
-
-
-def answer_parser(protocol: object) -> HttpResponseParser:
-    """Make a parser that calls the protocol back; as lenient as honest receivers need it."""
-    parser = HttpResponseParser(protocol)
-    parser.set_dangerous_leniencies(
-        lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
-    )
-    return parser
-
 
 class Wire(asyncio.Protocol):
-    """The protocol of one connection, and the callbacks of its parser.
+    """The protocol of one connection.
 
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, origin: str, on_lost: Callable[["Wire"], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        origin: str,
+        buffers: Buffers,
+        on_lost: Callable[["Wire"], None],
     ) -> None:
         self._loop = loop
         self.origin = origin
+        self._buffers = buffers
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
-        self._parser: HttpResponseParser | None = None
+        self._answer = AnswerParser()
         self._waiter: asyncio.Future[int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = self._deadline = 0.0
@@ -74,9 +59,18 @@ class Wire(asyncio.Protocol):
         return transport is not None and self._waiter is None and not transport.is_closing()
 
     @property
+    def has_unread(self) -> bool:
+        """Tell, of an idle connection, whether bytes have come that nobody asked for, or its end."""
+        return self._buffers.has_unread()
+
+    @property
     def is_stale(self) -> bool:
-        """Tell, after a failure, whether a reused connection broke before any byte of an answer."""
-        return self.requests > 1 and not self.is_answering
+        """Tell, after an exchange, whether a reused connection was given up by the receiver just then.
+
+        No byte of an answer came, or a 408, which may have been sent before the request was received.
+        Source: RFC 9110, 15.5.9.
+        """
+        return self.requests > 1 and (not self.is_answering or self._answer.status == REQUEST_TIMEOUT)
 
     @property
     def phase(self) -> Phase:
@@ -93,13 +87,13 @@ class Wire(asyncio.Protocol):
         waiter = self._loop.create_future()
         self.requests += 1
         self.is_answering = False
-        self._status = -1
-        self._is_complete = self._is_keepable = False
-        self._head_bytes = self._interim = self._drained = 0
         transport = self._transport
         if transport is None or transport.is_closing():
             waiter.set_exception(Disconnected())
             return waiter
+        self._answer.begin()
+        self._drained = 0
+        self._request_bytes = len(head) + len(body)
         self._waiter = waiter
         self._limit(deadline)
         try:
@@ -119,15 +113,15 @@ class Wire(asyncio.Protocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to parse."""
+        """Take note of the transport."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is no subclass
-        self._parser = answer_parser(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what was going on."""
         self._end(exc)
         self._stop_timer()
-        self._transport = self._parser = None  # the parser refers to us
+        self._transport = None
+        self._answer.close()
         self._on_lost(self)
 
     def eof_received(self) -> None:
@@ -137,74 +131,40 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse a piece of the answer."""
-        if self._waiter is None or self._parser is None:
+        if self._waiter is None:
             # Bytes that nobody asked for, such as a 408: no answer to the next request.
             self.abort()
             return
+        if not self.is_answering and not self._is_timely():
+            return
         self.is_answering = True
-        is_head = self._status < 0
+        answer = self._answer
+        is_head = answer.status < 0
         if is_head and self._loop.time() >= self._deadline:
             self._expire()
             return
-        is_broken = False
-        try:
-            self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade):
-            is_broken = True
-        if self._status < 0:
-            self._head_bytes += len(data)
-            if is_broken or self._head_bytes > MOST_HEAD_BYTES:
+        is_read = answer.feed(data)
+        if answer.status < 0:
+            if not is_read:
                 self._fail(Malformed())
-        elif is_broken or self._is_complete or not self._is_drained(len(data), is_head):
-            self._finish(is_broken)
-
-    # What the parser calls; what is raised here ends up as an HttpParserError in data_received.
-
-    def on_message_begin(self) -> None:
-        """Begin a head; behind a complete answer there should be none."""
-        if self._is_complete:
-            self._is_keepable = False
-        self._headers = self._reason_bytes = 0
-        self._length = b""
-
-    def on_status(self, reason: bytes) -> None:
-        """Bound the reason phrase, which comes in pieces and is not used."""
-        self._reason_bytes += len(reason)
-        if self._reason_bytes > _LINE_LIMIT:
-            raise Malformed
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Bound the headers, and note the one that is used."""
-        if self._status >= 0:
-            return  # a trailer, or another answer
-        self._headers += 1
-        if (
-            self._headers > _HEADERS_LIMIT
-            or len(value) > _LINE_LIMIT
-            or len(name) > _LINE_LIMIT
-            or b"\0" in value
-        ):
-            raise Malformed
-        if len(name) == len(_CONTENT_LENGTH) and name.lower() == _CONTENT_LENGTH:
-            self._length = value
-
-    def on_headers_complete(self) -> None:
-        """Take the final head's status; count those that announce it (1xx)."""
-        if self._status >= 0 or self._parser is None:
             return
-        status: int = self._parser.get_status_code()
-        if 100 <= status < 200 and status != _SWITCHING_PROTOCOLS:
-            self._interim += 1
-            if self._interim > _MOST_INTERIM:
-                raise Malformed
-            return
-        self._status = status
-        # False for a body that only the connection's end ends; behind a 101 the parser stops by itself.
-        self._is_keepable = self._parser.should_keep_alive()
+        if not is_read or answer.is_complete or not self._is_drained(len(data), is_head):
+            self._finish(is_broken=not is_read)
 
-    def on_message_complete(self) -> None:
-        """Note that nothing is left to drain."""
-        self._is_complete = self._status >= 0
+    def _is_timely(self) -> bool:
+        """Tell whether the first bytes can be an answer to the request; end the exchange if they cannot."""
+        transport = self._transport
+        if transport is None:
+            return False
+        unreceived = transport.get_write_buffer_size() + self._buffers.unreceived()
+        if unreceived and self.requests > 1 and unreceived >= self._request_bytes:
+            # Sent before anything of the request was received: the rest of an earlier answer, or a 408.
+            self._fail(Disconnected())
+            return False
+        if unreceived:
+            # The receiver may never read the rest, or take it for another request.
+            self._answer.doubt()
+        return True
 
     # How an exchange ends.
 
@@ -213,9 +173,7 @@ class Wire(asyncio.Protocol):
         if not is_head:
             self._drained += more
             return self._drained <= _DRAIN_BYTES
-        # Not int at once: Python refuses to read thousands of digits, zeros included.
-        length = self._length
-        if not self._is_keepable or len(length) > _LENGTH_DIGITS or (length and int(length) > _DRAIN_BYTES):
+        if not (self._answer.is_keepable and self._answer.has_rest_within(_DRAIN_BYTES)):
             return False
         self._limit(min(self._deadline, self._loop.time() + _DRAIN_SECONDS))
         return True
@@ -244,23 +202,19 @@ class Wire(asyncio.Protocol):
 
     def _expire(self) -> None:
         """End the exchange because its time is over, or that of the body."""
-        if self._status >= 0:
+        if self._answer.status >= 0:
             self._finish(is_broken=True)
         else:
             self._fail(Expired())
 
     def _finish(self, is_broken: bool) -> None:
         """Give the answer; leave the connection open only if it is fit for another request."""
-        transport = self._transport
-        if (
-            is_broken
-            or not (self._is_keepable and self._is_complete)
-            or (transport is not None and transport.get_write_buffer_size())
-        ):
+        answer = self._answer
+        if is_broken or not (answer.is_keepable and answer.is_complete):
             self.abort()
         waiter = self._take_waiter()
         if waiter is not None:
-            waiter.set_result(self._status)
+            waiter.set_result(answer.status)
 
     def _fail(self, error: Exception) -> None:
         self.abort()
@@ -271,10 +225,27 @@ class Wire(asyncio.Protocol):
     def _end(self, error: Exception | None) -> None:
         if self._waiter is None:
             return
-        if self._status >= 0:
+        if self._answer.status >= 0:
             self._finish(is_broken=True)
+        elif self._is_handshake_open() and not isinstance(error, ssl.SSLError):
+            failure = HandshakeFailed()
+            failure.__cause__ = error
+            self._fail(failure)
         else:
             self._fail(error or Disconnected())
+
+    def _is_handshake_open(self) -> bool:
+        """Tell whether nothing shows that the receiver ever agreed to speak TLS with us.
+
+        In TLS 1.3 a client is done before the receiver has seen its last message. One that insists on a
+        certificate of ours may then close without an alert; a session ticket or a byte says that it agreed.
+        """
+        if self.requests > 1 or self.is_answering or self._transport is None:
+            return False
+        tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        if tls is None or tls.version() != "TLSv1.3":
+            return False
+        return tls.session is None or not tls.session.has_ticket
 
     def _take_waiter(self) -> asyncio.Future[int] | None:
         """Return who still waits, and have it wait no longer."""
