@@ -1,10 +1,8 @@
 """Merchants behind one host share its connections: what one is answered must never count for another."""
 
 import asyncio
-import ctypes
 import socket
 import ssl
-import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from ipaddress import ip_network
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.deafness import go_deaf
 from tests.integration.misbehaviour import answers_the_head, authority, good_context
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
 from webhook_dispatcher.domain.verdict import Answer
@@ -129,18 +128,6 @@ def rest(connection: socket.socket) -> bytes:
         return connection.recv(65536)
     except (ConnectionError, ssl.SSLError):
         return b""
-
-
-# Linux: socket(7), and a program for it of one instruction, which drops every segment that comes in.
-SO_ATTACH_FILTER = 26
-DROP = struct.pack("HBBI", 0x06, 0, 0, 0)
-
-
-def go_deaf(connection: socket.socket) -> None:
-    """Receive nothing more, as if what is sent were still on a long way."""
-    program = ctypes.create_string_buffer(DROP)
-    head = struct.pack("HL", 1, ctypes.addressof(program))
-    connection.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, head)
 
 
 async def test_what_was_sent_before_the_request_arrived_is_no_answer_to_it(
