@@ -5,6 +5,8 @@ import time
 from datetime import UTC, datetime
 from uuid import UUID
 
+import pytest
+
 from tests.acceptance.world import World
 from webhook_dispatcher import __version__
 from webhook_dispatcher.local.arrivals import Signature
@@ -17,13 +19,17 @@ WITH_TIME = (
 )
 
 
-async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contract(world: World) -> None:
+@pytest.mark.parametrize("sender", ["llhttp", "aiohttp"])
+async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contract(
+    world: World, sender: str
+) -> None:
     await world.configure("m1")
     event_id = UUID("0E4F2E66-3F0C-4F6F-8F7E-2D1A5B0C9D3E")
     created_at = datetime(2026, 11, 20, 8, 15, 30, 123_999, UTC)
     await world.producer.execute(WITH_TIME, event_id, "m1", created_at, AWKWARD)
-    await world.start()
+    daemon = await world.start(SENDER=sender)
     [arrival] = await world.arrived(1)
+    assert daemon.log("daemon.started")[0]["sender"] == sender
 
     assert arrival.body == (
         b'{"id":"0e4f2e66-3f0c-4f6f-8f7e-2d1a5b0c9d3e","type":"charge.succeeded",'

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pytest
+
 from tests.acceptance.world import World
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -64,14 +66,15 @@ async def everything_stored(world: World) -> str:
     return "\n".join(texts)
 
 
-async def test_hostile_answers_are_recorded_and_nothing_of_them_is_kept(world: World) -> None:
+@pytest.mark.parametrize("sender", ["llhttp", "aiohttp"])
+async def test_hostile_answers_are_recorded_and_nothing_of_them_is_kept(world: World, sender: str) -> None:
     merchants = {f"m{number}": answer for number, answer in enumerate(ANSWERS)}
     await world.configure(*merchants)
     for merchant_id, hostile in merchants.items():
         world.receiver.behave(merchant_id, Behaviour(raw=hostile.answer), Behaviour())
     first = {merchant_id: await world.emit(merchant_id) for merchant_id in merchants}
     second = {merchant_id: await world.emit(merchant_id) for merchant_id in merchants}
-    daemon = await world.start()
+    daemon = await world.start(SENDER=sender)
     for event in second.values():  # the lane has gone on
         await world.settled(event.id, "delivered", 1)
 

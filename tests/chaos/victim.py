@@ -24,6 +24,7 @@ from tests.chaos.evidence import Phase
 from tests.chaos.gauge import Gauge
 from webhook_dispatcher import __version__, app
 from webhook_dispatcher.app import daemon as composition
+from webhook_dispatcher.app import outbound
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch import instruments
 from webhook_dispatcher.dispatch.attempt import Attempter
@@ -230,10 +231,12 @@ def main() -> None:
     replaced: Any = composition
     replaced.PostgresClaims = HitClaims
     replaced.PostgresRecords = HitRecords
-    replaced.Sender = HitSender
     replaced.Attempter = CountingAttempter
     replaced.SystemClock = ShiftedClock
     replaced.__version__ = f"{__version__}+{name}"
+    sending: Any = outbound
+    sending.Sender = HitSender
+    sending.__version__ = f"{__version__}+{name}"
     counted: Any = instruments
     counted.Bodies = CountingBodies
     connections: Any = dialling

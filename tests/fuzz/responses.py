@@ -10,7 +10,9 @@ from random import Random
 from typing import Any, cast
 
 from tests.fuzz.mutation import mutated
+from tests.integration.senders import SENDERS
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport.aiohttp_sender import AiohttpSender
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
@@ -133,7 +135,7 @@ class _Hostile(asyncio.Protocol):
                 self._transport.close()
 
 
-async def fuzz_responses(count: int, seed: int) -> Counter[str]:
+async def fuzz_responses(count: int, seed: int, kind: str = "llhttp") -> Counter[str]:
     """Send so many requests; AssertionError names the number whose answer was taken wrongly."""
     loop = asyncio.get_running_loop()
     complaints: list[dict[str, Any]] = []
@@ -158,7 +160,7 @@ async def fuzz_responses(count: int, seed: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     numbers = iter(range(count))
 
-    async def work(sender: Sender) -> None:
+    async def work(sender: Sender | AiohttpSender) -> None:
         for number in numbers:
             try:
                 result = await sender.post(f"http://127.0.0.1:{port}/{number}", {}, BODY)
@@ -168,7 +170,7 @@ async def fuzz_responses(count: int, seed: int) -> Counter[str]:
             assert wrong is None, f"seed {seed}: answer {number} was taken wrongly: {wrong}"
             seen[result.outcome] += 1
 
-    async with Sender(guard, TIMEOUT, "fuzz") as sender:
+    async with SENDERS[kind](guard, TIMEOUT, "fuzz") as sender:
         workers = [asyncio.create_task(work(sender)) for _ in range(AT_ONCE)]
         try:
             await asyncio.gather(*workers)

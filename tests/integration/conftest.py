@@ -1,12 +1,16 @@
-"""Sender tests run on the daemon's own event loop: uvloop and asyncio raise different errors."""
+"""Sender tests run on the daemon's own event loop: uvloop and asyncio raise different errors.
+
+They run against both senders: where a module names `Sender`, it is given one after the other.
+"""
 
 from asyncio import AbstractEventLoop, new_event_loop
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pytest
 import uvloop
 
 from tests.conftest import Database
+from tests.integration.senders import OURS_ALONE, SENDERS
 from tests.integration.workbench import Workbench, open_workbench
 
 LoopFactories = Mapping[str, Callable[[], AbstractEventLoop]]
@@ -18,6 +22,24 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> L
     if name.startswith("test_sender") and name != "test_sender_guard":
         return {"uvloop": uvloop.new_event_loop}
     return {"asyncio": new_event_loop}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what posts through a sender with each of them, unless the table says that it is about ours."""
+    module, test = metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__
+    if not module.startswith(("test_sender", "test_rebinding")) or not hasattr(metafunc.module, "Sender"):
+        return
+    metafunc.fixturenames.insert(0, "sender_class")
+    senders = ["llhttp"] if test in OURS_ALONE else list(SENDERS)
+    metafunc.parametrize("sender_class", senders, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def sender_class(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the module's `Sender` be this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(request.module, "Sender", SENDERS[request.param])
+        yield
 
 
 @pytest.fixture

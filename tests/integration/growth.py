@@ -1,6 +1,7 @@
-"""A sender in a process of its own, and how far its memory grows: `python growth.py CA_FILE` and URLs.
+"""A sender in a process of its own, and how far its memory grows.
 
-Prints for each URL the outcome of the posts and by how many bytes the peak lies above what there was before.
+`python -m tests.integration.growth SENDER CA_FILE URL...` prints for each URL the outcome of the posts and by
+how many bytes the peak lies above what there was before.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import uvloop
 
+from tests.integration.senders import SENDERS
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
-from webhook_dispatcher.transport.sender import Sender
 
 POSTS = 3
 
@@ -25,9 +26,9 @@ def resident(entry: str) -> int:
     return int(kilobytes) * 1024
 
 
-async def main(ca_file: str, first: str, *urls: str) -> None:
+async def main(kind: str, ca_file: str, first: str, *urls: str) -> None:
     guard = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),)))
-    async with Sender(guard, timedelta(seconds=20), "test", Path(ca_file)) as sender:
+    async with SENDERS[kind](guard, timedelta(seconds=20), "test", Path(ca_file)) as sender:
         await sender.post(first, {}, b"{}")  # what the first request of all takes is not the receiver's
         for url in urls:
             with suppress(OSError):  # the peak begins anew, where the kernel allows that

@@ -10,11 +10,11 @@ from ipaddress import ip_network
 import pytest
 
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
+from tests.integration.senders import kept_connection, watch
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
-from webhook_dispatcher.transport.wire import Wire
 
 LOOPBACK = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
 HEADERS = {"Content-Type": "application/json"}
@@ -25,27 +25,6 @@ BODY = b"{}"
 async def sender() -> AsyncIterator[Sender]:
     async with Sender(LOOPBACK, timedelta(seconds=5), "test") as sender:
         yield sender
-
-
-def kept_wire(sender: Sender) -> Wire:
-    """Return the one idle connection."""
-    [wire] = sender._pool.idle
-    return wire
-
-
-def watch(wire: Wire) -> asyncio.Event:
-    """Return an event that is set when bytes arrive on the connection."""
-    arrived = asyncio.Event()
-
-    class Watched(Wire):
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            arrived.set()
-
-    wire.__class__ = Watched
-    assert wire._transport is not None
-    wire._transport.set_protocol(wire)  # it remembers the method
-    return arrived
 
 
 async def in_two_writes(request: Request) -> None:
@@ -192,7 +171,7 @@ async def test_half_an_answer_on_a_kept_connection_is_not_resent(
 
     async with RawReceiver(behave) as receiver:
         assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
-        has_arrived = watch(kept_wire(sender))
+        has_arrived = watch(kept_connection(sender))
         assert (await sender.post(receiver.url(), HEADERS, BODY)).outcome is Outcome.DISCONNECTED
         assert len(receiver.requests) == 2
 
@@ -227,7 +206,7 @@ async def test_connection_that_spoke_while_idle_is_not_used(sender: Sender) -> N
 
     async with RawReceiver(behave) as receiver:
         assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)
-        has_spoken = watch(kept_wire(sender))
+        has_spoken = watch(kept_connection(sender))
         is_kept.set()
         await asyncio.wait_for(has_spoken.wait(), MAX_WAIT)
         assert await sender.post(receiver.url(), HEADERS, BODY) == Answer(200)

@@ -123,7 +123,6 @@ WITHOUT_A_NETWORK = """
 import asyncio
 from datetime import timedelta
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
-from webhook_dispatcher.transport.sender import Sender
 
 async def main():
     async with Sender(Guard(EgressPolicy()), timedelta(seconds=5), "test", nameservers=["127.0.0.1:53"]) as s:
@@ -139,7 +138,8 @@ def test_no_route_to_anywhere_is_our_fault() -> None:
     command = ["unshare", "--user", "--map-root-user", "--net", "--"]
     if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
         pytest.skip("this system lets nobody make a network of its own")
-    script = [*command, sys.executable, "-c", WITHOUT_A_NETWORK]
+    which = f"from {Sender.__module__} import {Sender.__name__} as Sender"
+    script = [*command, sys.executable, "-c", which + WITHOUT_A_NETWORK]
     out = subprocess.run(script, capture_output=True, text=True, timeout=MAX_WAIT, check=True).stdout
     lines = [line.split("; ") for line in out.splitlines()]
     assert [line[:2] for line in lines] == [["connect", "True"], ["connect", "True"], ["dns", "True"]], lines

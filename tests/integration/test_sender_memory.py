@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import growth
 from tests.integration import misbehaviour as m
 from tests.integration.raw_receiver import OK, status
+from tests.integration.senders import SENDERS
 
 MOST = 20 << 20
 PLENTY = [
@@ -32,12 +32,13 @@ PLENTY = [
 # Gigabytes are on offer, and a busy machine takes from ten seconds to minutes to pour them.
 @pytest.mark.skipif("TEST_SLOW" not in os.environ, reason="make test-slow runs it")
 @pytest.mark.timeout(600)
-async def test_memory_is_bounded_whatever_is_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", SENDERS)
+async def test_memory_is_bounded_whatever_is_answered(kind: str, tmp_path: Path) -> None:
     m.authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     async with AsyncExitStack() as stack:
         stages = [await stack.enter_async_context(scene()) for scene in (m.says(OK), *PLENTY)]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, growth.__file__, tmp_path / "ca.pem"),
+            *(sys.executable, "-m", "tests.integration.growth", kind, tmp_path / "ca.pem"),
             *[stage.url for stage in stages],
             stdout=asyncio.subprocess.PIPE,
         )

@@ -104,6 +104,7 @@ MALFORMED = [
     ("LEASE", "pt30s", "write PT30S"),
     ("LEASE", "PT14.9S", "at least PT15S with an attempt timeout of PT10S, not PT14.9S"),
     ("DATABASE_POOLER", "session", "one of none, transaction"),
+    ("SENDER", "httpx", "one of llhttp, aiohttp"),
     ("POLL_INTERVAL", "25ms", "such as PT10S"),
     ("MAX_LANES", "many", "whole number from 1 to 100000"),
     ("MAX_LANES", "0", "whole number from 1 to 100000"),

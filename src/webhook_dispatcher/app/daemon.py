@@ -19,6 +19,7 @@ import structlog
 
 from webhook_dispatcher import __version__
 from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.app.outbound import make_sender
 from webhook_dispatcher.app.report import ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control import Controller
@@ -33,6 +34,7 @@ from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
 from webhook_dispatcher.dispatch.sweep import mend_retries, sweep, watch_recalls
 from webhook_dispatcher.dispatch.unattempted import Hold
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
+from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.claims import PostgresClaims
@@ -43,7 +45,6 @@ from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics
 from webhook_dispatcher.transport.guard import Forbidden, Guard
-from webhook_dispatcher.transport.sender import Sender
 
 LONGEST_STATEMENT = timedelta(seconds=10)
 SHORTEST_STATEMENT = timedelta(seconds=2)
@@ -119,17 +120,7 @@ class Daemon:
         if self._stop.is_set():
             return
         guard = Guard(settings.egress_policy())
-        sender = await stack.enter_async_context(
-            Sender(
-                guard,
-                settings.attempt_timeout,
-                f"webhook-dispatcher/{__version__}",
-                settings.egress_ca_file,
-                kept_connections=settings.max_lanes,
-                proxy=settings.proxy(),
-                nameservers=settings.egress_nameservers,
-            )
-        )
+        sender = await stack.enter_async_context(make_sender(settings, guard))
         self._build(
             PostgresClaims(claiming),
             PostgresRecords(recording),
@@ -144,7 +135,7 @@ class Daemon:
         gc.collect()
         gc.freeze()
         gc.set_threshold(10_000, 20, 100)
-        _log.info("daemon.started", version=__version__, ops_port=self.ops_port)
+        _log.info("daemon.started", version=__version__, sender=settings.sender, ops_port=self.ops_port)
 
     async def _await_schema(self, pool: asyncpg.Pool) -> None:
         backoff = Backoff()

@@ -142,6 +142,11 @@ class Settings(BaseModel):
     egress_ca_file: Annotated[Path | None, forms.text(forms.ca_file)] = _described(
         None, "A PEM file of certificate authorities to trust besides the system's.", "system roots"
     )
+    sender: Annotated[Literal["llhttp", "aiohttp"], forms.choice("llhttp", "aiohttp")] = _described(
+        "llhttp",
+        "The HTTP client: `llhttp`, our own, or `aiohttp`, which does the same at several times the cost: "
+        "for when you suspect ours.",
+    )
 
     @model_validator(mode="after")
     def _proxy_is_for_https(self) -> "Settings":
