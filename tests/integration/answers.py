@@ -1,0 +1,176 @@
+"""Raw answers, from ordinary to absurd, that several clients are asked about.
+
+Each is everything that comes on the connection; whoever reads it decides where it ends.
+"""
+
+_TWO = b"Content-Length: 2\r\n"
+_NONE = b"Content-Length: 0\r\n"
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_CHUNKS = b"2\r\nok\r\n0\r\n\r\n"
+_OK = b"HTTP/1.1 200 OK\r\n"
+_NO = b"HTTP/1.1 503 No\r\n"
+
+
+def answer(*lines: bytes, body: bytes = b"", first: bytes = _OK) -> bytes:
+    return first + b"".join(lines) + b"\r\n" + body
+
+
+ANSWERS = {
+    # Ends of bodies.
+    "a length": answer(_TWO, body=b"ok"),
+    "a length of none": answer(_NONE),
+    "less than its length": answer(_TWO, body=b"o"),
+    "more than its length": answer(_TWO, body=b"ok!"),
+    "neither length nor chunks": answer(body=b"ok"),
+    "neither length nor body": answer(),
+    "a length of 4,300 zeros and a 2": answer(b"Content-Length: " + b"0" * 4300 + b"2\r\n", body=b"ok"),
+    "the same length twice": answer(_TWO, _TWO, body=b"ok"),
+    "two lengths": answer(_TWO, b"Content-Length: 1\r\n", body=b"ok"),
+    "a list of lengths": answer(b"Content-Length: 2, 2\r\n", body=b"ok"),
+    "a list of two lengths": answer(b"Content-Length: 2, 1\r\n", body=b"ok"),
+    "a length with a plus": answer(b"Content-Length: +2\r\n", body=b"ok"),
+    "a length with a minus": answer(b"Content-Length: -2\r\n", body=b"ok"),
+    "a length with an underscore": answer(b"Content-Length: 0_2\r\n", body=b"ok"),
+    "a length in hexadecimal": answer(b"Content-Length: 0x2\r\n", body=b"ok"),
+    "a length with spaces around": answer(b"Content-Length:   2  \r\n", body=b"ok"),
+    "a length with a space within": answer(b"Content-Length: 0 2\r\n", body=b"ok"),
+    "an empty length": answer(b"Content-Length:\r\n"),
+    "a length beyond 2**64": answer(b"Content-Length: 18446744073709551618\r\n", body=b"ok"),
+    "a length in other digits": answer("Content-Length: \u0662\r\n".encode(), body=b"ok"),
+    # Chunks.
+    "chunks": answer(_CHUNKED, body=_CHUNKS),
+    "chunks and more": answer(_CHUNKED, body=_CHUNKS + b"!"),
+    "chunks, then an H": answer(_CHUNKED, body=_CHUNKS + b"H"),
+    "chunks, then an empty line": answer(_CHUNKED, body=_CHUNKS + b"\r\n"),
+    "chunks without their end": answer(_CHUNKED, body=b"2\r\nok\r\n"),
+    "chunks without their last line": answer(_CHUNKED, body=b"2\r\nok\r\n0\r\n"),
+    "no chunk but the last": answer(_CHUNKED, body=b"0\r\n\r\n"),
+    "chunks with extensions": answer(_CHUNKED, body=b'2;a;b=c;d="e f"\r\nok\r\n0;x\r\n\r\n'),
+    "chunks with trailers": answer(_CHUNKED, body=b"2\r\nok\r\n0\r\nX: y\r\nY: z\r\n\r\n"),
+    "chunks with a length behind them": answer(_CHUNKED, body=b"0\r\nContent-Length: 9\r\n\r\n"),
+    "chunks with leading zeros": answer(_CHUNKED, body=b"0002\r\nok\r\n0000\r\n\r\n"),
+    "a chunk with a space behind its size": answer(_CHUNKED, body=b"2 \r\nok\r\n0\r\n\r\n"),
+    "a chunk with a space before its size": answer(_CHUNKED, body=b" 2\r\nok\r\n0\r\n\r\n"),
+    "a chunk of a negative size": answer(_CHUNKED, body=b"-2\r\nok\r\n0\r\n\r\n"),
+    "a chunk of 0x2": answer(_CHUNKED, body=b"0x2\r\nok\r\n0\r\n\r\n"),
+    "a chunk of 2**64": answer(_CHUNKED, body=b"10000000000000000\r\nok\r\n0\r\n\r\n"),
+    "a chunk longer than its size": answer(_CHUNKED, body=b"2\r\nokay\r\n0\r\n\r\n"),
+    "a chunk whose last byte is its CR": answer(_CHUNKED, body=b"2\r\ny\r\n0\r\n\r\n"),
+    "chunks with bare LF": answer(_CHUNKED, body=b"2\nok\n0\n\n"),
+    "chunks with bare CR": answer(_CHUNKED, body=b"2\rok\r0\r\r"),
+    "chunks, then a length": answer(_CHUNKED, _TWO, body=_CHUNKS),
+    "a length, then chunks": answer(_TWO, _CHUNKED, body=_CHUNKS),
+    "chunks twice": answer(_CHUNKED, _CHUNKED, body=_CHUNKS),
+    "chunks in capitals": answer(b"Transfer-Encoding: CHUNKED\r\n", body=_CHUNKS),
+    "chunks of gzip": answer(b"Transfer-Encoding: gzip, chunked\r\n", body=_CHUNKS),
+    "gzip of chunks": answer(b"Transfer-Encoding: chunked, gzip\r\n", body=_CHUNKS),
+    "an empty transfer encoding": answer(b"Transfer-Encoding:\r\n", body=b"ok"),
+    "an unknown transfer encoding": answer(b"Transfer-Encoding: identity\r\n", body=b"ok"),
+    "an unknown transfer encoding and a length": answer(b"Transfer-Encoding: x\r\n", _TWO, body=b"ok"),
+    "a transfer encoding with a vertical tab": answer(b"Transfer-Encoding: \x0bchunked\r\n", body=_CHUNKS),
+    # No body at all.
+    "204": answer(first=b"HTTP/1.1 204 No Content\r\n"),
+    "204 of no length": answer(_NONE, first=b"HTTP/1.1 204 No Content\r\n"),
+    "204 with a length": answer(_TWO, first=b"HTTP/1.1 204 No Content\r\n"),
+    "204 with a length and a body": answer(_TWO, first=b"HTTP/1.1 204 No Content\r\n", body=b"ok"),
+    "204 with a body": answer(first=b"HTTP/1.1 204 No Content\r\n", body=b"ok"),
+    "204 with chunks declared": answer(_CHUNKED, first=b"HTTP/1.1 204 No Content\r\n"),
+    "204 with chunks": answer(_CHUNKED, first=b"HTTP/1.1 204 No Content\r\n", body=_CHUNKS),
+    "304": answer(first=b"HTTP/1.1 304 Not Modified\r\n"),
+    "304 with a length": answer(_TWO, first=b"HTTP/1.1 304 Not Modified\r\n"),
+    "304 with a length and a body": answer(_TWO, first=b"HTTP/1.1 304 Not Modified\r\n", body=b"ok"),
+    "205 with a body": answer(_TWO, first=b"HTTP/1.1 205 Reset Content\r\n", body=b"ok"),
+    # Before and behind the final answer.
+    "100 first": b"HTTP/1.1 100 Continue\r\n\r\n" + answer(_NONE),
+    "102 and 103 first": b"HTTP/1.1 102 P\r\n\r\nHTTP/1.1 103 E\r\nLink: </a>\r\n\r\n" + answer(_NONE),
+    "103 with a length first": b"HTTP/1.1 103 E\r\nContent-Length: 2\r\n\r\n" + answer(_NONE),
+    "103 that closes first": b"HTTP/1.1 103 E\r\nConnection: close\r\n\r\n" + answer(_NONE),
+    "199 first": b"HTTP/1.1 199 Whatever\r\n\r\n" + answer(_NONE),
+    "100 alone": b"HTTP/1.1 100 Continue\r\n\r\n",
+    "101": b"HTTP/1.1 101 Now\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    "101 without a word of upgrading": b"HTTP/1.1 101 Now\r\n\r\n",
+    "an upgrade that is offered": answer(b"Upgrade: h2c\r\nConnection: Upgrade\r\n", _NONE),
+    "503, then 200": answer(_NONE, first=_NO) + answer(_NONE),
+    "503 in chunks, then 200": answer(_CHUNKED, first=_NO, body=_CHUNKS) + answer(_NONE),
+    "200, then half a 503": answer(_NONE) + b"HTTP/1.1 5",
+    "200, then an H": answer(_TWO, body=b"ok") + b"H",
+    "200, then an empty line": answer(_TWO, body=b"ok") + b"\r\n",
+    "an empty line first": b"\r\n" + answer(_NONE),
+    "200 empty lines first": b"\r\n" * 200 + answer(_NONE),
+    "a space first": b" " + answer(_NONE),
+    # Versions and connections.
+    "HTTP/1.0": answer(_TWO, first=b"HTTP/1.0 200 OK\r\n", body=b"ok"),
+    "HTTP/1.0 kept": answer(b"Connection: keep-alive\r\n", _TWO, first=b"HTTP/1.0 200 OK\r\n", body=b"ok"),
+    "HTTP/1.0 kept, without a length": answer(b"Connection: keep-alive\r\n", first=b"HTTP/1.0 200 OK\r\n"),
+    "HTTP/1.0 in chunks": answer(_CHUNKED, first=b"HTTP/1.0 200 OK\r\n", body=_CHUNKS),
+    "HTTP/1.0 in chunks, kept": answer(
+        b"Connection: keep-alive\r\n", _CHUNKED, first=b"HTTP/1.0 200 OK\r\n", body=_CHUNKS
+    ),
+    "HTTP/0.9": b"<html>200 OK</html>\r\n\r\n",
+    "HTTP/0.9 that looks like headers": b"X: y\r\nContent-Length: 0\r\n\r\n",
+    "HTTP/1.2": answer(_NONE, first=b"HTTP/1.2 200 OK\r\n"),
+    "HTTP/2.0": answer(_NONE, first=b"HTTP/2.0 200 OK\r\n"),
+    "HTTP/3": answer(_NONE, first=b"HTTP/3 200 OK\r\n"),
+    "HTTP/11.1": answer(_NONE, first=b"HTTP/11.1 200 OK\r\n"),
+    "http/1.1": answer(_NONE, first=b"http/1.1 200 OK\r\n"),
+    "ICY": answer(_NONE, first=b"ICY 200 OK\r\n"),
+    "Connection: close": answer(b"Connection: close\r\n", _TWO, body=b"ok"),
+    "Connection: Close": answer(b"Connection: Close\r\n", _TWO, body=b"ok"),
+    "Connection: keep-alive": answer(b"Connection: keep-alive\r\n", _TWO, body=b"ok"),
+    "Connection: x, close": answer(b"Connection: x, close\r\n", _TWO, body=b"ok"),
+    "Connection: keep-alive, close": answer(b"Connection: keep-alive, close\r\n", _TWO, body=b"ok"),
+    "Connection twice, close last": answer(
+        b"Connection: keep-alive\r\nConnection: close\r\n", _TWO, body=b"ok"
+    ),
+    "Connection: closed": answer(b"Connection: closed\r\n", _TWO, body=b"ok"),
+    "Proxy-Connection: close": answer(b"Proxy-Connection: close\r\n", _TWO, body=b"ok"),
+    "Connection: close, 1.0": answer(b"Connection: close\r\n", _NONE, first=b"HTTP/1.0 200 OK\r\n"),
+    # Status lines.
+    "no reason": answer(_NONE, first=b"HTTP/1.1 200\r\n"),
+    "an empty reason": answer(_NONE, first=b"HTTP/1.1 200 \r\n"),
+    "a reason in Latin-1": answer(_NONE, first=b"HTTP/1.1 200 caf\xe9\r\n"),
+    "a reason with a NUL": answer(_NONE, first=b"HTTP/1.1 200 a\0b\r\n"),
+    "a reason with a CR": answer(_NONE, first=b"HTTP/1.1 200 a\rb\r\n"),
+    "a reason of 10 KB": answer(_NONE, first=b"HTTP/1.1 200 " + b"x" * 10_000 + b"\r\n"),
+    "two spaces before the status": answer(_NONE, first=b"HTTP/1.1  200 OK\r\n"),
+    "a tab before the status": answer(_NONE, first=b"HTTP/1.1\t200 OK\r\n"),
+    "a tab behind the status": answer(_NONE, first=b"HTTP/1.1 200\tOK\r\n"),
+    **{
+        f"status {code}": answer(_NONE, first=f"HTTP/1.1 {code} X\r\n".encode())
+        for code in ("000", "099", "299", "599", "600", "999", "1000", "20", "2", "+20", "-20", "2 0", "20x")
+    },
+    "status 408": answer(b"Connection: close\r\n", _NONE, first=b"HTTP/1.1 408 Request Timeout\r\n"),
+    # Lines and headers.
+    "bare LF": b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+    "bare LF at the end of the head": answer(_TWO)[:-2] + b"\nok",
+    "bare CR": b"HTTP/1.1 200 OK\rContent-Length: 2\r\rok",
+    "CR CR LF": b"HTTP/1.1 200 OK\r\r\nContent-Length: 2\r\r\n\r\r\nok",
+    "a folded header": answer(_TWO, b"X: a\r\n b\r\n", body=b"ok"),
+    "a folded length": answer(b"Content-Length:\r\n 2\r\n", body=b"ok"),
+    "a fold first": answer(b" X: a\r\n", _TWO, body=b"ok"),
+    "a NUL in a value": answer(b"X: a\0b\r\n", _NONE),
+    "a NUL in a name": answer(b"X\0: a\r\n", _NONE),
+    "a control character in a value": answer(b"X: a\x01b\r\n", _NONE),
+    "Latin-1 in a value": answer(b"X: caf\xe9\r\n", _NONE),
+    "Latin-1 in a name": answer(b"caf\xe9: x\r\n", _NONE),
+    "no colon": answer(b"X y\r\n", _NONE),
+    "no name": answer(b": y\r\n", _NONE),
+    "a space before a colon": answer(b"X : y\r\n", _NONE),
+    "a space before the length's colon": answer(b"Content-Length : 2\r\n", body=b"ok"),
+    "a name with a slash": answer(b"X/Y: z\r\n", _NONE),
+    "a header of 20 KB": answer(b"X: " + b"y" * 20_000 + b"\r\n", _NONE),
+    "200 headers": answer(*[b"X-%d: y\r\n" % n for n in range(200)], _NONE),
+    "2,000 headers": answer(*[b"X-%d: y\r\n" % n for n in range(2_000)], _NONE),
+    # Not to the end, or nothing of the sort.
+    "nothing": b"",
+    "an H": b"H",
+    "half a status line": b"HTTP/1.1 2",
+    "a status line": b"HTTP/1.1 200 OK\r\n",
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-Len",
+    "a head but for its last line": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n",
+    "an empty line": b"\r\n",
+    "a greeting": b"220 mail ESMTP\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00",
+    "a preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a request": b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+}

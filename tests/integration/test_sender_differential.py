@@ -1,0 +1,120 @@
+"""Our senders beside `http.client` and h11: answers, cut at random, mean the same, or a table says why.
+
+What is compared: the status, whether the connection is kept, and whether a request is sent again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from random import Random
+
+import pytest
+import pytest_asyncio
+
+from tests.fuzz.mutation import mutated
+from tests.fuzz.responses import CORPUS, TOKENS
+from tests.integration.answers import ANSWERS
+from tests.integration.differences import DIFFERENCES, PENDING, Row, unexplained
+from tests.integration.differential import Asking, asking, cut
+from tests.integration.opinions import read_by_h11, read_by_http_client
+from tests.integration.senders import SENDERS
+
+CUTS = 4
+SEED, MUTATIONS, AT_ONCE = 20261122, 600, 100
+
+
+@pytest.fixture(scope="module", params=SENDERS)
+def kind(request: pytest.FixtureRequest) -> str:
+    which: str = request.param
+    return which
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def asked(kind: str) -> AsyncIterator[Asking]:
+    # A busy machine is not to decide whether the end of a body came in time.
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("wire", "aiohttp_sender"):
+            patch.setattr(f"webhook_dispatcher.transport.{module}._DRAIN_SECONDS", 0.3)
+        asyncio.get_running_loop().set_debug(False)  # it would slow hundreds of answers down
+        async with asking(kind) as asked:
+            yield asked
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_answer_means_the_same_to_all(
+    name: str, kind: str, asked: Asking, request: pytest.FixtureRequest
+) -> None:
+    if kind == "llhttp" and name in PENDING:
+        request.applymarker(pytest.mark.xfail(reason="wire.py keeps it, or does not know it"))
+    answer, random = ANSWERS[name], Random(name)
+    http_client = str(read_by_http_client(answer))
+
+    async def compare(pieces: Sequence[bytes]) -> None:
+        h11 = read_by_h11(pieces)
+        # One that does not end is ended, for want of an answer to wait for.
+        ours = await asked.read(pieces, closes=h11.status is None)
+        expected = _expected(name, kind, http_client)
+        assert (str(ours), http_client, str(h11)) == expected, f"{name}, cut into {pieces}"
+
+    await asyncio.gather(*[compare(pieces) for pieces in _cuts(answer, random)])
+
+
+def _cuts(answer: bytes, random: Random) -> list[list[bytes]]:
+    return [[answer], *(cut(answer, random) for _ in range(CUTS))]
+
+
+def _expected(name: str, kind: str, all_say: str) -> tuple[str, str, str]:
+    """Return what our sender, http.client and h11 are known to say; without a row, all say the same."""
+    row = DIFFERENCES.get(name, Row(all_say, all_say, all_say, ""))
+    ours = row.aiohttp if kind == "aiohttp" and row.aiohttp else row.ours
+    return ours, row.http_client, row.h11
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_request_is_sent_again_only_if_nothing_was_answered(
+    name: str, kind: str, asked: Asking, request: pytest.FixtureRequest
+) -> None:
+    """On a kept connection that ends there. A 408 crossed the request: it is no answer (RFC 9110, 15.5.9)."""
+    if kind == "llhttp" and name == "status 408":
+        request.applymarker(pytest.mark.xfail(reason="wire.py does not know it yet"))
+    answer, random = ANSWERS[name], Random(name)
+
+    async def compare(part: bytes) -> None:
+        pieces = cut(part, random)
+        http_client, h11 = read_by_http_client(part), read_by_h11(pieces)
+        # http.client forgets that a 1xx came.
+        assert http_client.is_silence == h11.is_silence or part.startswith(b"HTTP/1.1 1")
+        assert await asked.is_resent(pieces) is (h11.is_silence or h11.status == 408), pieces
+
+    parts = (answer, answer[: random.randrange(len(answer) + 1)], answer[:1])
+    await asyncio.gather(*[compare(part) for part in parts])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_mutated_answers_are_read_as_others_read_them(
+    kind: str, asked: Asking, request: pytest.FixtureRequest
+) -> None:
+    if kind == "llhttp":
+        request.applymarker(pytest.mark.xfail(reason="wire.py keeps what an empty line follows"))
+    random = Random(SEED)
+    corpus = [*CORPUS, *(answer for name, answer in ANSWERS.items() if name not in DIFFERENCES)]
+    answers = [mutated(corpus, TOKENS, random) for _ in range(MUTATIONS)]
+
+    async def compare(answer: bytes) -> str | None:
+        pieces = cut(answer, random)
+        http_client, h11 = read_by_http_client(answer), read_by_h11(pieces)
+        ours = await asked.read(pieces, closes=h11.status is None)
+        wrong = unexplained(answer, ours, http_client, h11)
+        return wrong and f"{wrong}: {ours} (http.client: {http_client}; h11: {h11}): {answer[:300]!r}"
+
+    seen = []
+    for start in range(0, MUTATIONS, AT_ONCE):
+        seen += await asyncio.gather(*[compare(answer) for answer in answers[start : start + AT_ONCE]])
+    assert [wrong for wrong in seen if wrong] == []
+
+
+def test_every_difference_is_one() -> None:
+    assert DIFFERENCES.keys() <= ANSWERS.keys()
+    for name, row in DIFFERENCES.items():
+        assert len({row.ours, row.aiohttp or row.ours, row.http_client, row.h11}) > 1, name
