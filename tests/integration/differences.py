@@ -110,20 +110,6 @@ DIFFERENCES = {
 }
 # fmt: on
 
-# What is mended in wire.py apart from this: those rows say what is right.
-PENDING = frozenset(
-    (
-        "204 with a length",
-        "204 with chunks declared",
-        "304 with a length",
-        "103 with a length first",
-        "200, then an empty line",
-        "chunks, then an empty line",
-        "HTTP/1.0 in chunks, kept",
-        "103 that closes first",
-    )
-)
-
 # The same for answers that nobody has written down: what mutations bring about, by what shows it.
 STRICTER = {
     FRAMING: rb"(?is)content-length:.*transfer-encoding:|transfer-encoding:.*content-length:",

@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.fuzz.mutation import mutated
 from tests.fuzz.responses import CORPUS, TOKENS
 from tests.integration.answers import ANSWERS
-from tests.integration.differences import DIFFERENCES, PENDING, Row, unexplained
+from tests.integration.differences import DIFFERENCES, Row, unexplained
 from tests.integration.differential import Asking, asking, cut
 from tests.integration.opinions import read_by_h11, read_by_http_client
 from tests.integration.senders import SENDERS
@@ -41,11 +41,7 @@ async def asked(kind: str) -> AsyncIterator[Asking]:
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_answer_means_the_same_to_all(
-    name: str, kind: str, asked: Asking, request: pytest.FixtureRequest
-) -> None:
-    if kind == "llhttp" and name in PENDING:
-        request.applymarker(pytest.mark.xfail(reason="wire.py keeps it, or does not know it"))
+async def test_answer_means_the_same_to_all(name: str, kind: str, asked: Asking) -> None:
     answer, random = ANSWERS[name], Random(name)
     http_client = str(read_by_http_client(answer))
 
@@ -72,12 +68,8 @@ def _expected(name: str, kind: str, all_say: str) -> tuple[str, str, str]:
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_request_is_sent_again_only_if_nothing_was_answered(
-    name: str, kind: str, asked: Asking, request: pytest.FixtureRequest
-) -> None:
+async def test_request_is_sent_again_only_if_nothing_was_answered(name: str, asked: Asking) -> None:
     """On a kept connection that ends there. A 408 crossed the request: it is no answer (RFC 9110, 15.5.9)."""
-    if kind == "llhttp" and name == "status 408":
-        request.applymarker(pytest.mark.xfail(reason="wire.py does not know it yet"))
     answer, random = ANSWERS[name], Random(name)
 
     async def compare(part: bytes) -> None:
@@ -92,11 +84,7 @@ async def test_request_is_sent_again_only_if_nothing_was_answered(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_mutated_answers_are_read_as_others_read_them(
-    kind: str, asked: Asking, request: pytest.FixtureRequest
-) -> None:
-    if kind == "llhttp":
-        request.applymarker(pytest.mark.xfail(reason="wire.py keeps what an empty line follows"))
+async def test_mutated_answers_are_read_as_others_read_them(asked: Asking) -> None:
     random = Random(SEED)
     corpus = [*CORPUS, *(answer for name, answer in ANSWERS.items() if name not in DIFFERENCES)]
     answers = [mutated(corpus, TOKENS, random) for _ in range(MUTATIONS)]

@@ -79,7 +79,12 @@ class AiohttpSender:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._resolver = Resolver(
-            GuardedResolver(self._guard, self._nameservers, self._proxy.host if self._proxy else None)
+            GuardedResolver(
+                self._guard,
+                self._nameservers,
+                self._proxy.host if self._proxy else None,
+                attempt_seconds=self._timeout,
+            )
         )
         self._session = ClientSession(
             connector=GuardedConnector(self._guard, self._resolver, self._context, self._kept_connections),
