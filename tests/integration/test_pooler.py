@@ -10,11 +10,14 @@ import pytest
 
 from tests.acceptance.pooler import Pooler, find_pgbouncer
 from tests.conftest import Database
+from tests.integration.own_server import programs
 from tests.integration.workbench import LEASE, Daemon, Workbench, answered, seqs
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.record import LaneTurn
+from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage import session
 from webhook_dispatcher.storage.administration import ControlRequest, administration
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, translated
@@ -29,12 +32,19 @@ pytestmark = pytest.mark.needs(
 
 PATIENCE = timedelta(seconds=10)
 SHARED = 2
+SINCE_17 = dict(session.SINCE_17) if major_version(programs()) >= 17 else {}
 OURS = {
     "transaction_isolation": "read committed",
     "TimeZone": "UTC",
     "statement_timeout": "9s",
     "lock_timeout": "5s",
     "idle_in_transaction_session_timeout": "10s",
+    "search_path": "pg_catalog",
+    "standard_conforming_strings": "on",
+    "jit": "off",
+    "plan_cache_mode": "auto",
+    "max_parallel_workers_per_gather": "0",
+    **SINCE_17,
 }
 THEIRS = {
     "transaction_isolation": "serializable",
@@ -42,6 +52,12 @@ THEIRS = {
     "statement_timeout": "77s",
     "lock_timeout": "78s",
     "idle_in_transaction_session_timeout": "79s",
+    "search_path": "elsewhere",
+    "standard_conforming_strings": "off",
+    "jit": "on",
+    "plan_cache_mode": "force_generic_plan",
+    "max_parallel_workers_per_gather": "8",
+    **dict.fromkeys(SINCE_17, "80s"),
 }
 READ_SETTINGS = "SELECT name, current_setting(name) FROM unnest($1::text[]) AS name"
 BROKEN_OFF = (
@@ -92,7 +108,7 @@ async def test_every_statement_has_our_settings_whatever_the_defaults_are(pool: 
 async def test_what_is_executed_has_our_settings_too(pool: asyncpg.Pool, bench: Workbench) -> None:
     await bench.db.execute("CREATE TABLE seen (name text, value text)")
     await bench.db.execute("GRANT INSERT ON seen TO webhook_dispatcher")
-    await pool.execute(f"INSERT INTO seen {READ_SETTINGS}", list(OURS))
+    await pool.execute(f"INSERT INTO public.seen {READ_SETTINGS}", list(OURS))
     assert settings(await bench.db.fetch("SELECT name, value FROM seen")) == OURS
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 from asyncpg import exceptions as pg
+from asyncpg.types import ServerVersion
 
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
@@ -37,6 +38,7 @@ UNAVAILABLE = [
     pg.InvalidCatalogNameError('database "x" does not exist'),
     pg.TargetServerAttributeNotMatched("none of the hosts"),
     pg.InvalidCachedStatementError("cached statement plan is invalid"),
+    pg.SnapshotTooOldError("snapshot too old"),
 ]
 REFUSED = [
     pg.CheckViolationError("violates check constraint"),
@@ -106,6 +108,9 @@ async def test_what_is_refused_when_a_pooled_transaction_begins_is_not_about_a_r
         def is_in_transaction(self) -> bool:
             return False
 
+        def get_server_version(self) -> ServerVersion:
+            return ServerVersion(15, 0, 0, "final", 0)
+
     monkeypatch.setattr(asyncpg.Connection, "execute", no_server)
     with pytest.raises(StorageUnavailable, match="check out"), translated():
         await Unopened().execute("BEGIN;")
@@ -144,7 +149,7 @@ def test_signs_of_a_pooler_name_the_setting(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("said", "right"),
     [
-        ("unsupported startup parameter: search_path", "refuses an option .*search_path"),
+        ("unsupported startup parameter: work_mem", "refuses an option .*work_mem"),
         ("transaction blocks not allowed in statement pooling mode", "must have pool_mode = transaction"),
     ],
 )

@@ -32,7 +32,7 @@ from webhook_dispatcher.storage.pooler import (
     is_behind_pooler,
     opened_with,
 )
-from webhook_dispatcher.storage.session import PLANNED_ONCE, session_settings
+from webhook_dispatcher.storage.session import PLANNED_ONCE, SINCE_17, session_settings
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 CLOSE_TIMEOUT = timedelta(seconds=1)
@@ -46,6 +46,7 @@ _UNAVAILABLE = (
     pg.PostgresSystemError,
     pg.TransactionRollbackError,  # serialization, deadlock
     pg.InvalidTransactionStateError,  # read-only after a failover, idle in transaction
+    pg.SnapshotTooOldError,  # old_snapshot_threshold, up to PostgreSQL 16
     pg.InvalidAuthorizationSpecificationError,
     pg.InvalidCatalogNameError,
     pg.InternalClientError,
@@ -196,15 +197,24 @@ async def _open(dsn: str, pooled: bool, *args: Any, **options: Any) -> asyncpg.C
             await read_any_instant(connection)
     except StatementRefused as error:
         raise StorageUnavailable(str(error)) from error
+    except PoolerInBetween as error:
+        if pooled:
+            # We were told of it, and send nothing that it could refuse.
+            raise _refused_option(_said(error.__cause__ or error)) from error
+        raise
     return connection
 
 
 async def _examine(dsn: str, pooled: bool, connection: asyncpg.Connection) -> None:
-    """Refuse a new connection that is not what it was taken for; one statement."""
+    """Refuse a new connection that is not what it was taken for, and set what could not be set before."""
     try:
-        if not pooled and await is_behind_pooler(connection):
-            raise _pooler_in_between("another server process answers than the one connected to")
-        if not pooled or _session_attributes(dsn, "any") is None:
+        if not pooled:
+            if await is_behind_pooler(connection):
+                raise _pooler_in_between("another server process answers than the one connected to")
+            if connection.get_server_version().major >= 17:
+                await connection.execute("; ".join(f"SET {name} = {text}" for name, text in SINCE_17.items()))
+            return
+        if _session_attributes(dsn, "any") is None:
             return
         if await connection.execute("SELECT WHERE pg_is_in_recovery()") == "SELECT 1":
             raise pg.TargetServerAttributeNotMatched
@@ -257,6 +267,10 @@ def _pooler_in_between(sign: str) -> PoolerInBetween:
     )
 
 
+def _refused_option(said: str) -> ConfigurationError:
+    return ConfigurationError(f"the database's URL: the connection pooler refuses an option ({said})")
+
+
 def _refused(error: asyncpg.PostgresError) -> StorageUnavailable | StatementRefused:
     """Blame the statement only for what has a code: a pooler's own words may have none."""
     sqlstate: str | None = error.sqlstate
@@ -269,7 +283,7 @@ def _disconnected(error: pg.PostgresConnectionError) -> DispatcherError:
     if match := _REFUSED_PARAMETER.search(said):
         if match[1] in session_settings("", timedelta(0)):
             return _pooler_in_between(said)
-        return ConfigurationError(f"the database's URL: the connection pooler refuses an option ({said})")
+        return _refused_option(said)
     if "statement pooling mode" in said:
         return ConfigurationError(f"the connection pooler must have pool_mode = transaction ({said})")
     return StorageUnavailable(said)
@@ -285,7 +299,7 @@ def _said(error: BaseException) -> str:
             "sslrootcert=FILE in the URL names its authority"
         )
     if isinstance(error, pg.TargetServerAttributeNotMatched):
-        return "no server there accepts writes"
+        return "no server there accepts writes (a standby, or default_transaction_read_only is on)"
     first = next(iter(str(error).splitlines()), "")
     if "rejected SSL upgrade" in first:
         return (

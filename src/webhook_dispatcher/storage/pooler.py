@@ -14,10 +14,13 @@ from typing import Any
 import asyncpg
 
 from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
+from webhook_dispatcher.storage.session import SINCE_17
 
 PASSED_ON = frozenset({"application_name"})
 """Settings that poolers take at startup and keep for each client."""
-OF_THE_LINK = frozenset({"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"})
+OF_THE_LINK = frozenset(
+    {"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "idle_session_timeout"}
+)
 """Settings of the connection between pooler and server, which are the pooler's to make."""
 _ISOLATION = "default_transaction_isolation"
 _BEGINS = "BEGIN;"
@@ -42,12 +45,16 @@ class PooledConnection(asyncpg.Connection):
             return await super().execute(query, *args, timeout=timeout)
         if query == _BEGINS:
             try:
-                return await super().execute(self._settings, timeout=timeout)
+                return await super().execute(self._opening(), timeout=timeout)
             except asyncpg.InternalServerError as error:
                 # A pooler that has no server for us; nothing was asked yet.
                 raise StorageUnavailable(str(error)) from error
         async with self.transaction():
             return await super().execute(query, *args, timeout=timeout)
+
+    def _opening(self) -> str:
+        further = _local(SINCE_17) if self.get_server_version().major >= 17 else []
+        return "; ".join([self._settings, *further])
 
     async def fetch(self, *args: Any, **options: Any) -> Any:
         """See asyncpg."""
@@ -72,18 +79,17 @@ class PooledConnection(asyncpg.Connection):
 
 
 def opened_with(settings: Mapping[str, str]) -> type[PooledConnection]:
-    """Make the class of connections whose transactions have these settings.
-
-    Values are of our own making; they are quoted all the same.
-    """
+    """Make the class of connections whose transactions have these settings."""
     isolation = settings[_ISOLATION]
-    local = [
-        f"SET LOCAL {name} = '{value.replace(chr(39), chr(39) * 2)}'"
-        for name, value in settings.items()
-        if name not in PASSED_ON | OF_THE_LINK | {_ISOLATION}
-    ]
+    elsewhere = PASSED_ON | OF_THE_LINK | {_ISOLATION}
+    local = _local({name: value for name, value in settings.items() if name not in elsewhere})
     opening = "; ".join([f"BEGIN ISOLATION LEVEL {isolation.upper()}", *local])
     return type("PooledConnection", (PooledConnection,), {"_settings": opening})
+
+
+def _local(settings: Mapping[str, str]) -> list[str]:
+    """Write settings for a transaction. Values are of our own making; they are quoted all the same."""
+    return [f"SET LOCAL {name} = '{value.replace(chr(39), chr(39) * 2)}'" for name, value in settings.items()]
 
 
 async def is_behind_pooler(connection: asyncpg.Connection) -> bool:
