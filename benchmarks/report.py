@@ -1,5 +1,6 @@
 """The report of a run: Markdown, JSON and a picture."""
 
+import asyncio
 import json
 import os
 import platform
@@ -7,11 +8,32 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import asyncpg
+
 from benchmarks.contest import Figure, Section
 
+FACTS = "SELECT current_setting('server_version'), pg_jit_available()"
 
-def write(sections: Sequence[Section], folder: Path, name: str) -> str:
-    """Write `<name>.md`, `.json` and `.png`; return the table of figures."""
+
+def server_facts(dsn: str) -> str:
+    """Name a server, its version, and whether it compiles statements of whoever does not say no."""
+
+    async def ask() -> asyncpg.Record:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return await connection.fetchrow(FACTS)
+        finally:
+            await connection.close()
+
+    version, compiles = asyncio.run(ask())
+    return f"PostgreSQL {version}, JIT {'on' if compiles else 'off'}"
+
+
+def write(sections: Sequence[Section], folder: Path, name: str, server: str) -> str:
+    """Write `<name>.md`, `.json` and `.png`; return the table of figures.
+
+    server: what was measured on, as `server_facts` names it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     figures = [figure for section in sections for figure in section.figures]
     table = _table(figures)
@@ -21,7 +43,7 @@ def write(sections: Sequence[Section], folder: Path, name: str) -> str:
     _draw(sections, folder / f"{name}.png")
     parts = [
         f"# Benchmark, {datetime.now(UTC):%Y-%m-%d}",
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, load average at the end "
+        f"{server}, {os.cpu_count()} cores, Python {platform.python_version()}, load average at the end "
         f"{os.getloadavg()[0]:.1f}. Medians; `worker` is the process that posts. See benchmarks/README.md.",
         *(["\n".join(table)] if figures else []),
         f"![events a second]({name}.png)",

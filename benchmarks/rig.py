@@ -162,10 +162,7 @@ class Rig:
         try:
             self.postgres = self._stack.enter_context(
                 EmbeddedPostgres(
-                    self.folder / "data",
-                    durable=self._durable,
-                    options=self._options,
-                    bin_dir=self._bin_dir,
+                    self.folder / "data", durable=self._durable, options=self._options, bin_dir=self._bin_dir
                 )
             )
             self.receiver = self.start_receiver(*self._receiver_options)

@@ -18,8 +18,10 @@ import asyncpg
 import hypothesis
 import pytest
 
+from tests import servers
 from tests.acceptance.pooler import Pooler
 from tests.tools import lacking
+from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import create_pool
@@ -37,9 +39,12 @@ def pytest_configure() -> None:
     os.environ.setdefault("CHAOS_SEED", str(secrets.randbits(32)))
 
 
-def pytest_report_header() -> str:
-    """Print that seed."""
-    return f"chaos seed: {os.environ['CHAOS_SEED']} (CHAOS_SEED in the environment repeats it)"
+def pytest_report_header() -> list[str]:
+    """Print that seed, and which server the tests run on."""
+    return [
+        f"chaos seed: {os.environ['CHAOS_SEED']} (CHAOS_SEED in the environment repeats it)",
+        f"PostgreSQL {major_version(servers.programs())}, settings: {servers.wanted_settings()}",
+    ]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -80,7 +85,7 @@ class Database:
 
     async def connect(self, user: str = "postgres") -> asyncpg.Connection:
         """Open a connection; the caller closes it."""
-        return await asyncpg.connect(self.dsn(user))
+        return await asyncpg.connect(self.dsn(user), server_settings=servers.settings_of_tests())
 
     def pool(
         self, application_name: str, size: int, command_timeout: timedelta
@@ -97,19 +102,21 @@ class Database:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
-    """Start the wheel's Postgres, or the version whose programs TEST_POSTGRES_BIN names."""
-    named = os.environ.get("TEST_POSTGRES_BIN")
+    """Start the server that tests/servers names, with its settings."""
     # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
     data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
     server = EmbeddedPostgres(
         data_dir,
         durable=False,
         max_connections=200,
-        bin_dir=Path(named) if named else None,
+        options=servers.options(),
+        bin_dir=servers.programs(),
     )
     with server:
         asyncio.run(_execute(server, f"CREATE DATABASE {TEMPLATE}"))
         asyncio.run(schema.migrate(server.dsn(database=TEMPLATE)))
+        for statement in servers.defaults_of_the_dispatcher():
+            asyncio.run(_execute(server, statement))
         yield server
     shutil.rmtree(data_dir)
 

@@ -1,7 +1,6 @@
 """Secrets stay sealed: in a dump, in logs, and when the key to them is missing. Source: contract 5."""
 
 import base64
-import os
 import subprocess
 from pathlib import Path
 
@@ -9,18 +8,16 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.acceptance.process import until_found
 from tests.acceptance.world import ENDPOINT, World, make_key
+from tests.servers import client
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
-from webhook_dispatcher.local.binaries import wheel_programs
 
 
 def dump(world: World) -> str:
     """Dump the whole database as SQL."""
-    named = os.environ.get("TEST_POSTGRES_BIN")
-    programs = Path(named) if named else wheel_programs()
-    command = [str(programs / "pg_dump"), world.database.dsn("postgres")]
+    command = [str(client("pg_dump")), world.database.dsn("postgres")]
     dumped = subprocess.run(command, capture_output=True, text=True, check=True, timeout=MAX_WAIT)
     assert "COPY webhook.endpoint" in dumped.stdout
     return dumped.stdout

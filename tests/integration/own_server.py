@@ -1,6 +1,5 @@
 """A Postgres of a test's own, with settings that the shared one cannot have: a port, a talkative log."""
 
-import os
 import shutil
 import socket
 import tempfile
@@ -8,14 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from webhook_dispatcher.local.binaries import wheel_programs
+from tests import servers
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
-
-
-def programs() -> Path:
-    """Return the programs that the tests run on."""
-    named = os.environ.get("TEST_POSTGRES_BIN")
-    return Path(named) if named else wheel_programs()
 
 
 def free_port() -> int:
@@ -32,7 +25,8 @@ def own_server(options: Mapping[str, str]) -> Iterator[EmbeddedPostgres]:
     # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
     data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
     try:
-        with EmbeddedPostgres(data_dir, durable=False, options=options, bin_dir=programs()) as server:
+        chosen = {**servers.options(), **options}
+        with EmbeddedPostgres(data_dir, durable=False, options=chosen, bin_dir=servers.programs()) as server:
             yield server
     finally:
         shutil.rmtree(data_dir)

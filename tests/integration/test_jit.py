@@ -8,33 +8,22 @@ import pytest
 
 from tests.acceptance.world import World
 from tests.integration.everything import Bearable, do_everything
-from tests.integration.own_server import own_server, programs
+from tests.integration.own_server import own_server
+from tests.servers import COMPILES_ALL, has_jit, programs, wanted_settings
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 
-COMPILES_ALL = {
-    "shared_preload_libraries": "pg_stat_statements",
-    "jit": "on",
-    "jit_above_cost": "0",
-    "jit_inline_above_cost": "0",
-    "jit_optimize_above_cost": "0",
-}
 COMPILED = """
 SELECT query FROM pg_stat_statements WHERE userid::regrole = ANY($1::text[]::regrole[]) AND jit_functions > 0
 """
 ROLES = ["webhook_dispatcher", "webhook_admin"]
 
 
-def has_jit() -> bool:
-    """Tell whether this server's programs come with what compiles (pg_jit_available() says the same)."""
-    return any((programs().parent / "lib").rglob("llvmjit.so"))
-
-
 @pytest.fixture
 def compiling() -> Iterator[EmbeddedPostgres]:
-    if not has_jit():
+    if not has_jit(programs()) and wanted_settings() != "jit":
         pytest.skip("this PostgreSQL is built without JIT (Debian's postgresql-15 has it)")
-    with own_server(COMPILES_ALL) as server:
+    with own_server({**COMPILES_ALL, "shared_preload_libraries": "pg_stat_statements"}) as server:
         yield server
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.awkward import BEARABLE, known, literal
 from tests.conftest import Database
-from tests.integration.own_server import programs
+from tests.servers import programs
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.storage import schema
 

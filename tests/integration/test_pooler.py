@@ -10,8 +10,8 @@ import pytest
 
 from tests.acceptance.pooler import Pooler, find_pgbouncer
 from tests.conftest import Database
-from tests.integration.own_server import programs
 from tests.integration.workbench import LEASE, Daemon, Workbench, answered, seqs
+from tests.servers import programs
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.record import LaneTurn

@@ -14,7 +14,8 @@ from tests.acceptance.world import World
 from tests.awkward import BEARABLE, known, literal, set_by_us
 from tests.conftest import Database
 from tests.integration.everything import SHADOW, Bearable, do_everything
-from tests.integration.own_server import own_server, programs
+from tests.integration.own_server import own_server
+from tests.servers import programs
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.storage import schema
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.awkward import BEARABLE, known, literal
 from tests.conftest import Database
-from tests.integration.own_server import programs
+from tests.servers import programs
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.storage.connection import connect, create_pool
 from webhook_dispatcher.storage.session import PLANNED_ONCE, SINCE_17, session_settings
@@ -23,7 +23,7 @@ COMMON = {
     # A socket in the file system has no keepalives: test_database_tls.py looks at those over TCP.
     if name != "application_name" and not name.startswith("tcp_")
 } | (dict(SINCE_17) if VERSION >= 17 else {})
-SHOWN = "SELECT current_setting(name) FROM unnest($1::text[]) AS name"
+SHOWN = "SELECT translate(current_setting(name), chr(34), '') FROM unnest($1::text[]) AS name"
 
 
 async def shown(connection: Any, names: Sequence[str]) -> list[str]:

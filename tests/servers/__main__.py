@@ -1,0 +1,94 @@
+"""`make test-postgres`: integration and acceptance tests on every major version, with each kind of settings.
+
+15 is Debian's, which has JIT; 16 is the wheel's other one; 17 and 18 are servers from npm, with extensions.
+The wheel's 18 is what `make test` runs on.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.servers import SETTINGS, has_jit
+from webhook_dispatcher.local.binaries import wheel_programs
+
+ROOT = Path(__file__).parents[2]
+MODULES = Path(__file__).parent / "node_modules"
+ARCHITECTURE = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+PROGRAMS = {
+    "15": Path("/usr/lib/postgresql/15/bin"),
+    "16": wheel_programs().parents[1] / "pginstall" / "bin",
+    "17": MODULES / f"postgres-17-{ARCHITECTURE}" / "native" / "bin",
+    "18": MODULES / f"postgres-18-{ARCHITECTURE}" / "native" / "bin",
+}
+ALL = ("tests/integration", "tests/acceptance")
+QUICK = (
+    "tests/integration/test_plans*.py",
+    "tests/integration/test_claim_cost.py",
+    "tests/integration/test_lane_cost.py",
+    "tests/integration/test_statement_shapes.py",
+    "tests/integration/test_server_settings.py",
+    "tests/integration/test_session_settings.py",
+    "tests/integration/test_migrating_anywhere.py",
+    "tests/integration/test_jit.py",
+)
+"""What depends on plans and settings."""
+QUICK_JIT = (
+    "tests/integration/test_jit.py",
+    "tests/acceptance/test_order.py",
+    "tests/acceptance/test_recovery.py",
+)
+
+
+def main() -> None:
+    """Read the command line, and run what it asks for; a failure ends nothing but the exit code."""
+    parser = argparse.ArgumentParser(prog="make test-postgres", description=__doc__)
+    parser.add_argument("--only", choices=PROGRAMS, action="append", help="this version; may be repeated")
+    parser.add_argument("--settings", choices=SETTINGS, action="append", help="these; may be repeated")
+    parser.add_argument(
+        "--quick", action="store_true", help="what depends on plans and settings, stock and jit"
+    )
+    options, further = parser.parse_known_args()
+    asked = options.settings or (("stock", "jit") if options.quick else SETTINGS)
+    rounds = list(_rounds(options.only or list(PROGRAMS), asked))
+    results = {
+        f"{version}, {settings}": _run(bin_dir, settings, _chosen(options.quick, settings), further)
+        for version, bin_dir, settings in rounds
+    }
+    print("\n".join(["", *(f"PostgreSQL {name}: {result}" for name, result in results.items())]))
+    sys.exit(any(result.startswith("FAILED") for result in results.values()))
+
+
+def _rounds(versions: Sequence[str], asked: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
+    """Name what is run; JIT is tried where there is one."""
+    for version in versions:
+        bin_dir = PROGRAMS[version]
+        if not (bin_dir / "postgres").is_file():
+            raise SystemExit(f"PostgreSQL {version} is missing: there is no {bin_dir / 'postgres'}")
+        for settings in asked:
+            if settings != "jit" or has_jit(bin_dir):
+                yield version, bin_dir, settings
+
+
+def _chosen(quick: bool, settings: str) -> list[str]:
+    if not quick:
+        return list(ALL)
+    patterns = QUICK_JIT if settings == "jit" else QUICK
+    return [str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+
+
+def _run(bin_dir: Path, settings: str, paths: Sequence[str], further: Sequence[str]) -> str:
+    """Run tests on one server, and say how that went and how long it took."""
+    named = {"TEST_POSTGRES_BIN": str(bin_dir), "TEST_POSTGRES_SETTINGS": settings}
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", *paths, *further]
+    start = time.monotonic()
+    code = subprocess.run(command, cwd=ROOT, env=os.environ | named).returncode
+    return f"{'FAILED' if code else 'passed'} in {time.monotonic() - start:.0f} s"
+
+
+if __name__ == "__main__":
+    main()
