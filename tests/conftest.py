@@ -115,7 +115,7 @@ def postgres() -> Iterator[EmbeddedPostgres]:
     with server:
         asyncio.run(_execute(server, f"CREATE DATABASE {TEMPLATE}"))
         asyncio.run(schema.migrate(server.dsn(database=TEMPLATE)))
-        for statement in servers.defaults_of_the_dispatcher():
+        for statement in servers.defaults_of_roles():
             asyncio.run(_execute(server, statement))
         yield server
     shutil.rmtree(data_dir)

@@ -59,11 +59,13 @@ def settings_of_tests() -> dict[str, str]:
     return {"jit": "off"} if wanted_settings() == "jit" else {}
 
 
-def defaults_of_the_dispatcher() -> list[str]:
-    """Write the statements that give the dispatcher's role its defaults; the tests' own roles keep theirs."""
-    if wanted_settings() != "awkward":
-        return []
-    return [
-        f"ALTER ROLE webhook_dispatcher SET {name} = {literal(name, values[0])}"
-        for name, values in known(major_version(programs())).items()
-    ]
+def defaults_of_roles() -> list[str]:
+    """Write the statements that give roles their defaults: what is tried is tried on the dispatcher."""
+    if wanted_settings() == "jit":
+        return [f"ALTER ROLE {role} SET jit = off" for role in ("postgres", "webhook_producer")]
+    if wanted_settings() == "awkward":
+        return [
+            f"ALTER ROLE webhook_dispatcher SET {name} = {literal(name, values[0])}"
+            for name, values in known(major_version(programs())).items()
+        ]
+    return []

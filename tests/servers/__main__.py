@@ -40,7 +40,8 @@ QUICK = (
 QUICK_JIT = (
     "tests/integration/test_jit.py",
     "tests/acceptance/test_order.py",
-    "tests/acceptance/test_recovery.py",
+    "tests/acceptance/test_schedule.py",
+    "tests/acceptance/test_bytes.py",
 )
 
 

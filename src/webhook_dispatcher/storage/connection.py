@@ -108,7 +108,6 @@ async def connect(
     *,
     application_name: str,
     command_timeout: timedelta,
-    statement_cache_size: int = 100,
     pooled: bool = False,
     plans_once: bool = False,
 ) -> asyncpg.Connection:
@@ -118,7 +117,7 @@ async def connect(
     plans_once: each statement keeps one plan for all values; through a pooler none is kept anyway.
     """
     with _reaching(dsn):
-        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled, plans_once)
+        options = _options(dsn, application_name, command_timeout, pooled, plans_once)
         return await _open(dsn, pooled, dsn, **options)
 
 
@@ -129,7 +128,6 @@ async def create_pool(
     application_name: str,
     command_timeout: timedelta,
     size: int,
-    statement_cache_size: int = 100,
     pooled: bool = False,
     plans_once: bool = False,
 ) -> AsyncIterator[asyncpg.Pool]:
@@ -139,7 +137,7 @@ async def create_pool(
     Leaving closes them within the command time-out, then by force: a hanging server does not hold a stop up.
     """
     with _reaching(dsn):
-        options = _options(dsn, application_name, command_timeout, statement_cache_size, pooled, plans_once)
+        options = _options(dsn, application_name, command_timeout, pooled, plans_once)
         pool = await asyncpg.create_pool(
             dsn, min_size=0, max_size=size, connect=partial(_open, dsn, pooled), reset=_leave, **options
         )
@@ -165,7 +163,6 @@ def _options(
     dsn: str,
     application_name: str,
     command_timeout: timedelta,
-    statement_cache_size: int,
     pooled: bool,
     plans_once: bool,
 ) -> dict[str, Any]:
@@ -175,7 +172,6 @@ def _options(
     common = {**limits, "ssl": _tls_context(dsn)}
     if not pooled:
         return common | {
-            "statement_cache_size": statement_cache_size,
             "server_settings": settings | PLANNED_ONCE if plans_once else settings,
             "target_session_attrs": _session_attributes(dsn, "read-write"),
         }
@@ -198,10 +194,10 @@ async def _open(dsn: str, pooled: bool, *args: Any, **options: Any) -> asyncpg.C
     except StatementRefused as error:
         raise StorageUnavailable(str(error)) from error
     except PoolerInBetween as error:
-        if pooled:
-            # We were told of it, and send nothing that it could refuse.
-            raise _refused_option(_said(error.__cause__ or error)) from error
-        raise
+        if not pooled:
+            raise
+        # We were told of it, and send nothing that it could refuse.
+        raise _refused_option(_said(error.__cause__ or error)) from error
     return connection
 
 
