@@ -112,7 +112,7 @@ check: $(READY) ## Lint, format, types, layers, migrations, shell scripts
 	try $(PYTHON) -m mypy --no-error-summary; \
 	try $(VENV)/bin/lint-imports --no-logo; \
 	try $(VENV)/bin/squawk migrations/sql/*.sql; \
-	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres; \
+	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres .ci/install-programs; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
 
 fmt: $(READY) ## Format the code and mend what ruff can mend

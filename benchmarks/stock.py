@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.contest import Figure, Run, Section, Unmeasurable, by_turns
@@ -109,7 +110,7 @@ def stock(bench: Bench) -> Section:
                 return measured(bench, rig, template)
 
         contestants = {AS_IT_COMES: lambda: measured(bench, rig, template), WITHOUT: switched_off}
-        runs = by_turns(bench.rounds, contestants, bench.tell)
+        runs = by_turns(bench.rounds, replace(bench, rig=rig).beside_before(contestants), bench.tell)
         facts = server_facts(rig.postgres.dsn())
     return Section(
         "Debian's PostgreSQL 15 as it comes",
