@@ -6,22 +6,20 @@ import pytest
 
 from tests.unit.fakes import FakeClock, make_event
 from webhook_dispatcher.dispatch.faults import (
-    GOOD_FOR,
-    LEAST_MERCHANTS,
     LONGEST_BEAT,
     MOST_CLOCK_DIFFERENCE,
     PROBE_INTERVAL,
-    SAMPLE,
-    WINDOW,
     Faults,
 )
+from webhook_dispatcher.dispatch.suspicion import SILENCE
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 ACCEPTED = Answer(200)
-NO_NAME = Failure(Outcome.DNS, "no such name")
 NO_FILES = Failure(Outcome.CONNECT, "EMFILE", is_ours=True)
+REFUSED = Failure(Outcome.CONNECT, "ECONNREFUSED")
+BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 LATE = Failure(Outcome.TIMEOUT, "")
 
 
@@ -41,116 +39,21 @@ class Office:
         """Let one attempt end; tell whether it counts."""
         self.seq += 1
         started = self.clock.elapsed()
-        while lasts > 0:
-            step = min(lasts, LONGEST_BEAT / 2)
-            self.clock.advance(step)
-            self.faults.beat()
-            lasts -= step
+        self.wait(lasts)
         event = make_event(self.seq, merchant_id, attempts=attempts)
         return self.faults.counts(event, seen, started)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, while the loop runs."""
+        while seconds > 0:
+            step = min(seconds, LONGEST_BEAT / 2)
+            self.clock.advance(step)
+            self.faults.beat()
+            seconds -= step
 
     def pauses(self) -> bool:
         """Tell whether sending pauses."""
         return self.faults.is_open
-
-    def fleet(self, size: int) -> list[str]:
-        """Have so many merchants accept something, some time ago."""
-        merchants = [f"m{number}" for number in range(size)]
-        for merchant_id in merchants:
-            assert self.attempt(merchant_id, ACCEPTED)
-        self.clock.advance(WINDOW + 1)
-        self.faults.beat()
-        self.faults._stalled_at = -1.0
-        return merchants
-
-
-def test_one_merchant_that_fails_is_its_own_fault() -> None:
-    office = Office()
-    office.fleet(20)
-    assert all(office.attempt("m1", NO_NAME) for _ in range(50))
-    assert not office.pauses()
-
-
-def test_a_third_of_all_merchants_failing_alike_is_their_fault() -> None:
-    office = Office()
-    merchants = office.fleet(60)
-    for number, merchant_id in enumerate(merchants * 3):
-        assert office.attempt(merchant_id, Answer(503) if number % 3 == 0 else ACCEPTED)
-    assert not office.pauses()
-
-
-@pytest.mark.parametrize("seen", [NO_NAME, Answer(401), LATE, Failure(Outcome.TLS, "")])
-def test_nearly_all_that_worked_failing_alike_is_ours(seen: Answer | Failure) -> None:
-    office = Office()
-    merchants = office.fleet(LEAST_MERCHANTS + 1)
-    counted = [office.attempt(merchant_id, seen) for merchant_id in merchants]
-    assert counted == [True] * (LEAST_MERCHANTS - 1) + [False] * 2
-    assert office.pauses()
-    assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "fleet"}) == 1
-    [reason] = office.faults.reasons
-    assert "fleet" in reason
-
-
-def test_merchants_that_fail_in_different_ways_are_not_one_fault_of_ours() -> None:
-    office = Office()
-    for number, merchant_id in enumerate(office.fleet(40)):
-        assert office.attempt(merchant_id, Answer(500 + number % 4))
-    assert not office.pauses()
-
-
-def test_merchants_that_never_worked_prove_nothing() -> None:
-    office = Office()
-    assert all(office.attempt(f"new{number}", NO_NAME) for number in range(100))
-    assert not office.pauses()
-
-
-def test_merchants_that_worked_too_long_ago_prove_nothing() -> None:
-    office = Office()
-    merchants = office.fleet(20)
-    office.clock.advance(GOOD_FOR)
-    assert all(office.attempt(merchant_id, NO_NAME) for merchant_id in merchants)
-    assert not office.pauses()
-
-
-def test_retries_prove_nothing_about_the_fleet() -> None:
-    office = Office()
-    merchants = office.fleet(20)
-    assert all(office.attempt(merchant_id, NO_NAME, attempts=1) for merchant_id in merchants)
-    assert not office.pauses()
-
-
-def test_results_of_long_ago_are_not_compared_with_todays() -> None:
-    office = Office()
-    merchants = office.fleet(20)
-    for merchant_id in merchants:
-        office.attempt(merchant_id, NO_NAME)
-        office.clock.advance(WINDOW / (LEAST_MERCHANTS - 1) + 0.1)
-        office.faults.beat()
-    assert not office.pauses()
-
-
-def test_during_a_fault_only_failures_of_its_kind_do_not_count() -> None:
-    office = Office()
-    for merchant_id in office.fleet(10):
-        office.attempt(merchant_id, NO_NAME)
-    assert not office.attempt("m1", NO_NAME, attempts=1)
-    assert office.attempt("m1", Answer(500))
-    assert office.pauses()
-
-
-def test_one_attempt_begun_after_the_fault_and_accepted_ends_it() -> None:
-    office = Office()
-    event = make_event(99, "m1")
-    before = office.clock.elapsed()
-    for merchant_id in office.fleet(10):
-        office.attempt(merchant_id, NO_NAME)
-    assert office.faults.counts(event, ACCEPTED, before)
-    assert office.pauses(), "it was begun before"
-    office.clock.advance(1)
-    assert office.attempt("m2", ACCEPTED)
-    assert not office.pauses()
-    assert office.faults.reasons == []
-    assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "fleet"}) == 0
 
 
 def test_a_local_fault_needs_no_second_witness() -> None:
@@ -203,7 +106,6 @@ def test_a_time_out_while_the_loop_stood_still_does_not_count() -> None:
 
 def test_a_time_out_of_a_loop_that_ran_counts() -> None:
     office = Office()
-    office.fleet(2)
     assert office.attempt("m1", LATE, lasts=10)
 
 
@@ -222,29 +124,74 @@ def test_a_local_fault_is_over_when_anybody_is_reached(seen: Answer | Failure) -
     assert not office.pauses()
 
 
-def test_a_fleet_fault_uses_up_no_more_than_a_sample_at_any_rate() -> None:
-    for pause in (0.001, 0.1, 2.0):
-        office = Office()
-        merchants = office.fleet(1000)
-        for merchant_id in merchants[:500]:
-            office.clock.advance(pause / 100)
-            office.attempt(merchant_id, ACCEPTED)
-        counted = 0
-        for merchant_id in merchants[500:]:
-            office.clock.advance(pause)
-            office.faults.beat()
-            counted += office.attempt(merchant_id, NO_NAME)
-        assert office.pauses()
-        assert counted <= SAMPLE
-
-
-def test_late_failures_of_attempts_begun_before_others_succeeded_do_not_outweigh_them() -> None:
+def test_a_signature_that_does_not_verify_pauses_everything_until_one_does() -> None:
     office = Office()
-    merchants = office.fleet(60)
-    begun = office.clock.elapsed()
+    assert not office.attempt("m1", BADLY_SIGNED)
+    assert office.pauses()
+    assert office.faults.signer_is_broken
+    assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "signer"}) == 1
     office.clock.advance(1)
-    for merchant_id in merchants[30:]:
-        assert office.attempt(merchant_id, ACCEPTED)
-    for number, merchant_id in enumerate(merchants[:30]):
-        assert office.faults.counts(make_event(1000 + number, merchant_id), NO_NAME, begun)
+    assert office.attempt("m2", Failure(Outcome.UNSENDABLE, "not a published type"))
+    assert office.pauses(), "nothing was signed"
+    assert office.attempt("m2", Answer(401)), "it is not sent unless it verifies"
     assert not office.pauses()
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503])
+def test_what_all_answer_alike_is_theirs(status: int) -> None:
+    office = Office()
+    merchants = [f"m{number}" for number in range(50)]
+    assert all(office.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
+    assert all(office.attempt(merchant_id, Answer(status)) for merchant_id in merchants)
+    assert not office.pauses()
+    assert not office.faults.suspicions.held
+
+
+def test_time_outs_of_a_loop_that_stood_still_raise_no_suspicion() -> None:
+    office = Office()
+    merchants = [f"m{number}" for number in range(50)]
+    assert all(office.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
+    office.faults.beat()
+    started = office.clock.elapsed()
+    office.clock.advance(LONGEST_BEAT + 1)
+    for number, merchant_id in enumerate(merchants):
+        assert not office.faults.counts(make_event(1000 + number, merchant_id), LATE, started)
+    assert not office.faults.suspicions.held
+
+
+def test_operators_are_told_when_nobody_is_answered_any_more() -> None:
+    office = Office()
+    merchants = [f"m{number}" for number in range(10)]
+    assert all(office.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
+    office.clock.advance(1)
+    for merchant_id in merchants:
+        office.attempt(merchant_id, REFUSED)
+    assert not office.pauses(), "who has not shown it yet may be sent to"
+    office.wait(SILENCE - 1)
+    assert office.faults.reasons == []
+    office.wait(1)
+    [reason] = office.faults.reasons
+    assert "fleet" in reason
+    assert "connect" in reason
+    assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "fleet"}) == 1
+    assert office.metrics.registry.get_sample_value("webhook_merchants_held_back") == 6
+    assert office.attempt("m1", ACCEPTED)
+    office.faults.beat()
+    assert office.faults.reasons == []
+    assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "fleet"}) == 0
+    assert office.metrics.registry.get_sample_value("webhook_merchants_held_back") == 0
+
+
+def test_those_held_back_are_probed_one_at_a_time() -> None:
+    office = Office()
+    merchants = [f"m{number}" for number in range(10)]
+    assert all(office.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
+    assert office.faults.probes == 0
+    office.clock.advance(1)
+    for merchant_id in merchants:
+        office.attempt(merchant_id, REFUSED)
+    assert office.faults.probes == 0, "it has just begun"
+    office.wait(PROBE_INTERVAL)
+    assert office.faults.probes == 1
+    office.faults.note_probe()
+    assert office.faults.probes == 0

@@ -24,6 +24,7 @@ CONTRACT = {
     "webhook_control_commands_total": {"command", "status"},
     "webhook_event_loop_lag_seconds": set(),
     "webhook_own_fault": {"kind"},
+    "webhook_merchants_held_back": set(),
     "webhook_build_info": {"version"},
 }
 OF_A_DATABASE = {

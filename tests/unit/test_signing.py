@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook_dispatcher.domain.endpoint import Secret
-from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.signing import is_signed, signature
 
 FIRST = Secret("whsec_test_secret_of_some_length")
 SECOND = Secret("whsec_" + "b" * 43)
@@ -29,3 +29,14 @@ def test_the_whole_secret_is_the_key(body: bytes, text: str, stamp: int) -> None
     text = text.encode(errors="replace").decode()
     expected = hmac.new(text.encode(), b"%d.%b" % (stamp, body), hashlib.sha256).hexdigest()
     assert signature(body, (Secret(text),), stamp) == f"t={stamp},v1={expected}"
+
+
+@given(st.binary(), st.lists(st.text("ab", min_size=24, max_size=200), min_size=1, max_size=3))
+def test_what_is_signed_well_verifies_and_nothing_else(body: bytes, texts: list[str]) -> None:
+    secrets = tuple(map(Secret, texts))
+    header = signature(body, secrets, 1492774577)
+    assert is_signed(body, header, secrets)
+    assert not is_signed(body + b" ", header, secrets)
+    assert not is_signed(body, header.replace("t=1", "t=2"), secrets)
+    assert not is_signed(body, header[:-1], secrets)
+    assert not is_signed(body, header, (*secrets, FIRST))

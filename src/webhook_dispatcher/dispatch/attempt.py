@@ -13,8 +13,12 @@ from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.signing import is_signed, signature
 from webhook_dispatcher.domain.verdict import Answer, Delivered, Failed, Failure, Outcome, RetryAfter, judge
+
+REFUSALS = frozenset((400, 401, 403))
+"""What receivers answer to a signature that they cannot verify."""
+_BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 
 _log = structlog.get_logger()
 
@@ -91,13 +95,19 @@ class Attempter:
         if (fault := event.fault) is not None:
             return Failure(Outcome.UNSENDABLE, fault)
         body = event.body()
+        signed = signature(body, secrets, int(self._clock.unix()))
+        if self._faults.signer_is_broken and not is_signed(body, signed, secrets):
+            return _BADLY_SIGNED
         headers = {
             "Content-Type": "application/json",
             "Service-Event-Id": str(event.id),
             "Service-Event-Type": event.type,
-            "Service-Signature": signature(body, secrets, int(self._clock.unix())),
+            "Service-Signature": signed,
         }
-        return await self._sender.post(endpoint.url, headers, body)
+        seen = await self._sender.post(endpoint.url, headers, body)
+        if seen.status in REFUSALS and not is_signed(body, signed, secrets):
+            return _BADLY_SIGNED
+        return seen
 
     def conclude(
         self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure

@@ -134,6 +134,7 @@ class Dispatcher:
         """Look, read on, claim; True when there is more to be had at once."""
         self._ready.give_back(self._locked)
         self._locked.clear()
+        self._ready.let_go(self._faults.suspicions.freed())
         is_cut = await self._look()
         self._may_claim = await self._absence.may_claim(self._probe)
         await self._supply.read_on()
@@ -203,7 +204,7 @@ class Dispatcher:
 
     def _room(self) -> Room:
         taken = self._standings.tally(self._visits)
-        return Room(self._limits.max_lanes, taken, self._bodies.fullness)
+        return Room(self._limits.max_lanes, taken, self._bodies.fullness, self._faults.probes)
 
     def _waiting(self) -> int:
         """Return how many wait that may be claimed now."""
@@ -220,13 +221,13 @@ class Dispatcher:
         if not heads:
             return
         asked = self._clock.elapsed()
-        is_probe = self._faults.is_open
+        probes = {merchant_id for merchant_id in heads if not self._may_serve(merchant_id)}
         try:
             leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
             self._ready.give_back(heads)
             raise
-        visits = [self._open(lease, asked, is_probe) for lease in leased.leases]
+        visits = [self._open(lease, asked, lease.merchant_id in probes) for lease in leased.leases]
         # Free, but locked for a moment: asked for again in the next step, not at once.
         self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
         self._maker.make(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
@@ -288,7 +289,11 @@ class Dispatcher:
     def _may_start(self, visit: Visit) -> bool:
         if self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()):
             return False
-        return not self._faults.is_open or (visit.is_probe and not visit.started)
+        return self._may_serve(visit.merchant_id) or (visit.is_probe and not visit.started)
+
+    def _may_serve(self, merchant_id: str) -> bool:
+        """Tell whether a merchant may be sent more than a probe."""
+        return not (self._faults.is_open or self._faults.suspicions.holds(merchant_id))
 
     def _closed(self, visit: Visit) -> None:
         if self._visits.get(visit.merchant_id) is visit:

@@ -1,9 +1,10 @@
-"""Goes round the lanes that have something due, while suspects take up much of the retrier's room.
+"""Goes round the lanes that have something due, while suspects take up much of the room or some are held.
 
 Otherwise the database picks them, the longest due first. That order would put merchants that hang in front of
-all others, since their rows have been due for longest; so then lanes are named here, by two cursors that go
-round what is due: one for suspects, who may have few places and take turns at them, and one for the rest, who
-are not to wait behind them. A look reads lanes, one for each merchant, never their rows.
+all others, since their rows have been due for longest; so then lanes are named here, by cursors that go
+round what is due: one for suspects, who may have few places and take turns at them, one for those held back,
+who are probed in turn, and one for the rest, who are not to wait behind them. A look reads lanes, one for
+each merchant, never their rows.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ START = DueCursor("-infinity", "")
 
 
 class DueLanes:
-    """The two cursors.
+    """The cursors.
 
     is_under_way: the last look for others than suspects was cut; the rest of the round is to come.
     """
@@ -26,7 +27,7 @@ class DueLanes:
     def __init__(self, claims: Claims, standings: Standings) -> None:
         self._claims = claims
         self._standings = standings
-        self._suspects_from = self._others_from = START
+        self._suspects_from = self._others_from = self._held_from = START
         self.is_under_way = False
 
     async def pick(self, room: Room, places: int, most: int) -> list[str]:
@@ -35,13 +36,18 @@ class DueLanes:
             self._others_from, room, places, most, (Standing.UNKNOWN, Standing.GOOD)
         )
         self.is_under_way = self._others_from != START
-        left = most - places * len(others)
-        if left <= 0 or room.left(Standing.SUSPECT) <= 0:
-            return others
-        suspects, self._suspects_from = await self._look(
-            self._suspects_from, room, places, left, (Standing.SUSPECT,)
-        )
-        return others + suspects
+        picked = others
+        left = most - places * len(picked)
+        if left > 0 and room.left(Standing.SUSPECT) > 0:
+            suspects, self._suspects_from = await self._look(
+                self._suspects_from, room, places, left, (Standing.SUSPECT,)
+            )
+            picked = picked + suspects
+        left = most - places * len(picked)
+        if left > 0 and room.left(Standing.HELD) > 0:
+            held, self._held_from = await self._look(self._held_from, room, places, left, (Standing.HELD,))
+            picked = picked + held
+        return picked
 
     async def _look(
         self, cursor: DueCursor, room: Room, places: int, most: int, kinds: Sequence[Standing]

@@ -30,6 +30,5 @@ class Instruments:
         """Make them all from the clock they go by."""
         database_clock = DatabaseClock(clock)
         faults = Faults(clock, database_clock, metrics)
-        return cls(
-            clock, database_clock, Bodies(), faults, metrics, Absence(clock), Losses(clock), Standings(clock)
-        )
+        standings = Standings(clock, faults.suspicions.holds)
+        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock), Losses(clock), standings)

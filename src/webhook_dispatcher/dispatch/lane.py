@@ -54,7 +54,8 @@ class Visit:
     is_cut: the last read stopped at a limit, or the run was dropped: more is known to wait.
     is_noticed: tail or sweep have seen something new since the last read was asked for.
     started: attempts made in this visit.
-    is_probe: claimed while sending pauses, to try whether it works again: it makes one attempt.
+    is_probe: claimed while sending pauses, or its merchant is held back, to try whether it works again: it
+        makes one attempt.
     straggler: the lowest number that was committed so late that it was not waited for, if any.
     """
 

@@ -7,7 +7,7 @@ was refused on, so that those early in the alphabet, or with new events, do not 
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -88,6 +88,12 @@ class ReadyLanes:
             return False
         self._append(line, merchant_id, head_seq)
         return True
+
+    def let_go(self, merchants: Iterable[str]) -> None:
+        """Let merchants that were held back wait with the others, where they wait at all."""
+        for merchant_id in merchants:
+            if merchant_id in self._lines[Standing.HELD].waiting:
+                self.add(merchant_id)
 
     def _kind_of(self, merchant_id: str) -> Standing | None:
         for kind, line in self._lines.items():

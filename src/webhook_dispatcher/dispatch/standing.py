@@ -6,7 +6,7 @@ those of whom nothing good is known at most seven eighths: see docs/adr/0011.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from itertools import count, islice
 
@@ -29,19 +29,22 @@ class Standing(IntEnum):
     """How a merchant's latest attempt went; the higher, the more places it may take.
 
     A suspect's was slow, however it ended; a good one's was quick and accepted. Of the others nothing is
-    known, or it failed quickly: that holds no place for long, and must not wait behind those that do.
+    known, or it failed quickly: that holds no place for long, and must not wait behind those that do. One
+    that is held back fails as nearly all do, which may be our fault (suspicion.py).
     """
 
-    SUSPECT = 0
-    UNKNOWN = 1
-    GOOD = 2
+    HELD = 0
+    SUSPECT = 1
+    UNKNOWN = 2
+    GOOD = 3
 
 
 class Standings:
     """Knows merchants' standing. An attempt that is under way for long tells as much as one that ended."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, is_held: Callable[[str], bool] = lambda _: False) -> None:
         self._clock = clock
+        self._is_held = is_held
         # Each with the oldest first, so that what has become old is found at the front.
         self._good: OrderedDict[str, float] = OrderedDict()
         self._suspect: OrderedDict[str, float] = OrderedDict()
@@ -76,13 +79,15 @@ class Standings:
 
     def of(self, merchant_id: str) -> Standing:
         """Return a merchant's standing now."""
+        if self._is_held(merchant_id):
+            return Standing.HELD
         self._catch_up()
         if merchant_id in self._suspect:
             return Standing.SUSPECT
         return Standing.GOOD if merchant_id in self._good else Standing.UNKNOWN
 
     def tally(self, merchants: Collection[str]) -> Counter[Standing]:
-        """Count merchants by their standing now."""
+        """Count merchants by their standing now, those that are held back by what they are besides."""
         self._catch_up()
         suspects = sum(map(self._suspect.__contains__, merchants))
         good = sum(map(self._good.__contains__, merchants))
@@ -122,13 +127,18 @@ def _note(known: OrderedDict[str, float], merchant_id: str, now: float) -> None:
 class Room:
     """The places that are left, by standing: who may have more may have what others may, too."""
 
-    def __init__(self, most: int, taken: Mapping[Standing, int], fullness: float = 0.0) -> None:
+    def __init__(
+        self, most: int, taken: Mapping[Standing, int], fullness: float = 0.0, probes: int = 0
+    ) -> None:
         """Set up.
 
         taken: places taken already; they may be more than their kind may have.
         fullness: the part of the memory for bodies that is taken. The same shares hold for it.
+        probes: how many of those that are held back may be tried.
         """
-        suspects, unknown = taken.get(Standing.SUSPECT, 0), taken.get(Standing.UNKNOWN, 0)
+        self._probes = probes
+        suspects = taken.get(Standing.SUSPECT, 0)
+        unknown = taken.get(Standing.UNKNOWN, 0) + taken.get(Standing.HELD, 0)
         self._all = most - suspects - unknown - taken.get(Standing.GOOD, 0)
         self._doubtful = most - most // RESERVE_SHARE - suspects - unknown
         self._suspect = suspect_places(most) - suspects
@@ -142,6 +152,8 @@ class Room:
         if standing is Standing.GOOD:
             return self._all
         doubtful = min(self._all, self._doubtful)
+        if standing is Standing.HELD:
+            return min(doubtful, self._probes)
         return doubtful if standing is Standing.UNKNOWN else min(doubtful, self._suspect)
 
     @property
@@ -156,6 +168,8 @@ class Room:
             self._doubtful -= places
         if standing is Standing.SUSPECT:
             self._suspect -= places
+        if standing is Standing.HELD:
+            self._probes -= places
 
 
 def suspect_places(most: int) -> int:

@@ -4,7 +4,7 @@ The sender reports an Answer or a Failure; `judge` is the only place that turns 
 Source: contract 2.1 to 2.4.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
@@ -29,9 +29,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status line and headers arrived in time."""
+    """A status line and headers arrived in time.
+
+    origin: the network of who answered; the host's name behind an egress proxy.
+    """
 
     status: int
+    origin: str = field(default="", compare=False)
 
     @property
     def outcome(self) -> Outcome:
@@ -44,11 +48,13 @@ class Failure:
     """No usable answer. `detail` is for operators only and never holds a receiver's bytes.
 
     is_ours: it came about on our side (no file descriptors, no route, our proxy), whoever the merchant is.
+    origin: the network that was dialled, or the host's name where there was no address to dial.
     """
 
     outcome: Outcome
     detail: str
     is_ours: bool = False
+    origin: str = field(default="", compare=False)
 
     @property
     def status(self) -> None:

@@ -35,7 +35,7 @@ __all__ = ["Arrival", "Behaviour", "Receiver"]
 
 
 class Receiver:
-    """A server on 127.0.0.1; each merchant has a path of its own.
+    """A server on 127.0.0.1, and wherever it is told to listen besides; each merchant has a path of its own.
 
     secrets: what each merchant verifies with; may be added to while running. A merchant without one uses
         `any_secret`; without that its signatures are UNCHECKED.
@@ -79,22 +79,27 @@ class Receiver:
         self._connections: set[Connection] = set()
         self._connection_count = 0
         self._waiters: set[asyncio.Event] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def __aenter__(self) -> Self:
         if self._log_file is not None:
             self._log = self._log_file.open("a", encoding="utf-8")
-        self._server = await asyncio.get_running_loop().create_server(
-            self._connect, "127.0.0.1", self.port, ssl=self._tls, backlog=BACKLOG
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self.listen_at("127.0.0.1")
+        self.port = self._servers[0].sockets[0].getsockname()[1]
         return self
+
+    async def listen_at(self, *addresses: str) -> None:
+        """Accept connections at these addresses, too, on the same port."""
+        server = await asyncio.get_running_loop().create_server(
+            self._connect, addresses, self.port, ssl=self._tls, backlog=BACKLOG
+        )
+        self._servers.append(server)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for exchange in list(self._open):
             self._end(exchange, None)
         for connection in self._connections:
@@ -102,16 +107,16 @@ class Receiver:
         with suppress(TimeoutError):
             # A client that stopped amid its TLS handshake would be waited for.
             async with asyncio.timeout(1):
-                await self._server.wait_closed()
+                await asyncio.gather(*(server.wait_closed() for server in self._servers))
         if self._flush is not None:
             self._flush.cancel()
         if self._log is not None:
             self._log.close()
 
-    def url(self, merchant_id: str) -> str:
+    def url(self, merchant_id: str, address: str = "127.0.0.1") -> str:
         """Return where a merchant's events go."""
         scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://127.0.0.1:{self.port}/{quote(merchant_id, safe='')}"
+        return f"{scheme}://{address}:{self.port}/{quote(merchant_id, safe='')}"
 
     def accept(self, merchant_id: str, *secrets: Secret) -> None:
         """Set what a merchant verifies with: any of these, as around a rotation."""

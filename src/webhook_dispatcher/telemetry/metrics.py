@@ -19,7 +19,7 @@ ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5,
 LAG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0, 86400.0)
 STATEMENT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 CONTROL_COMMANDS = ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel")
-OWN_FAULTS = ("local", "fleet", "clock")
+OWN_FAULTS = ("local", "signer", "fleet", "clock")
 CONTROL_RESULTS = ("done", "rejected")
 SHARD = "shard"
 """The label of what is measured in a database, where databases have names."""
@@ -136,6 +136,11 @@ class Metrics:
         )
         self.own_fault = self._gauge(
             "own_fault", "1 while sending pauses for a fault of our own, by its kind.", "livemax", "kind"
+        )
+        self.merchants_held_back = self._gauge(
+            "merchants_held_back",
+            "Merchants that fail as nearly all do: held back, since it may be our fault.",
+            "livesum",
         )
         for kind in OWN_FAULTS:
             self.own_fault.labels(kind).set(0)

@@ -6,7 +6,7 @@ exceptions; so IPv4-mapped, NAT64, unique local, link-local and multicast addres
 Source: the IANA special-purpose and multicast address registries; tests/data/addresses.tsv.
 """
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -72,6 +72,11 @@ def parse_address(text: str) -> Address | None:
         return ip_address(text)
     except ValueError:
         return None
+
+
+def network_of(address: Address) -> str:
+    """Return the network that one party may be taken to have: a /24, or a /48 of IPv6."""
+    return str(ip_network((address, 24 if address.version == 4 else 48), strict=False))
 
 
 def forbidden_use(address: Address) -> str | None:

@@ -19,7 +19,7 @@ from typing import cast
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
-from webhook_dispatcher.transport.addresses import Address, parse_address
+from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.pool import Pool
@@ -49,13 +49,19 @@ class Dial:
     """What one attempt learned on the way to its connection.
 
     phase: how far it came.
-    approved: the addresses that sockets were made for.
+    approved: the addresses that sockets were made for: receivers', or the proxy's.
     refused: why an address was not approved.
     """
 
     phase: Phase
     approved: set[Address] = field(default_factory=set)
     refused: str | None = None
+
+    def origin(self, target: Target, proxy: Proxy | None) -> str:
+        """Return the network that was dialled, or the target's host where none is known."""
+        if proxy is not None or not self.approved:
+            return target.url.raw_host or ""
+        return min(map(network_of, self.approved))  # the same for all names that lead to the same addresses
 
 
 class Dialler:
@@ -164,6 +170,7 @@ class Dialler:
             carrier = await self._carry(sock, target, dial)
             wire = Wire(self._loop, target.origin, Buffers(sock, carrier), lost)
             await self._secure(carrier, wire, target.url.raw_host)
+        wire.network = dial.origin(target, self._proxy)
         self._pool.add(wire)
         return wire
 

@@ -130,22 +130,24 @@ class Sender:
         except _EXPECTED as error:
             sight = error
         if dial.phase in PROXY_PHASES and not isinstance(sight, Forbidden) and not self._pool.is_closed:
-            return read_proxy(sight, dial.phase)
-        return self._unanswered(sight, dial.phase, dial.approved)
+            seen = read_proxy(sight, dial.phase)
+        else:
+            seen = self._unanswered(sight, dial.phase, dial.approved)
+        return replace(seen, origin=dial.origin(target, self._proxy))
 
     async def _exchange(self, wire: Wire, head: bytes, body: bytes, deadline: float) -> Answer | Failure:
         """Send one request; whatever happens becomes an answer or a failure."""
         try:
             status = await wire.send(head, body, deadline)
         except Expired:
-            return self._unanswered(OutOfTime(self._timeout), wire.phase)
+            return replace(self._unanswered(OutOfTime(self._timeout), wire.phase), origin=wire.network)
         except _EXPECTED as error:
-            return self._unanswered(error, wire.phase)
+            return replace(self._unanswered(error, wire.phase), origin=wire.network)
         except asyncio.CancelledError:
             wire.abort()
             raise
         self._pool.put(wire)
-        return Answer(status)
+        return Answer(status, wire.network)
 
     def _unanswered(self, sight: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
         """Say what an attempt without an answer showed, and whether it is our own doing."""

@@ -29,6 +29,7 @@ _JOINED_BYTES = 16 * 1024
 class Wire(asyncio.Protocol):
     """The protocol of one connection.
 
+    network: of the peer; the host's name behind an egress proxy.
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
     """
@@ -43,6 +44,7 @@ class Wire(asyncio.Protocol):
         self._loop = loop
         self.origin = origin
         self._buffers = buffers
+        self.network = ""
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._answer = AnswerParser()

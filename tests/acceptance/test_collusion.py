@@ -1,0 +1,59 @@
+"""Merchants that fail alike, by design or on one host, stall nobody else and fool nobody. Source: I4, I10."""
+
+from functools import partial
+
+import pytest
+
+from tests.acceptance.process import until
+from tests.acceptance.world import World
+from webhook_dispatcher.local.behaviour import Behaviour
+
+HONEST = [f"honest-{number}" for number in range(5)]
+COLLUDERS = [f"colluder-{number}" for number in range(20)]
+ACCEPTED = 3
+"""Events that each colluder accepts before it fails, so that it counts as one that works."""
+ROUNDS = 10
+
+
+async def conspire(world: World, failing: Behaviour) -> None:
+    """Give each colluder an address in a network of its own, and have it accept something before it fails."""
+    addresses = {merchant_id: f"127.0.{number + 3}.1" for number, merchant_id in enumerate(COLLUDERS)}
+    await world.receiver.listen_at(*addresses.values())
+    for merchant_id, address in addresses.items():
+        await world.configure(merchant_id, url=world.receiver.url(merchant_id, address))
+        world.receiver.behave(merchant_id, *[Behaviour()] * ACCEPTED, failing)
+    await world.configure(*HONEST)
+    await world.start()
+    await world.emit_each(COLLUDERS, ACCEPTED)
+    await world.emit_each(HONEST, 1)
+    await world.all_delivered(ACCEPTED * len(COLLUDERS) + len(HONEST))
+
+
+def has_delivered(world: World, count: int) -> bool:
+    """Tell whether each honest merchant has accepted so many events."""
+    return all(sum(arrival.status == 200 for arrival in world.receiver.of(m)) >= count for m in HONEST)
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [Behaviour(status=503), Behaviour(status=401), Behaviour(disconnects=True)],
+    ids=["503", "401", "disconnected"],
+)
+async def test_merchants_that_fail_together_stall_nobody_else(world: World, failing: Behaviour) -> None:
+    await conspire(world, failing)
+    daemon = world.daemons[0]
+    for number in range(ROUNDS):
+        arrived = len(world.receiver.arrivals)
+        await world.emit_each(COLLUDERS, 5)
+        await world.arrived(arrived + 1, deadline=60)
+        await world.emit_each(HONEST, 1)
+        await until(partial(has_delivered, world, number + 2), 60)
+    honest = {
+        str(row["event_id"])
+        for row in await world.admin.fetch(
+            "SELECT event_id FROM webhook.deliveries WHERE merchant_id LIKE 'honest-%'"
+        )
+    }
+    assert not honest & {entry["event_id"] for entry in daemon.log("attempt.uncounted")}
+    assert daemon.log("fault.began") == [], "nothing is wrong on our side"
+    assert (await daemon.asked("/readyz"))[0] == 200

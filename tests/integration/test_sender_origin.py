@@ -1,0 +1,71 @@
+"""An attempt tells where it ended: a network, or a host where there is no address. Source: ADR 0014."""
+
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from ipaddress import ip_address
+
+import pytest
+
+from tests.integration.connect_proxy import ConnectProxy
+from tests.integration.raw_receiver import OK, RawReceiver, Request, answering
+from tests.integration.test_sender_faults import ENOUGH, LOOPBACK
+from tests.integration.test_sender_guard import name_server
+from tests.integration.test_sender_proxy import URL, through
+from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.transport.addresses import network_of
+from webhook_dispatcher.transport.sender import Sender
+
+
+@pytest.fixture
+def refusing() -> Iterator[int]:
+    """Hold a port at which connections are refused, whatever the address."""
+    with socket.socket() as held:
+        held.bind(("0.0.0.0", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [("203.0.113.77", "203.0.113.0/24"), ("2606:4700:4700:1::1111", "2606:4700:4700::/48")],
+)
+def test_networks_are_those_that_one_party_has(address: str, network: str) -> None:
+    assert network_of(ip_address(address)) == network
+
+
+async def test_an_answer_comes_from_a_network_on_each_connection() -> None:
+    async with RawReceiver(answering(OK)) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
+        seen = [await sender.post(receiver.url(), {}, b"{}") for _ in range(2)]
+        assert [answer.origin for answer in seen] == ["127.0.0.0/24"] * 2
+        assert receiver.connections == 1
+
+
+async def test_a_connection_that_breaks_was_to_a_network() -> None:
+    async def hang_up(request: Request) -> None:
+        request.close()
+
+    async with RawReceiver(hang_up) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
+        seen = await sender.post(receiver.url(), {}, b"{}")
+    assert (seen.outcome, seen.origin) == (Outcome.DISCONNECTED, "127.0.0.0/24")
+
+
+async def test_a_refused_connection_was_to_a_network(refusing: int) -> None:
+    async with Sender(LOOPBACK, ENOUGH, "test") as sender:
+        seen = [await sender.post(f"https://127.0.{n}.9:{refusing}/", {}, b"{}") for n in (7, 8)]
+    assert [failure.origin for failure in seen] == ["127.0.7.0/24", "127.0.8.0/24"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "silent"])
+async def test_a_name_without_an_address_stands_for_itself(name: str) -> None:
+    async with (
+        name_server() as (_, address),
+        Sender(LOOPBACK, timedelta(seconds=0.5), "test", nameservers=[address]) as sender,
+    ):
+        seen = await sender.post(f"https://{name}.attacker.dev/", {}, b"{}")
+    assert seen.origin == f"{name}.attacker.dev"
+
+
+async def test_behind_the_proxy_nobody_has_an_address() -> None:
+    async with ConnectProxy({}) as proxy, through(proxy.port) as sender:
+        seen = await sender.post(URL, {}, b"{}")
+    assert seen.origin == "hooks.attacker.dev"

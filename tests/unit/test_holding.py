@@ -1,0 +1,172 @@
+"""Merchants that fail as nearly all do are held back, and probed; nobody else waits. Source: I4, I10."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit import test_retries
+from tests.unit.dispatching import Office
+from tests.unit.fakes import FakeClock, FakeSender, make_event, quiet
+from webhook_dispatcher.dispatch import attempt
+from webhook_dispatcher.dispatch.faults import PROBE_INTERVAL, Faults
+from webhook_dispatcher.dispatch.ready import ReadyLanes
+from webhook_dispatcher.dispatch.standing import Room, Standing, Standings
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+
+COLLUDERS = [f"colluder{number}" for number in range(6)]
+REFUSED = Failure(Outcome.CONNECT, "ECONNREFUSED")
+
+
+class Network(FakeSender):
+    """Merchants that refuse connections while they are down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down: set[str] = set()
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
+        await super().post(url, headers, body)
+        return REFUSED if self.host(url) in self.down else Answer(200)
+
+    @staticmethod
+    def host(url: str) -> str:
+        return url.removeprefix("https://").removesuffix(".example/")
+
+    def to(self, *merchants: str) -> int:
+        """Count what was sent to these."""
+        return sum(self.host(url) in merchants for url, _, _ in self.sent)
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def office(network: Network) -> Office:
+    office = Office(max_lanes=20)
+    office.sender = office.dispatcher._attempter._sender = network
+    return office
+
+
+async def conspire(office: Office, network: Network, group: asyncio.TaskGroup) -> None:
+    """Have colluders accept something, then fail until they are held back."""
+    office.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS, 1)])
+    await office.rounds(group)
+    network.down.update(COLLUDERS)
+    office.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS * 3, 101)])
+    await office.rounds(group)
+    assert [name for name in COLLUDERS if office.faults.suspicions.holds(name)]
+
+
+async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
+    office: Office, network: Network
+) -> None:
+    async with office.open(*COLLUDERS, "honest") as group:
+        await conspire(office, network, group)
+        sent = network.to(*COLLUDERS)
+        office.clock.advance(-0.025)  # no second has passed since it began
+        await office.rounds(group, 2)
+        assert network.to(*COLLUDERS) == sent
+        office.clock.advance(PROBE_INTERVAL)
+        await office.rounds(group)
+        assert network.to(*COLLUDERS) == sent + 1
+        office.database.insert(make_event(1000, "honest"), make_event(1001, "honest"))
+        await office.rounds(group)
+        assert network.to("honest") == 2
+        network.down.clear()
+        office.clock.advance(PROBE_INTERVAL)
+        for _ in range(5):
+            await office.rounds(group)
+        assert not office.faults.suspicions.held
+    assert not [owed.event.seq for owed in office.database.owed.values() if owed.is_in_order]
+
+
+async def test_retries_of_others_go_on_beside_those_held_back() -> None:
+    office = test_retries.Office(most=40)
+    network = office.retrier._attempter._sender = Network()
+    office.database.configure(*COLLUDERS, "honest")
+    network.down.update(COLLUDERS)
+    hold(office.faults, COLLUDERS)
+    office.owe_of([*COLLUDERS, "honest"], 1)
+    assert await office.round() == 1
+    assert network.to("honest") == 1
+    office.clock.advance(PROBE_INTERVAL)
+    assert await office.round() == 1, "a probe"
+    assert network.to(*COLLUDERS) == 1
+    assert await office.round() == 0
+    network.down.clear()
+    office.clock.advance(PROBE_INTERVAL)
+    assert await office.round() == 1, "a probe"
+    assert await office.round() == len(COLLUDERS) - 2, "it has been answered"
+
+
+def hold(faults: Faults, merchants: list[str]) -> None:
+    """Have merchants work, then fail alike."""
+    for seen in (Answer(200), REFUSED, REFUSED):
+        for merchant_id in merchants:
+            faults.counts(make_event(1, merchant_id), seen, faults._clock.elapsed())
+        faults._clock.advance(0.001)  # type: ignore[attr-defined]
+    assert all(map(faults.suspicions.holds, merchants))
+
+
+def test_who_is_let_go_waits_with_the_others_again() -> None:
+    held = {"a", "b"}
+    lanes = ReadyLanes(Standings(FakeClock(), held.__contains__))
+    for name in "abc":
+        lanes.add(name, ord(name))
+    room = Room(10, {})
+    assert lanes.waiting(room) == 1
+    assert list(lanes.take(9, room)) == ["c"]
+    held.remove("a")
+    lanes.let_go(["a", "never seen"])
+    assert lanes.take(9, room) == {"a": ord("a")}
+    assert list(lanes.take(9, Room(10, {}, probes=1))) == ["b"]
+
+
+def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
+    held: set[str] = set()
+    lanes = ReadyLanes(Standings(FakeClock(), held.__contains__))
+    lanes.add("a", 1)
+    held.add("a")
+    assert lanes.take(9, Room(10, {})) == {}
+    assert lanes.waiting(Room(10, {})) == 0
+
+
+def test_probes_come_out_of_what_is_left_for_all() -> None:
+    assert Room(10, {}, probes=1).left(Standing.HELD) == 1
+    assert Room(10, {}).left(Standing.HELD) == 0
+    assert Room(10, {Standing.GOOD: 10}, probes=1).left(Standing.HELD) == 0
+    room = Room(10, {}, probes=1)
+    room.take(Standing.HELD)
+    assert room.left(Standing.HELD) == 0
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+async def test_a_refused_signature_is_verified(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    async with office.open("a") as group:
+        office.sender.answers.append(Answer(status))
+        office.database.insert(make_event(1, "a"))
+        with monkeypatch.context() as broken:
+            broken.setattr(attempt, "signature", lambda *_: "t=1,v1=00")
+            await office.rounds(group)
+            assert office.sent == [1]
+            assert office.faults.signer_is_broken
+            office.clock.advance(PROBE_INTERVAL)
+            await office.rounds(group)
+            assert office.sent == [1], "nothing is sent that does not verify"
+        office.clock.advance(PROBE_INTERVAL)
+        await office.rounds(group)
+        await quiet()
+        assert not office.faults.is_open
+    assert office.sent == [1, 1]
+    assert is_untouched(office)
+
+
+def is_untouched(office: Office) -> bool:
+    """Tell whether the only event was delivered by its first attempt that counts."""
+    [record] = [record for record in office.records.written if record.attempt is not None]
+    assert record.attempt is not None
+    return record.attempt.number == 1 and record.attempt.outcome is Outcome.DELIVERED
