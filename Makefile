@@ -17,7 +17,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation check fmt lock clean
+.PHONY: help setup demo run test test-slow test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation bench-collusion check fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -101,6 +101,9 @@ bench-large: $(RIVALS) ## Measure large and hindered databases, other backlogs, 
 
 bench-isolation: $(RIVALS) ## Measure what merchants that hang or fail cost the others (four minutes)
 	@$(PYTHON) -m benchmarks --only isolation --name isolation $(ARGS)
+
+bench-collusion: $(RIVALS) ## Measure what merchants that fail alike cost the others (twelve minutes; ARGS="--rounds 3" takes three times that)
+	@$(PYTHON) -m benchmarks --only collusion --name collusion --rounds 1 $(ARGS)
 
 test-slow: $(READY) ## Run the tests that pour gigabytes at us (minutes)
 	@TEST_SLOW=1 $(PYTHON) -m pytest -n 0 tests/integration/test_sender_memory.py

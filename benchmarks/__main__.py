@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks import (
+    collusion,
     costs,
     drains,
     fresh,
@@ -47,7 +48,7 @@ LARGE: Mapping[str, Scenario] = {
     "hindered": hindered.hindered,
     "large": large.large,
 }
-ASKED_FOR: Mapping[str, Scenario] = {"versions": versions.versions}
+ASKED_FOR: Mapping[str, Scenario] = {"collusion": collusion.collusion, "versions": versions.versions}
 """Those of no set."""
 SETS = {"standard": STANDARD, "large": LARGE}
 SCENARIOS = {**STANDARD, **LARGE, **ASKED_FOR}

@@ -81,6 +81,10 @@ class Child:
         """Wait so many seconds for its next line."""
         return bool(select.select([_pipe(self._process.stdout)], [], [], patience)[0])
 
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def finish(self) -> None:
         """Wait until it has done what it was started for."""
         _pipe(self._process.stdin).close()
