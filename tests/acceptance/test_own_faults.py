@@ -1,6 +1,7 @@
 """A fault of our own uses up nobody's attempts, and ends by itself. Source: I10."""
 
 import asyncio
+import contextlib
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
+from tests.acceptance.load import WRITERS, Load
 from tests.acceptance.process import until, until_found
 from tests.acceptance.world import World
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -17,6 +19,7 @@ from webhook_dispatcher.local.receiver import Receiver
 
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 MERCHANTS = [f"m{number}" for number in range(12)]
+CONNECTED = [f"connected{number}" for number in range(WRITERS)]
 DOMAIN = "hooks.dev"
 CLOSING = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 BREAKABLE_HMAC = """
@@ -81,23 +84,56 @@ async def assert_nothing_is_used_up_until(world: World, mend: Callable[[], None]
     assert (await daemon.asked("/readyz"))[0] == 200
 
 
+@contextlib.asynccontextmanager
+async def hosts(world: World, address: str, folder: Path) -> AsyncIterator[None]:
+    """Give each merchant a host of its own, whose name is looked up for every attempt."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(f"*.{DOMAIN}").configure_cert(context)
+    # None stays connected.
+    async with Receiver(tls=context, behaviour=Behaviour(raw=CLOSING)) as world.receiver:
+        for merchant_id in (*MERCHANTS, *CONNECTED):
+            url = f"https://{merchant_id}.{DOMAIN}:{world.receiver.port}/{merchant_id}"
+            await world.configure(merchant_id, url=url)
+        await world.start(EGRESS_NAMESERVERS=address, EGRESS_CA_FILE=str(folder / "ca.pem"), **QUICK)
+        await accept_something(world)
+        yield
+
+
 async def test_a_name_server_that_is_gone_uses_up_no_attempts(
     world: World, names: tuple[NameServer, str], tmp_path: Path
 ) -> None:
     name_server, address = names
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(f"*.{DOMAIN}").configure_cert(context)
-    # None stays connected, and each has a host of its own: every attempt asks for its name.
-    async with Receiver(tls=context, behaviour=Behaviour(raw=CLOSING)) as world.receiver:
-        for merchant_id in MERCHANTS:
-            url = f"https://{merchant_id}.{DOMAIN}:{world.receiver.port}/{merchant_id}"
-            await world.configure(merchant_id, url=url)
-        await world.start(EGRESS_NAMESERVERS=address, EGRESS_CA_FILE=str(tmp_path / "ca.pem"), **QUICK)
-        await accept_something(world)
+    async with hosts(world, address, tmp_path):
         name_server.is_gone = True
         await assert_nothing_is_used_up_until(world, lambda: setattr(name_server, "is_gone", False))
+
+
+async def test_who_stays_connected_while_the_name_server_is_gone_is_served_and_proves_nothing(
+    world: World, names: tuple[NameServer, str], tmp_path: Path
+) -> None:
+    name_server, address = names
+    async with hosts(world, address, tmp_path):
+        for merchant_id in CONNECTED:
+            world.receiver.behave(merchant_id, Behaviour())
+        async with Load(world.database.dsn("webhook_producer"), CONNECTED, 20.0):
+            await until(lambda: all(map(world.receiver.of, CONNECTED)), 60)
+            name_server.is_gone = True
+            await world.emit_each(MERCHANTS, 3)
+            log = world.daemons[0].log
+            await until(lambda: len(log("attempt.uncounted")) >= len(MERCHANTS) + 4, 60)
+            served = len(world.receiver.arrivals)
+            await world.arrived(served + 20, deadline=60)
+            assert await world.count("attempts > 1") == 0
+            assert log("fault.began") == [], "somebody is answered"
+            name_server.is_gone = False
+            await until_found(lambda: has_delivered_all(world), 60)
+        assert await world.count("state = 'failed'") == 0
+
+
+async def has_delivered_all(world: World) -> bool:
+    return await world.count("state = 'delivered' AND merchant_id LIKE 'm%'") == 4 * len(MERCHANTS)
 
 
 async def test_a_signer_that_is_broken_uses_up_no_attempts_and_sends_no_forgeries(

@@ -12,7 +12,7 @@ from tests.integration.raw_receiver import OK, RawReceiver, Request, answering
 from tests.integration.test_sender_faults import ENOUGH, LOOPBACK
 from tests.integration.test_sender_guard import name_server
 from tests.integration.test_sender_proxy import URL, through
-from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.addresses import network_of
 from webhook_dispatcher.transport.sender import Sender
 
@@ -37,6 +37,7 @@ async def test_an_answer_comes_from_a_network_on_each_connection() -> None:
     async with RawReceiver(answering(OK)) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
         seen = [await sender.post(receiver.url(), {}, b"{}") for _ in range(2)]
         assert [answer.origin for answer in seen] == ["127.0.0.0/24"] * 2
+        assert [isinstance(answer, Answer) and answer.is_fresh for answer in seen] == [True, False]
         assert receiver.connections == 1
 
 
@@ -46,7 +47,8 @@ async def test_a_connection_that_breaks_was_to_a_network() -> None:
 
     async with RawReceiver(hang_up) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
         seen = await sender.post(receiver.url(), {}, b"{}")
-    assert (seen.outcome, seen.origin) == (Outcome.DISCONNECTED, "127.0.0.0/24")
+    assert isinstance(seen, Failure)
+    assert (seen.outcome, seen.origin, seen.has_address) == (Outcome.DISCONNECTED, "127.0.0.0/24", True)
 
 
 async def test_a_refused_connection_was_to_a_network(refusing: int) -> None:
@@ -62,10 +64,12 @@ async def test_a_name_without_an_address_stands_for_itself(name: str) -> None:
         Sender(LOOPBACK, timedelta(seconds=0.5), "test", nameservers=[address]) as sender,
     ):
         seen = await sender.post(f"https://{name}.attacker.dev/", {}, b"{}")
-    assert seen.origin == f"{name}.attacker.dev"
+    assert isinstance(seen, Failure)
+    assert (seen.origin, seen.has_address) == (f"{name}.attacker.dev", False)
 
 
 async def test_behind_the_proxy_nobody_has_an_address() -> None:
     async with ConnectProxy({}) as proxy, through(proxy.port) as sender:
         seen = await sender.post(URL, {}, b"{}")
-    assert seen.origin == "hooks.attacker.dev"
+    assert isinstance(seen, Failure)
+    assert (seen.origin, seen.has_address) == ("hooks.attacker.dev", False)

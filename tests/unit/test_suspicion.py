@@ -9,6 +9,7 @@ from webhook_dispatcher.dispatch.suspicion import (
     MAX_SUSPICION,
     MIN_HOLD,
     MIN_ORIGINS,
+    NO_ADDRESS,
     SAMPLE,
     SILENCE,
     WINDOW,
@@ -32,10 +33,18 @@ class Office:
             self.answers(merchant_id, started=started, is_first=is_first)
             self.suspicions.accepted(merchant_id)
 
-    def answers(self, merchant_id: str, *, started: float | None = None, is_first: bool = True) -> None:
+    def answers(
+        self,
+        merchant_id: str,
+        *,
+        started: float | None = None,
+        is_first: bool = True,
+        is_fresh: bool = True,
+    ) -> None:
         """Let a merchant answer, whatever."""
         began = self.clock.elapsed() if started is None else started
-        self.suspicions.answered(merchant_id, self._origin(merchant_id), began, is_first=is_first)
+        origin = self._origin(merchant_id)
+        self.suspicions.answered(merchant_id, origin, began, is_first=is_first, is_fresh=is_fresh)
 
     def fails(
         self,
@@ -246,6 +255,41 @@ def test_single_answers_at_its_beginning_do_not_end_it() -> None:
     office.clock.advance(100 * MAX_SUSPICION)
     assert office.fails("m1")
     assert office.suspicions.believed() == CONNECT
+
+
+def test_answers_on_kept_connections_say_nothing_about_names() -> None:
+    office = Office()
+    merchants = office.suspects(f"{DNS}{NO_ADDRESS}")
+    for _ in range(1000):
+        office.clock.advance(MAX_SUSPICION / 100)
+        office.answers("honest", is_fresh=False)
+        office.answers(merchants[0], is_fresh=False)
+        assert office.suspicions.freed() == []
+    assert office.fails("m1", f"{DNS}{NO_ADDRESS}")
+    assert office.suspicions.believed() is None, "somebody is answered"
+    office.clock.advance(0.001)
+    office.answers(merchants[0])
+    assert not office.suspicions.held
+
+
+def test_answers_on_kept_connections_speak_for_our_network() -> None:
+    office = Office()
+    merchants = office.suspects(TIMEOUT)
+    office.answers(merchants[0], is_fresh=False)
+    assert not office.suspicions.held
+
+
+def test_nothing_is_believed_before_others_had_time_to_be_answered() -> None:
+    office = Office()
+    merchants = office.fleet(10)
+    begun = office.clock.elapsed()
+    office.clock.advance(10)
+    for merchant_id in merchants:
+        office.fails(merchant_id, TIMEOUT, started=begun)
+    assert office.suspicions.held
+    assert office.suspicions.believed() is None
+    office.clock.advance(SILENCE)
+    assert office.suspicions.believed() == TIMEOUT
 
 
 def test_who_was_excused_beside_others_is_no_witness_until_it_accepts_something() -> None:

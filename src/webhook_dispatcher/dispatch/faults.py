@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from webhook_dispatcher.dispatch.suspicion import Suspicions
+from webhook_dispatcher.dispatch.suspicion import NO_ADDRESS, Suspicions
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -52,7 +52,7 @@ class Faults:
         self._clock_is_off = False
         self._probe_at = 0.0
         self._beat_at = self._stalled_at = clock.elapsed()
-        self._fleet_fails_with: str | None = None
+        self._fleet_is_at_fault = False
         self.suspicions = Suspicions(clock)
 
     @property
@@ -61,10 +61,8 @@ class Faults:
         said = []
         if self._fault is not None:
             said.append(f"a fault of our own ({self._fault.kind}): {self._fault.detail}")
-        if self._fleet_fails_with is not None:
-            said.append(
-                f"a fault of our own (fleet): attempts fail with {self._fleet_fails_with}, none is answered"
-            )
+        if (mark := self.suspicions.believed()) is not None:
+            said.append(f"a fault of our own (fleet): attempts fail with {mark}, and none is answered")
         if self._clock_is_off:
             behind = -self._database_clock.ahead_by()
             said.append(f"this machine's clock is {behind:+.0f} s off the database's")
@@ -148,13 +146,12 @@ class Faults:
         origin = seen.origin or merchant_id
         if isinstance(seen, Failure):
             was_suspected = self.suspicions.held
-            is_suspect = self.suspicions.excuses(
-                merchant_id, origin, started, seen.outcome, is_first=is_first
-            )
+            mark = seen.outcome if seen.has_address else f"{seen.outcome}{NO_ADDRESS}"
+            is_suspect = self.suspicions.excuses(merchant_id, origin, started, mark, is_first=is_first)
             if is_suspect and not was_suspected:
                 self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
             return is_suspect
-        self.suspicions.answered(merchant_id, origin, started, is_first=is_first)
+        self.suspicions.answered(merchant_id, origin, started, is_first=is_first, is_fresh=seen.is_fresh)
         if seen.outcome is Outcome.DELIVERED:
             self.suspicions.accepted(merchant_id)
         return False
@@ -163,13 +160,14 @@ class Faults:
         """Tell operators once a suspicion is believed, and once it is not any more."""
         mark = self.suspicions.believed()
         self._metrics.merchants_held_back.set(self.suspicions.held)
-        if (mark is None) is not (self._fleet_fails_with is None):
-            self._metrics.own_fault.labels("fleet").set(mark is not None)
-            if mark is not None:
-                _log.error("fault.began", kind="fleet", attempts_fail_with=mark)
-            else:
-                _log.info("fault.ended", kind="fleet")
-        self._fleet_fails_with = mark
+        if (is_believed := mark is not None) == self._fleet_is_at_fault:
+            return
+        self._fleet_is_at_fault = is_believed
+        self._metrics.own_fault.labels("fleet").set(is_believed)
+        if is_believed:
+            _log.error("fault.began", kind="fleet", detail=f"attempts fail with {mark}")
+        else:
+            _log.info("fault.ended", kind="fleet")
 
     def _begin(self, kind: str, detail: str, now: float) -> None:
         if self._fault is not None:

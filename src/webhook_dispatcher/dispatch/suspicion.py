@@ -3,7 +3,8 @@
 A suspicion is about one mark: the way in which attempts fail. It begins when nearly all of the origins to
 which first attempts were begun last show the same mark. An origin is a network or, where no address was
 known, a host's name. Only merchants that accepted something lately are witnesses. An HTTP answer is no mark,
-whatever its status: it took names, routes and certificates that work.
+whatever its status: it took names, routes and certificates that work. On a connection that was kept it took
+no name, and says nothing about failures without an address.
 
 While it lasts, failures with its mark are excused, and the merchant is held back. Nobody else is. Whoever is
 held back is tried again as a probe (one a second over all of them) or, once somebody else has been answered
@@ -41,6 +42,8 @@ MIN_HOLD = 1.0
 """Seconds for which a merchant is held back at first."""
 MAX_HOLD = 15.0
 """Seconds for which it is held back at most, while others are answered."""
+NO_ADDRESS = ", no address"
+"""The end of marks of attempts that came no further than the look-up of a name, or the egress proxy."""
 SILENCE = 5.0
 """Seconds without an answer to anybody after which a suspicion is taken for a fault of ours."""
 
@@ -52,21 +55,27 @@ class _Suspicion:
     """What is known of one mark.
 
     since: when the attempts that gave rise to it had begun; those begun later tell whether it is right.
-    first_answer, last_answer: when those of others began that were answered since.
+    answered_at: when somebody was answered last, or else when the suspicion began.
+    first_answer, last_answer: when those attempts at others began that went the same way and were answered.
     shown: since when each merchant has shown it.
     """
 
     mark: str
     since: float
+    answered_at: float
     first_answer: float | None = None
     last_answer: float | None = None
     shown: dict[str, float] = field(default_factory=dict)
+    was_contradicted: bool = False
 
     def is_believed(self, now: float) -> bool:
         """Tell whether nobody has been answered for so long that it is rather true."""
-        if self.last_answer is None:
-            return now - self.since >= SILENCE
-        return now - self.last_answer >= WINDOW  # others may have little to be sent
+        patience = WINDOW if self.was_contradicted else SILENCE  # others may have little to be sent
+        return now - self.answered_at >= patience
+
+    def is_refuted_by(self, is_fresh: bool) -> bool:
+        """Tell whether an answer went the same way: a connection that was kept needed no name."""
+        return is_fresh or not self.mark.endswith(NO_ADDRESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +189,16 @@ class Suspicions:
                 return suspicion.mark
         return None
 
-    def answered(self, merchant_id: str, origin: str, started: float, *, is_first: bool) -> None:
-        """Learn that an attempt was answered, whatever the status."""
+    def answered(
+        self, merchant_id: str, origin: str, started: float, *, is_first: bool, is_fresh: bool = True
+    ) -> None:
+        """Learn that an attempt was answered, whatever the status; is_fresh: on a connection of its own."""
         for suspicion in list(self._suspicions.values()):
             if started > suspicion.since:
-                self._weigh(suspicion, merchant_id, started)
+                suspicion.was_contradicted = True
+                suspicion.answered_at = max(started, suspicion.answered_at)
+                if suspicion.is_refuted_by(is_fresh):
+                    self._weigh(suspicion, merchant_id, started)
         if is_first and merchant_id in self._good:
             self._sample.add(origin, _Shown(started, None, merchant_id))
 
@@ -211,7 +225,7 @@ class Suspicions:
     def _begin(self, mark: str, alike: Sequence[_Shown], now: float) -> None:
         since = max(shown.started for shown in alike)
         self._suspicions[mark] = _Suspicion(
-            mark, since, shown=dict.fromkeys([shown.merchant_id for shown in alike], now)
+            mark, since, now, shown=dict.fromkeys([shown.merchant_id for shown in alike], now)
         )
         _log.warning("suspicion.began", attempts_fail_with=mark, origins=len(alike))
 

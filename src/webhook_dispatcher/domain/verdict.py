@@ -32,10 +32,12 @@ class Answer:
     """A status line and headers arrived in time.
 
     origin: the network of who answered; the host's name behind an egress proxy.
+    is_fresh: its connection was made for it, with all that this takes.
     """
 
     status: int
     origin: str = field(default="", compare=False)
+    is_fresh: bool = field(default=True, compare=False)
 
     @property
     def outcome(self) -> Outcome:
@@ -49,12 +51,14 @@ class Failure:
 
     is_ours: it came about on our side (no file descriptors, no route, our proxy), whoever the merchant is.
     origin: the network that was dialled, or the host's name where there was no address to dial.
+    has_address: there was one.
     """
 
     outcome: Outcome
     detail: str
     is_ours: bool = False
     origin: str = field(default="", compare=False)
+    has_address: bool = field(default=True, compare=False)
 
     @property
     def status(self) -> None:

@@ -133,7 +133,8 @@ class Sender:
             seen = read_proxy(sight, dial.phase)
         else:
             seen = self._unanswered(sight, dial.phase, dial.approved)
-        return replace(seen, origin=dial.origin(target, self._proxy))
+        has_address = self._proxy is None and bool(dial.approved)
+        return replace(seen, origin=dial.origin(target, self._proxy), has_address=has_address)
 
     async def _exchange(self, wire: Wire, head: bytes, body: bytes, deadline: float) -> Answer | Failure:
         """Send one request; whatever happens becomes an answer or a failure."""
@@ -147,7 +148,7 @@ class Sender:
             wire.abort()
             raise
         self._pool.put(wire)
-        return Answer(status, wire.network)
+        return Answer(status, wire.network, wire.requests == 1)
 
     def _unanswered(self, sight: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
         """Say what an attempt without an answer showed, and whether it is our own doing."""
