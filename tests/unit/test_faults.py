@@ -182,6 +182,22 @@ def test_operators_are_told_when_nobody_is_answered_any_more() -> None:
     assert office.metrics.registry.get_sample_value("webhook_merchants_held_back") == 0
 
 
+def test_names_that_cannot_be_looked_up_are_a_mark_of_their_own() -> None:
+    office = Office()
+    merchants = [f"m{number}" for number in range(10)]
+    assert all(office.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
+    for number, merchant_id in enumerate(merchants):
+        office.wait(0.01)
+        silent = Failure(Outcome.TIMEOUT, "", origin=f"host{number}", has_address=False)
+        office.attempt(merchant_id, silent)
+    held = office.faults.suspicions.held
+    office.wait(0.01)
+    assert office.attempt("m9", Answer(200, is_fresh=False))
+    assert office.faults.suspicions.held == held > 0
+    assert office.attempt("m9", ACCEPTED)
+    assert office.faults.suspicions.held == 0
+
+
 def test_those_held_back_are_probed_one_at_a_time() -> None:
     office = Office()
     merchants = [f"m{number}" for number in range(10)]

@@ -83,6 +83,18 @@ async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
     assert not [owed.event.seq for owed in office.database.owed.values() if owed.is_in_order]
 
 
+async def test_a_visit_ends_when_its_merchant_is_held_back(office: Office, network: Network) -> None:
+    def hold_once() -> None:
+        network.on_post = lambda: None
+        hold(office.faults, COLLUDERS)
+
+    async with office.open(*COLLUDERS) as group:
+        network.on_post = hold_once
+        office.database.insert(*[make_event(seq, COLLUDERS[0]) for seq in range(1, 4)])
+        await office.rounds(group)
+        assert office.sent == [1]
+
+
 async def test_retries_of_others_go_on_beside_those_held_back() -> None:
     office = test_retries.Office(most=40)
     network = office.retrier._attempter._sender = Network()

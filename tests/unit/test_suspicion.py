@@ -235,6 +235,30 @@ def test_while_others_are_answered_nothing_is_believed_and_holds_double() -> Non
     assert max(waits) <= MAX_HOLD + 0.3
 
 
+def test_each_hold_ends_by_an_answer_of_its_own_time() -> None:
+    office = Office()
+    office.suspects()
+    office.works("honest")
+    office.clock.advance(MIN_HOLD)
+    assert "m9" in office.suspicions.freed()
+    assert office.fails("m9")
+    office.clock.advance(MAX_HOLD)
+    assert office.suspicions.freed() == []
+    office.works("honest")
+    office.clock.advance(MIN_HOLD)
+    assert office.suspicions.freed() == ["m9"]
+
+
+def test_others_who_have_little_to_be_sent_are_waited_for() -> None:
+    office = Office()
+    office.suspects()
+    office.works("honest")
+    office.clock.advance(SILENCE)
+    assert office.suspicions.believed() is None
+    office.clock.advance(WINDOW)
+    assert office.suspicions.believed() == CONNECT
+
+
 def test_a_suspicion_ends_when_others_have_been_answered_for_long_enough() -> None:
     office = Office()
     merchants = office.suspects()
