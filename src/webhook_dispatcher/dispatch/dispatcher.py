@@ -221,7 +221,7 @@ class Dispatcher:
         if not heads:
             return
         asked = self._clock.elapsed()
-        probes = {merchant_id for merchant_id in heads if not self._may_serve(merchant_id)}
+        probes = set(filter(self._faults.pauses, heads))
         try:
             leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
@@ -250,8 +250,7 @@ class Dispatcher:
         self._wake.set()
 
     def _open(self, lease: Lease, asked: float, is_probe: bool) -> Visit:
-        visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME)
-        visit.is_probe = is_probe
+        visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME, is_probe=is_probe)
         self._visits[lease.merchant_id] = visit
         return visit
 
@@ -289,11 +288,7 @@ class Dispatcher:
     def _may_start(self, visit: Visit) -> bool:
         if self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()):
             return False
-        return self._may_serve(visit.merchant_id) or (visit.is_probe and not visit.started)
-
-    def _may_serve(self, merchant_id: str) -> bool:
-        """Tell whether a merchant may be sent more than a probe."""
-        return not (self._faults.is_open or self._faults.suspicions.holds(merchant_id))
+        return not self._faults.pauses(visit.merchant_id) or (visit.is_probe and not visit.started)
 
     def _closed(self, visit: Visit) -> None:
         if self._visits.get(visit.merchant_id) is visit:

@@ -73,6 +73,10 @@ class Faults:
         """Tell whether all sending must pause, but for probes."""
         return self._fault is not None or self._clock_is_off
 
+    def pauses(self, merchant_id: str) -> bool:
+        """Tell whether a merchant may be sent probes alone."""
+        return self.is_open or self.suspicions.holds(merchant_id)
+
     @property
     def signer_is_broken(self) -> bool:
         """Tell whether each signature must be verified before it is sent."""

@@ -130,7 +130,7 @@ class Retrier:
         claimed = await self._claim(most, room)
         if not claimed:
             return 0
-        if any(not self._may_serve(retry.event.merchant_id) for retry in claimed):
+        if any(self._faults.pauses(retry.event.merchant_id) for retry in claimed):
             self._faults.note_probe()
         for retry in claimed:
             self._bodies.hold(retry.event)
@@ -151,9 +151,6 @@ class Retrier:
     def _room(self) -> Room:
         taken = self._standings.tally(list(self._in_flight.elements()))
         return Room(self._limits.most, taken, self._bodies.fullness, self._faults.probes)
-
-    def _may_serve(self, merchant_id: str) -> bool:
-        return not (self._faults.is_open or self._faults.suspicions.holds(merchant_id))
 
     async def _claim(self, most: int, room: Room) -> Sequence[ClaimedRetry]:
         places, lease = self._limits.per_merchant, self._limits.lease
