@@ -37,6 +37,7 @@ _MAX_CHUNKS_END = 5
 class AnswerHandler(ResponseHandler):
     """One connection.
 
+    network: of the peer; empty behind an egress proxy.
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
     broke_in_handshake: the connection ended before anything showed that the other side had agreed to TLS.
@@ -45,6 +46,7 @@ class AnswerHandler(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["AnswerHandler"], None]) -> None:
         super().__init__(loop)
         self._on_lost = on_lost
+        self.network = ""
         self.requests = 0
         self.broke_in_handshake = False
         self._expect_answer()

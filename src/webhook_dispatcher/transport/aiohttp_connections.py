@@ -19,7 +19,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import AddrInfoType, Connection
 from aiohttp.tracing import Trace
 
-from webhook_dispatcher.transport.addresses import Address, parse_address
+from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 from webhook_dispatcher.transport.reading import Phase
@@ -57,6 +57,13 @@ class Dial:
     def is_reused(self) -> bool:
         """Tell whether the request went out on a kept connection."""
         return self.handler is not None and self.handler.requests > 1
+
+    @property
+    def network(self) -> str:
+        """The network that was dialled; empty where no address of the receiver is known."""
+        if self.handler is not None:
+            return self.handler.network
+        return "" if self.is_proxied or not self.approved else min(map(network_of, self.approved))
 
     @property
     def phase(self) -> Phase:
@@ -141,6 +148,7 @@ class GuardedConnector(TCPConnector):
             connection.close()
         if not handler.requests:
             self._check_peer(connection, dial)
+            handler.network = dial.network
             self._keep(handler)
         handler.begin()
         dial.handler = handler

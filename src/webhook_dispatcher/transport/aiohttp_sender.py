@@ -125,9 +125,12 @@ class AiohttpSender:
         dial = Dial(url, target.is_trusted, is_proxied=self._proxy is not None)
         seen = await self._attempt(target, headers, body, deadline, dial)
         if dial.is_reused and _is_stale(seen, dial):
-            fresh = replace(dial, must_be_fresh=True, handler=None)
-            return await self._attempt(target, headers, body, deadline, fresh)
-        return seen
+            dial = replace(dial, must_be_fresh=True, handler=None)
+            seen = await self._attempt(target, headers, body, deadline, dial)
+        origin = dial.network or target.url.raw_host or ""
+        if isinstance(seen, Answer):
+            return replace(seen, origin=origin, is_fresh=not dial.is_reused)
+        return replace(seen, origin=origin, has_address=dial.handler is not None or bool(dial.network))
 
     async def _attempt(
         self, target: Target, headers: Mapping[str, str], body: bytes, deadline: float, dial: Dial
