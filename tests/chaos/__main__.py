@@ -28,7 +28,7 @@ from tests.chaos.kinds import KINDS, Kind
 from tests.chaos.report import write_report
 from tests.chaos.run import run
 from tests.chaos.stage import Scale, Stage
-from tests.integration.own_server import programs
+from tests.servers import programs
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ from tests.chaos.quiet import Quiet
 from tests.chaos.receiver import Setting, SharedHost
 from tests.chaos.server import Server
 from tests.chaos.writers import LEDGER, Writers
-from tests.integration.own_server import free_port, programs
+from tests.integration.own_server import free_port
+from tests.servers import programs
 from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.local.confinement import death_signal
