@@ -5,7 +5,7 @@ a pooler the server plans for the values.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,18 @@ class Cost:
 
     plan: dict[str, Any]
 
+    is_compiled: bool = False
+
     @property
     def buffers(self) -> int:
-        return int(self.plan["Shared Hit Blocks"]) + int(self.plan["Shared Read Blocks"])
+        """Count all buffers: what a WITH changes at the end is not among those of the topmost node."""
+        return sum(_own_buffers(node) for node in self.nodes())
+
+    @property
+    def most_handled(self) -> float:
+        """Return the most rows that one node of the plan read or compared."""
+        most: float = max(_handled(node) * node["Actual Loops"] for node in self.nodes())
+        return most
 
     def nodes(self) -> Iterator[dict[str, Any]]:
         waiting = [self.plan]
@@ -37,7 +46,7 @@ class Cost:
     def most_rows(self, table: str) -> float:
         """Return the most rows of a table that one node of the plan read, those it threw away included."""
         most: float = max(
-            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+            _handled(node) * node["Actual Loops"]
             for node in self.nodes()
             if node.get("Relation Name") == table and "Scan" in node["Node Type"]
         )
@@ -64,13 +73,36 @@ async def explain(
 
 async def prepare(connection: asyncpg.Connection, name: str, statement: Statement) -> None:
     """Prepare a statement under a name; it is planned when it is executed."""
-    types = ", ".join(sqltype for _, sqltype in statement.parameters)
-    await connection.execute(f"PREPARE {name} ({types}) AS {statement.text}")
+    types = _bracketed(sqltype for _, sqltype in statement.parameters)
+    await connection.execute(f"PREPARE {name}{types} AS {statement.text}")
 
 
 async def execute(connection: asyncpg.Connection, name: str, *values: str) -> Cost:
     """Execute a prepared statement for its plan; values are SQL."""
     text = await connection.fetchval(
-        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name} ({', '.join(values)})"
+        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name}{_bracketed(values)}"
     )
-    return Cost(json.loads(text)[0]["Plan"])
+    explained = json.loads(text)[0]
+    return Cost(explained["Plan"], "JIT" in explained)
+
+
+def _own_buffers(node: dict[str, Any]) -> int:
+    """Count what a node read itself; where a WITH is read, it is the WITH's nodes that do."""
+    if node["Node Type"] == "CTE Scan":
+        return 0
+    below = [child for child in node.get("Plans", []) if child["Parent Relationship"] != "InitPlan"]
+    return max(0, _buffers(node) - sum(map(_buffers, below)))
+
+
+def _buffers(node: dict[str, Any]) -> int:
+    return int(node["Shared Hit Blocks"]) + int(node["Shared Read Blocks"])
+
+
+def _handled(node: dict[str, Any]) -> float:
+    thrown_away: float = sum(rows for name, rows in node.items() if name.startswith("Rows Removed by"))
+    return float(node["Actual Rows"]) + thrown_away
+
+
+def _bracketed(entries: Iterable[str]) -> str:
+    text = ", ".join(entries)
+    return f" ({text})" if text else ""

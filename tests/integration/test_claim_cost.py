@@ -76,6 +76,8 @@ async def emptied(cost_database: Database) -> AsyncIterator[Graveyard]:
     """Leave an empty table, 400,000 dead rows, and a transaction open that may still look at them."""
     old, admin = await cost_database.connect(), await cost_database.connect()
     connection = await cost_database.connect("webhook_dispatcher")
+    # A session's first call of it reads the catalogue.
+    await connection.execute("SELECT pg_sequence_last_value('webhook.outbox_seq_seq')")
     transaction = old.transaction(isolation="repeatable_read")
     await transaction.start()
     await old.fetchrow(OLD_TRANSACTION)

@@ -3,18 +3,9 @@
 import pytest
 
 from tests.conftest import Database
+from tests.integration.questions import SUBJECTS
 from webhook_dispatcher.storage.statements import Statement, load
 
-SUBJECTS = (
-    "claiming",
-    "retrying",
-    "unreadable",
-    "recording",
-    "control",
-    "reopening",
-    "housekeeping",
-    "administration",
-)
 NAMES = {
     "int2": "smallint",
     "int4": "integer",

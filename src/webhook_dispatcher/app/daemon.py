@@ -111,10 +111,11 @@ class Daemon:
             settings.database_dsn(),
             command_timeout=max(SHORTEST_STATEMENT, min(LONGEST_STATEMENT, settings.lease / 3)),
             pooled=settings.is_pooled,
+            plans_once=True,
         )
         enter = stack.enter_async_context
-        claiming = await enter(pool(application_name="webhook-dispatcher claim", size=4, plans_once=True))
-        recording = await enter(pool(application_name="webhook-dispatcher record", size=2, plans_once=True))
+        claiming = await enter(pool(application_name="webhook-dispatcher claim", size=4))
+        recording = await enter(pool(application_name="webhook-dispatcher record", size=2))
         upkeep = await enter(pool(application_name="webhook-dispatcher upkeep", size=4))
         await self._await_schema(upkeep)
         if self._stop.is_set():

@@ -101,10 +101,11 @@ class PostgresDesk:
 
     async def reopen(self, delivery: FoundDelivery) -> bool | None:
         """See domain.ports.Desk."""
-        row = await self._row("reopen_delivery", delivery.seq, delivery.finished_at)
+        place = delivery.seq, delivery.finished_at, delivery.merchant_id
+        row = await self._row("reopen_delivery", *place)
         if row is not None:
             return bool(row["is_in_order"])
-        loss = await self._row("read_loss", delivery.seq, delivery.finished_at)
+        loss = await self._row("read_loss", *place)
         if loss is not None and loss["is_lost"]:
             raise CommandRejected(
                 Code.WRONG_STATE, "its object could not be read when it was due, and is lost"

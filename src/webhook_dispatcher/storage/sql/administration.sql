@@ -227,26 +227,28 @@ WITH anew AS MATERIALIZED (
 ),
 -- Locked in order, so that two of these statements do not deadlock; who had to wait compares again.
 unchanged AS MATERIALIZED (
-    SELECT endpoint.merchant_id
-    FROM webhook.endpoint
-    INNER JOIN anew ON anew.merchant_id = endpoint.merchant_id
-    WHERE
-        endpoint.key_id = anew.read_key_id
-        AND endpoint.secret = anew.read_secret
-        AND endpoint.previous_key_id IS NOT DISTINCT FROM anew.read_previous_key_id
-        AND endpoint.previous_secret IS NOT DISTINCT FROM anew.read_previous_secret
-    ORDER BY endpoint.merchant_id
-    FOR NO KEY UPDATE OF endpoint
+    SELECT anew.*
+    FROM (SELECT * FROM anew ORDER BY anew.merchant_id) AS anew
+    CROSS JOIN LATERAL (
+        SELECT
+        FROM webhook.endpoint
+        WHERE
+            endpoint.merchant_id = anew.merchant_id
+            AND endpoint.key_id IS NOT DISTINCT FROM anew.read_key_id
+            AND endpoint.secret = anew.read_secret
+            AND endpoint.previous_key_id IS NOT DISTINCT FROM anew.read_previous_key_id
+            AND endpoint.previous_secret IS NOT DISTINCT FROM anew.read_previous_secret
+        FOR NO KEY UPDATE
+    ) AS locked
 )
 UPDATE webhook.endpoint
 SET
-    key_id = anew.key_id,
-    secret = anew.secret,
-    previous_key_id = anew.previous_key_id,
-    previous_secret = anew.previous_secret
-FROM anew
-INNER JOIN unchanged ON unchanged.merchant_id = anew.merchant_id
-WHERE endpoint.merchant_id = anew.merchant_id
+    key_id = unchanged.key_id,
+    secret = unchanged.secret,
+    previous_key_id = unchanged.previous_key_id,
+    previous_secret = unchanged.previous_secret
+FROM unchanged
+WHERE endpoint.merchant_id = ANY(ARRAY[unchanged.merchant_id])
 RETURNING endpoint.merchant_id;
 
 -- name: missing_partitions

@@ -4,15 +4,15 @@
 -- name: read_arrivals
 -- Read what was committed behind a cursor, how far the sequence has gone, and which transactions
 -- may still be open: all below oldest_open have ended, none from next_transaction on has begun.
--- Reads a handful of buffers, whatever is dead in front of the cursor.
+-- Reads a handful of buffers, whatever is dead in front of the cursor. How far the sequence has gone is asked
+-- by a function: read as a table it costs as much as a scan of a table, which is switched off.
 -- $1 cursor bigint
 -- $2 most bigint
 -- row: last_seq bigint, oldest_open bigint, next_transaction bigint, database_now timestamptz,
 --      seq bigint, merchant_id text
 -- order: by seq; one row with a null seq when nothing has arrived
 WITH sequence AS MATERIALIZED (
-    SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS last_seq
-    FROM webhook.outbox_seq_seq
+    SELECT coalesce(pg_sequence_last_value('webhook.outbox_seq_seq'), 0) AS last_seq
 )
 SELECT
     sequence.last_seq,
@@ -46,7 +46,7 @@ FROM unnest($1::bigint[], $2::bigint[]) AS gap (low, high)
 CROSS JOIN LATERAL (
     SELECT outbox.seq, outbox.merchant_id
     FROM webhook.outbox
-    WHERE outbox.seq >= gap.low AND outbox.seq <= gap.high AND outbox.due_at IS NULL
+    WHERE outbox.seq >= gap.low AND outbox.seq <= gap.high AND num_nulls(outbox.due_at) = 1
     ORDER BY outbox.seq
     LIMIT $3
 ) AS late;
@@ -83,13 +83,15 @@ probed AS MATERIALIZED (
 SELECT
     probed.merchant_id,
     probed.seq AS head_seq,
-    lane.merchant_id IS NULL OR (
-        lane.lease_until < clock_timestamp()
-        AND lane.wait_until <= clock_timestamp()
-        AND NOT lane.paused
-    ) AS is_free
+    coalesce(standing.is_free, true) AS is_free
 FROM probed
-LEFT JOIN webhook.lane ON lane.merchant_id = probed.merchant_id
+LEFT JOIN LATERAL (
+    SELECT
+        lane.lease_until < clock_timestamp() AND lane.wait_until <= clock_timestamp() AND NOT lane.paused AS is_free
+    FROM webhook.lane
+    WHERE lane.merchant_id = probed.merchant_id
+    LIMIT 1
+) AS standing ON true
 ORDER BY probed.merchant_id;
 
 -- name: create_lanes
@@ -104,10 +106,8 @@ ON CONFLICT (merchant_id) DO NOTHING;
 -- name: lease_lanes
 -- Lease those of the wanted lanes that are free, raising their epoch.
 -- Never ask for a lane that the owner still holds in memory.
--- Lanes are named by the parameter where they are looked for: a join alone may read every lane there is.
--- The update has those that were locked: named as well, each would search the whole parameter again.
--- What was leased is taken out by NOT IN, which is hashed: the general plan expects one row, and would
--- join by comparing each with each.
+-- Each lane is looked up where it is named: a join of two tables may read the whole of one.
+-- What was leased is taken out by NOT IN, which is hashed: a join may compare each with each.
 -- A head_seq below from_seq is a straggler that was committed late: from_seq comes down to it.
 -- $1 merchants text[]
 -- $2 head_seqs bigint[]
@@ -122,17 +122,20 @@ WITH wanted AS MATERIALIZED (
     FROM unnest($1::text[], $2::bigint[]) AS entry (merchant_id, head_seq)
 ),
 free AS MATERIALIZED (
-    SELECT lane.merchant_id
-    FROM webhook.lane
-    WHERE
-        lane.merchant_id = ANY($1::text[])
-        -- A lane that is ours already is one whose claim we believed lost: its COMMIT was, not the lease.
-        AND (lane.lease_until < clock_timestamp() OR lane.owner = $4::text)
-        AND lane.wait_until <= clock_timestamp()
-        AND NOT lane.paused
-        AND NOT (SELECT state.paused FROM webhook.state)
-    ORDER BY lane.merchant_id
-    FOR NO KEY UPDATE SKIP LOCKED
+    SELECT wanted.merchant_id, wanted.head_seq
+    FROM wanted
+    CROSS JOIN LATERAL (
+        SELECT
+        FROM webhook.lane
+        WHERE
+            lane.merchant_id = wanted.merchant_id
+            -- A lane that is ours already is one whose claim we believed lost: its COMMIT was, not the lease.
+            AND (lane.lease_until < clock_timestamp() OR lane.owner = $4::text)
+            AND lane.wait_until <= clock_timestamp()
+            AND NOT lane.paused
+            AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS locked
 ),
 leased AS (
     UPDATE webhook.lane
@@ -141,10 +144,9 @@ leased AS (
         lease_until = clock_timestamp() + $3::interval,
         owner = $4::text,
         recalled = false,
-        from_seq = least(lane.from_seq, wanted.head_seq - 1)
+        from_seq = least(lane.from_seq, free.head_seq - 1)
     FROM free
-    INNER JOIN wanted ON wanted.merchant_id = free.merchant_id
-    WHERE lane.merchant_id = free.merchant_id
+    WHERE lane.merchant_id = ANY(ARRAY[free.merchant_id])
     RETURNING lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at
 )
 SELECT
@@ -169,8 +171,12 @@ SELECT
         false
     )
 FROM wanted
-LEFT JOIN webhook.lane AS standing
-    ON standing.merchant_id = wanted.merchant_id AND standing.merchant_id = ANY($1::text[])
+LEFT JOIN LATERAL (
+    SELECT lane.merchant_id, lane.lease_until, lane.wait_until, lane.paused
+    FROM webhook.lane
+    WHERE lane.merchant_id = wanted.merchant_id
+    LIMIT 1
+) AS standing ON true
 WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 
 -- name: read_runs
@@ -199,11 +205,12 @@ CROSS JOIN LATERAL (
             CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object END AS object,
             CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object_bytes ELSE 0 END AS object_bytes
         FROM webhook.outbox
+        -- Not by = and seq alone: where one merchant is owed nearly all, the primary key looks as good.
         WHERE
-            outbox.merchant_id = asked.merchant_id
+            outbox.merchant_id = ANY(ARRAY[asked.merchant_id])
             AND outbox.due_at IS NULL
             AND outbox.seq > asked.after_seq
-        ORDER BY outbox.seq
+        ORDER BY outbox.merchant_id, outbox.seq
         LIMIT asked.most_events
     ) AS next
 ) AS run
@@ -231,7 +238,5 @@ WHERE endpoint.merchant_id = ANY($1::text[]);
 -- row: everything_is_paused boolean, merchant_id text
 -- order: none; one row with a null merchant_id when no lane is recalled
 SELECT state.paused AS everything_is_paused, recall.merchant_id
-FROM webhook.state
-LEFT JOIN LATERAL (
-    SELECT lane.merchant_id FROM webhook.lane WHERE lane.recalled
-) AS recall ON true;
+FROM (SELECT state.paused FROM webhook.state WHERE state.is_only LIMIT 1) AS state
+LEFT JOIN webhook.lane AS recall ON recall.recalled;

@@ -5,7 +5,7 @@
 -- Become the one that takes up commands, for this transaction.
 -- row: is_only boolean
 -- none: another dispatcher is at it
-SELECT state.is_only FROM webhook.state FOR NO KEY UPDATE SKIP LOCKED;
+SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: next_command
 -- Find the oldest command that nobody has taken up, or whose worker has gone, leaving out those that are
@@ -111,14 +111,14 @@ WHERE lane.merchant_id = $1;
 -- Pause or resume all sending.
 -- $1 paused boolean
 -- none: always
-UPDATE webhook.state SET paused = $1;
+UPDATE webhook.state SET paused = $1 WHERE state.is_only;
 
 -- name: is_configured
 -- Tell whether a merchant has an endpoint, and whether it is paused.
 -- $1 merchant_id text
 -- row: is_paused boolean
 -- none: not configured
-SELECT coalesce(lane.paused, false) OR (SELECT state.paused FROM webhook.state) AS is_paused
+SELECT coalesce(lane.paused, false) OR (SELECT state.paused FROM webhook.state WHERE state.is_only) AS is_paused
 FROM webhook.endpoint
 LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
 WHERE endpoint.merchant_id = $1;

@@ -4,7 +4,7 @@
 -- Read which schema this is and the oldest daemon it serves.
 -- row: schema_version integer, compatible_from integer
 -- none: the schema was never migrated to its end
-SELECT state.schema_version, state.compatible_from FROM webhook.state;
+SELECT state.schema_version, state.compatible_from FROM webhook.state WHERE state.is_only;
 
 -- name: read_role
 -- Read as whom we are connected, and whether that role may deliver.
@@ -60,7 +60,7 @@ CROSS JOIN (
 LEFT JOIN LATERAL (
     SELECT outbox.seq, outbox.created_at
     FROM webhook.outbox
-    WHERE outbox.seq >= $2 AND outbox.due_at IS NULL
+    WHERE outbox.seq >= $2 AND num_nulls(outbox.due_at) = 1 AND counted.pending > 0
     ORDER BY outbox.seq
     LIMIT 1
 ) AS oldest ON true
@@ -77,13 +77,15 @@ LEFT JOIN LATERAL (
 -- $1 held text[]
 -- row: key_id text
 -- none: every stored secret can be opened
-SELECT endpoint.key_id
+-- The condition on merchant_id is true of all: it lets them be read by an index, where scans of tables are off.
+SELECT DISTINCT used.key_id
 FROM webhook.endpoint
-WHERE endpoint.key_id <> ALL($1::text[])
-UNION
-SELECT endpoint.previous_key_id
-FROM webhook.endpoint
-WHERE endpoint.previous_key_id <> ALL($1::text[]) AND endpoint.previous_until > clock_timestamp();
+CROSS JOIN LATERAL (
+    VALUES
+    (endpoint.key_id),
+    (CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_key_id END)
+) AS used (key_id)
+WHERE endpoint.merchant_id >= '' AND used.key_id <> ALL($1::text[]);
 
 -- name: read_partitions
 -- List the log's partitions and the day each begins.

@@ -8,7 +8,7 @@
 -- the row's claim for a retry; compared on the locked versions, not on the snapshot.
 -- An outcome without attempt (null outcome) finishes or hands back a row that was not sent.
 -- A row whose object cannot be read is finished with a JSON null in its place.
--- Lanes are named by the parameters wherever they are read: a join alone may read every lane there is.
+-- Each row and lane is looked up where it is named: a join of two tables may read the whole of one.
 -- $1 seqs bigint[]
 -- $2 merchants text[]
 -- $3 event_ids uuid[]
@@ -57,28 +57,32 @@ held AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 owed AS MATERIALIZED (
-    SELECT outbox.seq
+    SELECT answered.*
     FROM answered
     INNER JOIN held ON held.merchant_id = answered.merchant_id
-    INNER JOIN webhook.outbox ON outbox.seq = answered.seq
-    WHERE
-        CASE
-            WHEN answered.is_retry THEN outbox.claim = answered.fence
-            ELSE outbox.due_at IS NULL AND held.epoch = answered.fence
-        END
-    FOR UPDATE OF outbox SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT
+        FROM webhook.outbox
+        WHERE
+            outbox.seq = answered.seq
+            AND CASE
+                WHEN answered.is_retry THEN outbox.claim = answered.fence
+                ELSE outbox.due_at IS NULL AND held.epoch = answered.fence
+            END
+        FOR UPDATE SKIP LOCKED
+    ) AS locked
 ),
 finished AS (
     DELETE FROM webhook.outbox
-    USING owed, answered
-    WHERE outbox.seq = owed.seq AND answered.seq = owed.seq AND answered.state IS NOT NULL
+    USING owed
+    WHERE outbox.seq = ANY(ARRAY[owed.seq]) AND owed.state IS NOT NULL
     RETURNING
         outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
-        CASE WHEN answered.is_unreadable THEN 'null'::json ELSE outbox.object END AS object,
-        answered.state, answered.reason, answered.attempts,
-        CASE WHEN answered.outcome IS NULL THEN outbox.last_status ELSE answered.status END AS status,
-        coalesce(answered.outcome, outbox.last_outcome) AS outcome,
-        answered.finished_at
+        CASE WHEN owed.is_unreadable THEN 'null'::json ELSE outbox.object END AS object,
+        owed.state, owed.reason, owed.attempts,
+        CASE WHEN owed.outcome IS NULL THEN outbox.last_status ELSE owed.status END AS status,
+        coalesce(owed.outcome, outbox.last_outcome) AS outcome,
+        owed.finished_at
 ),
 logged AS (
     INSERT INTO webhook.delivery_log (
@@ -94,25 +98,24 @@ logged AS (
 postponed AS (
     UPDATE webhook.outbox
     SET
-        attempts = answered.attempts,
-        due_at = answered.due_at,
+        attempts = owed.attempts,
+        due_at = owed.due_at,
         claim = NULL,
-        trigger = CASE WHEN answered.outcome IS NULL THEN outbox.trigger ELSE 'schedule' END,
-        last_status = CASE WHEN answered.outcome IS NULL THEN outbox.last_status ELSE answered.status END,
-        last_outcome = coalesce(answered.outcome, outbox.last_outcome)
-    FROM owed, answered
-    WHERE outbox.seq = owed.seq AND answered.seq = owed.seq AND answered.state IS NULL
+        trigger = CASE WHEN owed.outcome IS NULL THEN outbox.trigger ELSE 'schedule' END,
+        last_status = CASE WHEN owed.outcome IS NULL THEN outbox.last_status ELSE owed.status END,
+        last_outcome = coalesce(owed.outcome, outbox.last_outcome)
+    FROM owed
+    WHERE outbox.seq = ANY(ARRAY[owed.seq]) AND owed.state IS NULL
 ),
 attempted AS (
     INSERT INTO webhook.attempt_log (
         event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
     )
     SELECT
-        answered.event_id, answered.merchant_id, answered.attempts, answered.trigger,
-        answered.started_at, answered.duration_ms, answered.status, answered.outcome
-    FROM answered
-    INNER JOIN owed ON owed.seq = answered.seq
-    WHERE answered.outcome IS NOT NULL
+        owed.event_id, owed.merchant_id, owed.attempts, owed.trigger,
+        owed.started_at, owed.duration_ms, owed.status, owed.outcome
+    FROM owed
+    WHERE owed.outcome IS NOT NULL
     ON CONFLICT DO NOTHING
 ),
 progress AS MATERIALIZED (
@@ -171,8 +174,7 @@ moved AS (
         retry_at = least(lane.retry_at, plan.due_at)
     FROM plan
     WHERE
-        lane.merchant_id = plan.merchant_id
-        AND lane.merchant_id = ANY($2::text[] || $16::text[])
+        lane.merchant_id = ANY(ARRAY[plan.merchant_id])
         AND (plan.is_ours OR plan.due_at < lane.retry_at)
     RETURNING lane.merchant_id, lane.recalled, plan.is_ours, plan.is_over
 )
@@ -207,12 +209,15 @@ FROM moved;
 SELECT answered.seq
 FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::boolean[])
     AS answered (seq, merchant_id, fence, is_retry)
-INNER JOIN webhook.outbox ON outbox.seq = answered.seq
-LEFT JOIN webhook.lane ON lane.merchant_id = answered.merchant_id
+CROSS JOIN LATERAL (
+    SELECT outbox.claim, outbox.due_at FROM webhook.outbox WHERE outbox.seq = answered.seq LIMIT 1
+) AS owed
 WHERE
     CASE
-        WHEN answered.is_retry THEN outbox.claim = answered.fence
-        ELSE outbox.due_at IS NULL AND lane.epoch = answered.fence
+        WHEN answered.is_retry THEN owed.claim = answered.fence
+        ELSE owed.due_at IS NULL AND answered.fence = (
+            SELECT lane.epoch FROM webhook.lane WHERE lane.merchant_id = answered.merchant_id
+        )
     END;
 
 -- name: record_late
@@ -252,7 +257,7 @@ owed AS MATERIALIZED (
 closed AS (
     DELETE FROM webhook.outbox
     USING owed
-    WHERE outbox.seq = owed.seq
+    WHERE outbox.seq = ANY(ARRAY[owed.seq])
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
         outbox.object, outbox.attempts
 ),
@@ -261,7 +266,7 @@ freed AS (
     UPDATE webhook.lane
     SET retry_at = least(lane.retry_at, clock_timestamp())
     FROM closed
-    WHERE lane.merchant_id = closed.merchant_id
+    WHERE lane.merchant_id = ANY(ARRAY[closed.merchant_id])
 ),
 logged AS (
     INSERT INTO webhook.delivery_log (
@@ -283,9 +288,13 @@ turned AS (
         last_outcome = $9
     WHERE
         delivery_log.seq = $1
+        AND delivery_log.merchant_id = $3
         AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
-        AND delivery_log.state = 'failed'
-        AND ($11 OR (delivery_log.failed_reason = 'cancelled' AND delivery_log.attempts < $4))
+        -- Inside CASE: as a condition it would let the index of all that has failed be read.
+        AND CASE
+            WHEN delivery_log.state = 'failed'
+                THEN $11 OR (delivery_log.failed_reason = 'cancelled' AND delivery_log.attempts < $4)
+        END
 ),
 attempted AS (
     INSERT INTO webhook.attempt_log (

@@ -1,4 +1,6 @@
 -- What commands do to deliveries: send them again, sooner, or not at all.
+-- A row of the log is named by its merchant as well: by the number alone, an index that begins with merchants
+-- can be read from end to end.
 -- Whoever makes a row due lowers its lane's retry_at in the same transaction (announce).
 
 -- name: find_delivery
@@ -17,12 +19,12 @@ SELECT * FROM (
         NULL AS failed_reason,
         true AS is_owed,
         CASE
-            WHEN outbox.due_at IS NULL THEN coalesce(lane.lease_until > clock_timestamp(), false) AND NOT EXISTS (
-                SELECT FROM webhook.outbox AS earlier
-                WHERE
-                    earlier.merchant_id = outbox.merchant_id
-                    AND earlier.due_at IS NULL
-                    AND earlier.seq < outbox.seq
+            WHEN outbox.due_at IS NULL THEN coalesce(lane.lease_until > clock_timestamp(), false) AND outbox.seq = (
+                SELECT earliest.seq
+                FROM webhook.outbox AS earliest
+                WHERE earliest.merchant_id = ANY(ARRAY[outbox.merchant_id]) AND earliest.due_at IS NULL
+                ORDER BY earliest.merchant_id, earliest.seq
+                LIMIT 1
             )
             ELSE outbox.claim IS NOT NULL AND outbox.due_at > clock_timestamp()
         END AS is_in_flight,
@@ -49,7 +51,7 @@ UPDATE webhook.outbox
 SET due_at = clock_timestamp(), trigger = 'manual'
 WHERE
     outbox.seq = $1
-    AND outbox.due_at IS NOT NULL
+    AND num_nulls(outbox.due_at) = 0
     AND (outbox.claim IS NULL OR outbox.due_at <= clock_timestamp())
 RETURNING outbox.seq;
 
@@ -58,6 +60,7 @@ RETURNING outbox.seq;
 -- One that was never attempted goes back to its place in the order, any other is due now.
 -- $1 seq bigint
 -- $2 finished_at timestamptz
+-- $3 merchant_id text
 -- row: seq bigint, is_in_order boolean
 -- none: an event with the same id is owed, the object is lost, or the delivery was dropped meanwhile
 WITH finished AS MATERIALIZED (
@@ -66,7 +69,7 @@ WITH finished AS MATERIALIZED (
         delivery_log.type, delivery_log.created_at, delivery_log.object, delivery_log.state,
         delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome
     FROM webhook.delivery_log
-    WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2
+    WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.merchant_id = $3
     FOR UPDATE
 ),
 owed AS (
@@ -83,22 +86,23 @@ owed AS (
     FROM finished
     WHERE json_typeof(finished.object) = 'object'
     ON CONFLICT (id) DO NOTHING
-    RETURNING outbox.seq, outbox.attempts
+    RETURNING outbox.attempts
 )
 DELETE FROM webhook.delivery_log
 USING owed
-WHERE delivery_log.seq = owed.seq AND delivery_log.finished_at = $2
+WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.merchant_id = $3
 RETURNING delivery_log.seq, owed.attempts = 0 AS is_in_order;
 
 -- name: read_loss
 -- Tell whether a finished delivery has lost its object: it was unreadable, and a JSON null stands for it.
 -- $1 seq bigint
 -- $2 finished_at timestamptz
+-- $3 merchant_id text
 -- row: is_lost boolean
 -- none: the delivery was dropped meanwhile
 SELECT json_typeof(delivery_log.object) <> 'object' AS is_lost
 FROM webhook.delivery_log
-WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2;
+WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.merchant_id = $3;
 
 -- name: announce
 -- Let the lanes of these merchants be looked at for due rows at once, and for rows put back in order.
@@ -106,11 +110,15 @@ WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2;
 -- $2 heads bigint[]
 -- none: always; a null head where nothing was put back in order
 WITH concerned AS MATERIALIZED (
-    SELECT lane.merchant_id, entry.head
-    FROM unnest($1::text[], $2::bigint[]) AS entry (merchant_id, head)
-    INNER JOIN webhook.lane ON lane.merchant_id = entry.merchant_id
-    ORDER BY lane.merchant_id
-    FOR NO KEY UPDATE OF lane
+    SELECT asked.merchant_id, asked.head
+    FROM (
+        SELECT entry.merchant_id, entry.head
+        FROM unnest($1::text[], $2::bigint[]) AS entry (merchant_id, head)
+        ORDER BY entry.merchant_id
+    ) AS asked
+    CROSS JOIN LATERAL (
+        SELECT FROM webhook.lane WHERE lane.merchant_id = asked.merchant_id FOR NO KEY UPDATE
+    ) AS locked
 )
 UPDATE webhook.lane
 SET
@@ -119,7 +127,7 @@ SET
     recalled = lane.recalled
     OR (concerned.head IS NOT NULL AND lane.lease_until > '-infinity')
 FROM concerned
-WHERE lane.merchant_id = concerned.merchant_id;
+WHERE lane.merchant_id = ANY(ARRAY[concerned.merchant_id]);
 
 -- name: cancel_delivery
 -- Turn an owed delivery into a cancelled one.
@@ -160,7 +168,7 @@ SELECT count(*) AS matched FROM (
         AND delivery_log.finished_at >= $2
         AND delivery_log.finished_at < $3
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-        AND EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
     LIMIT $4
 ) AS matching;
 
@@ -188,7 +196,7 @@ WITH finished AS MATERIALIZED (
         AND delivery_log.finished_at >= $2
         AND delivery_log.finished_at < $4
         AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-        AND EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
     ORDER BY delivery_log.finished_at, delivery_log.seq
     LIMIT $5
     FOR UPDATE
@@ -208,21 +216,25 @@ owed AS (
     ON CONFLICT (id) DO NOTHING
     RETURNING outbox.seq
 ),
+-- IN is hashed; a join may compare each with each.
+chunk AS MATERIALIZED (
+    SELECT
+        finished.finished_at, finished.seq, finished.merchant_id, finished.attempts,
+        finished.seq IN (SELECT owed.seq FROM owed) AS is_reopened
+    FROM finished
+),
 gone AS (
     DELETE FROM webhook.delivery_log
-    USING owed, finished
+    USING chunk
     WHERE
-        delivery_log.seq = owed.seq
-        AND finished.seq = owed.seq
-        AND delivery_log.finished_at = finished.finished_at
+        delivery_log.merchant_id = ANY(ARRAY[chunk.merchant_id])
+        AND delivery_log.seq BETWEEN chunk.seq AND chunk.seq
+        AND delivery_log.finished_at = chunk.finished_at
+        AND chunk.is_reopened
 )
-SELECT
-    finished.finished_at, finished.seq, finished.merchant_id,
-    owed.seq IS NOT NULL AS is_reopened,
-    finished.attempts = 0 AS is_in_order
-FROM finished
-LEFT JOIN owed ON owed.seq = finished.seq
-ORDER BY finished.finished_at, finished.seq;
+SELECT chunk.finished_at, chunk.seq, chunk.merchant_id, chunk.is_reopened, chunk.attempts = 0 AS is_in_order
+FROM chunk
+ORDER BY chunk.finished_at, chunk.seq;
 
 -- name: count_waiting
 -- Count those of a mass retry's deliveries that still wait for their attempt, or are under way.
@@ -251,6 +263,6 @@ WHERE
     AND delivery_log.finished_at >= $2
     AND delivery_log.finished_at < $4
     AND ($1::text IS NULL OR delivery_log.merchant_id = $1)
-    AND EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
+    AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = delivery_log.merchant_id)
 ORDER BY delivery_log.finished_at, delivery_log.seq
 LIMIT 1;

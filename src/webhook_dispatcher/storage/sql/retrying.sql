@@ -18,7 +18,7 @@ WHERE
     AND lane.retry_at <= (SELECT clock_timestamp())
     AND lane.retry_at < 'infinity'
     AND NOT lane.paused
-    AND NOT (SELECT state.paused FROM webhook.state)
+    AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
 ORDER BY lane.retry_at, lane.merchant_id
 LIMIT $3;
 
@@ -34,7 +34,7 @@ WHERE
     lane.retry_at <= (SELECT clock_timestamp())
     AND lane.retry_at < 'infinity'
     AND NOT lane.paused
-    AND NOT (SELECT state.paused FROM webhook.state)
+    AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
 ORDER BY lane.retry_at
 LIMIT $1
 FOR NO KEY UPDATE SKIP LOCKED;
@@ -50,7 +50,7 @@ WHERE
     lane.merchant_id = ANY($1::text[])
     AND lane.retry_at <= (SELECT clock_timestamp())
     AND NOT lane.paused
-    AND NOT (SELECT state.paused FROM webhook.state)
+    AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: claim_retries
@@ -66,12 +66,10 @@ WITH room AS MATERIALIZED (
     SELECT
         asked.merchant_id,
         greatest($2 - (
-            SELECT count(*)
+            -- Filtered here: as a condition due_at would let outbox_due be read, all that waits for a retry.
+            SELECT count(*) FILTER (WHERE flying.due_at > clock_timestamp())
             FROM webhook.outbox AS flying
-            WHERE
-                flying.merchant_id = asked.merchant_id
-                AND flying.claim IS NOT NULL
-                AND flying.due_at > clock_timestamp()
+            WHERE flying.merchant_id = asked.merchant_id AND flying.claim IS NOT NULL
         ), 0) AS places
     FROM unnest($1::text[]) AS asked (merchant_id)
 ),
@@ -90,8 +88,8 @@ due AS MATERIALIZED (
 )
 UPDATE webhook.outbox
 SET due_at = clock_timestamp() + $4::interval, claim = nextval('webhook.claim_token')
-FROM due, webhook.lane
-WHERE outbox.seq = due.seq AND lane.merchant_id = outbox.merchant_id
+FROM due
+WHERE outbox.seq = ANY(ARRAY[due.seq])
 RETURNING
     outbox.merchant_id,
     outbox.seq,
@@ -103,7 +101,9 @@ RETURNING
     outbox.trigger,
     outbox.on_failure,
     outbox.claim,
-    lane.endpoint_removed_at;
+    (
+        SELECT lane.endpoint_removed_at FROM webhook.lane WHERE lane.merchant_id = outbox.merchant_id
+    ) AS endpoint_removed_at;
 
 -- name: plan_retries
 -- Say when each locked lane must be looked at again. The only statement that raises retry_at.
@@ -126,14 +126,13 @@ SET
     )
 FROM unnest($1::text[]) AS asked (merchant_id)
 CROSS JOIN LATERAL (
-    SELECT count(*) AS places_taken, min(outbox.due_at) AS lapses_at
+    SELECT
+        count(*) FILTER (WHERE outbox.due_at > clock_timestamp()) AS places_taken,
+        min(outbox.due_at) FILTER (WHERE outbox.due_at > clock_timestamp()) AS lapses_at
     FROM webhook.outbox
-    WHERE
-        outbox.merchant_id = asked.merchant_id
-        AND outbox.claim IS NOT NULL
-        AND outbox.due_at > clock_timestamp()
+    WHERE outbox.merchant_id = asked.merchant_id AND outbox.claim IS NOT NULL
 ) AS flying
-WHERE lane.merchant_id = asked.merchant_id AND lane.merchant_id = ANY($1::text[]);
+WHERE lane.merchant_id = ANY(ARRAY[asked.merchant_id]);
 
 -- name: mend_retries
 -- Go round the merchants with rows outside the order, one probe each, and mend lanes that look for them too
@@ -166,25 +165,27 @@ probed AS MATERIALIZED (
     SELECT head.merchant_id, head.due_at FROM head LIMIT $2
 ),
 late AS MATERIALIZED (
-    SELECT lane.merchant_id, probed.due_at
+    SELECT probed.merchant_id, probed.due_at
     FROM probed
-    INNER JOIN webhook.lane ON lane.merchant_id = probed.merchant_id
-    WHERE lane.retry_at > probed.due_at
-    ORDER BY lane.merchant_id
-    FOR NO KEY UPDATE OF lane SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT
+        FROM webhook.lane
+        WHERE lane.merchant_id = probed.merchant_id AND lane.retry_at > probed.due_at
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS locked
 ),
 lowered AS (
     UPDATE webhook.lane
     SET retry_at = least(lane.retry_at, late.due_at)
     FROM late
-    WHERE lane.merchant_id = late.merchant_id
+    WHERE lane.merchant_id = ANY(ARRAY[late.merchant_id])
     RETURNING lane.merchant_id
 ),
 made AS (
     INSERT INTO webhook.lane (merchant_id, retry_at)
     SELECT probed.merchant_id, probed.due_at
     FROM probed
-    WHERE NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = probed.merchant_id)
+    WHERE (SELECT lane.merchant_id FROM webhook.lane WHERE lane.merchant_id = probed.merchant_id) IS NULL
     ON CONFLICT (merchant_id) DO NOTHING
     RETURNING lane.merchant_id
 )

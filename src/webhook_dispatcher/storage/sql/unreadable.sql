@@ -11,8 +11,8 @@ SELECT
     outbox.merchant_id, outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.trigger,
     outbox.on_failure
 FROM webhook.outbox
-WHERE outbox.merchant_id = $1 AND outbox.due_at IS NULL AND outbox.seq > $2
-ORDER BY outbox.seq
+WHERE outbox.merchant_id = ANY(ARRAY[$1]) AND outbox.due_at IS NULL AND outbox.seq > $2
+ORDER BY outbox.merchant_id, outbox.seq
 LIMIT 1;
 
 -- name: lock_due_rows
@@ -28,12 +28,9 @@ SELECT
     outbox.merchant_id, outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.attempts,
     outbox.trigger, outbox.on_failure,
     greatest($2 - (
-        SELECT count(*)
+        SELECT count(*) FILTER (WHERE flying.due_at > clock_timestamp())
         FROM webhook.outbox AS flying
-        WHERE
-            flying.merchant_id = $1
-            AND flying.claim IS NOT NULL
-            AND flying.due_at > clock_timestamp()
+        WHERE flying.merchant_id = $1 AND flying.claim IS NOT NULL
     ), 0) AS places_left
 FROM webhook.outbox
 WHERE outbox.merchant_id = $1 AND outbox.due_at <= (SELECT clock_timestamp())
@@ -48,8 +45,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, trigger text, on_failure text, claim bigint, endpoint_removed_at timestamptz
 UPDATE webhook.outbox
 SET due_at = clock_timestamp() + $2::interval, claim = nextval('webhook.claim_token')
-FROM webhook.lane
-WHERE outbox.seq = $1 AND lane.merchant_id = outbox.merchant_id
+WHERE outbox.seq = $1
 RETURNING
     outbox.merchant_id,
     outbox.seq,
@@ -61,7 +57,9 @@ RETURNING
     outbox.trigger,
     outbox.on_failure,
     outbox.claim,
-    lane.endpoint_removed_at;
+    (
+        SELECT lane.endpoint_removed_at FROM webhook.lane WHERE lane.merchant_id = outbox.merchant_id
+    ) AS endpoint_removed_at;
 
 -- name: close_row
 -- Finish one locked row that cannot be claimed, as unsendable; what was delivered before stays so.

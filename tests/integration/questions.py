@@ -1,0 +1,242 @@
+"""What is asked of each statement beside many rows it has nothing to do with, and how many it may touch.
+
+The rows are those of FILL: `hot` owes 40,000 events in order, `owing` 20,000 out of it, and 5,000 merchants
+eight each, half of what was ever there is dead, and the logs and the control table are full.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook_dispatcher.storage.statements import load
+
+LANES = 5_000
+ROWS = 100_000
+HOT = 40_000
+OWING = 20_000
+ASKED = 100
+RETRIED = ASKED // 3
+FIRST_OF_LANES = HOT + OWING
+CLAIMED_FROM = ROWS - LANES
+DUE_FROM = ROWS - 2 * LANES
+
+LEAVE_ALONE = """
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOR name IN SELECT oid::regclass FROM pg_class
+        WHERE relnamespace = 'webhook'::regnamespace AND relkind = 'r'
+    LOOP
+        EXECUTE 'ALTER TABLE ' || name || ' SET (autovacuum_enabled = off)';
+    END LOOP;
+END
+$$
+"""
+"""Keeps autovacuum away: after it, plans would be made anew."""
+
+FILL = f"""
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
+SELECT 'm' || n, 'https://example.com/', '\\x00', 'k1' FROM generate_series(0, {LANES - 1}) AS n;
+INSERT INTO webhook.lane (merchant_id) VALUES ('hot'), ('owing');
+UPDATE webhook.lane SET retry_at = clock_timestamp() - interval '1 minute' WHERE merchant_id < 'm1';
+INSERT INTO webhook.outbox (seq, id, merchant_id, type, object, due_at, claim) OVERRIDING SYSTEM VALUE
+SELECT
+    n,
+    lpad(n::text, 32, '0')::uuid,
+    CASE WHEN k < {HOT} THEN 'hot' WHEN k < {FIRST_OF_LANES} THEN 'owing' ELSE 'm' || k % {LANES} END,
+    'charge.succeeded',
+    '{{"id": "ch_0123456789"}}',
+    CASE
+        WHEN k >= {CLAIMED_FROM} THEN clock_timestamp() + interval '1 hour'
+        WHEN k >= {DUE_FROM} THEN clock_timestamp() - interval '1 minute'
+        WHEN k >= {HOT} AND k < {FIRST_OF_LANES} THEN clock_timestamp() + k * interval '1 second'
+    END,
+    CASE WHEN k >= {CLAIMED_FROM} THEN k END
+FROM generate_series(1, {2 * ROWS}) AS n
+CROSS JOIN LATERAL (SELECT (n - 1) / 2 AS k) AS event;
+DELETE FROM webhook.outbox WHERE seq % 2 = 0;
+SELECT setval('webhook.outbox_seq_seq', {2 * ROWS});
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at
+)
+SELECT
+    {2 * ROWS} + n, lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, 'm' || n % {LANES}, 'charge.succeeded',
+    clock_timestamp(), '{{}}', CASE WHEN n % 2 = 0 THEN 'failed' ELSE 'delivered' END,
+    CASE WHEN n % 2 = 0 THEN 'exhausted' END, 1, date_trunc('hour', clock_timestamp())
+FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
+SELECT
+    lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, 'm' || n % {LANES}, 1, 'schedule', clock_timestamp(), 5,
+    'delivered'
+FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
+SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 10});
+INSERT INTO webhook.control (command, args, requested_by) VALUES ('pause', '{{}}', 'somebody');
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The values a statement is given, as SQL, and how many rows it is about."""
+
+    values: tuple[str, ...]
+    rows: int = 1
+
+
+def _seq(event: int) -> int:
+    """Return the number of an event that is still there."""
+    return 2 * event + 1
+
+
+def _each(value: str, sqltype: str) -> str:
+    return f"array_fill({value}::{sqltype}, ARRAY[{ASKED}])"
+
+
+def _listed(values: list[object]) -> str:
+    return f"ARRAY[{', '.join(map(str, values))}]"
+
+
+def _uuid(number: int) -> str:
+    return f"lpad('{number}', 32, '0')::uuid"
+
+
+def _secrets(sealed: str) -> tuple[str, ...]:
+    """Return one secret and no previous one for each of the asked: key ids, secrets, and both again."""
+    return _each("'k1'", "text"), _each(sealed, "bytea"), _each("NULL", "text"), _each("NULL", "bytea")
+
+
+NAMES = f"ARRAY{[f'm{number}' for number in range(ASKED)]}"
+EVENTS = [FIRST_OF_LANES + n if n >= RETRIED else CLAIMED_FROM + n for n in range(ASKED)]
+"""One event of each asked lane: a third of them are retries in flight."""
+SEQS = _listed([_seq(event) for event in EVENTS])
+FENCES = _listed([event if event >= CLAIMED_FROM else 0 for event in EVENTS])
+ARE_RETRIES = _listed([event >= CLAIMED_FROM for event in EVENTS])
+STATES = _listed(["'delivered'" if n % 2 else "NULL::text" for n in range(ASKED)])
+DUE_ATS = _listed(["NULL" if n % 2 else "clock_timestamp()" for n in range(ASKED)])
+NOW = "clock_timestamp()"
+LONG_AGO = "'2000-01-01'"
+IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
+LOGGED = 2 * ROWS + 2
+LOGGED_FOR = "'m2'"
+FINISHED_AT = "date_trunc('hour', clock_timestamp())"
+RANGE = ("NULL", LONG_AGO, "0", "'infinity'")
+
+RECORD = Question(
+    (
+        *(SEQS, NAMES, _each("gen_random_uuid()", "uuid"), FENCES, ARE_RETRIES, STATES),
+        *(_each("NULL", "text"), _each("1", "smallint"), f"{DUE_ATS}::timestamptz[]"),
+        *(_each("200", "smallint"), _each("'delivered'", "text"), _each("'schedule'", "text")),
+        *(_each(NOW, "timestamptz"), _each("5", "integer"), _each(NOW, "timestamptz"), NAMES),
+        *(_each("0", "bigint"), _each("false", "boolean"), _each(NOW, "timestamptz"), _each("0", "bigint")),
+        *("'30 seconds'", _each("false", "boolean")),
+    ),
+    ASKED,
+)
+
+QUESTIONS: Mapping[str, Question] = {
+    # claiming
+    "read_arrivals": Question((str(2 * (ROWS - 2 * LANES - ASKED)), str(ASKED)), ASKED),
+    "read_gaps": Question(
+        (f"ARRAY[1, {_seq(HOT)}]", f"ARRAY[{ASKED}, {_seq(HOT) + ASKED}]", "50"), 2 * ASKED
+    ),
+    "sweep_lanes": Question(("'m1'", str(ASKED)), ASKED),
+    "create_lanes": Question(("ARRAY['new1', 'new2']",), 2),
+    "lease_lanes": Question((NAMES, _each("9", "bigint"), "'30 seconds'", "'somebody'"), ASKED),
+    "read_runs": Question((NAMES, *[_each(most, "bigint") for most in ("0", "3", "65536")]), 3 * ASKED),
+    "read_endpoints": Question((NAMES,), ASKED),
+    "read_recalls": Question(()),
+    # retrying
+    "find_due_lanes": Question(("'-infinity'", "''", str(ASKED)), ASKED),
+    "lock_retry_lanes": Question((str(ASKED),), ASKED),
+    "lock_named_retry_lanes": Question((NAMES,), ASKED),
+    "claim_retries": Question((NAMES, "2", str(ASKED), "'30 seconds'"), 2 * ASKED),
+    "plan_retries": Question((f"{NAMES} || 'owing'::text", "2"), ASKED),
+    "mend_retries": Question(("'m1'", str(ASKED)), ASKED),
+    # unreadable
+    "read_suspect": Question(("'m1'", "0")),
+    "lock_due_rows": Question(("'m1'", "2", "20"), 20),
+    "claim_row": Question((str(_seq(FIRST_OF_LANES)), "'30 seconds'")),
+    "close_row": Question((str(_seq(FIRST_OF_LANES)), "false")),
+    "look_later": Question((f"{NAMES} || 'owing'::text", "'15 seconds'"), ASKED),
+    "find_row": Question((str(_seq(FIRST_OF_LANES)),)),
+    "try_reading": Question((str(_seq(FIRST_OF_LANES)),)),
+    "try_deleting": Question((str(_seq(FIRST_OF_LANES)),)),
+    # recording
+    "record": RECORD,
+    "read_unwritten": Question((SEQS, NAMES, FENCES, ARE_RETRIES), ASKED),
+    "record_late": Question(
+        (str(_seq(FIRST_OF_LANES)), IN_OUTBOX, "'m0'", "1::smallint", "'schedule'", NOW, "5", "200::smallint")
+        + ("'delivered'", NOW, "true")
+    ),
+    # control
+    "lock_control": Question(()),
+    "next_command": Question(("ARRAY[1, 2]",)),
+    "read_command": Question(("1",)),
+    "finish_command": Question(("1", "'done'", "'{}'", "NULL", "NULL", "NULL")),
+    "run_command": Question(("1", "'30 seconds'", "'{}'", "NULL")),
+    "lock_lane": Question(("'m1'",)),
+    "recall_lane": Question(("'m1'",)),
+    "pause_lane": Question(("'m1'", "true")),
+    "pause_everything": Question(("true",)),
+    "is_configured": Question(("'m1'",)),
+    "set_url": Question(("'m1'", "'https://example.com/new'")),
+    "log_test_event": Question(
+        ("gen_random_uuid()", "'m1'", NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
+        + ("'delivered'", NOW)
+    ),
+    # reopening
+    "find_delivery": Question((_uuid(_seq(HOT - 1)),)),
+    "hasten_retry": Question((str(_seq(HOT)),)),
+    "reopen_delivery": Question((str(LOGGED), FINISHED_AT, LOGGED_FOR)),
+    "read_loss": Question((str(LOGGED), FINISHED_AT, LOGGED_FOR)),
+    "announce": Question((NAMES, _each("9", "bigint")), ASKED),
+    "cancel_delivery": Question((IN_OUTBOX,)),
+    "count_failed": Question(("NULL", LONG_AGO, "'infinity'", str(ASKED)), ASKED),
+    "reopen_failed": Question((*RANGE, str(ASKED)), ASKED),
+    "count_waiting": Question((SEQS,), ASKED),
+    "find_next_failed": Question(RANGE),
+    # housekeeping
+    "read_schema": Question(()),
+    "read_role": Question(()),
+    "read_gauges": Question((str(ASKED), "0"), 2 * ASKED),
+    "read_partitions": Question((), 100),
+    "read_today": Question(()),
+    # administration
+    "insert_endpoint": Question(("'new'", "'https://example.com/'", "'\\x00'", "'k1'")),
+    "update_endpoint_url": Question(("'m1'", "'https://example.com/'")),
+    "rotate_secret": Question(("'m1'", "'\\x00'", "'k1'", "NULL")),
+    "delete_endpoint": Question(("'m1'",)),
+    "find_endpoint": Question(("'m1'",)),
+    "list_attempts": Question((_uuid(LOGGED),)),
+    "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
+    "find_command": Question(("1",)),
+    "database_time": Question(("'1 day'",)),
+    "replace_sealed_secrets": Question(
+        (NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")),
+        ASKED,
+    ),
+    "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
+}
+
+READ_WHOLE: Mapping[str, str] = {
+    "read_unknown_keys": "it looks at all secrets",
+    "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
+    "list_endpoints": "all endpoints are asked for",
+    "list_deliveries": "its conditions are optional, and it is planned for what is given",
+    "sample_sealed_secrets": "it looks at all secrets",
+    "count_secrets": "it counts all secrets",
+    "read_secrets_of_other_keys": "it looks for secrets of other keys",
+}
+"""Statements that may read a table as a whole, and why."""
+
+SUBJECTS = (
+    "claiming",
+    "retrying",
+    "unreadable",
+    "recording",
+    "control",
+    "reopening",
+    "housekeeping",
+    "administration",
+)
+STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

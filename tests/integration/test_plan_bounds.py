@@ -1,0 +1,169 @@
+"""No statement reads a table in proportion to anything but what it is asked, whatever statistics say.
+
+A general plan is kept until statistics are gathered anew, and whatever they said when it was made it must do
+for what is there later. So they are forced into the catalogue, every statement is planned under them, for its
+values and in general, and executed beside 100,000 rows. Sessions are as the daemon's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import timedelta
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from tests.conftest import TEMPLATE, Database
+from tests.integration.cost import PLANS, Cost, execute, prepare
+from tests.integration.questions import FILL, LEAVE_ALONE, QUESTIONS, READ_WHOLE, STATEMENTS
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage.connection import connect
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAME = "webhook_plan_bounds"
+PATIENCE = timedelta(minutes=2)
+BUFFERS = 150
+"""What a statement may read that is about one row: a log has ten partitions, and as many indexes each."""
+BUFFERS_A_ROW = 80
+HANDLED_A_ROW = 30
+"""Rows that one node of a plan may read or compare for each; where each meets each, they are 100."""
+
+OURS = "(SELECT oid FROM pg_class WHERE relnamespace = 'webhook'::regnamespace)"
+AS_LEFT = "as ANALYZE left them"
+SIZES = {
+    AS_LEFT: "reltuples = reltuples",
+    "no pages and no rows": "relpages = 0, reltuples = 0",
+    "many pages and no rows": "relpages = greatest(relpages, 1), reltuples = 0",
+    "one page and one row": "relpages = 1, reltuples = 1",
+    "a million times as many": "reltuples = reltuples * 1e6",
+    "never analyzed": "relpages = 0, reltuples = -1",
+    "half of them": "reltuples = reltuples / 2",
+}
+"""By name, what is put into pg_class for all tables and indexes; half of all rows are dead anyway."""
+CONTENTS = {
+    AS_LEFT: "SELECT 1",
+    "unknown": f"DELETE FROM pg_statistic WHERE starelid IN {OURS}",
+    "mostly NULL": f"UPDATE pg_statistic SET stadistinct = 1, stanullfrac = 0.99 WHERE starelid IN {OURS}",
+    "all distinct": f"UPDATE pg_statistic SET stadistinct = -1, stanullfrac = 0 WHERE starelid IN {OURS}",
+    "of one merchant": f"""
+        UPDATE pg_statistic
+        SET
+            stadistinct = 1, stanullfrac = CASE WHEN stanullfrac > 0 THEN 1 ELSE 0 END,
+            stakind1 = 0, stakind2 = 0, stakind3 = 0, stakind4 = 0, stakind5 = 0
+        WHERE starelid IN {OURS} AND (starelid, staattnum) NOT IN (
+            SELECT attrelid, attnum FROM pg_attribute WHERE attname IN ('seq', 'id', 'event_id')
+        )
+    """,
+}
+"""By name, what is done to pg_statistic; the first two with each of the sizes."""
+
+
+@pytest.fixture(scope="module")
+def plan_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
+    async def run(statement: str) -> None:
+        connection = await asyncpg.connect(postgres.dsn())
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(run(f"CREATE DATABASE {NAME} TEMPLATE {TEMPLATE}"))
+    yield Database(postgres, NAME)
+    asyncio.run(run(f"DROP DATABASE {NAME} WITH (FORCE)"))
+
+
+async def _session(database: Database) -> asyncpg.Connection:
+    """Connect as the daemon does, but compile what may be compiled, and prepare everything."""
+    connection = await connect(
+        database.dsn("postgres"), application_name="plans", command_timeout=PATIENCE, plans_once=True
+    )
+    await connection.execute("SET jit = on")
+    for name in QUESTIONS:
+        await prepare(connection, name, STATEMENTS[name])
+    return connection
+
+
+async def _ask(connection: asyncpg.Connection, name: str) -> Cost:
+    """Execute a statement for its plan, and undo what it did."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        return await execute(connection, name, *QUESTIONS[name].values)
+    finally:
+        await transaction.rollback()
+
+
+async def _ask_all(connection: asyncpg.Connection) -> dict[str, Cost]:
+    return {name: await _ask(connection, name) for name in QUESTIONS}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def early(plan_database: Database) -> AsyncIterator[asyncpg.Connection]:
+    """Have a session whose general plans were made while there was nothing, and then the rows."""
+    admin = await plan_database.connect()
+    await admin.execute(LEAVE_ALONE)
+    await admin.execute("VACUUM ANALYZE")
+    connection = await _session(plan_database)
+    await _ask_all(connection)
+    await admin.execute(FILL)
+    yield connection
+    await connection.close()
+    await admin.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def connection(early: asyncpg.Connection, plan_database: Database) -> AsyncIterator[asyncpg.Connection]:
+    """Have a session on the full database, with statistics of what is there."""
+    session = await _session(plan_database)
+    await session.execute("ANALYZE")
+    yield session
+    await session.close()
+
+
+def _excessive(costs: Mapping[str, Cost]) -> dict[str, tuple[int, float]]:
+    """Name those that read or compared too much: how many buffers, and how many rows at most."""
+    return {
+        name: (cost.buffers, cost.most_handled)
+        for name, cost in costs.items()
+        if cost.buffers > BUFFERS + BUFFERS_A_ROW * (QUESTIONS[name].rows - 1)
+        or cost.most_handled > HANDLED_A_ROW * QUESTIONS[name].rows
+    }
+
+
+async def test_every_statement_is_asked_or_may_read_all() -> None:
+    assert QUESTIONS.keys() | READ_WHOLE.keys() == STATEMENTS.keys()
+    assert not QUESTIONS.keys() & READ_WHOLE.keys()
+
+
+async def test_plans_made_while_there_was_nothing_read_no_more_when_there_is(
+    early: asyncpg.Connection,
+) -> None:
+    assert _excessive(await _ask_all(early)) == {}
+
+
+@PLANS
+async def test_nothing_is_compiled(connection: asyncpg.Connection, plan_cache_mode: str) -> None:
+    if not await connection.fetchval("SELECT pg_jit_available()"):
+        pytest.skip("this Postgres cannot compile (TEST_POSTGRES_BIN names one that can)")
+    await connection.execute(f"SET plan_cache_mode = {plan_cache_mode}")
+    assert {name for name, cost in (await _ask_all(connection)).items() if cost.is_compiled} == set()
+
+
+@PLANS
+@pytest.mark.parametrize("size", SIZES)
+async def test_whatever_statistics_say_each_reads_in_proportion_to_what_it_is_asked(
+    connection: asyncpg.Connection, plan_cache_mode: str, size: str
+) -> None:
+    excessive: dict[str, dict[str, tuple[int, float]]] = {}
+    for contents, statement in list(CONTENTS.items())[: None if size == AS_LEFT else 2]:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("SET LOCAL jit = off")
+        await connection.execute(f"SET LOCAL plan_cache_mode = {plan_cache_mode}")
+        await connection.execute(statement)
+        await connection.execute(
+            f"UPDATE pg_class SET {SIZES[size]} WHERE oid IN {OURS} AND relkind IN ('r', 'i')"
+        )
+        if found := _excessive(await _ask_all(connection)):
+            excessive[contents] = found
+        await transaction.rollback()
+    assert excessive == {}
