@@ -1,6 +1,7 @@
 """The ports to storage, on a database in memory."""
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -166,6 +167,7 @@ class FakeRecords:
     """Records of a FakeDatabase, with its fences.
 
     loses_answers: of the next statements, whether each is committed but reported as failed.
+    times_out_beyond: so many records take longer than a statement may.
     refused: seqs whose values the database refuses; those in `hopeless` whatever is left out.
     """
 
@@ -179,6 +181,7 @@ class FakeRecords:
         self.written: list[Record] = []
         self.late: list[Record] = []
         self.gate: asyncio.Event | None = None
+        self.times_out_beyond = sys.maxsize
 
     async def write(self, records: Sequence[Record], turns: Sequence[LaneTurn], lease: timedelta) -> Written:
         seqs = [record.event.seq for record in records]
@@ -187,6 +190,8 @@ class FakeRecords:
         if self.gate is not None:
             await self.gate.wait()
         self.database.fail("write")
+        if len(records) > self.times_out_beyond:
+            raise StorageUnavailable("it did not answer in time")
         for record in records:
             seq = record.event.seq
             is_read = not record.event.is_unreadable

@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.fakes import is_delivered, seqs_of, until
 from tests.unit.recording import TRUST, Recording
-from webhook_dispatcher.dispatch.recorder import BATCH, BOUNCE_WAIT, MOST_BEHIND
+from webhook_dispatcher.dispatch.batch import MAX_BATCH
+from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, MOST_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
 DOWN = StorageUnavailable("down")
@@ -32,14 +33,14 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
 
 def test_a_batch_is_bounded_and_oldest_first() -> None:
     recording = Recording()
-    visit = recording.visit("m", *range(1, BATCH + 3))
-    for _ in range(BATCH + 2):
+    visit = recording.visit("m", *range(1, MAX_BATCH + 3))
+    for _ in range(MAX_BATCH + 2):
         recording.attempt(visit)
     recording.step()
     recording.step()
     assert [seqs for seqs, _ in recording.records.statements] == [
-        list(range(1, BATCH + 1)),
-        [BATCH + 1, BATCH + 2],
+        list(range(1, MAX_BATCH + 1)),
+        [MAX_BATCH + 1, MAX_BATCH + 2],
     ]
 
 
@@ -139,8 +140,8 @@ def test_a_lane_without_outcome_is_given_back_alone() -> None:
 
 def test_a_lane_whose_outcomes_fill_more_than_a_batch_ends_with_the_last_of_them() -> None:
     recording = Recording()
-    visit = recording.visit("m", *range(1, BATCH + 2))
-    for _ in range(BATCH + 1):
+    visit = recording.visit("m", *range(1, MAX_BATCH + 2))
+    for _ in range(MAX_BATCH + 1):
         recording.attempt(visit)
     recording.end(visit)
     recording.step()

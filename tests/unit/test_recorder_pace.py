@@ -1,6 +1,7 @@
 """Nothing new is sent while answers wait to be written; the loop ends when all are."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -8,6 +9,7 @@ from tests.unit.fakes import finished, is_delivered, quiet, until
 from tests.unit.recording import Recording
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import recorder
+from webhook_dispatcher.dispatch.batch import MAX_BATCH, MIN_BATCH, QUICK, BatchSize
 from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
@@ -111,3 +113,27 @@ async def test_the_first_outcome_waits_for_company_and_no_longer(
     statements = len(recording.records.statements)
     running.cancel()
     assert statements == written
+
+
+def test_outcomes_that_are_too_many_for_a_slow_database_are_written_in_smaller_batches() -> None:
+    recording = Recording()
+    recording.records.times_out_beyond = MAX_BATCH // 5
+    visit = recording.visit("m", *range(1, 2 * MAX_BATCH + 1))
+    for _ in range(2 * MAX_BATCH):
+        recording.attempt(visit)
+    for _ in range(50):
+        with suppress(StorageUnavailable):
+            recording.step()
+    assert recording.recorder.unwritten == 0
+
+
+def test_batches_grow_again_when_the_database_is_quick_again() -> None:
+    size = BatchSize()
+    for _ in range(20):
+        size.failed()
+    assert size.limit == MIN_BATCH
+    size.written(QUICK)
+    assert size.limit == MIN_BATCH
+    for _ in range(20):
+        size.written(QUICK / 2)
+    assert size.limit == MAX_BATCH

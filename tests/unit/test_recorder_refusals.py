@@ -4,13 +4,14 @@ import pytest
 
 from tests.unit.fakes import is_delivered, seqs_of
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.recorder import BATCH, MOST_BEHIND
+from webhook_dispatcher.dispatch.batch import MAX_BATCH
+from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, BATCH])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, MAX_BATCH])
 @pytest.mark.parametrize("bad", ["first", "last", "all"])
 def test_the_bad_record_is_found_and_what_was_delivered_stays_so(size: int, bad: str) -> None:
     recording = Recording()

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import structlog
 
+from webhook_dispatcher.dispatch.batch import BatchSize
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.pace import RECORD_WAIT, Backoff, pause
@@ -25,8 +26,6 @@ from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 
 LINGER = 0.004
 """Seconds that the first outcome of a batch waits for company."""
-BATCH = 500
-"""Most outcomes in one statement."""
 MOST_BEHIND = 0.1
 """Seconds: the age of the oldest answer on its way to the database beyond which nothing new starts (I3)."""
 BOUNCE_WAIT = 0.02
@@ -64,6 +63,7 @@ class Recorder:
         self._database_clock = instruments.database_clock
         self._metrics = instruments.metrics
         self._trust = trust
+        self._batch = BatchSize()
         self._queue: deque[Entry] = deque()
         self._bounced: list[Entry] = []
         self._ending: dict[str, Visit] = {}
@@ -128,7 +128,7 @@ class Recorder:
             self._wake.clear()
             waits_for_a_lock = bool(self._bounced or self._ending)
             await pause(BOUNCE_WAIT if waits_for_a_lock else None, self._wake)
-        if len(self._queue) < BATCH and (wait := self._company()) > 0:
+        if len(self._queue) < self._batch.limit and (wait := self._company()) > 0:
             await pause(wait)
 
     def _company(self) -> float:
@@ -147,8 +147,11 @@ class Recorder:
             written = await self._writer.write([entry.record for entry in batch], list(turns.values()))
         except BaseException:
             self._put_back(batch)
+            self._batch.failed()
             raise
-        self._metrics.record_duration.observe(self._clock.elapsed() - asked)
+        took = self._clock.elapsed() - asked
+        self._batch.written(took)
+        self._metrics.record_duration.observe(took)
         rest = self._settle(batch, written)
         try:
             self._keep(rest, await self._writer.settle([entry.record for entry in rest]))
@@ -164,11 +167,11 @@ class Recorder:
         batch: dict[int, Entry] = {}
         later: list[Entry] = []
         for entry in self._bounced:
-            is_due = entry.try_at <= now and len(batch) < BATCH
+            is_due = entry.try_at <= now and len(batch) < self._batch.limit
             if not is_due or batch.setdefault(entry.record.event.seq, entry) is not entry:
                 later.append(entry)
         self._bounced = later
-        while self._queue and len(batch) < BATCH and self._queue[0].record.event.seq not in batch:
+        while self._queue and len(batch) < self._batch.limit and self._queue[0].record.event.seq not in batch:
             entry = self._queue.popleft()
             batch[entry.record.event.seq] = entry
         self._under_way(list(batch.values()))
