@@ -18,6 +18,7 @@ from benchmarks import (
     isolation,
     lags,
     large,
+    quiet_hour,
     recording,
     shapes,
     stock,
@@ -48,10 +49,14 @@ LARGE: Mapping[str, Scenario] = {
     "hindered": hindered.hindered,
     "large": large.large,
 }
+PLANS: Mapping[str, Scenario] = {
+    "quiet-hour": quiet_hour.quiet_hour,
+    "two-processes": quiet_hour.two_processes,
+}
 ASKED_FOR: Mapping[str, Scenario] = {"collusion": collusion.collusion, "versions": versions.versions}
 """Those of no set."""
-SETS = {"standard": STANDARD, "large": LARGE}
-SCENARIOS = {**STANDARD, **LARGE, **ASKED_FOR}
+SETS = {"standard": STANDARD, "large": LARGE, "plans": PLANS}
+SCENARIOS = {**STANDARD, **LARGE, **PLANS, **ASKED_FOR}
 
 
 def main() -> None:

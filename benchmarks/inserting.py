@@ -25,17 +25,20 @@ async def write(options: argparse.Namespace) -> None:
     each = options.events // options.writers
 
     async def insert(connection: asyncpg.Connection, number: int) -> None:
-        merchant_id = f"m-{number:06}"
+        def merchant(event: int) -> str:
+            spread = number + event * options.writers
+            return f"m-{spread % options.merchants if options.merchants else number:06}"
+
         if options.rows == 1:
             statement = await connection.prepare(SINGLE.format(table=options.table))
             for event in range(each):
-                await statement.fetch(merchant_id, EVENT_TYPE, texts[event % 100])
+                await statement.fetch(merchant(event), EVENT_TYPE, texts[event % 100])
             return
         statement = await connection.prepare(BULK.format(table=options.table))
         for _ in range(each // options.rows):
             rows = options.rows
             await statement.fetch(
-                [merchant_id] * rows, [EVENT_TYPE] * rows, [texts[n % 100] for n in range(rows)]
+                [merchant(0)] * rows, [EVENT_TYPE] * rows, [texts[n % 100] for n in range(rows)]
             )
 
     print(json.dumps({"ready": True}), flush=True)
@@ -55,6 +58,7 @@ def main() -> None:
     parser.add_argument("--table", choices=("outbox", "plain", "notifying"), required=True)
     parser.add_argument("--rows", type=int, default=1, help="in each transaction")
     parser.add_argument("--writers", type=int, default=1)
+    parser.add_argument("--merchants", type=int, help="that single rows are for (default: one each writer)")
     parser.add_argument("--events", type=int, required=True)
     uvloop.run(write(parser.parse_args()))
 

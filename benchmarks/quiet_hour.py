@@ -1,0 +1,134 @@
+"""A burst after a quiet hour, and several processes: whether plans do for what comes later.
+
+The outbox was drained and vacuumed, so statistics call it empty, and the daemon plans under them: then a
+burst. A daemon that is started behind the burst plans under what is there.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from benchmarks.contest import Figure, Run, Section, by_turns
+from benchmarks.ours import FILL, drain, texts
+from benchmarks.processes import Child, until
+from benchmarks.rig import Daemon, Rig
+from benchmarks.sets import Bench
+
+FEW = 50
+"""Events before and after the vacuum: the daemon asks, and plans, everything that a delivery needs."""
+VACUUM = "VACUUM (TRUNCATE off, ANALYZE) webhook.outbox"
+BURSTS = ((20_000, 5_000), (200_000, 5_000), (10_000, 20))
+"""How many events, for how many merchants."""
+PRODUCERS = 32
+PATIENCE = 900.0
+
+
+def _insert(rig: Rig, database: str, events: int, merchants: int) -> None:
+    rig.execute(FILL, events, merchants, texts(1_000), database=database)
+
+
+def _await_empty(rig: Rig, database: str) -> None:
+    until(lambda: not rig.query("SELECT FROM webhook.outbox LIMIT 1", database=database), PATIENCE)
+
+
+def _measure(rig: Rig, database: str, daemon: Daemon, events: int, begin: Callable[[], object]) -> Run:
+    """Let something begin, and see at what rate so many events arrive until all is recorded."""
+    rig.receiver.reset()
+    before = rig.usage(daemon.process.pid)
+    begin()
+    stats = rig.receiver.await_requests(events, PATIENCE)
+    _await_empty(rig, database)
+    used = (rig.usage(daemon.process.pid) - before).each(events)
+    seconds = stats["last_at"] - stats["first_at"]
+    return Run(events / seconds, used.worker, used.postgres, used.receiver)
+
+
+def _burst(rig: Rig, template: str, events: int, merchants: int) -> Run:
+    """Commit a burst behind the back of a daemon that has seen quiet times."""
+    with rig.database(template) as database, rig.daemon(database) as daemon:
+        for after in (VACUUM, "SELECT 1"):
+            rig.receiver.reset()
+            _insert(rig, database, FEW, min(FEW, merchants))
+            rig.receiver.await_requests(FEW, PATIENCE)
+            _await_empty(rig, database)
+            rig.execute(after, database=database)
+        # Paused until all is there: what inserting costs is not in what delivering costs.
+        rig.execute("UPDATE webhook.state SET paused = true", database=database)
+        _insert(rig, database, events, merchants)
+        go = "UPDATE webhook.state SET paused = false"
+        return _measure(rig, database, daemon, events, lambda: rig.execute(go, database=database))
+
+
+def _started_afterwards(rig: Rig, template: str, events: int, merchants: int) -> Run:
+    drained = drain(rig, template, events, merchants, patience=PATIENCE)
+    used = drained.usage.each(events)
+    return Run(drained.rate, used.worker, used.postgres, used.receiver)
+
+
+def quiet_hour(bench: Bench) -> Section:
+    """Compare bursts for a daemon that runs already with backlogs for one that is started."""
+    rig = bench.rig
+    contestants: dict[str, Callable[[], Run]] = {}
+    names = []
+    for number, merchants in BURSTS:
+        events = bench.events(number)
+        template = rig.template(rig.receiver.url(), merchants)
+        name = f"{events:,} events, {merchants:,} merchants"
+        names.append(name)
+        for how, run in (("runs already", _burst), ("started afterwards", _started_afterwards)):
+            contestants[f"{name}: {how}"] = partial(run, rig, template, events, merchants)
+    runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
+    figures = []
+    for name in names:
+        us, them = f"{name}: runs already", f"{name}: started afterwards"
+        figures.append(Figure(f"{name}: runs already ÷ started", runs.ratio(us, "rate", them), least=0.9))
+        figures.append(Figure(f"{name}: µs of Postgres", runs.ratio(us, "postgres", them), most=1.3))
+    return Section(
+        "A burst after a quiet hour",
+        f"{FEW} events, `{VACUUM}`, {FEW} events, then all in one transaction.",
+        runs,
+        figures,
+    )
+
+
+def _produced(bench: Bench, template: str, merchants: int, processes: int) -> Run:
+    """Deliver what 32 producers commit meanwhile."""
+    rig, events = bench.rig, bench.events(40_000) // PRODUCERS * PRODUCERS
+    with rig.database(template) as database, rig.daemon(database, PROCESSES=str(processes)) as daemon:
+        dsn = rig.postgres.dsn("webhook_producer", database)
+        command = ["--dsn", dsn, "--table", "outbox", "--writers", str(PRODUCERS), "--events", str(events)]
+        command += ["--merchants", str(merchants)]
+        producers = Child("benchmarks.inserting", *command, log=rig.folder / "inserting.log")
+        try:
+            producers.read()
+            return _measure(rig, database, daemon, events, producers.go)
+        finally:
+            producers.end()
+
+
+def two_processes(bench: Bench) -> Section:
+    """Compare two processes with one, at few and many merchants, while producers commit and in a drain."""
+    rig = bench.rig
+    contestants: dict[str, Callable[[], Run]] = {}
+    names = []
+    for merchants in (500, 5_000):
+        template = rig.template(rig.receiver.url(), merchants)
+        for kind, how in (("32 producers", _produced), ("drain", _drained)):
+            name = f"{kind}, {merchants:,} merchants"
+            names.append(name)
+            for processes in (1, 2):
+                contestants[f"{name}: {processes}"] = partial(how, bench, template, merchants, processes)
+    runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
+    figures = []
+    for name in names:
+        one, two = f"{name}: 1", f"{name}: 2"
+        figures.append(Figure(f"{name}: two ÷ one", runs.ratio(two, "rate", one), least=1.4))
+        figures.append(Figure(f"{name}: µs of Postgres", runs.ratio(two, "postgres", one), most=1.3))
+    explanation = "Producers, receiver and database share the machine's cores."
+    return Section("Two processes", explanation, runs, figures)
+
+
+def _drained(bench: Bench, template: str, merchants: int, processes: int) -> Run:
+    events = bench.events(40_000)
+    drained = drain(bench.rig, template, events, merchants, settings={"PROCESSES": str(processes)})
+    used = drained.usage.each(events)
+    return Run(drained.rate, used.worker, used.postgres, used.receiver)
