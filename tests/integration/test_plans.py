@@ -38,6 +38,18 @@ async def test_a_pool_plans_once_if_it_is_told_to(
         assert await plans(pool) == planned
 
 
+async def test_through_a_pooler_plans_are_made_alike(database: Database) -> None:
+    async with create_pool(
+        database.dsn(),
+        application_name="test",
+        command_timeout=PATIENCE,
+        size=1,
+        pooled=True,
+        plans_once=True,
+    ) as pool:
+        assert await pool.fetchval("SHOW enable_seqscan") == "off"
+
+
 async def test_the_daemons_claims_and_records_are_planned_once(database: Database) -> None:
     settings = load_settings(
         {

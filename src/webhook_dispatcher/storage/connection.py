@@ -32,7 +32,7 @@ from webhook_dispatcher.storage.pooler import (
     is_behind_pooler,
     opened_with,
 )
-from webhook_dispatcher.storage.session import PLANNED_ONCE, SINCE_17, session_settings
+from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_ONCE, SINCE_17, session_settings
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 CLOSE_TIMEOUT = timedelta(seconds=1)
@@ -114,7 +114,7 @@ async def connect(
     """Open one connection; StorageUnavailable names host and database, never the password.
 
     pooled: through a pooler in transaction mode. Without, finding one is a PoolerInBetween.
-    plans_once: each statement keeps one plan for all values; through a pooler none is kept anyway.
+    plans_once: each statement keeps one plan for all values; through a pooler none is kept, but made alike.
     """
     with _reaching(dsn):
         options = _options(dsn, application_name, command_timeout, pooled, plans_once)
@@ -170,9 +170,11 @@ def _options(
     settings = session_settings(application_name, command_timeout)
     limits = {"timeout": CONNECT_TIMEOUT.total_seconds(), "command_timeout": command_timeout.total_seconds()}
     common = {**limits, "ssl": _tls_context(dsn)}
+    if plans_once:
+        settings |= BY_INDEXES if pooled else PLANNED_ONCE
     if not pooled:
         return common | {
-            "server_settings": settings | PLANNED_ONCE if plans_once else settings,
+            "server_settings": settings,
             "target_session_attrs": _session_attributes(dsn, "read-write"),
         }
     return common | {
