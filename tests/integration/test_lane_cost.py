@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import Database
 from tests.integration.cost import PLANS, execute, explain, prepare
 from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.session import BY_INDEXES
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(seconds=20)
@@ -26,6 +27,8 @@ async def connection(database: Database) -> AsyncIterator[asyncpg.Connection]:
         "INSERT INTO webhook.lane (merchant_id) SELECT 'm' || n FROM generate_series(1, $1) AS n", LANES
     )
     await admin.execute("ANALYZE webhook.lane")
+    for name, value in BY_INDEXES.items():  # as all sessions of the daemon, and a pooler's transactions
+        await admin.execute(f"SET {name} = {value}")
     yield admin
     await admin.close()
 
