@@ -1,6 +1,6 @@
 """What surrounds the daemons of the claim model: a database whose clock stands, producers, an operator.
 
-Time passes for the database, too: its clock is shadowed by one that the model sets. A door is an advisory
+Time passes for the database, too: its clock is replaced by one that the model sets. A door is an advisory
 lock in a row policy: a session named gated waits there, under the snapshot that its statement has taken.
 """
 
@@ -23,7 +23,10 @@ _PREPARE = """
 CREATE SCHEMA model;
 CREATE TABLE model.moment (at timestamptz);
 INSERT INTO model.moment VALUES (clock_timestamp());
-CREATE FUNCTION model.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT at FROM model.moment';
+-- In the catalogue itself: our sessions look nowhere else for functions.
+SET allow_system_table_mods = on;
+ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO clock_of_the_server;
+CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT at FROM model.moment';
 CREATE FUNCTION model.passes(door integer) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     IF current_setting('application_name') = 'gated' THEN
@@ -39,9 +42,7 @@ ALTER TABLE webhook.lane ENABLE ROW LEVEL SECURITY;
 CREATE POLICY door ON webhook.lane USING (model.passes(1)) WITH CHECK (true);
 ALTER TABLE webhook.outbox ENABLE ROW LEVEL SECURITY;
 CREATE POLICY door ON webhook.outbox USING (model.passes(2)) WITH CHECK (true);
-ALTER FUNCTION webhook.recall_lane() SET search_path = model, pg_catalog, pg_temp;
 """
-_SHADOW = "ALTER DATABASE {name} SET search_path = model, pg_catalog"
 _CLEAR = """
 DELETE FROM webhook.outbox; DELETE FROM webhook.delivery_log; DELETE FROM webhook.attempt_log;
 DELETE FROM webhook.control; DELETE FROM webhook.lane; UPDATE webhook.state SET paused = false;
@@ -73,7 +74,6 @@ class Surroundings:
         """Make the clock, the doors, the merchants' endpoints, and everybody's connections."""
         first = await self._database.connect()
         await first.execute(_PREPARE)
-        await first.execute(_SHADOW.format(name=self._database.name))
         for merchant in MERCHANTS:
             sealed = KEYRING.seal(merchant, Secret("whsec_" + "a" * 43))
             await first.execute(
