@@ -150,7 +150,7 @@ async def test_a_signer_that_is_broken_uses_up_no_attempts_and_sends_no_forgerie
         broken.touch()
         await assert_nothing_is_used_up_until(world, broken.unlink)
         # What was in flight when the first was refused.
-        forged = [arrival for arrival in world.receiver.arrivals if arrival.status == 400]
+        forged = [arrival for arrival in world.receiver.arrivals if arrival.status == 401]
         assert 1 <= len(forged) <= len(MERCHANTS)
 
 
