@@ -26,7 +26,8 @@ INSERT INTO model.moment VALUES (clock_timestamp());
 -- In the catalogue itself: our sessions look nowhere else for functions.
 SET allow_system_table_mods = on;
 ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO clock_of_the_server;
-CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT at FROM model.moment';
+CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz
+LANGUAGE sql AS 'SELECT at FROM model.moment';
 CREATE FUNCTION model.passes(door integer) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     IF current_setting('application_name') = 'gated' THEN

@@ -2,75 +2,101 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.dispatching import Office
 from tests.unit.fakes import FakeClock, make_event, quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.dispatcher import ENOUGH
-from webhook_dispatcher.dispatch.pace import BUSY_FOR, LATE, SOON, Rhythm
+from webhook_dispatcher.dispatch.pace import LATE, LOOKS_PER_FIND, SOON, Rhythm
 from webhook_dispatcher.domain.verdict import Outcome
 
 LONGEST = 0.025
 
 
-def waits(rhythm: Rhythm, count: int) -> list[float]:
-    return [rhythm.next(took=0.0) for _ in range(count)]
-
-
-def test_where_nothing_is_found_the_waits_grow_to_the_poll_interval() -> None:
-    clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
-    assert waits(rhythm, 2) == [LONGEST, LONGEST]
-    rhythm.found()
-    clock.advance(BUSY_FOR)
-    assert waits(rhythm, 7) == [SOON, 2 * SOON, 4 * SOON, 8 * SOON, 16 * SOON, LONGEST, LONGEST]
-
-
-def test_for_a_while_after_something_was_found_every_look_comes_soon() -> None:
-    clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
-    rhythm.found()
-    assert waits(rhythm, 5) == [SOON] * 5
-    clock.advance(BUSY_FOR - SOON)
-    assert waits(rhythm, 5) == [SOON] * 5
-
-
-def test_while_something_is_found_the_next_look_comes_soon() -> None:
-    rhythm = Rhythm(FakeClock(), LONGEST)
-    for _ in range(3):
+def found_every(rhythm: Rhythm, clock: FakeClock, seconds: float) -> None:
+    """Find something so often that this becomes usual."""
+    for _ in range(20):
+        clock.advance(seconds)
         rhythm.found()
-        assert waits(rhythm, 1) == [SOON]
+
+
+def test_where_nothing_is_found_the_wait_is_the_poll_interval() -> None:
+    assert Rhythm(FakeClock(), LONGEST).next(took=0.0) == LONGEST
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.05, 0.1])
+def test_in_a_stream_there_are_several_looks_for_each_find(gap: float) -> None:
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
+    found_every(rhythm, clock, gap)
+    assert rhythm.next(took=0.0) == pytest.approx(gap / LOOKS_PER_FIND, rel=0.001)
+
+
+def test_a_dense_stream_is_found_in_pieces_and_a_thin_one_by_the_poll_interval() -> None:
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
+    found_every(rhythm, clock, SOON)
+    assert rhythm.next(took=0.0) == SOON
+    found_every(rhythm, clock, 2 * LOOKS_PER_FIND * LONGEST)
+    assert rhythm.next(took=0.0) == pytest.approx(LONGEST)
+
+
+def test_a_stream_that_ends_is_forgotten_as_time_passes() -> None:
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
+    found_every(rhythm, clock, SOON)
+    clock.advance(LOOKS_PER_FIND * 4 * SOON)
+    assert rhythm.next(took=0.0) == pytest.approx(4 * SOON)
+    clock.advance(LOOKS_PER_FIND * LONGEST)
+    assert rhythm.next(took=0.0) == LONGEST
+
+
+def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on() -> None:
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
+    clock.advance(3600)
+    rhythm.found()
+    for _ in range(6):
+        clock.advance(0.01)
+        rhythm.found()
+    assert rhythm.next(took=0.0) < 0.005
 
 
 def test_whoever_takes_long_to_answer_is_left_alone_for_half_as_long() -> None:
-    rhythm = Rhythm(FakeClock(), LONGEST)
-    rhythm.found()
+    clock = FakeClock()
+    rhythm = Rhythm(clock, LONGEST)
+    found_every(rhythm, clock, SOON)
     assert rhythm.next(took=6 * SOON) == 3 * SOON
-    rhythm.found()
     assert rhythm.next(took=4 * LONGEST) == LONGEST
 
 
 def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
-    rhythm = Rhythm(FakeClock(), SOON / 2)
-    rhythm.found()
-    assert waits(rhythm, 2) == [SOON / 2, SOON / 2]
+    clock = FakeClock()
+    rhythm = Rhythm(clock, SOON / 2)
+    found_every(rhythm, clock, SOON)
+    assert rhythm.next(took=0.0) == SOON / 2
 
 
-async def test_an_arrival_hastens_the_next_look() -> None:
+async def test_arrivals_hasten_the_next_look() -> None:
     office = Office()
     async with office.open("m") as group:
-        assert waits(office.dispatcher._rhythm, 1) == [LONGEST]
-        office.database.insert(make_event(1))
-        await office.dispatcher.step(group)
-        assert waits(office.dispatcher._rhythm, 1) == [SOON]
+        for number in (1, 2):
+            office.clock.advance(SOON)
+            office.database.insert(make_event(number))
+            await office.dispatcher.step(group)
+        assert office.dispatcher._rhythm.next(took=0.0) < LONGEST
 
 
-async def test_a_number_taken_by_an_open_transaction_hastens_the_next_look() -> None:
+async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None:
     office = Office()
     async with office.open("m") as group:
-        office.database.last_seq += 1
-        await office.dispatcher.step(group)
-        assert waits(office.dispatcher._rhythm, 1) == [SOON]
+        for _ in range(2):
+            office.clock.advance(SOON)
+            office.database.last_seq += 1
+            await office.dispatcher.step(group)
+        assert office.dispatcher._rhythm.next(took=0.0) < LONGEST
 
 
 async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:

@@ -13,9 +13,9 @@ RECORD_WAIT = 0.5
 HEAD_START = 1.0
 """Seconds for which nothing is claimed when the database is back."""
 SOON = 0.001
-"""Seconds between two looks while there is something to find: what comes meanwhile is found together."""
-BUSY_FOR = 0.1
-"""Seconds after something was found for which the next look comes soon: ten a second keep us looking."""
+"""The shortest time between two looks, in seconds: what comes meanwhile is found together."""
+LOOKS_PER_FIND = 8
+"""Looks between one that found something and the next, as far as SOON and the poll interval allow."""
 LATE = 0.01
 """Seconds; an event loop that turns to what was due later than that has as much to do as it can."""
 SHORT_ABSENCE = 0.5
@@ -74,7 +74,7 @@ class Backoff:
 
 
 class Rhythm:
-    """How long to wait before looking again: SOON where something was found lately, then ever longer.
+    """How long to wait before looking again: a small part of the time in which something is found usually.
 
     At least half as long as the last look took: a database or a processor that is busy is asked less often.
     """
@@ -82,8 +82,9 @@ class Rhythm:
     def __init__(self, clock: Clock, longest: float) -> None:
         self._clock = clock
         self._longest = longest
-        self._wait = longest
-        self._busy_until = 0.0
+        self._soon = min(SOON, longest)
+        self._usual_gap = LOOKS_PER_FIND * longest
+        self._found_at = clock.elapsed() - self._usual_gap
         self.lateness = 0.0
 
     @property
@@ -92,25 +93,25 @@ class Rhythm:
         return self.lateness > LATE
 
     def found(self) -> None:
-        """Begin anew: where one arrived, the next is near."""
-        self._busy_until = self._clock.elapsed() + BUSY_FOR
-        self._wait = min(SOON, self._longest)
+        """Learn that something was found: the usual gap follows the gaps, by half of the difference each."""
+        now = self._clock.elapsed()
+        gap = min(now - self._found_at, LOOKS_PER_FIND * self._longest)
+        self._usual_gap = (self._usual_gap + gap) / 2
+        self._found_at = now
 
     def next(self, took: float) -> float:
         """Return the next wait in seconds, after a look that took so long."""
-        wait = self._wait
-        if self._clock.elapsed() >= self._busy_until:
-            self._wait = min(self._wait * 2, self._longest)
-        return max(wait, min(took / 2, self._longest))
+        # Where nothing was found for longer than usual, what was usual is over.
+        gap = max(self._usual_gap, self._clock.elapsed() - self._found_at)
+        return max(self._soon, min(max(gap / LOOKS_PER_FIND, took / 2), self._longest))
 
     async def rest(self, seconds: float, wake: asyncio.Event) -> None:
         """Wait a moment, so that what comes is dealt with together; then for the rest, or until `wake`."""
-        moment = min(SOON, self._longest)
         asked = self._clock.elapsed()
-        await pause(moment)
+        await pause(self._soon)
         # Turns differ: one that was quick says little after one that was slow.
-        self.lateness = max(self._clock.elapsed() - asked - moment, self.lateness / 2)
-        await pause(seconds - moment, wake)
+        self.lateness = max(self._clock.elapsed() - asked - self._soon, self.lateness / 2)
+        await pause(seconds - self._soon, wake)
 
 
 class Absence:
