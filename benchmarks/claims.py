@@ -18,6 +18,7 @@ from webhook_dispatcher.dispatch.dispatcher import LOOK
 from webhook_dispatcher.dispatch.supply import RUN, RUN_BYTES
 from webhook_dispatcher.dispatch.sweep import PROBES
 from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load
 
 CLAIMING = load("claiming")
@@ -96,7 +97,7 @@ def _each(value: int, lanes: int) -> str:
 async def _open(rig: Rig, database: str) -> asyncpg.Connection:
     dsn = rig.postgres.dsn("webhook_dispatcher", database)
     return await connect(
-        dsn, application_name="benchmark", command_timeout=timedelta(minutes=5), plans_once=True
+        dsn, application_name="benchmark", command_timeout=timedelta(minutes=5), planning=PLANNED_ONCE
     )
 
 

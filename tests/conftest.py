@@ -25,6 +25,7 @@ from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import create_pool
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 
 TEMPLATE = "webhook_template"
 _numbers = itertools.count(1)
@@ -96,7 +97,7 @@ class Database:
             application_name=application_name,
             command_timeout=command_timeout,
             size=size,
-            plans_once=True,
+            planning=PLANNED_ONCE,
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Database
 from tests.integration.cost import PLANS, execute, explain, prepare
 from webhook_dispatcher.storage.connection import connect
-from webhook_dispatcher.storage.session import BY_INDEXES
+from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(seconds=20)
@@ -104,7 +104,7 @@ async def test_a_plan_that_was_made_while_there_was_nothing_reads_no_more_when_t
     """The daemon starts on an empty database, or the outbox was empty, and keeps its plans: then a burst."""
     subject, indexes, values = EARLY[name]
     admin = await connect(
-        database.dsn("postgres"), application_name="early", command_timeout=PATIENCE, plans_once=True
+        database.dsn("postgres"), application_name="early", command_timeout=PATIENCE, planning=PLANNED_ONCE
     )
     await prepare(admin, "early", load(subject)[name])
     await execute(admin, "early", *values)

@@ -18,6 +18,7 @@ from tests.integration.cost import PLANS, Cost, execute, prepare
 from tests.integration.questions import FILL, LEAVE_ALONE, QUESTIONS, READ_WHOLE, STATEMENTS
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -74,7 +75,7 @@ def plan_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
 async def _session(database: Database) -> asyncpg.Connection:
     """Connect as the daemon does, but compile what may be compiled, and prepare everything."""
     connection = await connect(
-        database.dsn("postgres"), application_name="plans", command_timeout=PATIENCE, plans_once=True
+        database.dsn("postgres"), application_name="plans", command_timeout=PATIENCE, planning=PLANNED_ONCE
     )
     await connection.execute("SET jit = on")
     for name in QUESTIONS:

@@ -1,6 +1,7 @@
 """Statements are planned once for all values where the daemon asks the same few again and again."""
 
 import base64
+from collections.abc import Mapping
 from datetime import timedelta
 
 import asyncpg
@@ -12,6 +13,7 @@ from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.records import PostgresRecords
+from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
 
 PATIENCE = timedelta(seconds=10)
 PLANS = "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement = $1"
@@ -28,12 +30,12 @@ async def plans(pool: asyncpg.Pool) -> tuple[int, int]:
     return row["generic_plans"], row["custom_plans"]
 
 
-@pytest.mark.parametrize(("plans_once", "planned"), [(True, (3, 0)), (False, (0, 3))])
-async def test_a_pool_plans_once_if_it_is_told_to(
-    database: Database, plans_once: bool, planned: tuple[int, int]
+@pytest.mark.parametrize(("planning", "planned"), [(PLANNED_ONCE, (3, 0)), (PLANNED_EACH_TIME, (0, 3))])
+async def test_a_pool_plans_as_it_is_told_to(
+    database: Database, planning: Mapping[str, str], planned: tuple[int, int]
 ) -> None:
     async with create_pool(
-        database.dsn(), application_name="test", command_timeout=PATIENCE, size=1, plans_once=plans_once
+        database.dsn(), application_name="test", command_timeout=PATIENCE, size=1, planning=planning
     ) as pool:
         assert await plans(pool) == planned
 
@@ -45,7 +47,7 @@ async def test_through_a_pooler_plans_are_made_alike(database: Database) -> None
         command_timeout=PATIENCE,
         size=1,
         pooled=True,
-        plans_once=True,
+        planning=PLANNED_ONCE,
     ) as pool:
         assert await pool.fetchval("SHOW enable_seqscan") == "off"
 

@@ -47,7 +47,7 @@ async def every_session_has_ours(dsn: str) -> None:
     assert await shown(command, list(COMMON)) == await expected(dsn, COMMON)
     await command.close()
     ours = COMMON | PLANNED_ONCE
-    pool = create_pool(dsn, application_name="test", command_timeout=PATIENCE, size=1, plans_once=True)
+    pool = create_pool(dsn, application_name="test", command_timeout=PATIENCE, size=1, planning=PLANNED_ONCE)
     async with pool as connections:
         # Twice: what a session sets must survive its way back into the pool.
         for _ in range(2):

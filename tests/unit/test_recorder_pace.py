@@ -132,8 +132,36 @@ def test_batches_grow_again_when_the_database_is_quick_again() -> None:
     for _ in range(20):
         size.failed()
     assert size.limit == MIN_BATCH
-    size.written(QUICK)
-    assert size.limit == MIN_BATCH
+    size.written(MIN_BATCH, QUICK)
+    size.written(MIN_BATCH - 1, QUICK / 2)
+    assert size.limit == MIN_BATCH, "slow, or too small to say anything"
     for _ in range(20):
-        size.written(QUICK / 2)
+        size.written(size.limit, QUICK / 2)
     assert size.limit == MAX_BATCH
+
+
+def test_lanes_that_ended_while_the_database_was_slow_are_given_back_in_batches() -> None:
+    recording = Recording()
+    recording.records.times_out_beyond = MAX_BATCH // 5
+    visits = [recording.visit(f"m{seq}", seq) for seq in range(1, 2 * MAX_BATCH + 1)]
+    for visit in visits:
+        recording.end(visit)
+    for _ in range(50):
+        with suppress(StorageUnavailable):
+            recording.step()
+    assert set(recording.closed) == set(visits)
+
+
+def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_given_back() -> None:
+    recording = Recording()
+    for _ in range(20):
+        recording.recorder._batch.failed()
+    locked = [recording.visit(f"l{seq}", seq) for seq in range(1, MIN_BATCH + 1)]
+    free = recording.visit("m", MIN_BATCH + 1)
+    for visit in locked:
+        recording.database.lanes[visit.merchant_id].is_locked = True
+    for visit in (*locked, free):
+        recording.end(visit)
+    recording.step()
+    recording.step()
+    assert recording.closed == [free]

@@ -41,6 +41,7 @@ from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.records import PostgresRecords
+from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -111,12 +112,14 @@ class Daemon:
             settings.database_dsn(),
             command_timeout=max(SHORTEST_STATEMENT, min(LONGEST_STATEMENT, settings.lease / 3)),
             pooled=settings.is_pooled,
-            plans_once=True,
         )
+        often = partial(pool, planning=PLANNED_ONCE)
         enter = stack.enter_async_context
-        claiming = await enter(pool(application_name="webhook-dispatcher claim", size=4))
-        recording = await enter(pool(application_name="webhook-dispatcher record", size=2))
-        upkeep = await enter(pool(application_name="webhook-dispatcher upkeep", size=4))
+        claiming = await enter(often(application_name="webhook-dispatcher claim", size=4))
+        recording = await enter(often(application_name="webhook-dispatcher record", size=2))
+        upkeep = await enter(
+            pool(application_name="webhook-dispatcher upkeep", size=4, planning=PLANNED_EACH_TIME)
+        )
         await self._await_schema(upkeep)
         if self._stop.is_set():
             return

@@ -150,7 +150,7 @@ class Recorder:
             self._batch.failed()
             raise
         took = self._clock.elapsed() - asked
-        self._batch.written(took)
+        self._batch.written(max(len(batch), len(turns)), took)
         self._metrics.record_duration.observe(took)
         rest = self._settle(batch, written)
         try:
@@ -192,9 +192,12 @@ class Recorder:
         for entry in batch:
             if entry.visit is not None:
                 outcomes.setdefault(entry.visit, set()).add(entry.record.event.seq)
-        for visit in self._ending.values():
-            if not visit.unwritten:
-                outcomes.setdefault(visit, set())
+        for visit in [visit for visit in self._ending.values() if not visit.unwritten]:
+            if len(outcomes) >= self._batch.limit:
+                break
+            # Behind the others, for when its lane is locked now.
+            self._ending[visit.merchant_id] = self._ending.pop(visit.merchant_id)
+            outcomes.setdefault(visit, set())
         return {
             visit: LaneTurn(
                 visit.merchant_id,

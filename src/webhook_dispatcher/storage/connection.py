@@ -32,10 +32,13 @@ from webhook_dispatcher.storage.pooler import (
     is_behind_pooler,
     opened_with,
 )
-from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_ONCE, SINCE_17, session_settings
+from webhook_dispatcher.storage.session import BY_INDEXES, SINCE_17, session_settings
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 CLOSE_TIMEOUT = timedelta(seconds=1)
+
+AS_THE_SERVER_DOES: Mapping[str, str] = {}
+"""Planning for who asks seldom."""
 
 _REFUSED_PARAMETER = re.compile(r"unsupported startup parameter:? (\S+)")
 
@@ -109,15 +112,16 @@ async def connect(
     application_name: str,
     command_timeout: timedelta,
     pooled: bool = False,
-    plans_once: bool = False,
+    planning: Mapping[str, str] = AS_THE_SERVER_DOES,
 ) -> asyncpg.Connection:
     """Open one connection; StorageUnavailable names host and database, never the password.
 
     pooled: through a pooler in transaction mode. Without, finding one is a PoolerInBetween.
-    plans_once: each statement keeps one plan for all values; through a pooler none is kept, but made alike.
+    planning: PLANNED_ONCE or PLANNED_EACH_TIME; through a pooler no plan is kept, and only scans of whole
+    tables are kept out.
     """
     with _reaching(dsn):
-        options = _options(dsn, application_name, command_timeout, pooled, plans_once)
+        options = _options(dsn, application_name, command_timeout, pooled, planning)
         return await _open(dsn, pooled, dsn, **options)
 
 
@@ -129,15 +133,15 @@ async def create_pool(
     command_timeout: timedelta,
     size: int,
     pooled: bool = False,
-    plans_once: bool = False,
+    planning: Mapping[str, str] = AS_THE_SERVER_DOES,
 ) -> AsyncIterator[asyncpg.Pool]:
     """Keep up to `size` connections while entered; none is opened before it is needed.
 
-    pooled, plans_once: as for `connect`; what is done with the pool is the same either way.
+    pooled, planning: as for `connect`; what is done with the pool is the same either way.
     Leaving closes them within the command time-out, then by force: a hanging server does not hold a stop up.
     """
     with _reaching(dsn):
-        options = _options(dsn, application_name, command_timeout, pooled, plans_once)
+        options = _options(dsn, application_name, command_timeout, pooled, planning)
         pool = await asyncpg.create_pool(
             dsn, min_size=0, max_size=size, connect=partial(_open, dsn, pooled), reset=_leave, **options
         )
@@ -164,14 +168,14 @@ def _options(
     application_name: str,
     command_timeout: timedelta,
     pooled: bool,
-    plans_once: bool,
+    planning: Mapping[str, str],
 ) -> dict[str, Any]:
     """Say how to connect: with settings that the session keeps, or that each transaction makes anew."""
     settings = session_settings(application_name, command_timeout)
     limits = {"timeout": CONNECT_TIMEOUT.total_seconds(), "command_timeout": command_timeout.total_seconds()}
     common = {**limits, "ssl": _tls_context(dsn)}
-    if plans_once:
-        settings |= BY_INDEXES if pooled else PLANNED_ONCE
+    if planning:
+        settings |= BY_INDEXES if pooled else planning
     if not pooled:
         return common | {
             "server_settings": settings,

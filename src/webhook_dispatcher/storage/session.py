@@ -39,6 +39,8 @@ PLANNED_ONCE = {
     "hash_mem_multiplier": "2",
 }
 """For sessions that ask the same few statements again and again; their plans fit any values (ADR 0013)."""
+PLANNED_EACH_TIME = PLANNED_ONCE | {"plan_cache_mode": "force_custom_plan"}
+"""For sessions whose statements have optional conditions: whose plans fit the values they are made for."""
 
 SINCE_17: Mapping[str, str] = {"transaction_timeout": "0"}
 """Set once connected: a server before 17 would not let us in with it. Each statement has its own time-out."""
