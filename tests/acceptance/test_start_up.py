@@ -34,9 +34,9 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file
 sys.exit(code)
 """
 LATE = {
-    name: command
-    for group in (COMMANDS, ENDPOINT, DELIVERIES)
-    for name, command in group.items()
+    f"{group}{name}": command
+    for group, commands in (("", COMMANDS), ("endpoint ", ENDPOINT), ("deliveries ", DELIVERIES))
+    for name, command in commands.items()
     if isinstance(command, LateCommand)
 }
 

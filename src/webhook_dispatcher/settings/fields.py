@@ -89,8 +89,8 @@ class Settings(BaseModel):
     )
     poll_interval: Annotated[timedelta, forms.duration("PT0.001S", "PT1M")] = _described(
         timedelta(milliseconds=25),
-        "The longest wait before looking for new events; while some are found it is an eighth of the usual time "
-        "between them, 1 ms at least.",
+        "The longest wait before looking for new events; while some are found it is an eighth of the usual "
+        "time between them, 1 ms at least.",
     )
     max_lanes: Annotated[int, forms.whole_number(1, 100_000)] = _described(
         1000,

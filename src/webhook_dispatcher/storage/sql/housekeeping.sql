@@ -16,7 +16,9 @@ SELECT
     AND has_table_privilege('webhook.lane', 'UPDATE')
     AND has_table_privilege('webhook.delivery_log', 'INSERT')
     AND has_table_privilege('webhook.attempt_log', 'INSERT')
-    AND has_table_privilege('webhook.control', 'UPDATE') AS may_deliver;
+    AND has_table_privilege('webhook.control', 'UPDATE')
+    -- Without it pg_sequence_last_value says that nothing was ever inserted.
+    AND has_sequence_privilege('webhook.outbox_seq_seq', 'SELECT') AS may_deliver;
 
 -- name: read_gauges
 -- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
