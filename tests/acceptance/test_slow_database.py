@@ -18,7 +18,7 @@ from tests.acceptance.world import World
 pytestmark = pytest.mark.timeout(180)
 MERCHANTS = [f"m{number:02}" for number in range(40)]
 RATE = 200.0
-SLICES = 40
+SLICES = 200
 """Tenths of a second for which it is slow."""
 STOPPED, RUNNING = 0.09, 0.01
 BACKLOG = 2_000

@@ -4,6 +4,7 @@ import asyncpg
 import pytest
 
 from tests.conftest import Database
+from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.storage import schema
 
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING id, seq"
@@ -86,6 +87,16 @@ async def test_observer_reads_deliveries_without_payloads(database: Database) ->
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await connection.fetch("SELECT object FROM webhook.deliveries")
     await connection.close()
+
+
+async def test_a_daemon_that_may_not_read_the_sequence_is_refused(database: Database) -> None:
+    owner, dispatcher = await database.connect(), await database.connect("webhook_dispatcher")
+    await schema.check_role(dispatcher)
+    await owner.execute("REVOKE ALL ON SEQUENCE webhook.outbox_seq_seq FROM webhook_dispatcher")
+    with pytest.raises(ConfigurationError, match="may not deliver"):
+        await schema.check_role(dispatcher)
+    await owner.close()
+    await dispatcher.close()
 
 
 async def test_every_table_has_a_primary_key(database: Database) -> None:

@@ -75,7 +75,9 @@ def _rounds(versions: Sequence[str], asked: Sequence[str]) -> Iterator[tuple[str
         if not (bin_dir / "postgres").is_file():
             raise SystemExit(f"PostgreSQL {version} is missing: there is no {bin_dir / 'postgres'}")
         if "jit" in asked and version == WITH_JIT and not has_jit(bin_dir):
-            raise SystemExit(f"PostgreSQL {version} is here without JIT: there is no llvmjit.so beside {bin_dir}")
+            raise SystemExit(
+                f"PostgreSQL {version} is here without JIT: there is no llvmjit.so beside {bin_dir}"
+            )
         for settings in asked:
             if settings != "jit" or has_jit(bin_dir):
                 yield version, bin_dir, settings
