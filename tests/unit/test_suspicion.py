@@ -27,10 +27,12 @@ class Office:
         self.suspicions = Suspicions(self.clock)
         self.networks: dict[str, str] = {}
 
-    def works(self, *merchants: str, started: float | None = None, is_first: bool = True) -> None:
+    def works(
+        self, *merchants: str, started: float | None = None, is_first: bool = True, is_fresh: bool = True
+    ) -> None:
         """Let merchants accept something."""
         for merchant_id in merchants:
-            self.answers(merchant_id, started=started, is_first=is_first)
+            self.answers(merchant_id, started=started, is_first=is_first, is_fresh=is_fresh)
             self.suspicions.accepted(merchant_id)
 
     def answers(
@@ -356,3 +358,65 @@ def test_a_fault_of_ours_is_seen_beside_merchants_that_collude() -> None:
         office.fails(colluders[number % 200])
         counted += not office.fails(honest[number % 10])
     assert counted <= len(honest), "no honest merchant loses more than one attempt"
+
+
+def test_busy_origins_on_kept_connections_do_not_outweigh_names_that_cannot_be_looked_up() -> None:
+    office = Office()
+    merchants, busy = office.fleet(1000), office.fleet(20, "busy")
+    counted = 0
+    for merchant_id in merchants:
+        office.clock.advance(0.02)
+        for other in busy:
+            office.works(other, is_fresh=False)
+        counted += not office.fails(merchant_id, f"{DNS}{NO_ADDRESS}", origin=f"{merchant_id}.example")
+    assert counted < MIN_ORIGINS
+
+
+def test_names_that_were_looked_up_outweigh_some_that_cannot_be() -> None:
+    office = Office()
+    merchants, well = office.fleet(MIN_ORIGINS), office.fleet(MIN_ORIGINS, "well")
+    for merchant_id, other in zip(merchants, well, strict=True):
+        office.clock.advance(0.02)
+        office.works(other)
+        assert not office.fails(merchant_id, f"{DNS}{NO_ADDRESS}", origin=f"{merchant_id}.example")
+
+
+def renew(office: Office, merchants: list[str]) -> None:
+    """Have merchants accept something, and then fail alike until that is suspected again."""
+    office.works(*merchants)
+    office.clock.advance(WINDOW + 1)
+    for merchant_id in merchants:
+        office.fails(merchant_id)
+    office.clock.advance(0.001)
+
+
+def answer_others(office: Office, seconds: float) -> None:
+    for _ in range(round(seconds) + 1):
+        office.works("other")
+        office.clock.advance(1)
+
+
+@pytest.mark.parametrize("ends_it", [True, False], ids=["one of them answers", "it lasts"])
+def test_who_was_excused_in_vain_is_not_excused_or_held_again_for_long(*, ends_it: bool) -> None:
+    office = Office()
+    merchants = office.suspects()
+    assert office.fails("honest", is_first=False), "one bad event, at a bad time"
+    answer_others(office, MAX_HOLD + 1 if ends_it else MAX_SUSPICION + 1)
+    if ends_it:
+        office.works(merchants[0])
+    assert not office.suspicions.held
+    renew(office, merchants)
+    for merchant_id in (*merchants, "honest"):
+        assert not office.fails(merchant_id)
+        assert not office.suspicions.holds(merchant_id)
+    office.clock.advance(GOOD_FOR)
+    renew(office, merchants)
+    assert office.fails("honest")
+
+
+def test_merchants_that_never_fail_are_not_remembered_for_ever() -> None:
+    office = Office()
+    for number in range(5000):
+        office.suspicions.accepted(f"m{number}")
+        office.clock.advance(1)
+    assert len(office.suspicions._good) <= GOOD_FOR + 1

@@ -3,8 +3,9 @@
 A suspicion is about one mark: the way in which attempts fail. It begins when nearly all of the origins to
 which first attempts were begun last show the same mark. An origin is a network or, where no address was
 known, a host's name. Only merchants that accepted something lately are witnesses. An HTTP answer is no mark,
-whatever its status: it took names, routes and certificates that work. On a connection that was kept it took
-no name, and says nothing about failures without an address.
+whatever its status: it took names, routes and certificates that work. One for which no name was looked up (on
+a kept connection, of a name in the resolver's cache) says nothing about failures without an address; those are
+compared with attempts that took a name alone.
 
 While it lasts, failures with its mark are excused, and the merchant is held back. Nobody else is. Whoever is
 held back is tried again as a probe (one a second over all of them) or, once somebody else has been answered
@@ -13,8 +14,8 @@ since, when its hold is over; holds double. If the fault is ours, all come to be
 It ends, and lets all go, when
 - one that has shown the mark is answered in an attempt begun since: what it was is over;
 - others have been answered for longer than MAX_SUSPICION: it is not ours, and attempts count again.
-Whoever showed a mark while others were answered is no witness until it accepts something again: merchants
-that fail on purpose must deliver for each time they are excused.
+Whoever showed a mark while others were answered is no witness until it accepts something again; if they were
+for longer than MAX_HOLD, it is neither excused nor held back for GOOD_FOR.
 """
 
 from collections import OrderedDict
@@ -35,7 +36,7 @@ SAMPLE = 20
 WINDOW = 60.0
 """Seconds for which an origin's latest first attempt says something."""
 GOOD_FOR = 600.0
-"""Seconds for which a merchant that accepted something counts as one that works."""
+"""Seconds for which a merchant that accepted something counts as one that works, or was excused in vain."""
 MAX_SUSPICION = 60.0
 """Seconds between two answers to others after which a suspicion was wrong."""
 MIN_HOLD = 1.0
@@ -76,6 +77,11 @@ class _Suspicion:
     def is_refuted_by(self, is_fresh: bool) -> bool:
         """Tell whether an answer went the same way: a connection that was kept needed no name."""
         return is_fresh or not self.mark.endswith(NO_ADDRESS)
+
+    def was_vain(self) -> bool:
+        """Tell whether others were answered for longer than a fault of ours lets them be by chance."""
+        first, last = self.first_answer, self.last_answer
+        return first is not None and last is not None and last - first > MAX_HOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +154,40 @@ class _Sample:
         return alike if len(latest) >= MIN_ORIGINS and len(alike) >= SHARE * len(latest) else []
 
 
+class _Lately:
+    """Merchants of whom something was learned within the last GOOD_FOR seconds."""
+
+    def __init__(self) -> None:
+        self._since: OrderedDict[str, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def learn(self, merchant_id: str, now: float) -> None:
+        """Learn it, and forget of whom it was learned too long ago."""
+        self._since[merchant_id] = now
+        self._since.move_to_end(merchant_id)
+        while next(iter(self._since.values())) < now - GOOD_FOR:
+            self._since.popitem(last=False)
+
+    def forget(self, merchant_id: str) -> None:
+        """Forget it of one."""
+        self._since.pop(merchant_id, None)
+
+    def knows(self, merchant_id: str, now: float) -> bool:
+        """Tell whether it was learned lately."""
+        return self._since.get(merchant_id, float("-inf")) >= now - GOOD_FOR
+
+
 class Suspicions:
     """Knows what is suspected, and who is held back for it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._good: OrderedDict[str, float] = OrderedDict()
+        self._good = _Lately()
+        self._excused_in_vain = _Lately()
         self._sample = _Sample()
+        self._names = _Sample()  # of attempts that took a name
         self._suspicions: dict[str, _Suspicion] = {}
         self._holds: dict[str, _Hold] = {}
         self._freed: list[str] = []
@@ -192,30 +225,33 @@ class Suspicions:
     def answered(
         self, merchant_id: str, origin: str, started: float, *, is_first: bool, is_fresh: bool = True
     ) -> None:
-        """Learn that an attempt was answered, whatever the status; is_fresh: on a connection of its own."""
+        """Learn that an attempt was answered, whatever the status; is_fresh: a name was looked up for it."""
         for suspicion in list(self._suspicions.values()):
             if started > suspicion.since:
                 suspicion.was_contradicted = True
                 suspicion.answered_at = max(started, suspicion.answered_at)
                 if suspicion.is_refuted_by(is_fresh):
                     self._weigh(suspicion, merchant_id, started)
-        if is_first and merchant_id in self._good:
-            self._sample.add(origin, _Shown(started, None, merchant_id))
+        if is_first and self._good.knows(merchant_id, self._clock.elapsed()):
+            shown = _Shown(started, None, merchant_id)
+            self._sample.add(origin, shown)
+            if is_fresh:
+                self._names.add(origin, shown)
 
     def accepted(self, merchant_id: str) -> None:
         """Learn that a merchant works."""
-        self._good[merchant_id] = self._clock.elapsed()
-        self._good.move_to_end(merchant_id)
+        self._good.learn(merchant_id, self._clock.elapsed())
 
     def excuses(self, merchant_id: str, origin: str, started: float, mark: str, *, is_first: bool) -> bool:
         """Learn that an attempt failed; tell whether it may be our fault. Its merchant is held back then."""
         now = self._clock.elapsed()
-        if is_first and self._is_witness(merchant_id, now):
-            self._sample.add(origin, _Shown(started, mark, merchant_id))
-            if mark not in self._suspicions and (alike := self._sample.alike(mark, now - WINDOW)):
+        if is_first and self._good.knows(merchant_id, now):
+            sample = self._names if mark.endswith(NO_ADDRESS) else self._sample
+            sample.add(origin, _Shown(started, mark, merchant_id))
+            if mark not in self._suspicions and (alike := sample.alike(mark, now - WINDOW)):
                 self._begin(mark, alike, now)
         suspicion = self._suspicions.get(mark)
-        if suspicion is None:
+        if suspicion is None or self._excused_in_vain.knows(merchant_id, now):
             return False
         first = suspicion.shown.setdefault(merchant_id, now)
         hold = min(max(MIN_HOLD, now - first), MAX_HOLD)
@@ -228,11 +264,6 @@ class Suspicions:
             mark, since, now, shown=dict.fromkeys([shown.merchant_id for shown in alike], now)
         )
         _log.warning("suspicion.began", attempts_fail_with=mark, origins=len(alike))
-
-    def _is_witness(self, merchant_id: str, now: float) -> bool:
-        while self._good and (oldest := next(iter(self._good.items())))[1] < now - GOOD_FOR:
-            del self._good[oldest[0]]
-        return merchant_id in self._good
 
     def _weigh(self, suspicion: _Suspicion, merchant_id: str, started: float) -> None:
         """Draw what follows for a suspicion from an answer to an attempt begun since."""
@@ -249,10 +280,13 @@ class Suspicions:
         _log.info("suspicion.ended", attempts_failed_with=suspicion.mark, reason=reason)
         del self._suspicions[suspicion.mark]
         self._sample.forget(suspicion.mark)
+        self._names.forget(suspicion.mark)
         let_go = [merchant_id for merchant_id, hold in self._holds.items() if hold.suspicion is suspicion]
         for merchant_id in let_go:
             del self._holds[merchant_id]
         self._freed += let_go
-        if suspicion.last_answer is not None:
-            for merchant_id in suspicion.shown:
-                self._good.pop(merchant_id, None)
+        for merchant_id in suspicion.shown:
+            if suspicion.last_answer is not None:
+                self._good.forget(merchant_id)
+            if suspicion.was_vain():
+                self._excused_in_vain.learn(merchant_id, self._clock.elapsed())
