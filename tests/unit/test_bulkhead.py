@@ -246,6 +246,31 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
     assert set(picked[5:]) == set(names)
 
 
+@pytest.mark.parametrize("look", [10, 100])
+async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_turn(
+    look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due, "LOOK", look)
+    office = test_retries.Office()
+    colluders = [f"colluder{number:02}" for number in range(50)]
+    held = set(colluders)
+    office.claims.retries = [ClaimedRetry(make_event(1, name, attempts=1), 1, None) for name in colluders]
+    office.claims.due_since = {name: f"{number:04}" for number, name in enumerate(colluders)}
+    office.standings._is_held = held.__contains__
+    lanes = DueLanes(office.claims, office.standings)
+    for number in range(100, 300):
+        if number == 200:
+            office.claims.retries.append(ClaimedRetry(make_event(2, "honest", attempts=1), 1, None))
+            office.claims.due_since["honest"] = "0110"
+            held.add("honest")
+        picked = await lanes.pick(Room(100, {}, probes=1), 2, 10)
+        if picked == ["honest"]:
+            return
+        for name in picked:
+            office.claims.due_since[name] = f"{number:04}"
+    pytest.fail("it is never probed")
+
+
 async def test_a_lane_is_counted_with_all_the_places_it_may_take() -> None:
     office = test_retries.Office()
     lanes = owe(office, "a", "b", "c", "d")

@@ -4,8 +4,8 @@ A suspicion is about one mark: the way in which attempts fail. It begins when ne
 which first attempts were begun last show the same mark. An origin is a network or, where no address was
 known, a host's name. Only merchants that accepted something lately are witnesses. An HTTP answer is no mark,
 whatever its status: it took names, routes and certificates that work. One for which no name was looked up (on
-a kept connection, of a name in the resolver's cache) says nothing about failures without an address; those are
-compared with attempts that took a name alone.
+a kept connection, of a name in the resolver's cache) says nothing about failures without an address: those
+are compared with attempts that took a name alone.
 
 While it lasts, failures with its mark are excused, and the merchant is held back. Nobody else is. Whoever is
 held back is tried again as a probe (one a second over all of them) or, once somebody else has been answered
