@@ -21,6 +21,7 @@ class Reply:
     code: int = 0
     is_silence: bool = False
     after: float = 0.0
+    ttl: int = 0
 
 
 NXDOMAIN = Reply(code=3)
@@ -33,7 +34,7 @@ def addresses(*texts: str) -> Reply:
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Each name's replies in turn, counted apart for A and AAAA; the last one stays. No time to live."""
+    """Each name's replies in turn, counted apart for A and AAAA; the last one stays."""
 
     def __init__(self, names: Mapping[str, Reply | Sequence[Reply]]) -> None:
         self._names = names
@@ -72,7 +73,7 @@ class NameServer(asyncio.DatagramProtocol):
         records = [_record(owner, CNAME, _encoded(target)) for owner, target in reply.aliases]
         for address in map(ip_address, reply.addresses):
             if kind == (A if isinstance(address, IPv4Address) else AAAA):
-                records.append(_record(name, kind, address.packed))
+                records.append(_record(name, kind, address.packed, reply.ttl))
         head = struct.pack(">HHHHH", 0x8180 | reply.code, 1, len(records), 0, 0)
         return query[:2] + head + query[12:end] + b"".join(records)
 
@@ -100,8 +101,8 @@ def _encoded(name: str) -> bytes:
     return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
 
 
-def _record(owner: str, kind: int, data: bytes) -> bytes:
-    return _encoded(owner) + struct.pack(">HHIH", kind, 1, 0, len(data)) + data
+def _record(owner: str, kind: int, data: bytes, ttl: int = 0) -> bytes:
+    return _encoded(owner) + struct.pack(">HHIH", kind, 1, ttl, len(data)) + data
 
 
 @asynccontextmanager

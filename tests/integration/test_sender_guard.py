@@ -14,7 +14,7 @@ import pytest
 from tests.integration.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
-from webhook_dispatcher.transport.resolver import GuardedResolver
+from webhook_dispatcher.transport.resolver import Found, GuardedResolver
 from webhook_dispatcher.transport.sender import Sender
 
 A, AAAA = 1, 28
@@ -115,8 +115,8 @@ async def test_url_that_fails_the_static_check_is_blocked(url: str, no_connects:
 async def test_dial_is_checked_even_if_the_resolver_is_not_to_be_trusted(
     lies: list[str], no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolve(self: object, host: str) -> list[str]:
-        return list(lies)
+    async def resolve(self: object, host: str) -> Found:
+        return Found(list(lies), was_asked=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     async with name_server() as (_, address):
@@ -126,8 +126,8 @@ async def test_dial_is_checked_even_if_the_resolver_is_not_to_be_trusted(
 async def test_allowed_host_opens_addresses_only(
     no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolve(self: object, host: str) -> list[str]:
-        return ["localhost"]
+    async def resolve(self: object, host: str) -> Found:
+        return Found(["localhost"], was_asked=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     policy = EgressPolicy(allow_hosts=frozenset({"here.allowed.dev"}))
@@ -192,8 +192,8 @@ async def test_denied_network_is_closed_to_an_allowed_host(denied: str) -> None:
 async def test_denied_network_is_closed_as_it_is_dialled(
     no_connects: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolve(self: object, host: str) -> list[str]:
-        return ["93.184.216.34"]
+    async def resolve(self: object, host: str) -> Found:
+        return Found(["93.184.216.34"], was_asked=True)
 
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     policy = EgressPolicy(

@@ -3,17 +3,19 @@
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 import pytest
 
 from tests.integration.connect_proxy import ConnectProxy
+from tests.integration.name_server import Reply, serving
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering
 from tests.integration.test_sender_faults import ENOUGH, LOOPBACK
 from tests.integration.test_sender_guard import name_server
 from tests.integration.test_sender_proxy import URL, through
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.addresses import network_of
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 
@@ -37,8 +39,40 @@ async def test_an_answer_comes_from_a_network_on_each_connection() -> None:
     async with RawReceiver(answering(OK)) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
         seen = [await sender.post(receiver.url(), {}, b"{}") for _ in range(2)]
         assert [answer.origin for answer in seen] == ["127.0.0.0/24"] * 2
-        assert [isinstance(answer, Answer) and answer.is_fresh for answer in seen] == [True, False]
         assert receiver.connections == 1
+
+
+async def freshness(receiver: RawReceiver, host: str, reply: Reply | None, kept: int) -> list[bool]:
+    """Tell of each of three posts to a host whether a name was looked up for it."""
+    policy = EgressPolicy(
+        allow_networks=(ip_network("127.0.0.0/8"),), allow_hosts=frozenset({host}), allow_http=True
+    )
+    async with (
+        serving({host: reply} if reply else {}) as (_, address),
+        Sender(Guard(policy), ENOUGH, "test", nameservers=[address], kept_connections=kept) as sender,
+    ):
+        seen = [await sender.post(receiver.url(host=host), {}, b"{}") for _ in range(3)]
+    assert seen == [Answer(200)] * 3
+    return [isinstance(answer, Answer) and answer.is_fresh for answer in seen]
+
+
+@pytest.mark.parametrize(
+    ("host", "reply", "kept", "expected"),
+    [
+        ("hooks.attacker.dev", Reply(["127.0.0.1"]), 0, [True, True, True]),
+        ("hooks.attacker.dev", Reply(["127.0.0.1"]), 1, [True, False, False]),
+        ("hooks.attacker.dev", Reply(["127.0.0.1"], ttl=300), 0, [True, False, False]),
+        ("localhost", None, 0, [False, False, False]),
+        ("127.0.0.1", None, 0, [False, False, False]),
+    ],
+    ids=["each time", "on a kept connection", "in the cache", "in /etc/hosts", "an address"],
+)
+async def test_an_answer_tells_whether_a_name_server_was_asked(
+    host: str, reply: Reply | None, kept: int, expected: list[bool]
+) -> None:
+    async with RawReceiver(answering(OK)) as receiver:
+        assert await freshness(receiver, host, reply, kept) == expected
+        assert receiver.connections == (1 if kept else 3)
 
 
 async def test_a_connection_that_breaks_was_to_a_network() -> None:

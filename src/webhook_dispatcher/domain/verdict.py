@@ -32,7 +32,7 @@ class Answer:
     """A status line and headers arrived in time.
 
     origin: the network of who answered; the host's name behind an egress proxy.
-    is_fresh: its connection was made for it, with all that this takes.
+    is_fresh: its connection was made for it, and a name server was asked for that, or the egress proxy.
     """
 
     status: int

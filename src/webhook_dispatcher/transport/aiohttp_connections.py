@@ -40,6 +40,7 @@ class Dial:
     has_reached_proxy, is_tunnelled: how far a new connection through the proxy has come.
     approved: the addresses that sockets were made for.
     refused: why an address was not approved.
+    took_name: a name server was asked.
     handler: set when there is a connection; the request has not been sent before that.
     """
 
@@ -51,6 +52,7 @@ class Dial:
     is_tunnelled: bool = False
     approved: set[Address] = field(default_factory=set)
     refused: str | None = None
+    took_name: bool = False
     handler: AnswerHandler | None = None
 
     @property
@@ -98,6 +100,7 @@ class Resolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
+        addresses, current_dial.get().took_name = await self._resolver.resolve(host)
         return [
             ResolveResult(
                 hostname=host,
@@ -107,7 +110,7 @@ class Resolver(AbstractResolver):
                 proto=0,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for address in await self._resolver.resolve(host)
+            for address in addresses
         ]
 
     async def close(self) -> None:

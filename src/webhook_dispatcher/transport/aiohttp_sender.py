@@ -129,7 +129,8 @@ class AiohttpSender:
             seen = await self._attempt(target, headers, body, deadline, dial)
         origin = dial.network or target.url.raw_host or ""
         if isinstance(seen, Answer):
-            return replace(seen, origin=origin, is_fresh=not dial.is_reused)
+            took_name = dial.took_name or dial.is_proxied
+            return replace(seen, origin=origin, is_fresh=took_name and not dial.is_reused)
         return replace(seen, origin=origin, has_address=dial.handler is not None or bool(dial.network))
 
     async def _attempt(

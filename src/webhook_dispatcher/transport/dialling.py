@@ -51,11 +51,13 @@ class Dial:
     phase: how far it came.
     approved: the addresses that sockets were made for: receivers', or the proxy's.
     refused: why an address was not approved.
+    took_name: a name server was asked.
     """
 
     phase: Phase
     approved: set[Address] = field(default_factory=set)
     refused: str | None = None
+    took_name: bool = False
 
     def origin(self, target: Target, proxy: Proxy | None) -> str:
         """Return the network that was dialled, or the target's host where none is known."""
@@ -94,7 +96,7 @@ class Dialler:
         Errors: Forbidden, NameFailed, ConnectFailed, HandshakeFailed, ssl.SSLError; those of Tunnel.
         """
         url = target.url if self._proxy is None else self._proxy.url
-        infos = await self._addresses(url.raw_host or "", url.port or 0)
+        infos = await self._addresses(url.raw_host or "", url.port or 0, dial)
         while True:
             sock, peer = await self._connect(infos, target, dial)
             try:
@@ -106,12 +108,12 @@ class Dialler:
                 if not infos:
                     raise
 
-    async def _addresses(self, host: str, port: int) -> list[AddrInfoType]:
+    async def _addresses(self, host: str, port: int, dial: Dial) -> list[AddrInfoType]:
         """Return what may be tried. Raises NameFailed, Forbidden."""
         addresses = [host]
         if parse_address(host) is None:
             try:
-                addresses = await self._resolver.resolve(host)
+                addresses, dial.took_name = await self._resolver.resolve(host)
             except OSError as error:
                 raise NameFailed from error
         return [_address_info(address, port) for address in addresses]
@@ -171,6 +173,7 @@ class Dialler:
             wire = Wire(self._loop, target.origin, Buffers(sock, carrier), lost)
             await self._secure(carrier, wire, target.url.raw_host)
         wire.network = dial.origin(target, self._proxy)
+        wire.took_name = dial.took_name or self._proxy is not None
         self._pool.add(wire)
         return wire
 

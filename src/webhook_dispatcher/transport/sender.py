@@ -148,7 +148,7 @@ class Sender:
             wire.abort()
             raise
         self._pool.put(wire)
-        return Answer(status, wire.network, wire.requests == 1)
+        return Answer(status, wire.network, wire.took_name and wire.requests == 1)
 
     def _unanswered(self, sight: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
         """Say what an attempt without an answer showed, and whether it is our own doing."""

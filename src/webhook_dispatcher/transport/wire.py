@@ -30,6 +30,7 @@ class Wire(asyncio.Protocol):
     """The protocol of one connection.
 
     network: of the peer; the host's name behind an egress proxy.
+    took_name: to connect, a name server was asked, or the egress proxy.
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
     """
@@ -45,6 +46,7 @@ class Wire(asyncio.Protocol):
         self.origin = origin
         self._buffers = buffers
         self.network = ""
+        self.took_name = False
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._answer = AnswerParser()
