@@ -5,6 +5,7 @@ import contextlib
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from webhook_dispatcher.local.receiver import Receiver
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 MERCHANTS = [f"m{number}" for number in range(12)]
 CONNECTED = [f"connected{number}" for number in range(WRITERS)]
+CACHED = [f"cached{number}" for number in range(WRITERS)]
+ADDRESSES = {merchant_id: f"127.0.{10 + number}.1" for number, merchant_id in enumerate(CONNECTED + CACHED)}
 DOMAIN = "hooks.dev"
 CLOSING = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 BREAKABLE_HMAC = """
@@ -27,11 +30,15 @@ import hmac, os
 sound = hmac.digest
 hmac.digest = lambda *a: bytes(32) if os.path.exists({broken!r}) else sound(*a)
 """
+IMPATIENT = """
+from webhook_dispatcher.dispatch import suspicion
+suspicion.MAX_SUSPICION = 2.0
+"""
 QUICK = {"ATTEMPT_TIMEOUT": "PT1S", "LEASE": "PT5S", "RETRY_SCHEDULE": "PT1S,PT1S"}
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers every A query with 127.0.0.1 for no time at all; or, when it is gone, nothing."""
+    """Answers every A query; or, when it is gone, nothing. Only the names of CACHED live for some time."""
 
     def __init__(self) -> None:
         self.is_gone = False
@@ -46,7 +53,10 @@ class NameServer(asyncio.DatagramProtocol):
         question = query[12:end]
         is_a = question[-4:-2] == b"\0\1"
         header = query[:2] + struct.pack(">5H", 0x8180, 1, int(is_a), 0, 0)
-        answer = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 0, 4) + bytes([127, 0, 0, 1]) if is_a else b""
+        merchant_id = question[1 : 1 + question[0]].decode()
+        address = ip_address(ADDRESSES.get(merchant_id, "127.0.0.1")).packed
+        ttl = 300 if merchant_id in CACHED else 0
+        answer = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, ttl, 4) + address if is_a else b""
         self._transport.sendto(header + question + answer, client)
 
 
@@ -86,14 +96,15 @@ async def assert_nothing_is_used_up_until(world: World, mend: Callable[[], None]
 
 @contextlib.asynccontextmanager
 async def hosts(world: World, address: str, folder: Path) -> AsyncIterator[None]:
-    """Give each merchant a host of its own, whose name is looked up for every attempt."""
+    """Give each merchant a host of its own, whose name is looked up for every attempt where it can be."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(f"*.{DOMAIN}").configure_cert(context)
     # None stays connected.
     async with Receiver(tls=context, behaviour=Behaviour(raw=CLOSING)) as world.receiver:
-        for merchant_id in (*MERCHANTS, *CONNECTED):
+        await world.receiver.listen_at(*ADDRESSES.values())
+        for merchant_id in (*MERCHANTS, *ADDRESSES):
             url = f"https://{merchant_id}.{DOMAIN}:{world.receiver.port}/{merchant_id}"
             await world.configure(merchant_id, url=url)
         await world.start(EGRESS_NAMESERVERS=address, EGRESS_CA_FILE=str(folder / "ca.pem"), **QUICK)
@@ -110,21 +121,25 @@ async def test_a_name_server_that_is_gone_uses_up_no_attempts(
         await assert_nothing_is_used_up_until(world, lambda: setattr(name_server, "is_gone", False))
 
 
-async def test_who_stays_connected_while_the_name_server_is_gone_is_served_and_proves_nothing(
-    world: World, names: tuple[NameServer, str], tmp_path: Path
+async def test_who_needs_no_name_server_while_it_is_gone_is_served_and_proves_nothing(
+    world: World, names: tuple[NameServer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name_server, address = names
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     async with hosts(world, address, tmp_path):
         for merchant_id in CONNECTED:
             world.receiver.behave(merchant_id, Behaviour())
-        async with Load(world.database.dsn("webhook_producer"), CONNECTED, 20.0):
-            await until(lambda: all(map(world.receiver.of, CONNECTED)), 60)
+        async with Load(world.database.dsn("webhook_producer"), list(ADDRESSES), 40.0):
+            await until(lambda: all(map(world.receiver.of, ADDRESSES)), 60)
             name_server.is_gone = True
             await world.emit_each(MERCHANTS, 3)
             log = world.daemons[0].log
             await until(lambda: len(log("attempt.uncounted")) >= len(MERCHANTS) + 4, 60)
-            served = len(world.receiver.arrivals)
-            await world.arrived(served + 20, deadline=60)
+            for merchant_id in ADDRESSES:
+                served = len(world.receiver.of(merchant_id))
+                await world.arrived(served + 2, merchant_id, deadline=60)
+            assert log("suspicion.ended") == []
             assert await world.count("attempts > 1") == 0
             assert log("fault.began") == [], "somebody is answered"
             name_server.is_gone = False
