@@ -16,13 +16,15 @@ ROUNDS = 10
 
 
 async def conspire(world: World, failing: Behaviour) -> None:
-    """Give each colluder an address in a network of its own, and have it accept something before it fails."""
-    addresses = {merchant_id: f"127.0.{number + 3}.1" for number, merchant_id in enumerate(COLLUDERS)}
+    """Give each merchant a network of its own, and have colluders accept something before they fail."""
+    addresses = {
+        merchant_id: f"127.0.{number + 3}.1" for number, merchant_id in enumerate(COLLUDERS + HONEST)
+    }
     await world.receiver.listen_at(*addresses.values())
     for merchant_id, address in addresses.items():
         await world.configure(merchant_id, url=world.receiver.url(merchant_id, address))
+    for merchant_id in COLLUDERS:
         world.receiver.behave(merchant_id, *[Behaviour()] * ACCEPTED, failing)
-    await world.configure(*HONEST)
     await world.start()
     await world.emit_each(COLLUDERS, ACCEPTED)
     await world.emit_each(HONEST, 1)
@@ -54,6 +56,7 @@ async def test_merchants_that_fail_together_stall_nobody_else(world: World, fail
             "SELECT event_id FROM webhook.deliveries WHERE merchant_id LIKE 'honest-%'"
         )
     }
+    assert bool(daemon.log("suspicion.began")) is failing.disconnects, "an answer raises none"
     assert not honest & {entry["event_id"] for entry in daemon.log("attempt.uncounted")}
     assert daemon.log("fault.began") == [], "nothing is wrong on our side"
     assert (await daemon.asked("/readyz"))[0] == 200
