@@ -6,6 +6,7 @@ import pytest
 
 from tests.acceptance.process import until
 from tests.acceptance.world import World
+from webhook_dispatcher.dispatch.suspicion import MAX_SUSPICION
 from webhook_dispatcher.local.behaviour import Behaviour
 
 HONEST = [f"honest-{number}" for number in range(5)]
@@ -13,6 +14,8 @@ COLLUDERS = [f"colluder-{number}" for number in range(20)]
 ACCEPTED = 3
 """Events that each colluder accepts before it fails, so that it counts as one that works."""
 ROUNDS = 10
+MANY = 30
+"""Events of each honest merchant that a probe a second over all of them could not deliver in time."""
 
 
 async def conspire(world: World, failing: Behaviour) -> None:
@@ -44,12 +47,17 @@ def has_delivered(world: World, count: int) -> bool:
 async def test_merchants_that_fail_together_stall_nobody_else(world: World, failing: Behaviour) -> None:
     await conspire(world, failing)
     daemon = world.daemons[0]
+    await world.emit_each(COLLUDERS, 5)
+    if failing.disconnects:
+        await daemon.logged("suspicion.began", 60)
+    await world.emit_each(HONEST, MANY)
+    await until(partial(has_delivered, world, 1 + MANY), MAX_SUSPICION / 2)
     for number in range(ROUNDS):
         arrived = len(world.receiver.arrivals)
         await world.emit_each(COLLUDERS, 5)
         await world.arrived(arrived + 1, deadline=60)
         await world.emit_each(HONEST, 1)
-        await until(partial(has_delivered, world, number + 2), 60)
+        await until(partial(has_delivered, world, number + 2 + MANY), 60)
     honest = {
         str(row["event_id"])
         for row in await world.admin.fetch(
