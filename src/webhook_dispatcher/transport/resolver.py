@@ -19,8 +19,13 @@ from webhook_dispatcher.transport.guard import Forbidden, Guard
 # A name server that was never asked is asked again after so many seconds. c-ares takes five times what one it
 # knows takes on average instead, but no less than _MIN_WAIT; it doubles that for each further try, and takes
 # off up to half of it, by chance. Source: c-ares 1.34, ares_metrics.c and ares_process.c.
-_FIRST_WAIT = 1.5
+_FIRST_WAIT = 0.5
 _MIN_WAIT = 0.25
+
+# c-ares gives each of a look-up's two queries a number of 16 bits, and goes on drawing numbers for ever once
+# all are taken. A look-up of silent name servers counts until c-ares has given it up, which may be a minute
+# after the attempt that wanted it.
+_MAX_PENDING = 16_384
 
 # Each address is tried: a name with a thousand of them would keep us, and those it points at, busy for the
 # whole attempt.
@@ -68,6 +73,7 @@ class GuardedResolver:
         self._proxy_host = proxy_host
         self._routed = routed
         self._uncontacted = 0
+        self._pending = 0
         # No search domains: `hooks.example` must never become hooks.example.default.svc.cluster.local.
         self._resolver = aiodns.DNSResolver(
             nameservers=nameservers or None,
@@ -78,18 +84,8 @@ class GuardedResolver:
 
     async def resolve(self, host: str) -> Found:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
-        was_asked = False
-
-        def look() -> None:
-            nonlocal was_asked
-            was_asked = not look_up.done()
-
         try:
-            look_up = self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
-            # What c-ares knows it says within that call: then the look-up is done before this is called. A
-            # name server that is as quick is taken for its cache, and proves nothing: no harm.
-            asyncio.get_running_loop().call_soon(look)
-            answer = await look_up
+            answer, was_asked = await self._look_up(host)
         except aiodns.error.DNSError as error:
             # args: c-ares' own number and words; nothing that came over the wire.
             kind = ResolverFault if self._is_own_fault(error.args[0]) else OSError
@@ -110,6 +106,33 @@ class GuardedResolver:
     async def close(self) -> None:
         """Give up pending look-ups."""
         await self._resolver.close()
+
+    async def _look_up(self, host: str) -> tuple[pycares.AddrInfoResult, bool]:
+        """Ask c-ares, and say whether a name server was asked.
+
+        Who is cancelled meanwhile leaves the query running, for c-ares cannot cancel one.
+        """
+        was_asked = False
+
+        def look() -> None:
+            nonlocal was_asked
+            was_asked = not query.done()
+
+        if self._pending >= _MAX_PENDING:
+            raise ResolverFault(None, "too many names are being looked up")
+        query = self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
+        self._pending += 1
+        query.add_done_callback(self._forget)
+        # What c-ares knows it says within that call: then the query is done before this is called. A name
+        # server that is as quick is taken for its cache, and proves nothing: no harm.
+        asyncio.get_running_loop().call_soon(look)
+        await asyncio.wait((query,))
+        return query.result(), was_asked
+
+    def _forget(self, query: asyncio.Future[pycares.AddrInfoResult]) -> None:
+        self._pending -= 1
+        if not query.cancelled():
+            query.exception()  # which nobody may be waiting for any more
 
     def _is_own_fault(self, code: object) -> bool:
         if code != aiodns.error.ARES_ECONNREFUSED:
