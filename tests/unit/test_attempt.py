@@ -192,3 +192,18 @@ async def test_attempts_do_not_start_before_one_that_ended_earlier() -> None:
         times += [attempt.started_at, attempt.finished_at]
         office.database_clock.synchronise(office.clock.now, office.clock.elapsed())
     assert times == sorted(times)
+
+
+async def test_an_attempt_ends_as_long_after_its_start_as_it_took() -> None:
+    """Though the database's clock was set back meanwhile, and its estimate stands until it has caught up."""
+    office = Office()
+    office.database_clock.synchronise(office.clock.now, office.clock.elapsed())
+
+    def while_it_is_set_back() -> None:
+        office.database_clock.synchronise(office.clock.now - timedelta(seconds=9), office.clock.elapsed())
+        office.clock.advance(6)
+
+    office.sender.on_post = while_it_is_set_back
+    attempt = (await office.attend(make_event(5))).attempt
+    assert attempt is not None
+    assert (attempt.duration_ms, attempt.finished_at - attempt.started_at) == (6000, timedelta(seconds=6))

@@ -3,6 +3,8 @@
 Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome.
 """
 
+from datetime import timedelta
+
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -84,7 +86,7 @@ class Attempter:
         attempt = Attempt(
             number=event.attempts + 1,
             started_at=started_at,
-            finished_at=max(self._database_clock.now(), started_at),
+            finished_at=started_at + timedelta(seconds=took),
             duration_ms=round(took * 1000),
             status=seen.status,
             outcome=seen.outcome,
