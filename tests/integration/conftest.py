@@ -3,6 +3,7 @@
 They run against both senders: where a module names `Sender`, it is given one after the other.
 """
 
+import sys
 from asyncio import AbstractEventLoop, new_event_loop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
@@ -29,17 +30,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     module, test = metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__
     if not module.startswith(("test_sender", "test_rebinding")) or not hasattr(metafunc.module, "Sender"):
         return
-    metafunc.fixturenames.insert(0, "sender_class")
     senders = ["llhttp"] if test in OURS_ALONE else list(SENDERS)
     metafunc.parametrize("sender_class", senders, indirect=True, scope="module")
 
 
-@pytest.fixture(scope="module")
-def sender_class(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the module's `Sender` be this one."""
+@pytest.fixture(scope="module", autouse=True)
+def sender_class(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """Let `Sender` be this one in all test modules, since they borrow from each other; say which it is."""
+    which: str | None = getattr(request, "param", None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(request.module, "Sender", SENDERS[request.param])
-        yield
+        for name, module in list(sys.modules.items()):
+            if which is not None and name.startswith("tests.integration.test_") and hasattr(module, "Sender"):
+                patch.setattr(module, "Sender", SENDERS[which])
+        yield which
 
 
 @pytest.fixture

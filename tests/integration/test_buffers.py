@@ -47,3 +47,21 @@ def test_what_the_other_side_has_not_received_is_counted_wherever_it_waits(pair:
     ours.sendall(bytes(100))
     assert buffers.unreceived() == 107
     assert Buffers(ours).unreceived() == 100
+
+
+def test_what_the_other_side_has_received_is_counted(pair: Pair) -> None:
+    ours, theirs = pair
+    buffers = Buffers(ours)
+    ours.sendall(bytes(100))
+    theirs.recv(100, socket.MSG_WAITALL)
+    assert buffers.received() - 100 in (0, 1)  # Linux counts the SYN
+    go_deaf(theirs)
+    before = buffers.received()
+    ours.sendall(bytes(100))
+    assert buffers.received() == before
+
+
+def test_a_connection_that_was_closed_is_in_doubt_and_no_error(pair: Pair) -> None:
+    buffers = Buffers(pair[0])
+    pair[0].close()
+    assert (buffers.has_unread(), buffers.unreceived() > 0, buffers.received()) == (True, True, 0)

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.deafness import go_deaf
 from tests.integration.misbehaviour import answers_the_head, authority, good_context
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
+from tests.integration.senders import SENDERS, kept_connection
 from webhook_dispatcher.domain.verdict import Answer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
@@ -37,6 +38,10 @@ async def sender(tmp_path: Path) -> AsyncIterator[Sender]:
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     async with Sender(GUARD, timedelta(seconds=20), "test", tmp_path / "ca.pem") as sender:
         yield sender
+
+
+def test_each_sender_has_its_turn(sender_class: str) -> None:
+    assert Sender is SENDERS[sender_class]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +114,7 @@ async def test_what_the_loop_has_not_read_yet_keeps_a_connection_from_being_used
     with await still.accept() as kept:
         await asyncio.to_thread(kept.sendall, OK)
         assert await first == Answer(200)
-        assert len(sender._pool.idle) == 1
+        assert kept_connection(sender) is not None
         refusing = asyncio.ensure_future(still.refuse())
         await asyncio.sleep(0)
         # From here to the first byte of the next request the loop has no turn.
@@ -137,7 +142,7 @@ async def test_what_was_sent_before_the_request_arrived_is_no_answer_to_it(
     with await still.accept() as kept:
         await asyncio.to_thread(kept.sendall, OK)
         assert await first == Answer(200)
-        assert len(sender._pool.idle) == 1
+        assert kept_connection(sender) is not None
         go_deaf(kept)
         refusing = asyncio.ensure_future(still.refuse())
         asyncio.get_running_loop().call_later(0.03, kept.sendall, LATE)
@@ -181,3 +186,19 @@ async def test_a_408_on_a_fresh_connection_is_the_answer(
         for _ in range(2):
             assert await sender.post(receiver.url(), {}, b"{}") == Answer(408)
         assert (len(receiver.requests), receiver.connections) == (2, 2)
+
+
+async def test_a_408_that_comes_late_is_the_answer(sender: Sender) -> None:
+    """A receiver that has waited for the rest of a request has not given up an idle connection."""
+
+    async def behave(request: Request) -> None:
+        if len(receiver.requests) == 1:
+            await request.answer(OK)
+        else:
+            await asyncio.sleep(1.1)
+            await request.answer(status("408 Request Timeout", "Connection: close"))
+
+    async with RawReceiver(behave) as receiver:
+        assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
+        assert await sender.post(receiver.url(), {}, b"{}") == Answer(408)
+        assert len(receiver.requests) == 2

@@ -1,5 +1,6 @@
 """An attempt tells where it ended: a network, or a host where there is no address. Source: ADR 0014."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,7 +9,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from tests.integration.connect_proxy import ConnectProxy
-from tests.integration.name_server import Reply, serving
+from tests.integration.name_server import Reply, addresses, serving
 from tests.integration.raw_receiver import OK, RawReceiver, Request, answering
 from tests.integration.test_sender_faults import ENOUGH, LOOPBACK
 from tests.integration.test_sender_guard import name_server
@@ -17,6 +18,8 @@ from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.addresses import network_of
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
+
+NETWORKS, TWO = (ip_network("127.0.0.0/8"),), "two.attacker.dev"
 
 
 @pytest.fixture
@@ -73,6 +76,39 @@ async def test_an_answer_tells_whether_a_name_server_was_asked(
     async with RawReceiver(answering(OK)) as receiver:
         assert await freshness(receiver, host, reply, kept) == expected
         assert receiver.connections == (1 if kept else 3)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_what_comes_of_a_connection_comes_from_its_peer(breaks: bool) -> None:
+    """A name may have other addresses beside it that refuse, lower ones: networks of others, if it lies."""
+
+    async def behave(request: Request) -> None:
+        await answering(OK)(request) if not breaks else request.close()
+
+    policy = EgressPolicy(allow_networks=NETWORKS, allow_hosts=frozenset({TWO}), allow_http=True)
+    async with (
+        RawReceiver(behave, address="127.9.9.1") as receiver,
+        serving({TWO: addresses("127.0.1.9", "127.9.9.1")}) as (_, server),
+        Sender(Guard(policy), ENOUGH, "test", nameservers=[server]) as sender,
+    ):
+        seen = await sender.post(receiver.url(host=TWO), {}, b"{}")
+    assert (isinstance(seen, Failure), seen.origin) == (breaks, "127.9.9.0/24")
+
+
+async def test_a_handshake_that_fails_fails_at_its_peer() -> None:
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+
+    policy = EgressPolicy(allow_networks=NETWORKS, allow_hosts=frozenset({TWO}))
+    async with (
+        RawReceiver(converse=converse, address="127.9.9.1") as receiver,
+        serving({TWO: addresses("127.0.1.9", "127.9.9.1")}) as (_, server),
+        Sender(Guard(policy), ENOUGH, "test", nameservers=[server]) as sender,
+    ):
+        seen = await sender.post(f"https://{TWO}:{receiver.port}/", {}, b"{}")
+    # Whichever address is tried last.
+    assert seen.outcome in (Outcome.TLS, Outcome.CONNECT)
+    assert seen.origin == "127.9.9.0/24"
 
 
 async def test_a_connection_that_breaks_was_to_a_network() -> None:

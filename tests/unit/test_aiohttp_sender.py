@@ -20,6 +20,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import StreamWriter
 from aioresponses import aioresponses
 
+from tests.unit.wires import FakeBuffers
 from webhook_dispatcher.domain.verdict import Answer, Outcome
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.aiohttp_connections import current_dial
@@ -67,7 +68,7 @@ def on_a_kept_connection(url: object, **_: object) -> None:
     """Note what the connector would have noted."""
     dial = current_dial.get()
     if not dial.must_be_fresh:
-        dial.handler = AnswerHandler(asyncio.get_running_loop(), lambda _: None)
+        dial.handler = AnswerHandler(asyncio.get_running_loop(), lambda _: None, FakeBuffers())
         dial.handler.requests = 2
 
 
@@ -75,7 +76,7 @@ def while_it_answers(url: object, **_: object) -> None:
     on_a_kept_connection(url)
     handler = current_dial.get().handler
     assert handler is not None
-    handler.is_answering = True
+    handler.is_answering = handler.is_early = True
 
 
 @pytest.mark.parametrize("status", [200, 204, 299, 300, 302, 308, 400, 401, 404, 408, 410, 429, 500, 503])

@@ -229,10 +229,11 @@ async def test_what_was_sent_before_the_request_was_received_is_no_answer_to_it(
 
 
 @pytest.mark.parametrize(
-    ("requests", "status", "is_stale"), [(2, 408, True), (1, 408, False), (2, 503, False)]
+    ("requests", "status", "after", "is_stale"),
+    [(2, 408, 1.0, True), (2, 408, 1.1, False), (1, 408, 0, False), (2, 503, 0, False)],
 )
 async def test_a_408_on_a_reused_connection_crossed_the_request(
-    requests: int, status: int, is_stale: bool
+    requests: int, status: int, after: float, is_stale: bool
 ) -> None:
     loop = FakeLoop()
     wire, transport = connected(loop)
@@ -242,6 +243,7 @@ async def test_a_408_on_a_reused_connection_crossed_the_request(
         assert await waiter == 200
         assert not wire.is_stale
     waiter = wire.send(b"", b"", loop.now + TIMEOUT)
+    loop.advance(after)
     wire.data_received(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status)
     assert (await waiter, wire.is_stale) == (status, is_stale)
     assert transport.is_aborted is (status == 408)

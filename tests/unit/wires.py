@@ -50,6 +50,9 @@ class FakeBuffers(Buffers):
     def unreceived(self) -> int:
         return self.bytes_unreceived
 
+    def received(self) -> int:
+        return 0
+
 
 class FakeTimer:
     """A call that is due at some time, unless cancelled."""

@@ -8,11 +8,7 @@ Source: contract 2.1; RFC 9112, 6.3 and 9.3; RFC 9110, 8.6.
 """
 
 import asyncio
-import fcntl
 import re
-import select
-import struct
-import termios
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +16,10 @@ from aiohttp import HttpVersion11
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.http_parser import RawResponseMessage
+
+from webhook_dispatcher.transport.buffers import Buffers
+from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT
+from webhook_dispatcher.transport.wire import MAX_CROSSING_SECONDS
 
 # What may come before an answer is final: many long headers would be held in memory, and many 1xx parsed.
 _MAX_HEAD_BYTES = 256 * 1024
@@ -40,14 +40,19 @@ class AnswerHandler(ResponseHandler):
     network: of the peer; empty behind an egress proxy.
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
+    is_early: it came so soon that it may have crossed the request.
     broke_in_handshake: the connection ended before anything showed that the other side had agreed to TLS.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["AnswerHandler"], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["AnswerHandler"], None], buffers: Buffers
+    ) -> None:
         super().__init__(loop)
         self._on_lost = on_lost
+        self._buffers = buffers
         self.network = ""
-        self.requests = 0
+        self.requests = self._received = 0
+        self._sent_at = 0.0
         self.broke_in_handshake = False
         self._expect_answer()
 
@@ -55,8 +60,11 @@ class AnswerHandler(ResponseHandler):
         """Prepare for another request and its answer."""
         self.requests += 1
         self._expect_answer()
+        self._sent_at = self._loop.time()
+        self._received = self._buffers.received()
 
     def _expect_answer(self) -> None:
+        self.is_early = False
         self.is_answering = self._is_final = self._is_over = self._is_end_certain = self._is_doubtful = False
         self._head_bytes = self._interim = self._body_bytes = 0
         self._ending = b""
@@ -69,7 +77,7 @@ class AnswerHandler(ResponseHandler):
     @property
     def is_reusable(self) -> bool:
         """Tell whether a kept connection may be used again."""
-        return not self.should_close and not self._has_unread()
+        return not self.should_close and not self._buffers.has_unread()
 
     def close(self) -> None:
         """Close at once: what nobody reads would keep the socket open for as long."""
@@ -88,7 +96,9 @@ class AnswerHandler(ResponseHandler):
             self._is_end_certain = False
             self.close()
             return
-        self.is_answering = True
+        if not self.is_answering and not self._is_timely():
+            self.close()
+            return
         while data and not self._is_final:
             head = self._cut(data)
             data = data[len(head) :]
@@ -104,6 +114,15 @@ class AnswerHandler(ResponseHandler):
         self._ending = (self._ending + data)[-_MAX_CHUNKS_END:]
         super().data_received(data)  # Also of nothing: aiohttp's way to go on after a pause.
 
+    def _is_timely(self) -> bool:
+        """Tell whether the first bytes can be an answer to the request, and take note of when they came."""
+        if self.requests > 1 and self._buffers.received() <= self._received:
+            # Sent before anything of the request was received: the rest of an earlier answer, or a 408.
+            return False
+        self.is_answering = True
+        self.is_early = self._loop.time() - self._sent_at <= MAX_CROSSING_SECONDS
+        return True
+
     def feed_data(self, data: tuple[RawResponseMessage, Any], size: int = 0) -> None:
         """Take note of the final answer among those that announce it (1xx)."""
         message, payload = data
@@ -112,7 +131,8 @@ class AnswerHandler(ResponseHandler):
             self._is_doubtful |= _declares_body(message)
         elif not self._is_final:
             self._is_final, self._ending = True, b""
-            self._is_doubtful |= self._has_unsent()
+            # A 408 may have crossed the request, whose own answer would follow.
+            self._is_doubtful |= self._has_unsent() or message.code == REQUEST_TIMEOUT
             payload.on_eof(lambda: self._end(message))
         super().feed_data(data, size)
 
@@ -156,25 +176,10 @@ class AnswerHandler(ResponseHandler):
         return tls.session is None or not tls.session.has_ticket
 
     def _has_unsent(self) -> bool:
-        """Tell whether the other side has not taken the whole request yet.
-
-        uvloop's TLS transport calls its buffer empty while bytes wait in the socket's.
-        """
+        """Tell whether the other side has not taken the whole request yet."""
         if self.transport is None:
             return False
-        waiting = fcntl.ioctl(self._fileno(), termios.TIOCOUTQ, bytes(4))
-        return self.transport.get_write_buffer_size() > 0 or struct.unpack("i", waiting)[0] > 0
-
-    def _has_unread(self) -> bool:
-        """Tell whether something has come, or the other side has closed, that the loop has not seen yet."""
-        poll = select.poll()
-        poll.register(self._fileno(), select.POLLIN | select.POLLRDHUP)
-        return bool(poll.poll(0))
-
-    def _fileno(self) -> int:
-        assert self.transport is not None
-        fileno: int = self.transport.get_extra_info("socket").fileno()
-        return fileno
+        return self.transport.get_write_buffer_size() > 0 or self._buffers.unreceived() > 0
 
 
 def _declares_body(message: RawResponseMessage) -> bool:

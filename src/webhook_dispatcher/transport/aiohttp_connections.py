@@ -6,6 +6,7 @@ was approved. A `Dial` carries one request's facts from here to the sender; it t
 because that is what the tasks of Happy Eyeballs inherit.
 """
 
+import contextlib
 import errno
 import socket
 import ssl
@@ -21,6 +22,7 @@ from aiohttp.tracing import Trace
 
 from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
+from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 from webhook_dispatcher.transport.reading import Phase
 from webhook_dispatcher.transport.resolver import GuardedResolver
@@ -41,6 +43,8 @@ class Dial:
     approved: the addresses that sockets were made for.
     refused: why an address was not approved.
     took_name: a name server was asked.
+    sockets: those that were made.
+    peer: the address of the last connection there was.
     handler: set when there is a connection; the request has not been sent before that.
     """
 
@@ -53,6 +57,8 @@ class Dial:
     approved: set[Address] = field(default_factory=set)
     refused: str | None = None
     took_name: bool = False
+    sockets: list[socket.socket] = field(default_factory=list)
+    peer: Address | None = None
     handler: AnswerHandler | None = None
 
     @property
@@ -62,10 +68,20 @@ class Dial:
 
     @property
     def network(self) -> str:
-        """The network that was dialled; empty where no address of the receiver is known."""
+        """The network of the peer, or one dialled in vain; empty where no address is known."""
         if self.handler is not None:
             return self.handler.network
-        return "" if self.is_proxied or not self.approved else min(map(network_of, self.approved))
+        if self.is_proxied or not self.approved:
+            return ""
+        return min(map(network_of, self.approved)) if self.peer is None else network_of(self.peer)
+
+    def connected(self) -> socket.socket:
+        """Return the socket that was connected last, and note its peer. Raises OSError where none is left."""
+        for sock in reversed(self.sockets):
+            with contextlib.suppress(OSError):
+                self.peer = parse_address(sock.getpeername()[0])
+                return sock
+        raise OSError(errno.ENOTCONN, "the connection is gone")
 
     @property
     def phase(self) -> Phase:
@@ -137,7 +153,7 @@ class GuardedConnector(TCPConnector):
         self._kept: set[AnswerHandler] = set()
         # Private to aiohttp, and the only place where its protocol can be given another class.
         # test_half_an_answer_on_a_kept_connection_is_not_resent fails if this stops working.
-        self._factory = lambda: AnswerHandler(self._loop, self._kept.discard)  # type: ignore[assignment]
+        self._factory = self._make_handler  # type: ignore[assignment]
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
         """Get a connection whose peer is approved, and note in the dial what it is like."""
@@ -168,6 +184,11 @@ class GuardedConnector(TCPConnector):
         current_dial.get().is_tunnelled = True
         return await super()._start_tls_connection(*args, **kwargs)
 
+    def _make_handler(self) -> AnswerHandler:
+        """Make the protocol of the connection that there is now, with or without TLS to come."""
+        sock = current_dial.get().connected()
+        return AnswerHandler(self._loop, self._kept.discard, Buffers(sock))
+
     def _keep(self, handler: AnswerHandler) -> None:
         """Keep a new connection after its answer if there is room."""
         if len(self._kept) < self._kept_connections and handler.connected:
@@ -186,7 +207,9 @@ class GuardedConnector(TCPConnector):
             # An OSError is what Happy Eyeballs can digest; the sender reads `refused`.
             raise PermissionError(errno.EACCES, "refused by the egress policy") from error
         dial.approved.add(address)
-        return socket.socket(family, kind, protocol)
+        sock = socket.socket(family, kind, protocol)
+        dial.sockets.append(sock)
+        return sock
 
     def _approve(self, sockaddr: tuple[object, ...], dial: Dial) -> Address:
         """Return the address of a sockaddr that may be dialled. Raises Forbidden."""

@@ -9,6 +9,7 @@ Source: contract 1, 2.1 and 2.7; docs/adr/0010-a-client-of-our-own-on-llhttp.md.
 """
 
 import asyncio
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -37,6 +38,9 @@ from webhook_dispatcher.transport.sender import _tls_context
 # aiohttp's defaults (8,190 bytes, 128 headers) turn honest answers into failures.
 _LINE_LIMIT = 64 * 1024
 _HEADERS_LIMIT = 1000
+
+# aiohttp warns of more bytes in one write.
+_AT_ONCE_BYTES = 1 << 20
 
 # As in wire.py: more than the 40 ms of a delayed ACK between a receiver's two writes.
 _DRAIN_SECONDS = 0.05
@@ -125,7 +129,7 @@ class AiohttpSender:
         dial = Dial(url, target.is_trusted, is_proxied=self._proxy is not None)
         seen = await self._attempt(target, headers, body, deadline, dial)
         if dial.is_reused and _is_stale(seen, dial):
-            dial = replace(dial, must_be_fresh=True, handler=None)
+            dial = replace(dial, must_be_fresh=True, handler=None, sockets=[])
             seen = await self._attempt(target, headers, body, deadline, dial)
         origin = dial.network or target.url.raw_host or ""
         if isinstance(seen, Answer):
@@ -142,7 +146,7 @@ class AiohttpSender:
             async with asyncio.timeout_at(deadline) as limit:
                 response = await self._session.post(
                     target.url,
-                    data=body,
+                    data=body if len(body) <= _AT_ONCE_BYTES else io.BytesIO(body),
                     headers=headers,
                     allow_redirects=False,
                     proxy_headers=self._proxy.headers() if self._proxy else None,
@@ -190,7 +194,8 @@ def _is_stale(seen: Answer | Failure, dial: Dial) -> bool:
     408: sent to an idle connection, it crosses the request (RFC 9110, 15.5.9).
     """
     is_silent = dial.handler is not None and not dial.handler.is_answering
-    return seen == _REQUEST_TIMEOUT or (seen.outcome in _BROKEN and is_silent)
+    is_early = dial.handler is not None and dial.handler.is_early
+    return (seen == _REQUEST_TIMEOUT and is_early) or (seen.outcome in _BROKEN and is_silent)
 
 
 def _is_small(response: ClientResponse) -> bool:

@@ -52,17 +52,21 @@ class Dial:
     approved: the addresses that sockets were made for: receivers', or the proxy's.
     refused: why an address was not approved.
     took_name: a name server was asked.
+    peer: the address of the last connection there was.
     """
 
     phase: Phase
     approved: set[Address] = field(default_factory=set)
     refused: str | None = None
     took_name: bool = False
+    peer: Address | None = None
 
     def origin(self, target: Target, proxy: Proxy | None) -> str:
-        """Return the network that was dialled, or the target's host where none is known."""
+        """Return the network of the peer, or one that was dialled in vain; else the target's host."""
         if proxy is not None or not self.approved:
             return target.url.raw_host or ""
+        if self.peer is not None:
+            return network_of(self.peer)
         return min(map(network_of, self.approved))  # the same for all names that lead to the same addresses
 
 
@@ -164,13 +168,13 @@ class Dialler:
 
     async def _open(self, sock: socket.socket, target: Target, dial: Dial) -> Wire:
         """Make the protocol's connection of a connected socket, with all that has to be agreed before."""
-        lost = self._pool.forget
+        lost, buffers = self._pool.forget, Buffers(sock)
         if target.url.scheme == "http":
-            wire = Wire(self._loop, target.origin, Buffers(sock), lost)
+            wire = Wire(self._loop, target.origin, buffers, lost)
             await self._create(wire, sock)
         else:
-            carrier = await self._carry(sock, target, dial)
-            wire = Wire(self._loop, target.origin, Buffers(sock, carrier), lost)
+            buffers.carrier = carrier = await self._carry(sock, target, dial)
+            wire = Wire(self._loop, target.origin, buffers, lost)
             await self._secure(carrier, wire, target.url.raw_host)
         wire.network = dial.origin(target, self._proxy)
         wire.took_name = dial.took_name or self._proxy is not None
@@ -248,8 +252,10 @@ def _approved_peer(sock: socket.socket, dial: Dial) -> Peer:
         peer: Peer = sock.getpeername()
     except OSError as error:
         raise ConnectFailed from error
-    if dial.refused is not None or parse_address(peer[0]) not in dial.approved:
+    address = parse_address(peer[0])
+    if dial.refused is not None or address not in dial.approved:
         raise Forbidden(dial.refused or "the connection's peer is not the address that was dialled")
+    dial.peer = address
     return peer
 
 

@@ -22,6 +22,10 @@ from webhook_dispatcher.transport.reading import Disconnected, Expired, Handshak
 _DRAIN_SECONDS = 0.05
 _DRAIN_BYTES = 4096
 
+# A 408 that was meant for the idle connection crosses the request, so it comes soon. One that comes later is
+# the answer of a receiver that has waited for the rest of it.
+MAX_CROSSING_SECONDS = 1.0
+
 # Joining head and body costs less than a second segment, but a large body should not be copied.
 _JOINED_BYTES = 16 * 1024
 
@@ -71,10 +75,13 @@ class Wire(asyncio.Protocol):
     def is_stale(self) -> bool:
         """Tell, after an exchange, whether a reused connection was given up by the receiver just then.
 
-        No byte of an answer came, or a 408, which may have been sent before the request was received.
+        No byte of an answer came, or soon a 408, which may have been sent before the request was received.
         Source: RFC 9110, 15.5.9.
         """
-        return self.requests > 1 and (not self.is_answering or self._answer.status == REQUEST_TIMEOUT)
+        if self.requests == 1 or not self.is_answering:
+            return self.requests > 1
+        took = self._answered_at - self._sent_at
+        return self._answer.status == REQUEST_TIMEOUT and took <= MAX_CROSSING_SECONDS
 
     @property
     def phase(self) -> Phase:
@@ -96,6 +103,7 @@ class Wire(asyncio.Protocol):
             waiter.set_exception(Disconnected())
             return waiter
         self._answer.begin()
+        self._sent_at = self._loop.time()
         self._drained = 0
         self._request_bytes = len(head) + len(body)
         self._waiter = waiter
@@ -141,7 +149,9 @@ class Wire(asyncio.Protocol):
             return
         if not self.is_answering and not self._is_timely():
             return
-        self.is_answering = True
+        if not self.is_answering:
+            self.is_answering = True
+            self._answered_at = self._loop.time()
         answer = self._answer
         is_head = answer.status < 0
         if is_head and self._loop.time() >= self._deadline:
