@@ -123,7 +123,6 @@ LAXER = {
     "an empty line first": rb"^[\r\n]",
     "http.client knows no such version, and h11 is strict": rb"^HTTP/2\.0",
 }
-KEPT_LONGER = {"a bare LF ends a line, behind a chunk too": rb"(?is)transfer-encoding:.*(?:[^\r]\n|\r\n0)"}
 EMPTY_CODING = rb"(?i)transfer-encoding:\s*\n"
 
 
@@ -133,7 +132,7 @@ def unexplained(answer: bytes, ours: Reading, http_client: Reading, h11: Reading
     Where the two agree, ours has to be theirs; a connection is never kept that both would close.
     """
     statuses = {reading.status for reading in (http_client, h11)}
-    if ours.is_kept and not (http_client.is_kept or h11.is_kept) and not _shows(KEPT_LONGER, answer):
+    if ours.is_kept and not (http_client.is_kept or h11.is_kept):
         return "kept"
     if ours.status is None:
         return "refused" if None not in statuses and not _shows(STRICTER, answer) else None
