@@ -202,3 +202,25 @@ async def test_a_408_that_comes_late_is_the_answer(sender: Sender) -> None:
         assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
         assert await sender.post(receiver.url(), {}, b"{}") == Answer(408)
         assert len(receiver.requests) == 2
+
+
+async def test_who_sends_more_than_answers_gets_a_connection_for_each_request(
+    context: ssl.SSLContext | None, sender: Sender
+) -> None:
+    async def behave(request: Request) -> None:
+        await request.answer(OK + LATE if len(receiver.requests) == 1 else OK)
+
+    async with RawReceiver(behave, context) as receiver:
+        for _ in range(4):
+            assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
+        assert receiver.connections == 4
+
+
+async def test_a_long_body_is_not_too_much(sender: Sender, context: ssl.SSLContext | None) -> None:
+    async def behave(request: Request) -> None:
+        await request.answer(status("200 OK", body=bytes(200_000)) if len(receiver.requests) == 1 else OK)
+
+    async with RawReceiver(behave, context) as receiver:
+        for _ in range(4):
+            assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
+        assert receiver.connections == 2

@@ -1,14 +1,16 @@
 """Kept connections: which is taken, how long and how many are kept, and that all are closed at the end."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from tests.unit.fakes import quiet
 from tests.unit.wires import FakeLoop, FakeTransport, connected
-from webhook_dispatcher.transport.pool import Pool
+from webhook_dispatcher.transport.pool import _MAX_APART, Pool
 from webhook_dispatcher.transport.wire import Wire
 
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 HERE, THERE = "https://here.example.org:443", "https://there.example.org:443"
 
 
@@ -146,3 +148,65 @@ async def test_nothing_is_kept_by_a_closed_pool(is_new: bool) -> None:
     else:
         connections.pool.put(wire)
     assert transport.is_aborted
+
+
+BEHIND = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"
+
+
+def speaks(data: bytes) -> Callable[[Wire, FakeLoop], None]:
+    return lambda wire, _: wire.data_received(data)
+
+
+def long_answer(wire: Wire, loop: FakeLoop) -> None:
+    """Its rest is not waited for, and may be given to the connection that was closed just then."""
+    answers(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nx")(wire, loop)
+    wire.data_received(b"x")
+
+
+def answers(data: bytes) -> Callable[[Wire, FakeLoop], None]:
+    def answer(wire: Wire, loop: FakeLoop) -> None:
+        waiter = wire.send(b"POST / HTTP/1.1\r\n\r\n", b"", loop.now + 10)
+        waiter.add_done_callback(asyncio.Future.exception)
+        wire.data_received(data)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("behave", "is_apart"),
+    [
+        (speaks(OK), True),
+        (speaks(b"HTTP/1.1 408 Request Timeout\r\n\r\n"), False),
+        (answers(BEHIND), True),
+        (answers(OK + b"\r\n"), True),
+        (answers(OK + b"<html>"), True),
+        (answers(b"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n"), True),
+        (answers(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), False),
+        (answers(b"HTTP/1.1 503 No\r\nContent-Length: 5\r\n\r\nno"), False),
+        (answers(b"gibberish"), False),
+        (long_answer, False),
+    ],
+)
+async def test_where_more_is_sent_than_answers_no_connection_is_kept_for_ten_minutes(
+    behave: Callable[[Wire, FakeLoop], None], is_apart: bool
+) -> None:
+    connections = Connections()
+    beside, elsewhere, (wire, _) = connections.keep()[1], connections.keep(THERE)[1], connections.make()
+    behave(wire, connections.loop)
+    wire.connection_lost(None)
+    assert (beside.is_aborted, elsewhere.is_aborted) == (is_apart, False)
+    was_kept = []
+    for seconds in (0, 599, 2):
+        connections.loop.advance(seconds)
+        was_kept.append(not connections.keep()[1].is_aborted)
+    assert was_kept == [not is_apart, not is_apart, True]
+
+
+def test_only_so_many_origins_are_remembered_to_be_set_apart() -> None:
+    connections = Connections()
+    for number in range(_MAX_APART + 1):
+        wire, _ = connections.make(f"https://a{number}.example.org:443")
+        wire.data_received(OK)
+        wire.connection_lost(None)
+    kept = [not connections.keep(f"https://a{number}.example.org:443")[1].is_aborted for number in (0, 1)]
+    assert kept == [True, False]

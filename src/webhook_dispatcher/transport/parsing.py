@@ -51,11 +51,13 @@ class AnswerParser:
     status: the final head's, or -1 until that has come.
     is_complete: the answer's end has come.
     is_keepable: nothing so far stands against another request on the connection.
+    is_overrun: more came than answers, or would come.
     """
 
     def __init__(self) -> None:
         self._parser: HttpResponseParser | None = None
         self.status = -1
+        self.is_overrun = False
 
     def begin(self) -> None:
         """Expect the answer to another request."""
@@ -69,6 +71,10 @@ class AnswerParser:
     def doubt(self) -> None:
         """Let no other request follow this answer on the connection."""
         self.is_keepable = False
+
+    def _overrun(self) -> None:
+        self.is_overrun = True
+        self.doubt()
 
     def close(self) -> None:
         """Parse nothing more; the parser refers to us."""
@@ -84,11 +90,12 @@ class AnswerParser:
                 # llhttp skips line ends behind an answer: that the last one is too many shows only by itself.
                 parser.feed_data(data[:-1])
                 if self.is_complete:
-                    self.doubt()
+                    self._overrun()
                 parser.feed_data(data[-1:])
             else:
                 parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
+            self.is_overrun |= self.is_complete and self.status != _SWITCHING_PROTOCOLS
             return False
         if self.status < 0:
             self._head_bytes += len(data)
@@ -104,7 +111,7 @@ class AnswerParser:
     def on_message_begin(self) -> None:
         """Begin a head; behind a complete answer there should be none."""
         if self.is_complete:
-            self.doubt()
+            self._overrun()
         self._headers = self._reason_bytes = 0
         self._length = b""
         self._is_coded = False
@@ -146,10 +153,11 @@ class AnswerParser:
                 self.doubt()
             return
         self.status = status
-        if (
+        if declares_body and status in _WITHOUT_BODY:
+            self._overrun()
+        elif (
             # Also behind a body that only the connection's end ends, and a 101.
             not self._parser.should_keep_alive()
-            or (declares_body and status in _WITHOUT_BODY)
             # Source: RFC 9112, 6.1.
             or (self._is_coded and self._parser.get_http_version() != "1.1")
             # It may have crossed the request, whose own answer would follow.

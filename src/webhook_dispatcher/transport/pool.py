@@ -13,6 +13,11 @@ from webhook_dispatcher.transport.wire import Wire
 _KEEP_ALIVE_SECONDS = 15.0
 _SWEEP_SECONDS = 1.0
 
+# Where more was sent than answers, what was meant for one merchant's request may reach another's: for so long
+# each request has a connection to itself.
+_APART_SECONDS = 600.0
+_MAX_APART = 1000
+
 # Closing takes a few turns of the loop; a transport that does not say that it is closed holds nobody up.
 _CLOSING_SECONDS = 1.0
 
@@ -29,6 +34,7 @@ class Pool:
         self._open: set[Wire] = set()
         self._idle: dict[Wire, float] = {}  # since when, in that order
         self._by_origin: dict[str, list[Wire]] = {}
+        self._apart_until: dict[str, float] = {}  # by origin
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
@@ -64,10 +70,12 @@ class Pool:
         """Keep a connection if it is fit for that and there is room."""
         if not wire.is_idle:
             return
-        if len(self._idle) >= self._most or self.is_closed:
+        now = self._loop.time()
+        is_apart = now < self._apart_until.get(wire.origin, 0.0)
+        if is_apart or len(self._idle) >= self._most or self.is_closed:
             wire.abort()
             return
-        self._idle[wire] = now = self._loop.time()
+        self._idle[wire] = now
         stack = self._by_origin.get(wire.origin)
         if stack is None:
             self._by_origin[wire.origin] = [wire]
@@ -79,10 +87,21 @@ class Pool:
     def forget(self, wire: Wire) -> None:
         """Take note that a connection is lost."""
         self._open.discard(wire)
+        if wire.has_overrun:
+            self._set_apart(wire.origin)
         if self._idle.pop(wire, None) is not None:
             self._by_origin[wire.origin].remove(wire)
         if self._emptied is not None and not self._open and not self._emptied.done():
             self._emptied.set_result(None)
+
+    def _set_apart(self, origin: str) -> None:
+        """Keep no connection to an origin for a while, nor those there are."""
+        self._apart_until.pop(origin, None)
+        if len(self._apart_until) >= _MAX_APART:
+            del self._apart_until[next(iter(self._apart_until))]
+        self._apart_until[origin] = self._loop.time() + _APART_SECONDS
+        for wire in self._by_origin.get(origin, ()):
+            wire.abort()
 
     async def close(self) -> None:
         """Close all connections, and let none be made."""

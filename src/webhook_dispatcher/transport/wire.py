@@ -9,6 +9,7 @@ Source: contract 2.1; RFC 9112.
 """
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable
 from typing import cast
@@ -25,6 +26,8 @@ _DRAIN_BYTES = 4096
 # A 408 that was meant for the idle connection crosses the request, so it comes soon. One that comes later is
 # the answer of a receiver that has waited for the rest of it.
 MAX_CROSSING_SECONDS = 1.0
+
+_TIMEOUT_LINE = re.compile(rb"HTTP/1\.[01] 408")
 
 # Joining head and body costs less than a second segment, but a large body should not be copied.
 _JOINED_BYTES = 16 * 1024
@@ -58,7 +61,12 @@ class Wire(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = self._deadline = 0.0
         self.requests = 0
-        self.is_answering = False
+        self.is_answering = self._has_spoken = False
+
+    @property
+    def has_overrun(self) -> bool:
+        """Tell whether more came than answers, or was announced; a 408 to an idle connection is common."""
+        return self._has_spoken or self._answer.is_overrun
 
     @property
     def is_idle(self) -> bool:
@@ -145,6 +153,7 @@ class Wire(asyncio.Protocol):
         """Parse a piece of the answer."""
         if self._waiter is None:
             # Bytes that nobody asked for, such as a 408: no answer to the next request.
+            self._has_spoken |= self.is_idle and _TIMEOUT_LINE.match(data) is None
             self.abort()
             return
         if not self.is_answering and not self._is_timely():
