@@ -4,6 +4,7 @@ TLS, time-outs, connections and streaming are not in here: test_sender* has them
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -23,7 +24,7 @@ from aioresponses import aioresponses
 from tests.unit.wires import FakeBuffers
 from webhook_dispatcher.domain.verdict import Answer, Outcome
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
-from webhook_dispatcher.transport.aiohttp_connections import current_dial
+from webhook_dispatcher.transport.aiohttp_connections import Dial, current_dial
 from webhook_dispatcher.transport.aiohttp_sender import AiohttpSender
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
@@ -147,3 +148,11 @@ async def test_forbidden_url_is_not_even_asked_for(
 ) -> None:
     assert (await sender.post(url, HEADERS, b"{}")).outcome is Outcome.BLOCKED
     assert posts(receiver) == 0
+
+
+def test_a_connection_that_is_gone_before_it_has_a_protocol_leaves_no_socket() -> None:
+    with socket.socket() as sock:
+        dial = Dial(URL, is_trusted=False, sockets=[sock])
+        with pytest.raises(OSError, match="gone"):
+            dial.connected()
+        assert (sock.fileno(), dial.peer) == (-1, None)

@@ -81,6 +81,8 @@ class Dial:
             with contextlib.suppress(OSError):
                 self.peer = parse_address(sock.getpeername()[0])
                 return sock
+        for sock in self.sockets:
+            sock.close()
         raise OSError(errno.ENOTCONN, "the connection is gone")
 
     @property
