@@ -221,7 +221,7 @@ class Dispatcher:
         if not heads:
             return
         asked = self._clock.elapsed()
-        probes = set(filter(self._faults.pauses, heads))
+        probes = self._faults.paused(heads)
         try:
             leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:

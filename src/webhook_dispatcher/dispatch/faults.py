@@ -14,6 +14,7 @@ attempt begun since that came further. While the clock is off, nothing is sent. 
 it hit, and pauses nothing.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
@@ -76,6 +77,12 @@ class Faults:
     def pauses(self, merchant_id: str) -> bool:
         """Tell whether a merchant may be sent probes alone."""
         return self.is_open or self.suspicions.holds(merchant_id)
+
+    def paused(self, merchants: Collection[str]) -> set[str]:
+        """Return those of the merchants who may be sent probes alone."""
+        if not (self.is_open or self.suspicions.held):
+            return set()
+        return set(filter(self.pauses, merchants))
 
     @property
     def signer_is_broken(self) -> bool:

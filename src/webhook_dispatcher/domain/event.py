@@ -81,7 +81,7 @@ class Event(NamedTuple):
             return "its type is not one of the published types"
         if not MIN_CREATED_AT <= self.created_at < MAX_CREATED_AT:
             return "its created_at is not between the years 2000 and 2100"
-        if not _OPENS_AN_OBJECT.match(self.object):
+        if not (self.object.startswith(b"{") or _OPENS_AN_OBJECT.match(self.object)):
             return "its object is not a JSON object of at most 256 KiB"
         return None
 
