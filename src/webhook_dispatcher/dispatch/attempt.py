@@ -72,7 +72,8 @@ class Attempter:
         self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> tuple[Attempt, Answer | Failure]:
         """Make one attempt now; its clock and its signature's `t` start here."""
-        started, started_at = self._clock.elapsed(), self._database_clock.now()
+        started = self._clock.elapsed()
+        started_at = self._database_clock.at(started)
         self.in_flight += 1
         ticket = self._standings.took_off(event.merchant_id)
         try:

@@ -53,16 +53,21 @@ class DatabaseClock:
         if is_good or answered_at - self._synchronised_at > LONGEST_TRUST:
             offset = database_now.timestamp() - (asked_at + answered_at) / 2
             is_correction = self._synchronised_at >= 0 and abs(offset - self._offset) <= LONGEST_ROUND_TRIP
-            self._not_before = self._estimate() if is_correction else -math.inf
+            self._not_before = self._estimate(answered_at) if is_correction else -math.inf
             self._offset = offset
             self._synchronised_at = answered_at
 
     def now(self) -> datetime:
         """Return the database's time, as an aware instant."""
-        return datetime.fromtimestamp(self._estimate(), UTC)
+        return self.at(self._clock.elapsed())
 
-    def _estimate(self) -> float:
-        return max(self._not_before, self._offset + self._clock.elapsed())
+    def at(self, elapsed: float) -> datetime:
+        """Return the database's time at a moment of ours that was just now (elapsed seconds)."""
+        return datetime.fromtimestamp(self._estimate(elapsed), UTC)
+
+    def _estimate(self, elapsed: float) -> float:
+        estimate = self._offset + elapsed
+        return estimate if estimate > self._not_before else self._not_before
 
     def ahead_by(self) -> float:
         """Return how many seconds the database's clock is ahead of this machine's wall clock."""
