@@ -4,12 +4,19 @@ A value beyond 2 kB is kept in pieces in a table of its own (TOAST). Without the
 read, and not updated either where a check reads the value.
 """
 
+import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
+
+
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+"""
 
 
 def large_object() -> str:
@@ -38,6 +45,10 @@ async def damaging(
         await superuser.execute(f"DELETE FROM {pieces} WHERE chunk_id = ANY($1::oid[])", list(lost))
         await superuser.execute("UPDATE pg_class SET relkind = 't' WHERE oid = $1::text::regclass", pieces)
     if not is_stuck:
+        while await superuser.fetchval(OTHERS):
+            await asyncio.sleep(
+                0.01
+            )  # a vacuum leaves what an open snapshot may still see, such as autovacuum's
         await superuser.execute(f"VACUUM {pieces}")
 
 

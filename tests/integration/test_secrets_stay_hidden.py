@@ -137,7 +137,7 @@ def test_neither_the_servers_log_nor_its_statistics_hold_a_secret_or_a_key(
     stored = asyncio.run(read(talkative, "SELECT encode(secret, 'hex') FROM webhook.endpoint"))
     # The log does hold what the server was given: the ciphertext, for one.
     assert stored[2:-3] in log
-    assert log.count("previous_secret = anew.previous_secret") >= 1
+    assert log.count("previous_secret = unchanged.previous_secret") >= 1
     statistics = asyncio.run(read(talkative, f"SELECT query FROM {STATISTICS}")) if has_statistics() else ""
     for hidden in [*(spelling for secret in secrets for spelling in spellings(secret)), *key_spellings()]:
         assert hidden not in log
