@@ -52,6 +52,7 @@ class Injection:
     stops_all: nobody could deliver anything while it lasted (the database was away, every daemon dead).
     phases: how many attempts stood where in the daemons hit.
     exposed: the most attempts that were in an EXPOSED phase at once in the daemons hit, while it lasted.
+    lingers: seconds after its end for which what it did may keep its merchants waiting.
     alone_since: from when on no other fault lasted, and none did until its end; None if others may have.
     slowness: by how many seconds, at worst, the machine let the runner wait for its turn meanwhile.
     note: what exactly was done, for a reader.
@@ -67,6 +68,7 @@ class Injection:
     stops_all: bool = False
     phases: Mapping[Phase, int] = field(default_factory=dict)
     exposed: int = 0
+    lingers: float = 0.0
     alone_since: float | None = None
     slowness: float = 0.0
     note: str = ""

@@ -13,7 +13,8 @@ from tests.chaos.kinds import Kind
 class Hit:
     """Taken down by a fault's function; becomes an Injection when that has returned.
 
-    note: what exactly was done. stops_all: nobody can deliver anything while it lasts. alone_since: from when
+    note: what exactly was done. stops_all: nobody can deliver anything while it lasts.
+    lingers: for how many seconds more its merchants may wait for what it did. alone_since: from when
     on no other fault lasted. slowness: by how many seconds the machine let us wait for our turn meanwhile.
     """
 
@@ -22,6 +23,7 @@ class Hit:
         self.kind = kind
         self.note = ""
         self.stops_all = False
+        self.lingers = 0.0
         self.alone_since: float | None = None
         self.slowness = 0.0
         self._began = time.monotonic()
@@ -75,6 +77,7 @@ class Hit:
             daemons=frozenset(self._gauges),
             merchants=frozenset(self._merchants),
             stops_all=self.stops_all,
+            lingers=self.lingers,
             phases=dict(self._phases),
             exposed=sum(gauge.most_exposed(self.kind.track) for gauge in self._gauges.values()),
             alone_since=self.alone_since,

@@ -15,7 +15,7 @@ class Injections:
     def __init__(self, injections: Sequence[Injection], limits: Limits) -> None:
         self._sorted = sorted(injections, key=lambda injection: injection.began)
         self._begins = [injection.began for injection in self._sorted]
-        self._longest = max((one.ended - one.began for one in self._sorted), default=0.0)
+        self._longest = max((_over(one) - one.began for one in self._sorted), default=0.0)
         self.takeover = limits.lease + limits.sweep
         """Seconds until another daemon has found what one that was hit has left."""
         self.grace = self.takeover + ALLOWANCE
@@ -28,7 +28,7 @@ class Injections:
         """Return those that lasted at some time from `begin` to `end`; they last `after` seconds longer."""
         lowest = bisect_left(self._begins, begin - self._longest - after)
         highest = bisect_right(self._begins, end)
-        return [one for one in self._sorted[lowest:highest] if one.ended + after >= begin]
+        return [one for one in self._sorted[lowest:highest] if _over(one) + after >= begin]
 
     def uncovered(self, merchant_id: str, daemons: Set[str], begin: float, end: float) -> float:
         """Return how many seconds between two moments no fault explains that a merchant was not served.
@@ -38,7 +38,7 @@ class Injections:
         """
         return _left(
             (
-                (one.began, one.ended + self.grace)
+                (one.began, _over(one) + self.grace)
                 for one in self.between(begin, end, self.grace)
                 if _stops(one, merchant_id) or (concerns(one, merchant_id) and one.daemons & daemons)
             ),
@@ -49,7 +49,7 @@ class Injections:
     def free(self, merchant_id: str, begin: float, end: float) -> float:
         """Return how many seconds between two moments nothing stood in a merchant's way as a whole."""
         return _left(
-            ((one.began, one.ended) for one in self.between(begin, end) if _stops(one, merchant_id)),
+            ((one.began, _over(one)) for one in self.between(begin, end) if _stops(one, merchant_id)),
             begin,
             end,
         )
@@ -58,6 +58,11 @@ class Injections:
 def concerns(one: Injection, merchant_id: str) -> bool:
     """Tell whether a fault was about this merchant; one that touched none in particular was about all."""
     return not one.merchants or merchant_id in one.merchants
+
+
+def _over(one: Injection) -> float:
+    """Return when what a fault did has passed for its merchants."""
+    return one.ended + one.lingers
 
 
 def _stops(one: Injection, merchant_id: str) -> bool:

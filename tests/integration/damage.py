@@ -4,7 +4,6 @@ A value beyond 2 kB is kept in pieces in a table of its own (TOAST). Without the
 read, and not updated either where a check reads the value.
 """
 
-import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator
@@ -12,9 +11,10 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from tests.acceptance.process import until_found
 
-OTHERS = """
-SELECT count(*) FROM pg_stat_activity
+ARE_ALONE = """
+SELECT count(*) = 0 FROM pg_stat_activity
 WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
 """
 
@@ -45,10 +45,8 @@ async def damaging(
         await superuser.execute(f"DELETE FROM {pieces} WHERE chunk_id = ANY($1::oid[])", list(lost))
         await superuser.execute("UPDATE pg_class SET relkind = 't' WHERE oid = $1::text::regclass", pieces)
     if not is_stuck:
-        while await superuser.fetchval(OTHERS):
-            await asyncio.sleep(
-                0.01
-            )  # a vacuum leaves what an open snapshot may still see, such as autovacuum's
+        # A vacuum leaves what an open snapshot may still see, such as autovacuum's.
+        await until_found(lambda: superuser.fetchval(ARE_ALONE))
         await superuser.execute(f"VACUUM {pieces}")
 
 

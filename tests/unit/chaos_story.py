@@ -115,6 +115,7 @@ class Story:
         stops_all: bool = False,
         merchants: Sequence[str] = (),
         repeats: Repeats = Repeats.EXPOSED,
+        lingers: float = 0.0,
         alone_since: float | None = None,
         slowness: float = 0.0,
     ) -> None:
@@ -129,6 +130,7 @@ class Story:
                 daemons=frozenset(daemons),
                 merchants=frozenset(merchants),
                 stops_all=stops_all,
+                lingers=lingers,
                 phases={Phase.SENT: exposed} if exposed else {},
                 exposed=exposed,
                 alone_since=alone_since,

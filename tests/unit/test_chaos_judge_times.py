@@ -41,6 +41,16 @@ def test_a_fault_explains_as_long_as_it_held_the_event_up(
     assert found(story) == ([(What.LATE, "d")] if is_late else [])
 
 
+@pytest.mark.parametrize(("merchant", "is_late"), [("m1", False), ("m2", True)])
+def test_what_a_fault_leaves_behind_explains_what_its_merchants_wait_for(
+    story: Story, merchant: str, is_late: bool
+) -> None:
+    story.fault("endpoints removed", 19, 21, merchants=[merchant], lingers=30)
+    story.event("d", 20, took=0)
+    story.attempt("d", 51)
+    assert found(story) == ([(What.LATE, "d")] if is_late else [])
+
+
 def test_a_fault_explains_nothing_long_after_its_end(story: Story) -> None:
     story.fault("outage", 1, 20, stops_all=True)
     story.fault("pause", 2, 60, merchants=["m9"])  # so faults of a minute are to be reckoned with

@@ -13,6 +13,7 @@ from tests.chaos.faults.hold import hold_over_all
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import NotHitError, Track, fault
 from tests.chaos.stage import Stage
+from webhook_dispatcher.dispatch.unattempted import RETRY_WAIT
 
 ROTATE = """
 UPDATE webhook.endpoint SET
@@ -117,6 +118,7 @@ async def remove_endpoints(stage: Stage, hit: Hit) -> None:
     """Leave a few merchants without an endpoint for a while."""
     with stage.borrow(6) as merchants:
         hit.touches(merchants)
+        hit.lingers = RETRY_WAIT.total_seconds()  # for retries that came due meanwhile
         stage.book.unconfigured.update(merchants)
         try:
             await stage.server.execute(UNSET, merchants, patience=PATIENCE)
