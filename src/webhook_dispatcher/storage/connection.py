@@ -32,7 +32,7 @@ from webhook_dispatcher.storage.pooler import (
     is_behind_pooler,
     opened_with,
 )
-from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_ONCE, SINCE_17, session_settings
+from webhook_dispatcher.storage.session import BY_INDEXES, SINCE_17, session_settings
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 CLOSE_TIMEOUT = timedelta(seconds=1)
@@ -283,7 +283,7 @@ def _disconnected(error: pg.PostgresConnectionError) -> DispatcherError:
     """Tell what a pooler will never accept from what may pass; PgBouncer has one code for everything."""
     said = _said(error)
     if match := _REFUSED_PARAMETER.search(said):
-        if match[1] in {**session_settings("", timedelta(0)), **PLANNED_ONCE}:
+        if match[1] in {**session_settings("", timedelta(0)), **BY_INDEXES}:
             return _pooler_in_between(said)
         return _refused_option(said)
     if "statement pooling mode" in said:
