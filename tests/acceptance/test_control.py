@@ -1,5 +1,6 @@
 """Control commands that concern single deliveries, end to end. Source: contract 3, `webhook.control`."""
 
+import asyncio
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -98,10 +99,13 @@ async def test_cancelled_deliveries_are_not_sent_any_more(world: World) -> None:
     retried = await world.emit("m1")
     _, waiting, last = await world.emit_each(["m2"], 3)
     await world.settled(retried.id, "pending_retry", 1)
-    for event in (retried, waiting):
-        assert (await world.do("cancel", event_id=event.id))["status"] == "done"
-        assert (await world.delivery(event.id))["failed_reason"] == "cancelled"
-        assert code_of(await world.do("cancel", event_id=event.id)) == -14004
+    with Yardstick() as machine:
+        for event in (retried, waiting):
+            assert (await world.do("cancel", event_id=event.id))["status"] == "done"
+            assert (await world.delivery(event.id))["failed_reason"] == "cancelled"
+            assert code_of(await world.do("cancel", event_id=event.id)) == -14004
+        # An attempt that a command forbids may start for a second after it (contract 3).
+        await asyncio.sleep(machine.allows(1))
     world.receiver.answer_hanging("m2")
     await world.settled(last.id, "delivered", 1)
     assert str(waiting.id) not in [arrival.event_id for arrival in world.receiver.arrivals]
