@@ -38,7 +38,7 @@ CONNECT_TIMEOUT = timedelta(seconds=10)
 CLOSE_TIMEOUT = timedelta(seconds=1)
 
 AS_THE_SERVER_DOES: Mapping[str, str] = {}
-"""Planning for who asks seldom."""
+"""For sessions that ask seldom: the planner's settings stay the server's."""
 
 _REFUSED_PARAMETER = re.compile(r"unsupported startup parameter:? (\S+)")
 

@@ -33,7 +33,7 @@ from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, read_proxy
 from webhook_dispatcher.transport.reading import HandshakeFailed, OutOfTime, read
 from webhook_dispatcher.transport.resolver import GuardedResolver
-from webhook_dispatcher.transport.sender import _tls_context
+from webhook_dispatcher.transport.sender import tls_context
 
 # aiohttp's defaults (8,190 bytes, 128 headers) turn honest answers into failures.
 _LINE_LIMIT = 64 * 1024
@@ -75,7 +75,7 @@ class AiohttpSender:
         self._guard = guard
         self._timeout = timeout.total_seconds()
         self._user_agent = user_agent
-        self._context = _tls_context(ca_file)
+        self._context = tls_context(ca_file)
         self._kept_connections = kept_connections
         self._nameservers = nameservers
         self._proxy = proxy

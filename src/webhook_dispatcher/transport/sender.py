@@ -63,7 +63,7 @@ class Sender:
         self._user_agent = user_agent
         # The body is not used, so it need not be packed.
         self._own_headers = f"User-Agent: {user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
-        self._context = _tls_context(ca_file)
+        self._context = tls_context(ca_file)
         self._kept_connections = kept_connections
         self._nameservers = nameservers
         self._proxy = proxy
@@ -158,7 +158,7 @@ class Sender:
         return seen
 
 
-def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     """Verify against the system's roots, plus those of a file. Raises ConfigurationError."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
