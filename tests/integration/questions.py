@@ -1,6 +1,6 @@
 """What is asked of each statement beside many rows it has nothing to do with, and how many it may touch.
 
-The rows are those of FILL: `hot` owes 40,000 events in order, `owing` 20,000 out of it, and 5,000 merchants
+The rows are those of FILL: one merchant owes 40,000 events in order, one 20,000 out of it, and 5,000 merchants
 eight each, half of what was ever there is dead, and the logs and the control table are full.
 """
 
@@ -16,6 +16,10 @@ OWING = 20_000
 ASKED = 100
 RETRIED = ASKED // 3
 FIRST_OF_LANES = HOT + OWING
+NAMED = "m" * 120
+"""What merchants' ids begin with. Their indexes are a level higher than those of numbers: they look dearer."""
+HOT_ONE = "h" * 128
+OWING_ONE = "o" * 128
 CLAIMED_FROM = ROWS - LANES
 DUE_FROM = ROWS - 2 * LANES
 
@@ -36,14 +40,14 @@ $$
 
 FILL = f"""
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
-SELECT 'm' || n, 'https://example.com/', '\\x00', 'k1' FROM generate_series(0, {LANES - 1}) AS n;
-INSERT INTO webhook.lane (merchant_id) VALUES ('hot'), ('owing');
-UPDATE webhook.lane SET retry_at = clock_timestamp() - interval '1 minute' WHERE merchant_id < 'm1';
+SELECT '{NAMED}' || n, 'https://example.com/', '\\x00', 'k1' FROM generate_series(0, {LANES - 1}) AS n;
+INSERT INTO webhook.lane (merchant_id) VALUES ('{HOT_ONE}'), ('{OWING_ONE}');
+UPDATE webhook.lane SET retry_at = clock_timestamp() - interval '1 minute' WHERE merchant_id < '{NAMED}1';
 INSERT INTO webhook.outbox (seq, id, merchant_id, type, object, due_at, claim) OVERRIDING SYSTEM VALUE
 SELECT
     n,
     lpad(n::text, 32, '0')::uuid,
-    CASE WHEN k < {HOT} THEN 'hot' WHEN k < {FIRST_OF_LANES} THEN 'owing' ELSE 'm' || k % {LANES} END,
+    CASE WHEN k < {HOT} THEN '{HOT_ONE}' WHEN k < {FIRST_OF_LANES} THEN '{OWING_ONE}' ELSE '{NAMED}' || k % {LANES} END,
     'charge.succeeded',
     '{{"id": "ch_0123456789"}}',
     CASE
@@ -60,13 +64,13 @@ INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at
 )
 SELECT
-    {2 * ROWS} + n, lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, 'm' || n % {LANES}, 'charge.succeeded',
+    {2 * ROWS} + n, lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, '{NAMED}' || n % {LANES}, 'charge.succeeded',
     clock_timestamp(), '{{}}', CASE WHEN n % 2 = 0 THEN 'failed' ELSE 'delivered' END,
     CASE WHEN n % 2 = 0 THEN 'exhausted' END, 1, date_trunc('hour', clock_timestamp())
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
 SELECT
-    lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, 'm' || n % {LANES}, 1, 'schedule', clock_timestamp(), 5,
+    lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, '{NAMED}' || n % {LANES}, 1, 'schedule', clock_timestamp(), 5,
     'delivered'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
@@ -105,7 +109,7 @@ def _secrets(sealed: str) -> tuple[str, ...]:
     return _each("'k1'", "text"), _each(sealed, "bytea"), _each("NULL", "text"), _each("NULL", "bytea")
 
 
-NAMES = f"ARRAY{[f'm{number}' for number in range(ASKED)]}"
+NAMES = f"ARRAY{[f'{NAMED}{number}' for number in range(ASKED)]}"
 EVENTS = [FIRST_OF_LANES + n if n >= RETRIED else CLAIMED_FROM + n for n in range(ASKED)]
 """One event of each asked lane: a third of them are retries in flight."""
 SEQS = _listed([_seq(event) for event in EVENTS])
@@ -113,11 +117,12 @@ FENCES = _listed([event if event >= CLAIMED_FROM else 0 for event in EVENTS])
 ARE_RETRIES = _listed([event >= CLAIMED_FROM for event in EVENTS])
 STATES = _listed(["'delivered'" if n % 2 else "NULL::text" for n in range(ASKED)])
 DUE_ATS = _listed(["NULL" if n % 2 else "clock_timestamp()" for n in range(ASKED)])
+FIRST, MERCHANT = f"'{NAMED}0'", f"'{NAMED}1'"
 NOW = "clock_timestamp()"
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
 LOGGED = 2 * ROWS + 2
-LOGGED_FOR = "'m2'"
+LOGGED_FOR = f"'{NAMED}2'"
 FINISHED_AT = "date_trunc('hour', clock_timestamp())"
 RANGE = ("NULL", LONG_AGO, "0", "'infinity'")
 
@@ -139,7 +144,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_gaps": Question(
         (f"ARRAY[1, {_seq(HOT)}]", f"ARRAY[{ASKED}, {_seq(HOT) + ASKED}]", "50"), 2 * ASKED
     ),
-    "sweep_lanes": Question(("'m1'", str(ASKED)), ASKED),
+    "sweep_lanes": Question((MERCHANT, str(ASKED)), ASKED),
     "create_lanes": Question(("ARRAY['new1', 'new2']",), 2),
     "lease_lanes": Question((NAMES, _each("9", "bigint"), "'30 seconds'", "'somebody'"), ASKED),
     "read_runs": Question((NAMES, *[_each(most, "bigint") for most in ("0", "3", "65536")]), 3 * ASKED),
@@ -150,14 +155,14 @@ QUESTIONS: Mapping[str, Question] = {
     "lock_retry_lanes": Question((str(ASKED),), ASKED),
     "lock_named_retry_lanes": Question((NAMES,), ASKED),
     "claim_retries": Question((NAMES, "2", str(ASKED), "'30 seconds'"), 2 * ASKED),
-    "plan_retries": Question((f"{NAMES} || 'owing'::text", "2"), ASKED),
-    "mend_retries": Question(("'m1'", str(ASKED)), ASKED),
+    "plan_retries": Question((f"{NAMES} || '{OWING_ONE}'::text", "2"), ASKED),
+    "mend_retries": Question((MERCHANT, str(ASKED)), ASKED),
     # unreadable
-    "read_suspect": Question(("'m1'", "0")),
-    "lock_due_rows": Question(("'m1'", "2", "20"), 20),
+    "read_suspect": Question((MERCHANT, "0")),
+    "lock_due_rows": Question((MERCHANT, "2", "20"), 20),
     "claim_row": Question((str(_seq(FIRST_OF_LANES)), "'30 seconds'")),
     "close_row": Question((str(_seq(FIRST_OF_LANES)), "false")),
-    "look_later": Question((f"{NAMES} || 'owing'::text", "'15 seconds'"), ASKED),
+    "look_later": Question((f"{NAMES} || '{OWING_ONE}'::text", "'15 seconds'"), ASKED),
     "find_row": Question((str(_seq(FIRST_OF_LANES)),)),
     "try_reading": Question((str(_seq(FIRST_OF_LANES)),)),
     "try_deleting": Question((str(_seq(FIRST_OF_LANES)),)),
@@ -165,7 +170,7 @@ QUESTIONS: Mapping[str, Question] = {
     "record": RECORD,
     "read_unwritten": Question((SEQS, NAMES, FENCES, ARE_RETRIES), ASKED),
     "record_late": Question(
-        (str(_seq(FIRST_OF_LANES)), IN_OUTBOX, "'m0'", "1::smallint", "'schedule'", NOW, "5", "200::smallint")
+        (str(_seq(FIRST_OF_LANES)), IN_OUTBOX, FIRST, "1::smallint", "'schedule'", NOW, "5", "200::smallint")
         + ("'delivered'", NOW, "true")
     ),
     # control
@@ -174,14 +179,14 @@ QUESTIONS: Mapping[str, Question] = {
     "read_command": Question(("1",)),
     "finish_command": Question(("1", "'done'", "'{}'", "NULL", "NULL", "NULL")),
     "run_command": Question(("1", "'30 seconds'", "'{}'", "NULL")),
-    "lock_lane": Question(("'m1'",)),
-    "recall_lane": Question(("'m1'",)),
-    "pause_lane": Question(("'m1'", "true")),
+    "lock_lane": Question((MERCHANT,)),
+    "recall_lane": Question((MERCHANT,)),
+    "pause_lane": Question((MERCHANT, "true")),
     "pause_everything": Question(("true",)),
-    "is_configured": Question(("'m1'",)),
-    "set_url": Question(("'m1'", "'https://example.com/new'")),
+    "is_configured": Question((MERCHANT,)),
+    "set_url": Question((MERCHANT, "'https://example.com/new'")),
     "log_test_event": Question(
-        ("gen_random_uuid()", "'m1'", NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
+        ("gen_random_uuid()", MERCHANT, NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
         + ("'delivered'", NOW)
     ),
     # reopening
@@ -203,10 +208,10 @@ QUESTIONS: Mapping[str, Question] = {
     "read_today": Question(()),
     # administration
     "insert_endpoint": Question(("'new'", "'https://example.com/'", "'\\x00'", "'k1'")),
-    "update_endpoint_url": Question(("'m1'", "'https://example.com/'")),
-    "rotate_secret": Question(("'m1'", "'\\x00'", "'k1'", "NULL")),
-    "delete_endpoint": Question(("'m1'",)),
-    "find_endpoint": Question(("'m1'",)),
+    "update_endpoint_url": Question((MERCHANT, "'https://example.com/'")),
+    "rotate_secret": Question((MERCHANT, "'\\x00'", "'k1'", "NULL")),
+    "delete_endpoint": Question((MERCHANT,)),
+    "find_endpoint": Question((MERCHANT,)),
     "list_attempts": Question((_uuid(LOGGED),)),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
     "find_command": Question(("1",)),

@@ -205,11 +205,11 @@ CROSS JOIN LATERAL (
             CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object END AS object,
             CASE WHEN outbox.object_bytes BETWEEN 0 AND 262144 THEN outbox.object_bytes ELSE 0 END AS object_bytes
         FROM webhook.outbox
-        -- Not by = and seq alone: where one merchant is owed nearly all, the primary key looks as good.
+        -- No condition on seq alone: the primary key would answer it too, past the rows of all others.
         WHERE
-            outbox.merchant_id = ANY(ARRAY[asked.merchant_id])
+            (outbox.merchant_id, outbox.seq) > (asked.merchant_id, asked.after_seq)
+            AND outbox.merchant_id <= asked.merchant_id
             AND outbox.due_at IS NULL
-            AND outbox.seq > asked.after_seq
         ORDER BY outbox.merchant_id, outbox.seq
         LIMIT asked.most_events
     ) AS next

@@ -11,7 +11,8 @@ SELECT
     outbox.merchant_id, outbox.seq, outbox.id, outbox.type, outbox.created_at, outbox.trigger,
     outbox.on_failure
 FROM webhook.outbox
-WHERE outbox.merchant_id = ANY(ARRAY[$1]) AND outbox.due_at IS NULL AND outbox.seq > $2
+-- As read_runs has it: no condition on seq alone.
+WHERE (outbox.merchant_id, outbox.seq) > ($1, $2) AND outbox.merchant_id <= $1 AND outbox.due_at IS NULL
 ORDER BY outbox.merchant_id, outbox.seq
 LIMIT 1;
 
