@@ -135,7 +135,11 @@ async def test_frozen_database_costs_the_other_nothing(world: World, other: Worl
 
             async def is_named() -> bool:
                 status, text = await asked(supervisor, "/readyz")
-                return status == 503 and set(map(place_of, text.splitlines())) == {"process 2 (eu2)"}
+                return (
+                    len(load.sent) >= len(MERCHANTS) * EVENTS
+                    and status == 503
+                    and set(map(place_of, text.splitlines())) == {"process 2 (eu2)"}
+                )
 
             await until_found(is_named, PATIENCE)
     finally:

@@ -48,12 +48,12 @@ async def run(stage: Stage, wanted: Sequence[Kind], seconds: float, tell: Callab
     began = time.monotonic()
     async with stage.entered():
         kinds = [kind for kind in wanted if _is_possible(kind, stage)]
+        server = await stage.server.describe()  # before any fault could end its session
         scheduler = Scheduler(stage, kinds, tell)
         watching = asyncio.create_task(stage.fleet.watch())
         beating = asyncio.create_task(stage.beat.run())
         writing = asyncio.create_task(stage.writers.run(WRITERS, stage.stopped))
         faults = asyncio.create_task(scheduler.run())
-        server = await stage.server.describe()
         tell(f"{len(kinds)} kinds of fault, {len(stage.merchants)} merchants, {server}")
         try:
             await asyncio.wait(
