@@ -76,7 +76,8 @@ class Faults:
 
     def pauses(self, merchant_id: str) -> bool:
         """Tell whether a merchant may be sent probes alone."""
-        return self.is_open or self.suspicions.holds(merchant_id)
+        # Asked before each attempt: not by way of is_open.
+        return self._fault is not None or self._clock_is_off or self.suspicions.holds(merchant_id)
 
     def paused(self, merchants: Collection[str]) -> set[str]:
         """Return those of the merchants who may be sent probes alone."""
@@ -128,19 +129,19 @@ class Faults:
 
     def counts(self, event: Event, seen: Answer | Failure, started: float) -> bool:
         """Learn how an attempt ended; tell whether it counts as the merchant's."""
-        now = self._clock.elapsed()
+        outcome = seen.outcome
         if isinstance(seen, Failure) and seen.is_ours:
             # What is unsendable through a fault of ours was not signed as it should be.
-            self._begin("signer" if seen.outcome is Outcome.UNSENDABLE else "local", seen.detail, now)
+            self._begin("signer" if outcome is Outcome.UNSENDABLE else "local", seen.detail)
             return False
-        if seen.outcome is Outcome.UNSENDABLE:
+        if outcome is Outcome.UNSENDABLE:
             return True
         if self._fault is not None and started >= self._fault.since and self._is_over(seen):
             self._end()
-        if seen.outcome is Outcome.TIMEOUT and self._stood_still_since(started, now):
+        if outcome is Outcome.TIMEOUT and self._stood_still_since(started):
             return False
         is_excused = self._is_suspect(event, seen, started)
-        return seen.outcome is Outcome.DELIVERED or not (is_excused or self._clock_is_off)
+        return outcome is Outcome.DELIVERED or not (is_excused or self._clock_is_off)
 
     def _is_over(self, seen: Answer | Failure) -> bool:
         """Tell whether an attempt shows that this machine works again, by reaching anybody."""
@@ -148,8 +149,8 @@ class Faults:
         # While the signer is broken, only what was signed well is sent.
         return self._fault.kind == "signer" or seen.outcome in _REACHED
 
-    def _stood_still_since(self, started: float, now: float) -> bool:
-        return self._stalled_at > started or now - self._beat_at > LONGEST_BEAT
+    def _stood_still_since(self, started: float) -> bool:
+        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > LONGEST_BEAT
 
     def _is_suspect(self, event: Event, seen: Answer | Failure, started: float) -> bool:
         """Compare an attempt with those of others; tell whether it failed as nearly all do."""
@@ -180,9 +181,10 @@ class Faults:
         else:
             _log.info("fault.ended", kind="fleet")
 
-    def _begin(self, kind: str, detail: str, now: float) -> None:
+    def _begin(self, kind: str, detail: str) -> None:
         if self._fault is not None:
             return
+        now = self._clock.elapsed()
         self._fault = _Fault(kind, detail, now)
         self._probe_at = now + PROBE_INTERVAL
         self._metrics.own_fault.labels(kind).set(1)

@@ -22,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import structlog
 
@@ -47,6 +48,8 @@ NO_ADDRESS = ", no address"
 """The end of marks of attempts that came no further than the look-up of a name, or the egress proxy."""
 SILENCE = 5.0
 """Seconds without an answer to anybody after which a suspicion is taken for a fault of ours."""
+
+_NEVER = float("-inf")
 
 _log = structlog.get_logger()
 
@@ -96,8 +99,9 @@ class _Hold:
         return now >= self.until and last is not None and last > self.began
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(NamedTuple):
+    """One attempt. A tuple: made for each."""
+
     started: float
     mark: str | None
     merchant_id: str
@@ -164,7 +168,9 @@ class _Lately:
         return len(self._since)
 
     def learn(self, merchant_id: str, now: float) -> None:
-        """Learn it, and forget of whom it was learned too long ago."""
+        """Learn it, and forget of whom it was learned too long ago; no more than once a second."""
+        if self._since.get(merchant_id, _NEVER) > now - 1.0:
+            return
         self._since[merchant_id] = now
         self._since.move_to_end(merchant_id)
         while next(iter(self._since.values())) < now - GOOD_FOR:
@@ -176,7 +182,7 @@ class _Lately:
 
     def knows(self, merchant_id: str, now: float) -> bool:
         """Tell whether it was learned lately."""
-        return self._since.get(merchant_id, float("-inf")) >= now - GOOD_FOR
+        return self._since.get(merchant_id, _NEVER) >= now - GOOD_FOR
 
 
 class Suspicions:

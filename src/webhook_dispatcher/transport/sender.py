@@ -24,6 +24,7 @@ from webhook_dispatcher.transport.addresses import Address
 from webhook_dispatcher.transport.blame import is_local
 from webhook_dispatcher.transport.dialling import Dialler
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
+from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT
 from webhook_dispatcher.transport.pool import Pool
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, read_proxy
 from webhook_dispatcher.transport.reading import AttemptEnded, Expired, OutOfTime, Phase, Unsendable, read
@@ -105,7 +106,8 @@ class Sender:
         wire = self._pool.take(target.origin)
         if wire is not None:
             seen = await self._exchange(wire, head, body, deadline)
-            if not (wire.is_stale and (seen.status or seen.outcome in _BROKEN)):
+            may_be_stale = seen.status == REQUEST_TIMEOUT or seen.outcome in _BROKEN
+            if not (may_be_stale and wire.is_stale):
                 return seen
         dialled = await self._dial(target, deadline)
         if not isinstance(dialled, Wire):

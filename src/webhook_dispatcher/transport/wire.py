@@ -158,12 +158,12 @@ class Wire(asyncio.Protocol):
             return
         if not self.is_answering and not self._is_timely():
             return
+        now = self._loop.time()
         if not self.is_answering:
-            self.is_answering = True
-            self._answered_at = self._loop.time()
+            self.is_answering, self._answered_at = True, now
         answer = self._answer
         is_head = answer.status < 0
-        if is_head and self._loop.time() >= self._deadline:
+        if is_head and now >= self._deadline:
             self._expire()
             return
         is_read = answer.feed(data)
