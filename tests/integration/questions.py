@@ -1,7 +1,7 @@
 """What is asked of each statement beside many rows it has nothing to do with, and how many it may touch.
 
-The rows are those of FILL: one merchant owes 40,000 events in order, one 20,000 out of it, and 5,000 merchants
-eight each, half of what was ever there is dead, and the logs and the control table are full.
+The rows are those of FILL: one merchant owes 40,000 events in order, one 20,000 out of it, and 5,000
+merchants eight each, half of what was ever there is dead, and the logs and the control table are full.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ ASKED = 100
 RETRIED = ASKED // 3
 FIRST_OF_LANES = HOT + OWING
 NAMED = "m" * 120
-"""What merchants' ids begin with. Their indexes are a level higher than those of numbers: they look dearer."""
+"""What merchants' ids begin with. Their indexes are a level higher than those of numbers, and look dearer."""
 HOT_ONE = "h" * 128
 OWING_ONE = "o" * 128
 CLAIMED_FROM = ROWS - LANES
@@ -47,7 +47,11 @@ INSERT INTO webhook.outbox (seq, id, merchant_id, type, object, due_at, claim) O
 SELECT
     n,
     lpad(n::text, 32, '0')::uuid,
-    CASE WHEN k < {HOT} THEN '{HOT_ONE}' WHEN k < {FIRST_OF_LANES} THEN '{OWING_ONE}' ELSE '{NAMED}' || k % {LANES} END,
+    CASE
+        WHEN k < {HOT} THEN '{HOT_ONE}'
+        WHEN k < {FIRST_OF_LANES} THEN '{OWING_ONE}'
+        ELSE '{NAMED}' || k % {LANES}
+    END,
     'charge.succeeded',
     '{{"id": "ch_0123456789"}}',
     CASE
@@ -70,8 +74,8 @@ SELECT
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
 SELECT
-    lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, '{NAMED}' || n % {LANES}, 1, 'schedule', clock_timestamp(), 5,
-    'delivered'
+    lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, '{NAMED}' || n % {LANES}, 1, 'schedule', clock_timestamp(),
+    5, 'delivered'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
 SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 10});
