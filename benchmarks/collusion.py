@@ -8,16 +8,17 @@ import json
 import signal
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from benchmarks.contest import Figure, Run, Section, by_turns
 from benchmarks.lags import lags_of
 from benchmarks.nameserver import ADDRESS
 from benchmarks.processes import Child, until
 from benchmarks.rig import Daemon, Receiver, Rig, names
-from benchmarks.sets import Bench
+from benchmarks.sets import Bench, in_the_past
 from benchmarks.turncoats import LOOPBACK, SHARED, apart
 
 HONEST, BAD = (5, 50), (20, 200)
@@ -57,6 +58,11 @@ class Case:
     def __str__(self) -> str:
         where = "on one host" if self.is_one_host else "colluders"
         return f"{self.honest} honest, {self.bad} {where} x{self.load}: {self.how}"
+
+    @property
+    def has_before(self) -> bool:
+        """Tell whether the daemon of another checkout is measured as well; a run takes fifteen seconds."""
+        return self.load == LOADS[0] and self.bad == BAD[0] and (self.is_one_host or self.honest == HONEST[0])
 
     @property
     def without(self) -> str:
@@ -111,7 +117,10 @@ def collusion(bench: Bench) -> Section:
     """Measure the lags of honest merchants beside those that fail alike, and without."""
     with _stage(bench.rig) as stage:
         seconds = WARM_UP + SECONDS * bench.scale
-        contestants = {str(case): (lambda case=case: _run(stage, case, seconds)) for case in CASES}
+        contestants: dict[str, Callable[[], Run]] = {}
+        for case in CASES:
+            one = {str(case): partial(_run, stage, case, seconds)}
+            contestants |= bench.beside_before(one) if case.has_before else one
         runs = by_turns(bench.rounds, contestants, bench.tell)
     failing = [case for case in CASES if case.how != WITHOUT]
     return Section(
@@ -128,7 +137,17 @@ def collusion(bench: Bench) -> Section:
             ),
             *(
                 Figure(
-                    f"{name}, all runs", sum(run.value(name) for of in runs.of.values() for run in of), most=0
+                    f"p99, {case} ÷ without, before",
+                    runs.ratio(in_the_past(str(case)), "p99 ms", in_the_past(case.without)),
+                )
+                for case in failing
+                if in_the_past(str(case)) in runs.of
+            ),
+            *(
+                Figure(
+                    f"{name}, all runs",
+                    sum(run.value(name) for case in CASES for run in runs.of[str(case)]),
+                    most=0,
                 )
                 for name in ("uncounted", "pauses")
             ),

@@ -4,20 +4,22 @@ The outbox was drained and vacuumed, so statistics call it empty, and the daemon
 burst. A daemon that is started behind the burst plans under what is there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from benchmarks.contest import Figure, Run, Section, by_turns
+from benchmarks.contest import Figure, Run, Runs, Section, by_turns
 from benchmarks.ours import FILL, drain, texts
 from benchmarks.processes import Child, until
 from benchmarks.rig import Daemon, Rig
-from benchmarks.sets import Bench
+from benchmarks.sets import Bench, in_the_past
 
 FEW = 50
 """Events before and after the vacuum: the daemon asks, and plans, everything that a delivery needs."""
 VACUUM = "VACUUM (TRUNCATE off, ANALYZE) webhook.outbox"
 BURSTS = ((20_000, 5_000), (200_000, 5_000), (10_000, 20))
 """How many events, for how many merchants."""
+MOST_BEFORE = 20_000
+"""Of a larger burst another checkout's daemon may make hundreds a second."""
 PRODUCERS = 32
 PATIENCE = 900.0
 
@@ -68,26 +70,38 @@ def quiet_hour(bench: Bench) -> Section:
     """Compare bursts for a daemon that runs already with backlogs for one that is started."""
     rig = bench.rig
     contestants: dict[str, Callable[[], Run]] = {}
-    names = []
+    pairs = []
     for number, merchants in BURSTS:
         events = bench.events(number)
         template = rig.template(rig.receiver.url(), merchants)
         name = f"{events:,} events, {merchants:,} merchants"
-        names.append(name)
-        for how, run in (("runs already", _burst), ("started afterwards", _started_afterwards)):
-            contestants[f"{name}: {how}"] = partial(run, rig, template, events, merchants)
+        pair = (f"{name}: runs already", f"{name}: started afterwards")
+        pairs.append(pair)
+        both = {
+            how: partial(run, rig, template, events, merchants)
+            for how, run in zip(pair, (_burst, _started_afterwards), strict=True)
+        }
+        contestants |= bench.beside_before(both) if number <= MOST_BEFORE else both
     runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
-    figures = []
-    for name in names:
-        us, them = f"{name}: runs already", f"{name}: started afterwards"
-        figures.append(Figure(f"{name}: runs already ÷ started", runs.ratio(us, "rate", them), least=0.9))
-        figures.append(Figure(f"{name}: µs of Postgres", runs.ratio(us, "postgres", them), most=1.3))
+    figures = _compared(runs, pairs, least=0.9)
     return Section(
         "A burst after a quiet hour",
         f"{FEW} events, `{VACUUM}`, {FEW} events, then all in one transaction.",
         runs,
         figures,
     )
+
+
+def _compared(runs: Runs, pairs: Sequence[tuple[str, str]], least: float) -> list[Figure]:
+    """Compare rates, and what Postgres needs for an event, within each pair; also as they were before."""
+    figures = []
+    for one, other in pairs:
+        figures.append(Figure(f"{one} ÷ {other}", runs.ratio(one, "rate", other), least=least))
+        figures.append(Figure("the same: µs of Postgres", runs.ratio(one, "postgres", other), most=1.3))
+        if (before := in_the_past(one)) in runs.of:
+            ratio = runs.ratio(before, "rate", in_the_past(other))
+            figures.append(Figure("the same, before", ratio))
+    return figures
 
 
 def _produced(bench: Bench, template: str, merchants: int, processes: int) -> Run:
@@ -109,20 +123,20 @@ def two_processes(bench: Bench) -> Section:
     """Compare two processes with one, at few and many merchants, while producers commit and in a drain."""
     rig = bench.rig
     contestants: dict[str, Callable[[], Run]] = {}
-    names = []
+    pairs = []
     for merchants in (500, 5_000):
         template = rig.template(rig.receiver.url(), merchants)
         for kind, how in (("32 producers", _produced), ("drain", _drained)):
-            name = f"{kind}, {merchants:,} merchants"
-            names.append(name)
-            for processes in (1, 2):
-                contestants[f"{name}: {processes}"] = partial(how, bench, template, merchants, processes)
+            one, two = (f"{kind}, {merchants:,} merchants: {processes}" for processes in (1, 2))
+            pairs.append((two, one))
+            both = {
+                name: partial(how, bench, template, merchants, processes)
+                for processes, name in enumerate((one, two), 1)
+            }
+            # Where it was seen; two hundred seconds a run.
+            contestants |= bench.beside_before(both) if how is _produced and merchants == 500 else both
     runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
-    figures = []
-    for name in names:
-        one, two = f"{name}: 1", f"{name}: 2"
-        figures.append(Figure(f"{name}: two ÷ one", runs.ratio(two, "rate", one), least=1.4))
-        figures.append(Figure(f"{name}: µs of Postgres", runs.ratio(two, "postgres", one), most=1.3))
+    figures = _compared(runs, pairs, least=1.4)
     explanation = "Producers, receiver and database share the machine's cores."
     return Section("Two processes", explanation, runs, figures)
 
