@@ -8,8 +8,8 @@ again in the same attempt, once; or it is a repetition, and needs a fault that e
 - or one that had hit the daemon of the later request before the earlier one began: it woke, and sent late;
 - or the earlier request failed while many merchants failed alike, or soon after: a daemon may have taken it
   for a fault of its own, which is not counted. Of these any number may be repeated.
-A stop asked for (SIGTERM) explains only while another fault disturbs recording. No fault may explain more
-than there were attempts exposed in the daemons it hit.
+A stop asked for once (SIGTERM) explains only while another fault disturbs recording; who asks twice has what
+is in flight cut. No fault may explain more than there were attempts exposed in the daemons it hit.
 """
 
 from collections import Counter, defaultdict
@@ -27,6 +27,8 @@ STATEMENT = 2.0
 """Seconds after which a daemon of a run gives a statement up, the one that writes an outcome too."""
 GAP = 1.5
 """Seconds for which a daemon goes on waiting once a fault is over: the pause before it tries again."""
+ASKED_TO_STOP = "SIGTERM"
+"""The fault after which a daemon ends what is in flight, and writes it down."""
 _LONGEST_CHAIN = 120.0
 _CLOCK_ERROR = 1.5
 """Seconds by which a recorded start may be off: estimated from slow answers of the database (clock.py)."""
@@ -236,10 +238,10 @@ def _hit(one: Injection, request: Arrival) -> bool:
 
 
 def _may_cost(one: Injection, injections: Injections) -> bool:
-    """Tell whether a fault may cost repetitions; a stop asked for does if recording is disturbed."""
+    """Tell whether a fault may cost repetitions; a stop asked for once does if recording is disturbed."""
     if one.repeats is not Repeats.EXPOSED:
         return False
-    return not one.kind.startswith("SIGTERM") or any(
+    return one.kind != ASKED_TO_STOP or any(
         other.number != one.number and (other.stops_all or other.daemons & one.daemons)
         for other in injections.between(one.began - STATEMENT, one.ended)
     )

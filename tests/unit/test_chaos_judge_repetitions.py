@@ -226,6 +226,12 @@ def test_a_stop_asked_for_costs_nothing_unless_recording_is_disturbed(story: Sto
     assert found(story) == []
 
 
+def test_a_stop_asked_for_twice_cuts_what_is_in_flight(story: Story) -> None:
+    kill(story, "d", exposed=1)
+    story.injections[0] = replace(story.injections[0], kind="SIGTERM twice")
+    assert found(story) == []
+
+
 def test_a_fleet_that_repeats_at_random_is_reported_among_any_number_of_faults() -> None:
     random = Random(1)
     story = Story()

@@ -9,6 +9,7 @@ from tests.chaos.evidence import Repeats
 from tests.chaos.fleet import Victim
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import NotHitError, Track, fault
+from tests.chaos.repetitions import ASKED_TO_STOP
 from tests.chaos.stage import Stage
 from tests.chaos.victim import Point
 
@@ -89,7 +90,7 @@ async def kill_all(stage: Stage, hit: Hit) -> None:
     await _kill(stage, hit, stage.fleet.living())
 
 
-@fault("SIGTERM", Track.DAEMONS, Repeats.EXPOSED)
+@fault(ASKED_TO_STOP, Track.DAEMONS, Repeats.EXPOSED)
 async def terminate(stage: Stage, hit: Hit) -> None:
     """Ask one to stop. It costs nothing unless the database is away when the grace ends."""
     await _stop(stage, hit, "SIGTERM", is_impatient=False)
