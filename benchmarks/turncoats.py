@@ -1,9 +1,10 @@
 """Merchants that accept what they are sent until they are told to fail, all in the same way. TLS only.
 
-They listen on one port at many loopback addresses: 127.0.2.1, which all of them may share, and networks apart
-(127.0.3.1, 127.0.4.1, …). For the rig, on a port without TLS: `/-/stats` (JSON) and `/-/turn/HOW`, with HOW
-one of `well`, a status, `time-out` (no answer), `refusal` (nobody listens) and `tls` (a stranger's
-certificate); whatever it is, open connections are cut. Prints both ports.
+They listen on one port at many loopback addresses: 127.0.2.1, which all of them may share, and networks
+apart (127.0.3.1, 127.0.4.1, …). For the rig, on a port without TLS: `/-/stats` (JSON) and `/-/turn/HOW`, with
+HOW one of `well`, `closing` (well, but a connection for each request), a status, `time-out` (no answer),
+`refusal` (nobody listens) and `tls` (a stranger's certificate); whatever it is, open connections are cut.
+Prints both ports.
 """
 
 import argparse
@@ -40,12 +41,14 @@ class Turncoats:
         self._server: asyncio.Server | None = None
         self.port = 0
         self.status: int | None = 200
+        self.closes = False
         self.requests = 0
         self.connections: set[asyncio.Transport] = set()
 
     async def turn(self, how: str) -> None:
         """Do this from now on."""
         self.status = {"well": 200, "time-out": None}.get(how, int(how) if how.isdigit() else 200)
+        self.closes = how == "closing"
         authority = self._strange if how == "tls" else self._known
         authority.issue_cert(NAME, *self._addresses).configure_cert(self._context)
         if self._server is not None:
@@ -97,6 +100,8 @@ class Connection(asyncio.Protocol):
         self._all.requests += 1
         if self._all.status is not None:
             self._transport.write(b"HTTP/1.1 %d Said\r\nContent-Length: 0\r\n\r\n" % self._all.status)
+            if self._all.closes:
+                self._transport.close()
 
 
 async def serve(options: argparse.Namespace) -> None:
