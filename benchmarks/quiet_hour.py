@@ -4,12 +4,14 @@ The outbox was drained and vacuumed, so statistics call it empty, and the daemon
 burst. A daemon that is started behind the burst plans under what is there.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from benchmarks.contest import Figure, Run, Runs, Section, by_turns
 from benchmarks.ours import FILL, drain, texts
-from benchmarks.processes import Child, until
+from benchmarks.processes import Child, cpu_seconds, until
 from benchmarks.rig import Daemon, Rig
 from benchmarks.sets import Bench, in_the_past
 
@@ -21,6 +23,7 @@ BURSTS = ((20_000, 5_000), (200_000, 5_000), (10_000, 20))
 MOST_BEFORE = 20_000
 """Of a larger burst another checkout's daemon may make hundreds a second."""
 PRODUCERS = 32
+OF_PRODUCERS = "µs producers"
 PATIENCE = 900.0
 
 
@@ -114,7 +117,10 @@ def _produced(bench: Bench, template: str, merchants: int, processes: int) -> Ru
         producers = Child("benchmarks.inserting", *command, log=rig.folder / "inserting.log")
         try:
             producers.read()
-            return _measure(rig, database, daemon, events, producers.go)
+            before = cpu_seconds(producers.pid)
+            run = _measure(rig, database, daemon, events, producers.go)
+            used = 1e6 * (cpu_seconds(producers.pid) - before) / events
+            return replace(run, shows={OF_PRODUCERS: used})
         finally:
             producers.end()
 
@@ -137,7 +143,10 @@ def two_processes(bench: Bench) -> Section:
             contestants |= bench.beside_before(both) if how is _produced and merchants == 500 else both
     runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
     figures = _compared(runs, pairs, least=1.4)
-    explanation = "Producers, receiver and database share the machine's cores."
+    figures += [Figure(f"all cores ÷ what was used: {one}", _spare(runs, one)) for _, one in pairs]
+    explanation = (
+        "Producers, receiver and database share the machine's cores, and nobody gets more."
+    )
     return Section("Two processes", explanation, runs, figures)
 
 
@@ -146,3 +155,11 @@ def _drained(bench: Bench, template: str, merchants: int, processes: int) -> Run
     drained = drain(bench.rig, template, events, merchants, settings={"PROCESSES": str(processes)})
     used = drained.usage.each(events)
     return Run(drained.rate, used.worker, used.postgres, used.receiver)
+
+
+def _spare(runs: Runs, contestant: str) -> float:
+    """Return how many times as fast a contestant could be if it had all of the machine's cores."""
+    parts = ["worker", "postgres", "receiver"]
+    parts += [OF_PRODUCERS] if OF_PRODUCERS in runs.of[contestant][0].shows else []
+    used = sum(runs.median(contestant, part) for part in parts)
+    return (os.cpu_count() or 1) * 1e6 / used / runs.median(contestant)
