@@ -32,8 +32,7 @@ class Office:
     ) -> None:
         """Let merchants accept something."""
         for merchant_id in merchants:
-            self.answers(merchant_id, started=started, is_first=is_first, is_fresh=is_fresh)
-            self.suspicions.accepted(merchant_id)
+            self.answers(merchant_id, started=started, is_first=is_first, is_fresh=is_fresh, is_accepted=True)
 
     def answers(
         self,
@@ -42,11 +41,14 @@ class Office:
         started: float | None = None,
         is_first: bool = True,
         is_fresh: bool = True,
+        is_accepted: bool = False,
     ) -> None:
         """Let a merchant answer, whatever."""
         began = self.clock.elapsed() if started is None else started
         origin = self._origin(merchant_id)
-        self.suspicions.answered(merchant_id, origin, began, is_first=is_first, is_fresh=is_fresh)
+        self.suspicions.answered(
+            merchant_id, origin, began, is_first=is_first, is_fresh=is_fresh, is_accepted=is_accepted
+        )
 
     def fails(
         self,
@@ -417,6 +419,6 @@ def test_who_was_excused_in_vain_is_not_excused_or_held_again_for_long(*, ends_i
 def test_merchants_that_never_fail_are_not_remembered_for_ever() -> None:
     office = Office()
     for number in range(5000):
-        office.suspicions.accepted(f"m{number}")
+        office.works(f"m{number}")
         office.clock.advance(1)
     assert len(office.suspicions._good) <= GOOD_FOR + 1

@@ -43,6 +43,8 @@ class Attempter:
         self._faults = instruments.faults
         self._metrics = instruments.metrics
         self._standings = instruments.standings
+        # Looked up once: structlog's proxy does so at each call.
+        self._log = _log.bind()
         self.in_flight = 0
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
@@ -82,7 +84,8 @@ class Attempter:
             self.in_flight -= 1
             self._standings.landed(ticket)
         took = self._clock.elapsed() - started
-        if event.attempts == 0 and seen.outcome is not Outcome.UNSENDABLE:
+        outcome = seen.outcome
+        if event.attempts == 0 and outcome is not Outcome.UNSENDABLE:
             self._metrics.delivery_lag.observe(max(0.0, (started_at - event.created_at).total_seconds()))
         attempt = Attempt(
             number=event.attempts + 1,
@@ -90,7 +93,7 @@ class Attempter:
             finished_at=started_at + timedelta(seconds=took),
             duration_ms=round(took * 1000),
             status=seen.status,
-            outcome=seen.outcome,
+            outcome=outcome,
         )
         return attempt, seen
 
@@ -135,7 +138,7 @@ class Attempter:
         outcome = attempt.outcome
         self._metrics.count_attempt(outcome, event.trigger, attempt.duration_ms / 1000)
         detail = {"detail": seen.detail} if isinstance(seen, Failure) else {}
-        _log.info(
+        self._log.info(
             "delivery.attempted",
             merchant_id=event.merchant_id,
             event_id=str(event.id),

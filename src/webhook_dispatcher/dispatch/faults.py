@@ -163,9 +163,14 @@ class Faults:
             if is_suspect and not was_suspected:
                 self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
             return is_suspect
-        self.suspicions.answered(merchant_id, origin, started, is_first=is_first, is_fresh=seen.is_fresh)
-        if seen.outcome is Outcome.DELIVERED:
-            self.suspicions.accepted(merchant_id)
+        self.suspicions.answered(
+            merchant_id,
+            origin,
+            started,
+            is_first=is_first,
+            is_fresh=seen.is_fresh,
+            is_accepted=seen.outcome is Outcome.DELIVERED,
+        )
         return False
 
     def _look_at_fleet(self) -> None:

@@ -36,6 +36,8 @@ SAMPLE = 20
 """Origins compared, each with its latest first attempt."""
 WINDOW = 60.0
 """Seconds for which an origin's latest first attempt says something."""
+NEWS = 0.1
+"""Seconds for which another answer of the same origin says nothing new."""
 GOOD_FOR = 600.0
 """Seconds for which a merchant that accepted something counts as one that works, or was excused in vain."""
 MAX_SUSPICION = 60.0
@@ -119,7 +121,8 @@ class _Sample:
         if shown.mark is not None:
             self._move(shown.merchant_id, origin)
         known = self._latest.get(origin)
-        if known is not None and known.started >= shown.started:
+        both_answered = known is not None and known.mark is None is shown.mark
+        if known is not None and shown.started - known.started <= (NEWS if both_answered else 0.0):
             return
         self._latest[origin] = shown
         heappush(self._oldest_first, (shown.started, origin))
@@ -229,24 +232,37 @@ class Suspicions:
         return None
 
     def answered(
-        self, merchant_id: str, origin: str, started: float, *, is_first: bool, is_fresh: bool = True
+        self,
+        merchant_id: str,
+        origin: str,
+        started: float,
+        *,
+        is_first: bool,
+        is_fresh: bool = True,
+        is_accepted: bool = False,
     ) -> None:
-        """Learn that an attempt was answered, whatever the status; is_fresh: a name was looked up for it."""
+        """Learn that an attempt was answered, whatever the status.
+
+        is_fresh: a name was looked up for it. is_accepted: the merchant works.
+        """
+        if self._suspicions:
+            self._contradict(merchant_id, started, is_fresh)
+        now = self._clock.elapsed()
+        if is_first and self._good.knows(merchant_id, now):
+            shown = _Shown(started, None, merchant_id)
+            self._sample.add(origin, shown)
+            if is_fresh:
+                self._names.add(origin, shown)
+        if is_accepted:
+            self._good.learn(merchant_id, now)
+
+    def _contradict(self, merchant_id: str, started: float, is_fresh: bool) -> None:
         for suspicion in list(self._suspicions.values()):
             if started > suspicion.since:
                 suspicion.was_contradicted = True
                 suspicion.answered_at = max(started, suspicion.answered_at)
                 if suspicion.is_refuted_by(is_fresh):
                     self._weigh(suspicion, merchant_id, started)
-        if is_first and self._good.knows(merchant_id, self._clock.elapsed()):
-            shown = _Shown(started, None, merchant_id)
-            self._sample.add(origin, shown)
-            if is_fresh:
-                self._names.add(origin, shown)
-
-    def accepted(self, merchant_id: str) -> None:
-        """Learn that a merchant works."""
-        self._good.learn(merchant_id, self._clock.elapsed())
 
     def excuses(self, merchant_id: str, origin: str, started: float, mark: str, *, is_first: bool) -> bool:
         """Learn that an attempt failed; tell whether it may be our fault. Its merchant is held back then."""

@@ -98,4 +98,6 @@ class Event(NamedTuple):
 
 def render_instant(instant: datetime) -> str:
     """Write an aware instant as UTC with exactly three decimals and a Z (truncated, never rounded up)."""
-    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if instant.tzinfo is not UTC:  # what the database gave is
+        instant = instant.astimezone(UTC)
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
