@@ -144,9 +144,7 @@ def two_processes(bench: Bench) -> Section:
     runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
     figures = _compared(runs, pairs, least=1.4)
     figures += [Figure(f"all cores ÷ what was used: {one}", _spare(runs, one)) for _, one in pairs]
-    explanation = (
-        "Producers, receiver and database share the machine's cores, and nobody gets more."
-    )
+    explanation = "Producers, receiver and database share the machine's cores, and nobody gets more."
     return Section("Two processes", explanation, runs, figures)
 
 
