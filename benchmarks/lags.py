@@ -25,8 +25,9 @@ def lags_of(
     *,
     merchants: int = MERCHANTS,
     warm_up: float = WARM_UP,
+    patience: float = 60.0,
 ) -> Run:
-    """Let a producer commit events, and compare its log with what arrived."""
+    """Let a producer commit events, and compare its log with what arrived within so many more seconds."""
     log = rig.folder / "produced.log"
     produce = ["produce", "--dsn", dsn, "--rate", str(rate), "--seconds", str(seconds)]
     produce += ["--merchants", str(merchants), "--log", str(log)]
@@ -36,7 +37,7 @@ def lags_of(
     said = child.read()
     child.end()
     events = int(said["events"])
-    rig.receiver.await_requests(events, 60.0)
+    rig.receiver.await_requests(events, patience)
     used = (rig.usage(worker) - before).each(events)
     arrived = rig.receiver.arrivals()
     lags = []
