@@ -21,7 +21,7 @@ VACUUM = "VACUUM (TRUNCATE off, ANALYZE) webhook.outbox"
 BURSTS = ((20_000, 5_000), (200_000, 5_000), (10_000, 20))
 """How many events, for how many merchants."""
 MOST_BEFORE = 20_000
-"""Of a larger burst another checkout's daemon may make hundreds a second."""
+"""Events; another checkout's daemon may deliver some hundreds a second: a larger burst would take minutes."""
 PRODUCERS = 32
 OF_PRODUCERS = "µs producers"
 PATIENCE = 900.0
@@ -139,7 +139,7 @@ def two_processes(bench: Bench) -> Section:
                 name: partial(how, bench, template, merchants, processes)
                 for processes, name in enumerate((one, two), 1)
             }
-            # Where it was seen; two hundred seconds a run.
+            # The other checkout is measured where two processes were seen to be slower than one.
             contestants |= bench.beside_before(both) if how is _produced and merchants == 500 else both
     runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
     figures = _compared(runs, pairs, least=1.4)

@@ -43,7 +43,7 @@ class Attempter:
         self._faults = instruments.faults
         self._metrics = instruments.metrics
         self._standings = instruments.standings
-        # Looked up once: structlog's proxy does so at each call.
+        # Bound once: structlog's lazy logger would look up its configuration at each call.
         self._log = _log.bind()
         self.in_flight = 0
 

@@ -76,8 +76,7 @@ class Faults:
 
     def pauses(self, merchant_id: str) -> bool:
         """Tell whether a merchant may be sent probes alone."""
-        # Asked before each attempt: not by way of is_open.
-        return self._fault is not None or self._clock_is_off or self.suspicions.holds(merchant_id)
+        return self.is_open or self.suspicions.holds(merchant_id)
 
     def paused(self, merchants: Collection[str]) -> set[str]:
         """Return those of the merchants who may be sent probes alone."""

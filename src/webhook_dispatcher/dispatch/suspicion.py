@@ -121,9 +121,10 @@ class _Sample:
         if shown.mark is not None:
             self._move(shown.merchant_id, origin)
         known = self._latest.get(origin)
-        both_answered = known is not None and known.mark is None is shown.mark
-        if known is not None and shown.started - known.started <= (NEWS if both_answered else 0.0):
-            return
+        if known is not None:
+            has_failed = known.mark is not None or shown.mark is not None
+            if shown.started - known.started <= (0.0 if has_failed else NEWS):
+                return
         self._latest[origin] = shown
         heappush(self._oldest_first, (shown.started, origin))
         if len(self._latest) > SAMPLE:

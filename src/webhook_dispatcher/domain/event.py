@@ -98,6 +98,6 @@ class Event(NamedTuple):
 
 def render_instant(instant: datetime) -> str:
     """Write an aware instant as UTC with exactly three decimals and a Z (truncated, never rounded up)."""
-    if instant.tzinfo is not UTC:  # what the database gave is
+    if instant.tzinfo is not UTC:  # instants that come from the database are in UTC already
         instant = instant.astimezone(UTC)
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
