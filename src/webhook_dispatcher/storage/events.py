@@ -22,7 +22,7 @@ def to_event(row: asyncpg.Record, attempts: int) -> Event:
         type=row["type"],
         created_at=row["created_at"],
         object=row.get("object") or b"",
-        attempts=attempts if 0 <= attempts <= MAX_ATTEMPTS else min(max(attempts, 0), MAX_ATTEMPTS),
+        attempts=min(max(attempts, 0), MAX_ATTEMPTS),
         trigger=_TRIGGERS.get(row["trigger"], Trigger.SCHEDULE),
         on_failure=_ENDS.get(row["on_failure"]),
         is_unreadable="object" not in row,

@@ -68,10 +68,9 @@ def mask(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     if not MASKED.isdisjoint(event):
         for key in MASKED.intersection(event):
             event[key] = MASK
-    if dict in map(type, event.values()):
-        for key, value in event.items():
-            if type(value) is dict:
-                event[key] = mask(logger, method, dict(value))
+    for key, value in event.items():
+        if type(value) is dict:
+            event[key] = mask(logger, method, dict(value))
     return event
 
 
