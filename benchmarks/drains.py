@@ -1,7 +1,8 @@
 """Scenarios that drain a backlog: how fast, and at what cost, beside the bare loop and the rivals."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from benchmarks.contest import Figure, Run, Section, by_turns
 from benchmarks.ours import Drained, drain
@@ -134,14 +135,13 @@ def over_tls(bench: Bench) -> Section:
     ca_file = str(bench.ca_file)
     url = rig.receiver.url("https")
     template = rig.template(url, merchants)
-    settings: Mapping[str, str] = {"EGRESS_CA_FILE": ca_file}
     runs = by_turns(
         bench.rounds,
         {
             BARE: lambda: bare(
                 rig, events, merchants, "--ca-file", ca_file, "--concurrency", str(CONCURRENCY), url=url
             ),
-            OURS: lambda: ours(rig, template, events, merchants, **settings),
+            OURS: lambda: ours(rig, template, events, merchants, EGRESS_CA_FILE=ca_file),
         },
         bench.tell,
     )
@@ -220,7 +220,7 @@ def processes(bench: Bench) -> Section:
 
     runs = by_turns(
         min(bench.rounds, 3),
-        {f"{number} processes": lambda number=number: run(number) for number in (1, 2, 4)},
+        {f"{number} processes": partial(run, number) for number in (1, 2, 4)},
         bench.tell,
     )
     return Section(

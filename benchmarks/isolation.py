@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -84,10 +85,7 @@ def isolation(bench: Bench) -> Section:
             raise Unmeasurable(f"a saturation of {saturation:.0f}/s leaves the healthy too little")
         runs = by_turns(
             bench.rounds,
-            {
-                kind: lambda kind=kind: _beside(stage, kind, rate, seconds)
-                for kind in (ALONE, HANGING, FAILING)
-            },
+            {kind: partial(_beside, stage, kind, rate, seconds) for kind in (ALONE, HANGING, FAILING)},
             bench.tell,
         )
     runs.of["saturation"] = [Run(saturation)]

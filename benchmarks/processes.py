@@ -73,7 +73,7 @@ class Child:
         """Return the next line it writes."""
         out = _pipe(self._process.stdout)
         if not (line := out.readline()):
-            raise SystemExit(f"{self._process.args} ended; its log ends:\n{self._log.read_text()[-3000:]}")
+            raise SystemExit(f"{self._process.args!r} ended; its log ends:\n{self._log.read_text()[-3000:]}")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -90,7 +90,7 @@ class Child:
         _pipe(self._process.stdin).close()
         _pipe(self._process.stdout).read()
         if self._process.wait():
-            raise SystemExit(f"{self._process.args} failed; its log ends:\n{self._log.read_text()[-3000:]}")
+            raise SystemExit(f"{self._process.args!r} failed; its log ends:\n{self._log.read_text()[-3000:]}")
         _pipe(self._process.stdout).close()
 
     def go(self) -> None:

@@ -21,7 +21,8 @@ def server_facts(dsn: str) -> str:
     async def ask() -> asyncpg.Record:
         connection = await asyncpg.connect(dsn)
         try:
-            return await connection.fetchrow(FACTS)
+            (facts,) = await connection.fetch(FACTS)
+            return facts
         finally:
             await connection.close()
 

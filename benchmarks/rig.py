@@ -83,7 +83,10 @@ class Receiver:
 
     def await_requests(self, number: int, patience: float) -> dict[str, Any]:
         """Return the stats as soon as so many requests have arrived."""
-        return until(lambda: stats if (stats := self.stats())["requests"] >= number else None, patience)
+        found: dict[str, Any] = until(
+            lambda: stats if (stats := self.stats())["requests"] >= number else None, patience
+        )
+        return found
 
 
 class Daemon:

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tests.chaos.evidence import Phase
@@ -223,24 +224,26 @@ class ShiftedClock(SystemClock):
         return super().unix() + orders.clock_offset
 
 
+def _replace(module: ModuleType, name: str, by: type) -> None:
+    """Let a module of the product use a class of ours in place of the one it names."""
+    assert issubclass(by, getattr(module, name)), f"{module.__name__}.{name} is not what {by.__name__} is"
+    setattr(module, name, by)
+
+
 def main() -> None:
     """Run the daemon."""
     global gauge
     name, file = sys.argv[1:]
     gauge = Gauge(Path(file))
-    replaced: Any = composition
-    replaced.PostgresClaims = HitClaims
-    replaced.PostgresRecords = HitRecords
-    replaced.Attempter = CountingAttempter
-    replaced.SystemClock = ShiftedClock
-    replaced.__version__ = f"{__version__}+{name}"
-    sending: Any = outbound
-    sending.Sender = HitSender
-    sending.__version__ = f"{__version__}+{name}"
-    counted: Any = instruments
-    counted.Bodies = CountingBodies
-    connections: Any = dialling
-    connections.Wire = HitWire
+    _replace(composition, "PostgresClaims", HitClaims)
+    _replace(composition, "PostgresRecords", HitRecords)
+    _replace(composition, "Attempter", CountingAttempter)
+    _replace(composition, "SystemClock", ShiftedClock)
+    _replace(outbound, "Sender", HitSender)
+    _replace(instruments, "Bodies", CountingBodies)
+    _replace(dialling, "Wire", HitWire)
+    for module in (composition, outbound):
+        module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
     threading.Thread(target=orders.listen, daemon=True).start()
     app.run(load_settings(os.environ))
 
