@@ -42,6 +42,10 @@ class FakeClaims:
         self.after_lease: Callable[[], object] = lambda: None
         self.missing: set[str] = set()
         self.being_made: set[str] = set()
+        self.created: list[str] = []
+        self.create_gate: asyncio.Event | None = None
+        self.recalls: deque[Recalls] = deque()
+        self.after_recalls: Callable[[], object] = lambda: None
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         self.database.fail("read_arrivals")
@@ -82,6 +86,9 @@ class FakeClaims:
 
     async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
         self.database.fail("create_lanes")
+        self.created += merchants
+        if self.create_gate is not None:
+            await self.create_gate.wait()
         self.missing -= set(merchants)
         return tuple(name for name in merchants if name in self.being_made)
 
@@ -112,7 +119,11 @@ class FakeClaims:
         return {name: self.database.endpoints[name] for name in merchants if name in self.database.endpoints}
 
     async def read_recalls(self) -> Recalls:
-        raise NotImplementedError
+        self.database.fail("read_recalls")
+        recalls = self.recalls.popleft()
+        if not self.recalls:
+            self.after_recalls()
+        return recalls
 
     async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
         raise NotImplementedError

@@ -13,6 +13,7 @@ from tests.unit.fakes import (
     make_event,
     one_turn,
     quiet,
+    until,
 )
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.supply import RUN
@@ -75,6 +76,29 @@ async def test_a_lane_that_is_missing_is_made_and_claimed() -> None:
         await office.rounds(group)
     assert office.claims.leases_asked == [{"a": 1}, {"a": 1}]
     assert office.sent == [1]
+
+
+async def test_once_a_missing_lane_is_made_it_is_claimed_without_waiting_for_the_next_poll() -> None:
+    office = Office()
+    office.claims.missing = {"a"}
+    async with office.open("a") as group:
+        office.database.insert(make_event(1, "a"))
+        office.dispatcher._wake.clear()
+        await office.dispatcher.step(group)
+        await until(office.dispatcher._wake.is_set)
+
+
+async def test_while_a_lane_is_being_made_no_other_is() -> None:
+    office = Office()
+    office.claims.missing = {"a", "b"}
+    office.claims.create_gate = asyncio.Event()
+    async with office.open("a", "b") as group:
+        for seq, merchant_id in enumerate(("a", "b"), 1):
+            office.database.insert(make_event(seq, merchant_id))
+            await office.rounds(group, 1)
+        assert office.claims.created == ["a"]
+        office.claims.create_gate.set()
+        await quiet()
 
 
 async def test_a_lane_that_could_not_be_made_is_left_to_the_sweep() -> None:
