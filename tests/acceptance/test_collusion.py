@@ -6,7 +6,7 @@ import pytest
 
 from tests.acceptance.process import until
 from tests.acceptance.world import World
-from webhook_dispatcher.dispatch.suspicion import MAX_SUSPICION
+from webhook_dispatcher.dispatch.health.suspicion import MAX_SUSPICION
 from webhook_dispatcher.local.behaviour import Behaviour
 
 HONEST = [f"honest-{number}" for number in range(5)]

@@ -31,7 +31,7 @@ sound = hmac.digest
 hmac.digest = lambda *a: bytes(32) if os.path.exists({broken!r}) else sound(*a)
 """
 IMPATIENT = """
-from webhook_dispatcher.dispatch import suspicion
+from webhook_dispatcher.dispatch.health import suspicion
 suspicion.MAX_SUSPICION = 2.0
 """
 QUICK = {"ATTEMPT_TIMEOUT": "PT1S", "LEASE": "PT5S", "RETRY_SCHEDULE": "PT1S,PT1S"}

@@ -29,7 +29,7 @@ from webhook_dispatcher.app import outbound
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch import instruments
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import Event
@@ -202,7 +202,7 @@ class CountingAttempter(Attempter):
         return record
 
 
-class CountingBodies(Bodies):
+class CountingMemory(MemoryBudget):
     """Bodies held; those that no attempt was begun for are claimed and waiting."""
 
     def hold(self, event: Event) -> None:
@@ -240,7 +240,7 @@ def main() -> None:
     _replace(composition, "Attempter", CountingAttempter)
     _replace(composition, "SystemClock", ShiftedClock)
     _replace(outbound, "Sender", HitSender)
-    _replace(instruments, "Bodies", CountingBodies)
+    _replace(instruments, "Bodies", CountingMemory)
     _replace(dialling, "Wire", HitWire)
     for module in (composition, outbound):
         module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]

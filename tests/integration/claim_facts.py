@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from tests.integration.model_daemon import ATTEMPT_TIMEOUT, PLACES, ModelDaemon, Moment, Request, Seen
-from webhook_dispatcher.dispatch.tail import LONGEST_GAP
+from webhook_dispatcher.dispatch.finding.tail import LONGEST_GAP
 
 MOST_ATTEMPTS = 8
 # Infinity has no instant in Python.

@@ -109,7 +109,7 @@ class World(Surroundings):
             self.moment.seconds = min(until, self.moment.seconds + 0.9)
             for daemon in self.daemons:
                 if not daemon.is_frozen:
-                    daemon.instruments.faults.beat()
+                    daemon.instruments.own_faults.beat()
             await self._time_out()
         await self.rest()
         await self._set_clock()
@@ -191,7 +191,7 @@ class World(Surroundings):
         daemon = frozen[number % len(frozen)]
         daemon.is_frozen = False
         self.arrive()
-        daemon.instruments.faults.beat()
+        daemon.instruments.own_faults.beat()
         for request in list(self.facts.requests):
             if request.daemon is daemon and request.kept is not None:
                 request.end(request.kept)

@@ -13,16 +13,15 @@ from typing import Any, cast
 
 import asyncpg
 
-from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.control import Controller
+from webhook_dispatcher.dispatch.attempt import Attempter, Hold
+from webhook_dispatcher.dispatch.control.controller import Controller
+from webhook_dispatcher.dispatch.control.long_running import LongRunning
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
-from webhook_dispatcher.dispatch.errands import Errands
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.dispatch.lane_session import LaneSession
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
-from webhook_dispatcher.dispatch.unattempted import Hold
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import Event, State
@@ -244,13 +243,13 @@ class ModelDaemon:
         dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits, name)
         retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold)
         retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, dispatcher.lack_key, stop)
-        errands = Errands(controls, ports, attempter, recorder, instruments, stop)
+        errands = LongRunning(controls, ports, attempter, recorder, instruments, stop)
         controller = Controller(controls, errands, lambda url: None, instruments, stop)
         daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controller, instruments)
         attempter.daemon, attempter.sender = daemon, sender
         return daemon
 
-    def visits(self) -> list[Visit]:
+    def visits(self) -> list[LaneSession]:
         """Return its visits that are trusted still: the lease is theirs."""
         now = self.moment.elapsed()
         return [

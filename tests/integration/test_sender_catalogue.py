@@ -202,7 +202,7 @@ CATALOGUE = [
     # 49 at the real ten seconds: test_sender_deadline.
     row(49, "answers before the deadline", does(m.waits(0.3, OK)), 200),
     row(49, "answers after the deadline", does(m.waits(HURRY + 0.1, OK)), NO_ANSWER),
-    # 50: the dispatcher knows that its loop stood still, and does not count the attempt (dispatch/faults.py).
+    # 50: the dispatcher knows that its loop stood still, and does not count the attempt (own_faults.py).
     row(50, "answers in time while we stand still", m.we_stand_still, SLOW_ANSWER, NO_ANSWER),
     row(51, "says error in the body of a 200", says(status("200 OK", body=b'{"error": true}')), 200),
 ]

@@ -8,8 +8,8 @@ from tests.unit.fake_storage import FakeClaims, FakeRecords
 from tests.unit.fakes import KEYRING, LEASE, FakeDatabase, FakeSender
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.control import Controller
-from webhook_dispatcher.dispatch.errands import Errands
+from webhook_dispatcher.dispatch.control.controller import Controller
+from webhook_dispatcher.dispatch.control.long_running import LongRunning
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -33,7 +33,7 @@ class Office:
         instruments = Instruments.of(self.clock, self.metrics)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0, lambda: None)
-        errands = Errands(
+        errands = LongRunning(
             self.controls,
             FakeClaims(self.database),
             attempter,

@@ -14,11 +14,10 @@ from tests.unit.fakes import (
     quiet,
 )
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.dispatch.unattempted import Hold
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -34,7 +33,7 @@ class Office:
         self.claims, self.records = FakeClaims(self.database), FakeRecords(self.database)
         self.sender, self.metrics = FakeSender(), Metrics("test")
         instruments = self.instruments = Instruments.of(self.clock, self.metrics)
-        self.bodies, self.faults = instruments.bodies, instruments.faults
+        self.memory, self.own_faults = instruments.memory, instruments.own_faults
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         self.dispatcher = Dispatcher(
@@ -57,12 +56,12 @@ class Office:
                 if self.sender.gate is not None:
                     self.sender.gate.set()
                 self.dispatcher.stop()
-                self.dispatcher._supply.let_go()
+                self.dispatcher._fetcher.let_go()
             for _ in range(5):
                 await self.recorder.step()
         assert self.dispatcher.lanes_leased == 0
         assert self.recorder.unwritten == 0
-        assert self.bodies.held == 0
+        assert self.memory.held == 0
 
     async def rounds(self, group: asyncio.TaskGroup, count: int = 4) -> None:
         """Step, let attempts end, write: as often as asked."""

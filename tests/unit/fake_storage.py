@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from tests.unit.fakes import FakeDatabase, Owed
-from webhook_dispatcher.dispatch.due import START
+from webhook_dispatcher.dispatch.retries import START
 from webhook_dispatcher.domain.claim import (
     Arrival,
     Arrivals,

@@ -5,7 +5,7 @@ from datetime import timedelta
 from tests.unit.fake_storage import FakeRecords
 from tests.unit.fakes import LEASE, FakeDatabase, Owed, finished, make_event
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.dispatch.lane_session import LaneSession
 from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, Recorder
 from webhook_dispatcher.domain.claim import RunAsk
 from webhook_dispatcher.domain.event import Event, State
@@ -25,22 +25,22 @@ class Recording:
         self.records = FakeRecords(self.database)
         self.metrics = Metrics("test")
         instruments = Instruments.of(self.clock, self.metrics)
-        self.bodies = instruments.bodies
+        self.memory = instruments.memory
         self.refusals: list[bool] = []
         self.recorder = Recorder(self.records, instruments, LEASE, TRUST, lambda: self.refusals.append(True))
         self.losses = instruments.losses
-        self.closed: list[Visit] = []
+        self.closed: list[LaneSession] = []
         self.recorder.on_closed = self.closed.append
 
-    def visit(self, merchant_id: str, *seqs: int) -> Visit:
+    def visit(self, merchant_id: str, *seqs: int) -> LaneSession:
         """Lease a lane that owes events, and read them."""
         self.database.insert(*[make_event(seq, merchant_id) for seq in seqs])
-        visit = Visit(self.database.lease(merchant_id), self.bodies, self.clock.elapsed() + TRUST, 1e9)
+        visit = LaneSession(self.database.lease(merchant_id), self.memory, self.clock.elapsed() + TRUST, 1e9)
         everything = RunAsk(merchant_id, 0, 1000, 10**6)
         visit.take_in([make_event(seq, merchant_id) for seq in seqs], everything, stable=max(seqs))
         return visit
 
-    def attempt(self, visit: Visit, state: State | None = State.DELIVERED) -> Record:
+    def attempt(self, visit: LaneSession, state: State | None = State.DELIVERED) -> Record:
         """Make the next attempt of a visit and hand over its record."""
         record = self.record(visit.run.popleft(), visit.lease.epoch, False, state)
         self.recorder.add(record, visit)
@@ -57,7 +57,7 @@ class Recording:
         event = make_event(seq, "r", attempts=1, on_failure=on_failure)
         if seq not in self.database.owed:
             self.database.owed[seq] = Owed(event, False, claim)
-        self.bodies.hold(event)
+        self.memory.hold(event)
         record = self.record(event, claim, True, state)
         self.recorder.add(record, None)
         return record
@@ -69,7 +69,7 @@ class Recording:
         due_at = self.clock.now + timedelta(minutes=1) if state is None else None
         return Record(event, fence, is_retry, attempt, state, None, due_at, self.clock.now)
 
-    def end(self, visit: Visit) -> None:
+    def end(self, visit: LaneSession) -> None:
         """End a visit as the dispatcher does."""
         visit.end()
         self.recorder.give_back(visit)

@@ -9,13 +9,14 @@ from tests.unit import dispatching, test_retries
 from tests.unit.fake_storage import FakeClaims
 from tests.unit.fakes import FakeDatabase, make_event, quiet, until
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch import due, ready
+from webhook_dispatcher.dispatch import retries
 from webhook_dispatcher.dispatch import sweep as sweeping
-from webhook_dispatcher.dispatch.bodies import MOST_BYTES
-from webhook_dispatcher.dispatch.due import START, DueLanes
-from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.dispatch.finding import ready
+from webhook_dispatcher.dispatch.health.memory_budget import MOST_BYTES
+from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
+from webhook_dispatcher.dispatch.lane_session import LaneSession
 from webhook_dispatcher.dispatch.pace import Stop
-from webhook_dispatcher.dispatch.standing import SLOW, Room, Standing
+from webhook_dispatcher.dispatch.retries import START, DueLanes
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Lease, Probe
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
@@ -49,7 +50,7 @@ TARPITS = [f"tarpit{number}" for number in range(20)]
 async def test_known_suspects_leave_half_of_the_lanes_to_others() -> None:
     office = dispatching.Office(max_lanes=MOST)
     hang(office, is_tarpit)
-    standings = office.instruments.standings
+    standings = office.instruments.merchants
     for name in TARPITS:
         standings.learn(name, Outcome.TIMEOUT, 10.0)
     async with office.open(*TARPITS, "m") as group:
@@ -69,9 +70,9 @@ async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
     async with office.open("good", "slow") as group:
         office.database.insert(make_event(1, "good"))
         await office.rounds(group)
-        office.instruments.standings.learn("slow", Outcome.TIMEOUT, 10.0)
+        office.instruments.merchants.learn("slow", Outcome.TIMEOUT, 10.0)
         office.dispatcher._ready.add("slow")
-        visit = Visit(Lease("good", 1, 0, None), office.bodies, 0.0, 0.0)
+        visit = LaneSession(Lease("good", 1, 0, None), office.memory, 0.0, 0.0)
         office.dispatcher._wake.clear()
         office.recorder.on_closed(visit)
         assert not office.dispatcher._wake.is_set()
@@ -104,14 +105,14 @@ async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
     office = dispatching.Office(max_lanes=1000)
     hang(office, is_tarpit)
     for name in TARPITS:
-        office.instruments.standings.learn(name, Outcome.TIMEOUT, 10.0)
+        office.instruments.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     async with office.open(*TARPITS, "m") as group:
         ballast = make_event(999, object=b"x" * (MOST_BYTES // 2))
-        office.bodies.hold(ballast)
+        office.memory.hold(ballast)
         office.database.insert(make_event(1, TARPITS[0]), make_event(2, "m"))
         await office.rounds(group)
         assert office.sent == [2]
-        office.bodies.free(ballast)
+        office.memory.free(ballast)
         await office.rounds(group)
         assert office.sent == [2, 1]
 
@@ -175,7 +176,7 @@ async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:
     hang(office, is_tarpit)
     office.database.configure(*TARPITS)
     office.claims.due_since = {"m": "9"}  # due later than all of them
-    office.standings.learn("m", Outcome.DELIVERED, SLOW / 10)
+    office.merchants.learn("m", Outcome.DELIVERED, SLOW / 10)
     office.owe_of(TARPITS, 1)
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         for _ in range(5):
@@ -199,7 +200,7 @@ async def test_known_suspects_take_half_of_the_places_for_retries() -> None:
     hang(office, is_tarpit)
     office.database.configure(*TARPITS)
     for name in TARPITS:
-        office.standings.learn(name, Outcome.TIMEOUT, 10.0)
+        office.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     office.owe_of(TARPITS, 1)
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         for _ in range(5):
@@ -214,23 +215,23 @@ def owe(office: test_retries.Office, *merchants: str) -> DueLanes:
     office.claims.retries = [
         ClaimedRetry(make_event(seq, name, attempts=1), 1, None) for seq, name in enumerate(merchants, 1)
     ]
-    return DueLanes(office.claims, office.standings)
+    return DueLanes(office.claims, office.merchants)
 
 
 async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due, "LOOK", 3)
+    monkeypatch.setattr(retries, "LOOK", 3)
     office = test_retries.Office()
     lanes = owe(office, *TARPITS[:7], "well")
     for name in TARPITS:
-        office.standings.learn(name, Outcome.TIMEOUT, 10.0)
-    full = {Standing.SUSPECT: SUSPECTS}
+        office.merchants.learn(name, Outcome.TIMEOUT, 10.0)
+    full = {Health.SUSPECT: SUSPECTS}
     found = []
     for is_under_way in (True, True, False):
-        found += await lanes.pick(Room(MOST, full), 1, 10)
+        found += await lanes.pick(Slots(MOST, full), 1, 10)
         assert lanes.is_under_way == is_under_way
     assert found == ["well"]
     assert office.claims.looks[0] == START
-    assert await lanes.pick(Room(MOST, full), 1, 10) == []
+    assert await lanes.pick(Slots(MOST, full), 1, 10) == []
     assert office.claims.looks[3] == START
 
 
@@ -239,8 +240,8 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
     names = TARPITS[:5]
     lanes = owe(office, *names)
     for name in names:
-        office.standings.learn(name, Outcome.TIMEOUT, 10.0)
-    taken = [await lanes.pick(Room(MOST, {Standing.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
+        office.merchants.learn(name, Outcome.TIMEOUT, 10.0)
+    taken = [await lanes.pick(Slots(MOST, {Health.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
     picked = [name for lane in taken for name in lane]
     assert picked[:5] == names
     assert set(picked[5:]) == set(names)
@@ -250,20 +251,20 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
 async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_turn(
     look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(due, "LOOK", look)
+    monkeypatch.setattr(retries, "LOOK", look)
     office = test_retries.Office()
     colluders = [f"colluder{number:02}" for number in range(50)]
     held = set(colluders)
     office.claims.retries = [ClaimedRetry(make_event(1, name, attempts=1), 1, None) for name in colluders]
     office.claims.due_since = {name: f"{number:04}" for number, name in enumerate(colluders)}
-    office.standings._is_held = held.__contains__
-    lanes = DueLanes(office.claims, office.standings)
+    office.merchants._is_held = held.__contains__
+    lanes = DueLanes(office.claims, office.merchants)
     for number in range(100, 300):
         if number == 200:
             office.claims.retries.append(ClaimedRetry(make_event(2, "honest", attempts=1), 1, None))
             office.claims.due_since["honest"] = "0110"
             held.add("honest")
-        picked = await lanes.pick(Room(100, {}, probes=1), 2, 10)
+        picked = await lanes.pick(Slots(100, {}, probes=1), 2, 10)
         if picked == ["honest"]:
             return
         for name in picked:
@@ -274,17 +275,17 @@ async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_tu
 async def test_a_lane_is_counted_with_all_the_places_it_may_take() -> None:
     office = test_retries.Office()
     lanes = owe(office, "a", "b", "c", "d")
-    assert await lanes.pick(Room(100, {}), 2, 4) == ["a", "b"]
+    assert await lanes.pick(Slots(100, {}), 2, 4) == ["a", "b"]
     assert office.claims.looks == [START]
-    assert await lanes.pick(Room(MOST, {Standing.GOOD: MOST - 3}), 2, 10) == ["c", "d"]
+    assert await lanes.pick(Slots(MOST, {Health.GOOD: MOST - 3}), 2, 10) == ["c", "d"]
     assert office.claims.looks[1] == DueCursor("0", "b")
 
 
 async def test_no_more_lanes_of_a_kind_are_named_than_have_places() -> None:
     office = test_retries.Office()
     lanes = owe(office, *"abcdef", "good")
-    office.standings.learn("good", Outcome.DELIVERED, SLOW / 10)
-    assert await lanes.pick(Room(MOST, {Standing.SUSPECT: DOUBTFUL - 2}), 1, 10) == ["a", "b", "good"]
+    office.merchants.learn("good", Outcome.DELIVERED, SLOW / 10)
+    assert await lanes.pick(Slots(MOST, {Health.SUSPECT: DOUBTFUL - 2}), 1, 10) == ["a", "b", "good"]
 
 
 async def test_a_round_is_not_hurried_on_while_nothing_may_be_sent() -> None:
@@ -320,4 +321,4 @@ async def test_those_whom_the_sweep_brings_have_their_turn_in_a_full_line(
         await office.rounds(group)
         office.dispatcher.begin_sweep()
         assert office.dispatcher.notice_probe(Probe("c", 3, is_free=True))
-        assert list(office.dispatcher._ready.take(9, Room(9, {}))) == ["b", "c"]
+        assert list(office.dispatcher._ready.take(9, Slots(9, {}))) == ["b", "c"]

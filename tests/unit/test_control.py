@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.controlling import URL, Office
 from tests.unit.fake_desk import EVENT_ID
-from webhook_dispatcher.dispatch.control import POSTPONED_FOR
+from webhook_dispatcher.dispatch.control.controller import POSTPONED_FOR
 from webhook_dispatcher.domain.command import Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State

@@ -13,7 +13,7 @@ from tests.unit.fakes import (
     until,
 )
 from webhook_dispatcher.dispatch.dispatcher import VISIT_TIME
-from webhook_dispatcher.dispatch.supply import RUN
+from webhook_dispatcher.dispatch.finding.fetching import RUN
 from webhook_dispatcher.domain.claim import Probe
 
 
@@ -146,10 +146,10 @@ async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full()
         await office.rounds(group)
         office.dispatcher.everything_is_paused = False
         ballast = make_event(99, object=b"x" * 200_000_000)
-        office.bodies.hold(ballast)
+        office.memory.hold(ballast)
         await office.rounds(group)
         assert office.claims.leases_asked == []
-        office.bodies.free(ballast)
+        office.memory.free(ballast)
         await office.rounds(group)
     assert office.sent == [1]
 
@@ -160,10 +160,10 @@ async def test_a_visit_that_needs_more_while_memory_is_full_ends() -> None:
         office.database.insert(*[make_event(seq, "a") for seq in range(1, RUN + 3)])
         await office.dispatcher.step(group)
         ballast = make_event(99, object=b"x" * 200_000_000)
-        office.bodies.hold(ballast)
+        office.memory.hold(ballast)
         await quiet()
         await office.rounds(group)
         assert office.dispatcher.lanes_leased == 0
-        office.bodies.free(ballast)
+        office.memory.free(ballast)
         await office.rounds(group)
     assert office.sent == list(range(1, RUN + 3))

@@ -16,8 +16,8 @@ from tests.unit.fakes import (
     until,
 )
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.supply import RUN
-from webhook_dispatcher.dispatch.unattempted import KEY_WAIT
+from webhook_dispatcher.dispatch.attempt import KEY_WAIT
+from webhook_dispatcher.dispatch.finding.fetching import RUN
 from webhook_dispatcher.domain.claim import Probe
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason

@@ -9,9 +9,9 @@ from tests.unit import test_retries
 from tests.unit.dispatching import Office
 from tests.unit.fakes import FakeClock, FakeSender, make_event, quiet
 from webhook_dispatcher.dispatch import attempt
-from webhook_dispatcher.dispatch.faults import PROBE_INTERVAL, Faults
-from webhook_dispatcher.dispatch.ready import ReadyLanes
-from webhook_dispatcher.dispatch.standing import Room, Standing, Standings
+from webhook_dispatcher.dispatch.finding.ready import ReadyLanes
+from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
+from webhook_dispatcher.dispatch.health.own_faults import PROBE_INTERVAL, OwnFaults
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
 COLLUDERS = [f"colluder{number}" for number in range(6)]
@@ -57,7 +57,7 @@ async def conspire(office: Office, network: Network, group: asyncio.TaskGroup) -
     network.down.update(COLLUDERS)
     office.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS * 3, 101)])
     await office.rounds(group)
-    assert [name for name in COLLUDERS if office.faults.suspicions.holds(name)]
+    assert [name for name in COLLUDERS if office.own_faults.suspicions.holds(name)]
 
 
 async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
@@ -79,14 +79,14 @@ async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
         office.clock.advance(PROBE_INTERVAL)
         for _ in range(5):
             await office.rounds(group)
-        assert not office.faults.suspicions.held
+        assert not office.own_faults.suspicions.held
     assert not [owed.event.seq for owed in office.database.owed.values() if owed.is_in_order]
 
 
 async def test_a_visit_ends_when_its_merchant_is_held_back(office: Office, network: Network) -> None:
     def hold_once() -> None:
         network.on_post = lambda: None
-        hold(office.faults, COLLUDERS)
+        hold(office.own_faults, COLLUDERS)
 
     async with office.open(*COLLUDERS) as group:
         network.on_post = hold_once
@@ -100,7 +100,7 @@ async def test_retries_of_others_go_on_beside_those_held_back() -> None:
     network = office.retrier._attempter._sender = Network()
     office.database.configure(*COLLUDERS, "honest")
     network.down.update(COLLUDERS)
-    hold(office.faults, COLLUDERS)
+    hold(office.own_faults, COLLUDERS)
     office.owe_of([*COLLUDERS, "honest"], 1)
     assert await office.round() == 1
     assert network.to("honest") == 1
@@ -114,7 +114,7 @@ async def test_retries_of_others_go_on_beside_those_held_back() -> None:
     assert await office.round() == len(COLLUDERS) - 2, "it has been answered"
 
 
-def hold(faults: Faults, merchants: list[str]) -> None:
+def hold(faults: OwnFaults, merchants: list[str]) -> None:
     """Have merchants work, then fail alike."""
     for seen in (Answer(200), REFUSED, REFUSED):
         for merchant_id in merchants:
@@ -125,34 +125,34 @@ def hold(faults: Faults, merchants: list[str]) -> None:
 
 def test_who_is_let_go_waits_with_the_others_again() -> None:
     held = {"a", "b"}
-    lanes = ReadyLanes(Standings(FakeClock(), held.__contains__))
+    lanes = ReadyLanes(MerchantHealth(FakeClock(), held.__contains__))
     for name in "abc":
         lanes.add(name, ord(name))
-    room = Room(10, {})
+    room = Slots(10, {})
     assert lanes.waiting(room) == 1
     assert list(lanes.take(9, room)) == ["c"]
     held.remove("a")
     lanes.let_go(["a", "never seen"])
     assert lanes.take(9, room) == {"a": ord("a")}
-    assert list(lanes.take(9, Room(10, {}, probes=1))) == ["b"]
+    assert list(lanes.take(9, Slots(10, {}, probes=1))) == ["b"]
 
 
 def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
     held: set[str] = set()
-    lanes = ReadyLanes(Standings(FakeClock(), held.__contains__))
+    lanes = ReadyLanes(MerchantHealth(FakeClock(), held.__contains__))
     lanes.add("a", 1)
     held.add("a")
-    assert lanes.take(9, Room(10, {})) == {}
-    assert lanes.waiting(Room(10, {})) == 0
+    assert lanes.take(9, Slots(10, {})) == {}
+    assert lanes.waiting(Slots(10, {})) == 0
 
 
 def test_probes_come_out_of_what_is_left_for_all() -> None:
-    assert Room(10, {}, probes=1).left(Standing.HELD) == 1
-    assert Room(10, {}).left(Standing.HELD) == 0
-    assert Room(10, {Standing.GOOD: 10}, probes=1).left(Standing.HELD) == 0
-    room = Room(10, {}, probes=1)
-    room.take(Standing.HELD)
-    assert room.left(Standing.HELD) == 0
+    assert Slots(10, {}, probes=1).left(Health.HELD) == 1
+    assert Slots(10, {}).left(Health.HELD) == 0
+    assert Slots(10, {Health.GOOD: 10}, probes=1).left(Health.HELD) == 0
+    room = Slots(10, {}, probes=1)
+    room.take(Health.HELD)
+    assert room.left(Health.HELD) == 0
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
@@ -165,14 +165,14 @@ async def test_a_refused_signature_is_verified(status: int, monkeypatch: pytest.
             broken.setattr(attempt, "signature", lambda *_: "t=1,v1=00")
             await office.rounds(group)
             assert office.sent == [1]
-            assert office.faults.signer_is_broken
+            assert office.own_faults.signer_is_broken
             office.clock.advance(PROBE_INTERVAL)
             await office.rounds(group)
             assert office.sent == [1], "nothing is sent that does not verify"
         office.clock.advance(PROBE_INTERVAL)
         await office.rounds(group)
         await quiet()
-        assert not office.faults.is_open
+        assert not office.own_faults.is_open
     assert office.sent == [1, 1]
     assert is_untouched(office)
 

@@ -5,32 +5,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import FakeClock, make_event
-from webhook_dispatcher.dispatch import ready
-from webhook_dispatcher.dispatch.bodies import Bodies
-from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
-from webhook_dispatcher.dispatch.standing import Room, Standing, Standings
+from webhook_dispatcher.dispatch.finding import ready
+from webhook_dispatcher.dispatch.finding.ready import NO_STRAGGLER, ReadyLanes
+from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
+from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
 from webhook_dispatcher.domain.verdict import Outcome
 
 NOTICES = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)))
-KINDS = st.lists(st.sampled_from(Standing), max_size=30)
+KINDS = st.lists(st.sampled_from(Health), max_size=30)
 
 
-def make_lanes(**standings: Standing) -> ReadyLanes:
-    known = Standings(FakeClock())
+def make_lanes(**standings: Health) -> ReadyLanes:
+    known = MerchantHealth(FakeClock())
     for merchant_id, standing in standings.items():
         teach(known, merchant_id, standing)
     return ReadyLanes(known)
 
 
-def teach(standings: Standings, merchant_id: str, standing: Standing) -> None:
+def teach(standings: MerchantHealth, merchant_id: str, standing: Health) -> None:
     """Let a merchant that nothing was known of have a standing."""
-    if standing is not Standing.UNKNOWN:
-        outcome = Outcome.DELIVERED if standing is Standing.GOOD else Outcome.TIMEOUT
+    if standing is not Health.UNKNOWN:
+        outcome = Outcome.DELIVERED if standing is Health.GOOD else Outcome.TIMEOUT
         standings.learn(merchant_id, outcome, 0.1)
 
 
-def room(most: int = 1000, **taken: int) -> Room:
-    return Room(most, {Standing[kind.upper()]: many for kind, many in taken.items()})
+def room(most: int = 1000, **taken: int) -> Slots:
+    return Slots(most, {Health[kind.upper()]: many for kind, many in taken.items()})
 
 
 def test_who_came_first_is_taken_first() -> None:
@@ -90,7 +90,7 @@ def test_every_merchant_is_taken_once_with_its_lowest_head(notices: list[tuple[s
 
 def test_suspects_do_not_stand_in_front_of_others() -> None:
     suspects = [f"s{number}" for number in range(10)]
-    lanes = make_lanes(**dict.fromkeys(suspects, Standing.SUSPECT), good=Standing.GOOD)
+    lanes = make_lanes(**dict.fromkeys(suspects, Health.SUSPECT), good=Health.GOOD)
     for merchant_id in (*suspects, "unknown", "good"):
         lanes.add(merchant_id)
     taken = lanes.take(9, room(8))
@@ -101,9 +101,9 @@ def test_suspects_do_not_stand_in_front_of_others() -> None:
 
 
 def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
-    lanes = make_lanes(a=Standing.GOOD)
+    lanes = make_lanes(a=Health.GOOD)
     lanes.add("a", 3)
-    teach(lanes._standings, "a", Standing.SUSPECT)
+    teach(lanes._merchants, "a", Health.SUSPECT)
     full = room(8, suspect=4)
     assert lanes.waiting(full) == 1
     assert lanes.take(9, full) == {}
@@ -112,9 +112,9 @@ def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
 
 
 def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again() -> None:
-    lanes = make_lanes(a=Standing.SUSPECT)
+    lanes = make_lanes(a=Health.SUSPECT)
     lanes.add("a", 3)
-    teach(lanes._standings, "a", Standing.GOOD)
+    teach(lanes._merchants, "a", Health.GOOD)
     lanes.add("a", 5)
     assert len(lanes) == 1
     assert lanes.take(9, room(8, suspect=8 - 1)) == {"a": 3}
@@ -122,7 +122,7 @@ def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again()
 
 @given(KINDS, st.integers(1, 12), st.data())
 def test_nobody_starves_and_each_kind_keeps_its_order(
-    kinds: list[Standing], most: int, data: st.DataObject
+    kinds: list[Health], most: int, data: st.DataObject
 ) -> None:
     names = {f"m{number}": kind for number, kind in enumerate(kinds)}
     lanes = make_lanes(**names)
@@ -131,7 +131,7 @@ def test_nobody_starves_and_each_kind_keeps_its_order(
     order: list[str] = []
     held: list[str] = []
     for _ in range(200):
-        taken = lanes.take(most, Room(most, lanes._standings.tally(held)))
+        taken = lanes.take(most, Slots(most, lanes._merchants.tally(held)))
         order += taken
         held += taken
         # Places become free one by one, in any order; whoever had one wants another at once.
@@ -142,7 +142,7 @@ def test_nobody_starves_and_each_kind_keeps_its_order(
             break
     firsts = list(dict.fromkeys(order))
     assert sorted(firsts) == sorted(names)
-    for kind in Standing:
+    for kind in Health:
         assert [name for name in firsts if names[name] is kind] == [n for n in names if names[n] is kind]
 
 
@@ -187,14 +187,14 @@ def test_a_line_that_has_emptied_lets_everybody_in() -> None:
 
 def test_a_full_line_of_suspects_refuses_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready, "MOST_READY", 1)
-    lanes = make_lanes(a=Standing.SUSPECT, b=Standing.SUSPECT, c=Standing.GOOD)
+    lanes = make_lanes(a=Health.SUSPECT, b=Health.SUSPECT, c=Health.GOOD)
     assert [lanes.add(name) for name in "abcd"] == [True, False, True, True]
     assert list(lanes.take(9, room(8, suspect=4))) == ["c", "d"]
 
 
 @pytest.mark.parametrize(("held", "has_room"), [(0, True), (9, True), (10, False), (30, False)])
 def test_bodies_have_room_below_their_bound(held: int, has_room: bool) -> None:
-    bodies = Bodies(10)
+    bodies = MemoryBudget(10)
     event = make_event(1, object=b"x" * held)
     bodies.hold(event)
     assert bodies.has_room() is has_room

@@ -6,8 +6,7 @@ import pytest
 
 from tests.unit.fakes import is_delivered, seqs_of, until
 from tests.unit.recording import TRUST, Recording
-from webhook_dispatcher.dispatch.batch import MAX_BATCH
-from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, MAX_BATCH, MOST_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
 DOWN = StorageUnavailable("down")
@@ -28,7 +27,7 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
     ]
     assert recording.recorder.unwritten == 0
     assert all(is_delivered(recording.database, seq) for seq in seqs)
-    assert recording.bodies.held == 0
+    assert recording.memory.held == 0
 
 
 def test_a_batch_is_bounded_and_oldest_first() -> None:
@@ -62,7 +61,7 @@ def test_a_statement_that_failed_is_written_again() -> None:
     recording.step()
     assert [seqs for seqs, _ in recording.records.statements] == [[1], [1, 2]]
     assert visit.unwritten == 0
-    assert recording.bodies.held == 0
+    assert recording.memory.held == 0
 
 
 def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late() -> None:

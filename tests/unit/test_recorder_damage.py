@@ -8,9 +8,8 @@ from structlog.testing import capture_logs
 
 from tests.unit.fakes import is_delivered
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.losses import MOST_LOST
+from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT, MOST_LOST
 from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, MOST_BEHIND
-from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 
@@ -61,7 +60,7 @@ def test_what_was_delivered_stays_so_with_its_attempt_when_its_object_is_damaged
     assert all(record.attempt is not None for record in recording.records.written)
     lost = [record.event.seq for record in recording.records.written if record.event.is_unreadable]
     assert lost == [2]
-    assert recording.bodies.held == 0
+    assert recording.memory.held == 0
 
 
 def test_a_row_that_can_be_read_in_the_later_round_keeps_its_object() -> None:
@@ -150,7 +149,7 @@ def test_a_row_that_cannot_be_changed_at_all_stops_neither_its_lane_nor_others()
     [visit] = recording.closed
     assert set(recording.database.finished) == {1, 3}
     assert recording.refusals == []
-    assert recording.bodies.held == 0
+    assert recording.memory.held == 0
     assert [line["seq"] for line in logs if line["event"] == "row.stuck"] == [2]
     waits_until = recording.database.lanes["m"].wait_until
     assert waits_until is not None, "the lane is not claimed at once to find it again"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.fakes import seqs_of
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.dispatch.lane_session import LaneSession
 from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
@@ -41,13 +41,13 @@ class Model:
     def __init__(self) -> None:
         self.recording = Recording()
         self.database = self.recording.database
-        self.visits: dict[str, Visit] = {}
-        self.opened: list[Visit] = []
+        self.visits: dict[str, LaneSession] = {}
+        self.opened: list[LaneSession] = []
         self.handed_in: list[Record] = []
         self.next_number = 1
         self.recording.recorder.on_closed = self.closed
 
-    def closed(self, visit: Visit) -> None:
+    def closed(self, visit: LaneSession) -> None:
         """Check what must hold when a lane is given back."""
         assert visit.unwritten == 0, "given back before its last outcome"
         assert visit.is_over
@@ -150,7 +150,7 @@ def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
         assert record == original or (is_plainer and record.event.seq in records.refused)
     assert set(model.recording.closed) == set(model.opened)
     assert len(model.recording.closed) == len(model.opened)
-    assert model.recording.bodies.held == 0
+    assert model.recording.memory.held == 0
     for visit in model.opened:
         assert not visit.unfinished
         assert visit.unstuck.is_set()

@@ -9,8 +9,7 @@ from tests.unit.fakes import finished, is_delivered, quiet, until
 from tests.unit.recording import Recording
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import recorder
-from webhook_dispatcher.dispatch.batch import MAX_BATCH, MIN_BATCH, QUICK, BatchSize
-from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MIN_BATCH, MOST_BEHIND, QUICK, BatchSize
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
 DOWN = StorageUnavailable("down")

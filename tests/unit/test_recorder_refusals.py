@@ -4,8 +4,7 @@ import pytest
 
 from tests.unit.fakes import is_delivered, seqs_of
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.batch import MAX_BATCH
-from webhook_dispatcher.dispatch.recorder import MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MOST_BEHIND
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
@@ -88,7 +87,7 @@ def test_a_failure_in_the_midst_of_halving_loses_nothing() -> None:
     recording.settle()
     assert sorted(seqs_of(recording.records.written)) == [1, 2, 3]
     assert recording.closed == [visit]
-    assert recording.bodies.held == 0
+    assert recording.memory.held == 0
 
 
 def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:

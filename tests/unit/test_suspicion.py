@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.fakes import FakeClock
-from webhook_dispatcher.dispatch.suspicion import (
+from webhook_dispatcher.dispatch.health.suspicion import (
     GOOD_FOR,
     MAX_HOLD,
     MAX_SUSPICION,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import NOW
-from webhook_dispatcher.dispatch import tail as tail_module
-from webhook_dispatcher.dispatch.tail import FIRST_PROBE, LONGEST_GAP, LONGEST_PROBE, SETTLING, Tail
+from webhook_dispatcher.dispatch.finding import tail as tail_module
+from webhook_dispatcher.dispatch.finding.tail import FIRST_PROBE, LONGEST_GAP, LONGEST_PROBE, SETTLING, Tail
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
 FOREVER = 1e9

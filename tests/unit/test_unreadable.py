@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from tests.unit.dispatching import Office
 from tests.unit.fakes import LEASE, make_event, quiet
-from webhook_dispatcher.dispatch.losses import MOST_LOST, PERIOD
-from webhook_dispatcher.dispatch.supply import RUN
-from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT, Unreadable
+from webhook_dispatcher.dispatch.finding.fetching import RUN
+from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
+from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT, MOST_LOST, PERIOD
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State

@@ -21,18 +21,17 @@ from webhook_dispatcher import __version__
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.outbound import make_sender
 from webhook_dispatcher.app.report import ShowsOperators
-from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.control import Controller
+from webhook_dispatcher.dispatch.attempt import Attempter, Hold
+from webhook_dispatcher.dispatch.control.controller import Controller
+from webhook_dispatcher.dispatch.control.long_running import LongRunning
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
-from webhook_dispatcher.dispatch.errands import Errands
-from webhook_dispatcher.dispatch.housekeeping import keep_house, measure, watch_loop, watch_schema
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane import trust
+from webhook_dispatcher.dispatch.lane_session import trust
 from webhook_dispatcher.dispatch.pace import Backoff, Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
 from webhook_dispatcher.dispatch.sweep import mend_retries, sweep, watch_recalls
-from webhook_dispatcher.dispatch.unattempted import Hold
+from webhook_dispatcher.dispatch.upkeep import keep_house, measure, watch_loop, watch_schema
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.settings import Settings
@@ -91,10 +90,10 @@ class Daemon:
         now = self._clock.elapsed()
         reasons = []
         if now - self._dispatcher.answered_at > LONGEST_SILENCE:
-            reasons.append(self._absence.trouble or "the database does not answer")
+            reasons.append(self._outage.trouble or "the database does not answer")
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
-        reasons += self._faults.reasons
+        reasons += self._own_faults.reasons
         lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_MEMORY}
         return reasons + [self._lack_of(key) for key in sorted(lacking | self._missing_keys)]
 
@@ -170,9 +169,9 @@ class Daemon:
         instruments = Instruments.of(self._clock, self.metrics)
         hold = Hold(settings.unconfigured_hold)
         trusted = trust(settings.lease, settings.attempt_timeout)
-        self._faults, self._absence = instruments.faults, instruments.absence
+        self._own_faults, self._outage = instruments.own_faults, instruments.outage
         if self._has_waited:
-            self._absence.came_back()
+            self._outage.came_back()
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
         self._recorder = Recorder(records, instruments, settings.lease, trusted, self._housekeeping.set)
         self._dispatcher = Dispatcher(
@@ -192,7 +191,7 @@ class Daemon:
             self._dispatcher.lack_key,
             stop,
         )
-        errands = Errands(controls, claims, self._attempter, self._recorder, instruments, stop)
+        errands = LongRunning(controls, claims, self._attempter, self._recorder, instruments, stop)
         controller = Controller(controls, errands, partial(_find_fault, guard), instruments, stop)
         clock, metrics = self._clock, self.metrics
         self._work = asyncio.create_task(
@@ -222,7 +221,7 @@ class Daemon:
         self._missing_keys = key_ids
 
     def _beat(self) -> None:
-        self._faults.beat()
+        self._own_faults.beat()
         self._dispatcher.show()
         self.metrics.attempts_in_flight.set(self._attempter.in_flight)
 

@@ -1,14 +1,16 @@
-"""One attempt: render, sign, send, and say what follows.
+"""One attempt: render, sign, send, and say what follows; or the record of a row that is not sent.
 
-Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome.
+Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome. What counts as
+a time-out the sender decides (transport); as slow, merchants.SLOW; as no fault of the merchant's, own_faults.
+Not sent are rows without an endpoint, with a secret that we cannot open, or that can be sent to nobody.
 """
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.unattempted import fail_unsendable
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.keyring import Keyring
@@ -20,9 +22,26 @@ from webhook_dispatcher.domain.verdict import Answer, Delivered, Failed, Failure
 
 REFUSALS = frozenset((400, 401, 403))
 """What receivers answer to a signature that they cannot verify."""
+KEY_WAIT = timedelta(seconds=5)
+"""How long rows wait before we try again to open a secret whose key we lack."""
+RETRY_WAIT = timedelta(seconds=30)
+"""How long a due row waits before we look again whether its merchant has an endpoint."""
 _BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long events of a merchant without an endpoint wait for one (contract 5, UNCONFIGURED_HOLD)."""
+
+    duration: timedelta
+
+    def ends_at(self, event: Event, endpoint_removed_at: datetime | None) -> datetime:
+        """Return when an event without endpoint fails: at once if its endpoint was removed after it."""
+        if endpoint_removed_at is not None and event.created_at <= endpoint_removed_at:
+            return event.created_at
+        return event.created_at + self.duration
 
 
 class Attempter:
@@ -40,9 +59,9 @@ class Attempter:
         self._schedule = schedule
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
-        self._faults = instruments.faults
+        self._own_faults = instruments.own_faults
         self._metrics = instruments.metrics
-        self._standings = instruments.standings
+        self._merchants = instruments.merchants
         # Bound once: structlog's lazy logger would look up its configuration at each call.
         self._log = _log.bind()
         self.in_flight = 0
@@ -61,10 +80,10 @@ class Attempter:
         started = self._clock.elapsed()
         if event.is_unreadable:
             return fail_unsendable(event, fence, is_retry, self._database_clock.now())
-        if self._faults.clock_is_off():
+        if self._own_faults.clock_is_off():
             return None  # its signature would be refused
         attempt, seen = await self.make(event, endpoint, secrets)
-        if not self._faults.counts(event, seen, started):
+        if not self._own_faults.counts(event, seen, started):
             detail = seen.detail if isinstance(seen, Failure) else f"status {seen.status}"
             _log.warning("attempt.uncounted", event_id=str(event.id), outcome=seen.outcome, detail=detail)
             return None
@@ -77,12 +96,12 @@ class Attempter:
         started = self._clock.elapsed()
         started_at = self._database_clock.at(started)
         self.in_flight += 1
-        ticket = self._standings.took_off(event.merchant_id)
+        ticket = self._merchants.took_off(event.merchant_id)
         try:
             seen = await self._send(event, endpoint, secrets)
         finally:
             self.in_flight -= 1
-            self._standings.landed(ticket)
+            self._merchants.landed(ticket)
         took = self._clock.elapsed() - started
         outcome = seen.outcome
         if event.attempts == 0 and outcome is not Outcome.UNSENDABLE:
@@ -102,7 +121,7 @@ class Attempter:
             return Failure(Outcome.UNSENDABLE, fault)
         body = event.body()
         signed = signature(body, secrets, int(self._clock.unix()))
-        if self._faults.signer_is_broken and not is_signed(body, signed, secrets):
+        if self._own_faults.signer_is_broken and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
         headers = {
             "Content-Type": "application/json",
@@ -119,7 +138,7 @@ class Attempter:
         self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure
     ) -> Record:
         """Judge an attempt and make the record that is to be written."""
-        self._standings.learn(event.merchant_id, attempt.outcome, attempt.duration_ms / 1000)
+        self._merchants.learn(event.merchant_id, attempt.outcome, attempt.duration_ms / 1000)
         verdict = judge(seen, event, self._schedule)
         state: State | None = None
         reason: FailedReason | None = None
@@ -152,3 +171,22 @@ class Attempter:
             state=state or State.PENDING_RETRY,
             **detail,
         )
+
+
+def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
+    """Finish a row whose merchant has no endpoint, without an attempt; what was delivered stays so."""
+    if event.on_failure is State.DELIVERED:
+        return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
+    return Record(event, fence, is_retry, None, State.FAILED, FailedReason.NOT_CONFIGURED, None, at)
+
+
+def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
+    """Finish a row that can be sent to nobody, without an attempt; what was delivered stays so."""
+    if event.on_failure is State.DELIVERED:
+        return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
+    return Record(event, fence, is_retry, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
+
+
+def hand_back(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
+    """Give a claimed retry back unsent; it does not count as an attempt."""
+    return Record(event, fence, True, None, None, None, due_at, at)

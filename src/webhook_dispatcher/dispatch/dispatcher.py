@@ -8,29 +8,27 @@ ended with work left. Polling is the truth; nothing hangs on a notification.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
-from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, fail_unconfigured, fail_unsendable
+from webhook_dispatcher.dispatch.finding.fetching import Fetcher
+from webhook_dispatcher.dispatch.finding.ready import NO_STRAGGLER, ReadyLanes
+from webhook_dispatcher.dispatch.finding.tail import Tail
+from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
+from webhook_dispatcher.dispatch.health.merchants import Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane import Follower, Visit
-from webhook_dispatcher.dispatch.making import LaneMaker
-from webhook_dispatcher.dispatch.pace import Backoff, Rhythm, pause
-from webhook_dispatcher.dispatch.ready import NO_STRAGGLER, ReadyLanes
+from webhook_dispatcher.dispatch.lane_session import LaneSession, Worker
+from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.dispatch.standing import Room, Standing
-from webhook_dispatcher.dispatch.supply import Supply
-from webhook_dispatcher.dispatch.tail import Tail
-from webhook_dispatcher.dispatch.unattempted import KEY_WAIT, Hold, settle_unconfigured
-from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import Lease, Probe
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
-"""Most lanes in one claim; bounds its memory together with supply.RUN_BYTES."""
+"""Most lanes in one claim; bounds its memory together with fetching.RUN_BYTES."""
 ENOUGH = 100
 """Lanes at work with which none are claimed while the event loop is behind: they would only wait inside."""
 LOOK = 5_000
@@ -43,7 +41,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one process may do at once, and for how long it may trust a lease: `trust` as in lane.trust."""
+    """What one process may do at once. trust: seconds for which a lease is trusted (lane_session.trust)."""
 
     max_lanes: int
     lease: timedelta
@@ -67,32 +65,32 @@ class Dispatcher:
         self._claims = claims
         self._recorder = recorder
         self._attempter = attempter
-        self._bodies = instruments.bodies
+        self._memory = instruments.memory
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
-        self._faults = instruments.faults
+        self._own_faults = instruments.own_faults
         self._metrics = instruments.metrics
         self._limits = limits
         self._owner = owner
-        self._rhythm = Rhythm(self._clock, limits.poll_interval.total_seconds())
+        self._poller = AdaptivePoller(self._clock, limits.poll_interval.total_seconds())
         self._tail = Tail()
-        self._standings = instruments.standings
-        self._ready = ReadyLanes(self._standings)
+        self._merchants = instruments.merchants
+        self._ready = ReadyLanes(self._merchants)
         self._locked: dict[str, int] = {}
-        self._visits: dict[str, Visit] = {}
+        self._visits: dict[str, LaneSession] = {}
         self._wake = asyncio.Event()
-        self._supply = Supply(claims, instruments, lambda: self._tail.stable, self._wake.set)
+        self._fetcher = Fetcher(claims, instruments, lambda: self._tail.stable, self._wake.set)
         self._unreadable = Unreadable(claims, instruments)
         self._stopping = False
-        self._absence = instruments.absence
+        self._outage = instruments.outage
         self._probe = lambda: claims.lease({}, limits.lease, owner)  # refused by a server that only reads
         self._may_claim = True
-        self._maker = LaneMaker(claims, self._metrics, self._made)
+        self._creation: asyncio.Task[None] | None = None
         self.everything_is_paused = False
         self.missing_keys: dict[str, float] = {}
         self._told_of_keys: set[str] = set()
         self.answered_at = self._clock.elapsed()
-        self._follower = Follower(attempter.attend, recorder, self._supply.ask, self._may_start)
+        self._worker = Worker(attempter.attend, recorder, self._fetcher.ask, self._may_start)
         recorder.on_closed = self._closed
 
     @property
@@ -103,7 +101,7 @@ class Dispatcher:
     def show(self) -> None:
         """Show in the metrics which lanes are held."""
         self._metrics.lanes_leased.set(self.lanes_leased)
-        self._metrics.suspect_lanes.set(self._standings.tally(self._visits)[Standing.SUSPECT])
+        self._metrics.suspect_lanes.set(self._merchants.tally(self._visits)[Health.SUSPECT])
 
     @property
     def is_hungry(self) -> bool:
@@ -120,27 +118,27 @@ class Dispatcher:
                 try:
                     hurries = await self.step(group)
                 except StorageError as error:
-                    self._absence.failed(asked, error)
+                    self._outage.failed(asked, error)
                     self._metrics.database_errors.labels("claim").inc()
                     _log.warning("claim.failed", error=str(error))
                     await pause(backoff.next())
                     continue
                 backoff.reset()
-                wait = self._rhythm.next(self._clock.elapsed() - asked)
-                await self._rhythm.rest(0.0 if hurries else wait, self._wake)
-            self._supply.let_go()
+                wait = self._poller.next(self._clock.elapsed() - asked)
+                await self._poller.rest(0.0 if hurries else wait, self._wake)
+            self._fetcher.let_go()
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Look, read on, claim; True when there is more to be had at once."""
         self._ready.give_back(self._locked)
         self._locked.clear()
-        self._ready.let_go(self._faults.suspicions.freed())
+        self._ready.let_go(self._own_faults.suspicions.freed())
         is_cut = await self._look()
-        self._may_claim = await self._absence.may_claim(self._probe)
-        await self._supply.read_on()
+        self._may_claim = await self._outage.may_claim(self._probe)
+        await self._fetcher.read_on()
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        return is_cut or (not self._faults.is_open and self._waiting() > 0)
+        return is_cut or (not self._own_faults.is_open and self._waiting() > 0)
 
     def stop(self) -> None:
         """Claim nothing more; visits end after the event in flight."""
@@ -152,13 +150,13 @@ class Dispatcher:
         cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
         arrivals = await self._claims.read_arrivals(cursor, LOOK)
         self._database_clock.synchronise(arrivals.database_now, asked)
-        self._faults.look_at_clock()
+        self._own_faults.look_at_clock()
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked)
         found = await self._claims.read_gaps(gaps, LOOK) if gaps else []
         if found or arrivals.last_seq > cursor:
-            self._rhythm.found()
+            self._poller.found()
         # Noticed before they count as settled, so that nobody reads past them in between.
         for arrival in found:
             self._notice(arrival.merchant_id, arrival.seq)
@@ -192,19 +190,19 @@ class Dispatcher:
     def _most(self) -> int:
         """Return how many lanes may be claimed now, whosever they are."""
         may_claim = self._may_claim and not (self.everything_is_paused or self._stopping)
-        is_busy = self._rhythm.is_behind and self._at_work() >= ENOUGH
-        if not may_claim or is_busy or not self._bodies.has_room():
+        is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
+        if not may_claim or is_busy or not self._memory.has_room():
             return 0
-        return min(self._limits.max_lanes - len(self._visits), 1 if self._faults.is_open else CLAIM_LANES)
+        return min(self._limits.max_lanes - len(self._visits), 1 if self._own_faults.is_open else CLAIM_LANES)
 
     def _at_work(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, or are over."""
         under_way = [merchant_id for merchant_id, visit in self._visits.items() if not visit.is_over]
-        return len(under_way) - self._standings.tally(under_way)[Standing.SUSPECT]
+        return len(under_way) - self._merchants.tally(under_way)[Health.SUSPECT]
 
-    def _room(self) -> Room:
-        taken = self._standings.tally(self._visits)
-        return Room(self._limits.max_lanes, taken, self._bodies.fullness, self._faults.probes)
+    def _room(self) -> Slots:
+        taken = self._merchants.tally(self._visits)
+        return Slots(self._limits.max_lanes, taken, self._memory.fullness, self._own_faults.probes)
 
     def _waiting(self) -> int:
         """Return how many wait that may be claimed now."""
@@ -212,7 +210,11 @@ class Dispatcher:
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         most = self._most()
-        if not most or not len(self._ready) or (self._faults.is_open and not self._faults.takes_probe()):
+        if (
+            not most
+            or not len(self._ready)
+            or (self._own_faults.is_open and not self._own_faults.takes_probe())
+        ):
             return
         heads = self._ready.take(most, self._room())
         for merchant_id in heads.keys() & self._visits.keys():
@@ -221,7 +223,7 @@ class Dispatcher:
         if not heads:
             return
         asked = self._clock.elapsed()
-        probes = self._faults.paused(heads)
+        probes = self._own_faults.paused(heads)
         try:
             leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
@@ -230,11 +232,12 @@ class Dispatcher:
         visits = [self._open(lease, asked, lease.merchant_id in probes) for lease in leased.leases]
         # Free, but locked for a moment: asked for again in the next step, not at once.
         self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
-        self._maker.make(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
+        self._create_lanes(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
         if not visits:
             return
+        merchants = [visit.merchant_id for visit in visits]
         try:
-            reads = self._supply.read(visits), self._supply.read_endpoints(visits)
+            reads = self._fetcher.read(visits), self._unreadable.read_endpoints(merchants)
             _, endpoints = await asyncio.gather(*reads)
         except StorageError:
             for visit in visits:
@@ -245,18 +248,34 @@ class Dispatcher:
         for visit in visits:
             self._start(group, visit, endpoints.get(visit.merchant_id))
 
-    def _made(self, heads: Mapping[str, int]) -> None:
-        self._ready.give_back(heads)
+    def _create_lanes(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
+        """Begin to create missing lanes, unless others are being created: then the sweep asks again.
+
+        Apart: a transaction that is creating one of them may keep us waiting for its lock.
+        """
+        if heads and (self._creation is None or self._creation.done()):
+            self._creation = group.create_task(self._create(heads))
+
+    async def _create(self, heads: Mapping[str, int]) -> None:
+        try:
+            locked = await self._claims.create_lanes(list(heads))
+        except StorageError as error:
+            self._metrics.database_errors.labels("claim").inc()
+            _log.warning("claim.failed", error=str(error))
+            return
+        self._ready.give_back({name: heads[name] for name in heads if name not in locked})
         self._wake.set()
 
-    def _open(self, lease: Lease, asked: float, is_probe: bool) -> Visit:
-        visit = Visit(lease, self._bodies, asked + self._limits.trust, asked + VISIT_TIME, is_probe=is_probe)
+    def _open(self, lease: Lease, asked: float, is_probe: bool) -> LaneSession:
+        visit = LaneSession(
+            lease, self._memory, asked + self._limits.trust, asked + VISIT_TIME, is_probe=is_probe
+        )
         self._visits[lease.merchant_id] = visit
         return visit
 
-    def _start(self, group: asyncio.TaskGroup, visit: Visit, endpoint: Endpoint | None) -> None:
+    def _start(self, group: asyncio.TaskGroup, visit: LaneSession, endpoint: Endpoint | None) -> None:
         if endpoint is None:
-            settle_unconfigured(visit, self._limits.hold, self._database_clock.now(), self._recorder)
+            _settle_unconfigured(visit, self._limits.hold, self._database_clock.now(), self._recorder)
             self._give_back(visit)
             return
         try:
@@ -270,11 +289,11 @@ class Dispatcher:
             self._give_back(visit)
             return
         if visit.is_probe:
-            self._faults.note_probe()
-        task = group.create_task(self._follower.follow(visit, endpoint, secrets))
+            self._own_faults.note_probe()
+        task = group.create_task(self._worker.follow(visit, endpoint, secrets))
         task.add_done_callback(lambda _: self._give_back(visit))
 
-    def _give_back(self, visit: Visit) -> None:
+    def _give_back(self, visit: LaneSession) -> None:
         visit.end()
         self._recorder.give_back(visit)
 
@@ -285,12 +304,12 @@ class Dispatcher:
             _log.error("key.missing", key_id=error.key_id, reason=error.reason)
         self.missing_keys[error.key_id] = self._clock.elapsed()
 
-    def _may_start(self, visit: Visit) -> bool:
+    def _may_start(self, visit: LaneSession) -> bool:
         if self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()):
             return False
-        return not self._faults.pauses(visit.merchant_id) or (visit.is_probe and not visit.started)
+        return not self._own_faults.pauses(visit.merchant_id) or (visit.is_probe and not visit.started)
 
-    def _closed(self, visit: Visit) -> None:
+    def _closed(self, visit: LaneSession) -> None:
         if self._visits.get(visit.merchant_id) is visit:
             del self._visits[visit.merchant_id]
         if visit.straggler is not None:
@@ -298,5 +317,20 @@ class Dispatcher:
         elif visit.owes_more and visit.wait_until is None:
             self._ready.add(visit.merchant_id)
         # Suspects may wait for long while good ones come and go: they find their place within a poll.
-        if not self._stopping and self._ready.has_any(self._standings.of(visit.merchant_id)):
+        if not self._stopping and self._ready.has_any(self._merchants.of(visit.merchant_id)):
             self._wake.set()
+
+
+def _settle_unconfigured(visit: LaneSession, hold: Hold, now: datetime, recorder: Recorder) -> None:
+    """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
+    while visit.run:
+        if visit.run[0].fault is not None:
+            recorder.add(fail_unsendable(visit.run.popleft(), visit.lease.epoch, False, now), visit)
+            continue
+        ends_at = hold.ends_at(visit.run[0], visit.lease.endpoint_removed_at)
+        if ends_at > now:
+            # A created_at far ahead must not hold back what is inserted after it.
+            visit.wait_until = min(ends_at, now + hold.duration)
+            return
+        event = visit.run.popleft()
+        recorder.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Self
 
-from webhook_dispatcher.dispatch.bodies import Bodies
-from webhook_dispatcher.dispatch.faults import Faults
+from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
+from webhook_dispatcher.dispatch.health.merchants import MerchantHealth
+from webhook_dispatcher.dispatch.health.outage import Outage
+from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.losses import Losses
-from webhook_dispatcher.dispatch.pace import Absence
-from webhook_dispatcher.dispatch.standing import Standings
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -18,17 +18,25 @@ class Instruments:
 
     clock: Clock
     database_clock: DatabaseClock
-    bodies: Bodies
-    faults: Faults
+    memory: MemoryBudget
+    own_faults: OwnFaults
     metrics: Metrics
-    absence: Absence
+    outage: Outage
     losses: Losses
-    standings: Standings
+    merchants: MerchantHealth
 
     @classmethod
     def of(cls, clock: Clock, metrics: Metrics) -> Self:
         """Make them all from the clock they go by."""
         database_clock = DatabaseClock(clock)
-        faults = Faults(clock, database_clock, metrics)
-        standings = Standings(clock, faults.suspicions.holds)
-        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock), Losses(clock), standings)
+        own_faults = OwnFaults(clock, database_clock, metrics)
+        return cls(
+            clock,
+            database_clock,
+            MemoryBudget(),
+            own_faults,
+            metrics,
+            Outage(clock),
+            Losses(clock),
+            MerchantHealth(clock, own_faults.suspicions.holds),
+        )

@@ -1,9 +1,12 @@
 """How many objects may be given up as unreadable before it is rather a fault that can be mended."""
 
 from collections import deque
+from datetime import timedelta
 
 from webhook_dispatcher.domain.clock import Clock
 
+BLOCKED_WAIT = timedelta(seconds=15)
+"""How long a lane waits whose next row cannot even be named, or may not be finished unread."""
 MOST_LOST = 50
 """Rows that one process may finish without their objects within PERIOD."""
 PERIOD = 3600.0

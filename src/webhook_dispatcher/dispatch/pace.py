@@ -1,25 +1,17 @@
-"""Waiting: for an event, at most so long; ever longer after failures; and for others, after an absence."""
+"""Waiting: for an event, at most so long; ever longer after failures; and between two looks for work."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
-RECORD_WAIT = 0.5
-"""The longest wait of whoever writes outcomes: shorter than HEAD_START."""
-HEAD_START = 1.0
-"""Seconds for which nothing is claimed when the database is back."""
 SOON = 0.001
 """The shortest time between two looks, in seconds: what comes meanwhile is found together."""
 LOOKS_PER_FIND = 8
 """Looks between one that found something and the next, as far as SOON and the poll interval allow."""
 LATE = 0.01
 """Seconds; an event loop that turns to what was due later than that has as much to do as it can."""
-SHORT_ABSENCE = 0.5
-"""Seconds; what failed for no longer than this outlasts no lease that matters."""
 
 
 async def pause(seconds: float | None, wake: asyncio.Event | None = None) -> None:
@@ -76,7 +68,7 @@ class Backoff:
         self._wait = FIRST_WAIT
 
 
-class Rhythm:
+class AdaptivePoller:
     """How long to wait before looking again: a small part of the time in which something is found usually.
 
     At least half as long as the last look took: a database or a processor that is busy is asked less often.
@@ -115,45 +107,3 @@ class Rhythm:
         # Turns differ: one that was quick says little after one that was slow.
         self.lateness = max(self._clock.elapsed() - asked - self._soon, self.lateness / 2)
         await pause(seconds - self._soon, wake)
-
-
-class Absence:
-    """The database's absence, and a head start for the recorders of all daemons when it is back.
-
-    Leases may have lapsed meanwhile. Who claims such a lane before its holder has written the last outcome
-    sends that event again; so nobody claims until everybody has had the time to write.
-
-    trouble: why nothing can be claimed, for operators; empty while that is possible.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self.trouble = ""
-        self._clock = clock
-        self._since: float | None = None
-        self._head_start_until = 0.0
-
-    def failed(self, asked: float, error: StorageError) -> None:
-        """Learn that the database did not do what it was asked at `asked`."""
-        if not isinstance(error, StorageUnavailable):
-            self.trouble = f"the database refuses claims: {error}"
-            return
-        self.trouble = f"the database does not answer: {error}"
-        if self._since is None:
-            self._since = asked
-
-    def came_back(self) -> None:
-        """Begin the head start: the database is back."""
-        self._head_start_until = self._clock.elapsed() + HEAD_START
-
-    async def may_claim(self, probe: Callable[[], Awaitable[object]]) -> bool:
-        """Tell whether to claim. After a failure `probe` finds out whether the database can write again.
-
-        Raises what the probe does.
-        """
-        if self._since is not None:
-            await probe()
-            since, self._since = self._since, None  # another loop may have found out meanwhile
-            if since is not None and self._clock.elapsed() - since > SHORT_ABSENCE:
-                self.came_back()
-        self.trouble = ""
-        return self._clock.elapsed() >= self._head_start_until

@@ -14,11 +14,10 @@ from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.dispatch.batch import BatchSize
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane import Visit
-from webhook_dispatcher.dispatch.pace import RECORD_WAIT, Backoff, pause
-from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT
+from webhook_dispatcher.dispatch.lane_session import LaneSession
+from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
+from webhook_dispatcher.dispatch.pace import Backoff, pause
 from webhook_dispatcher.dispatch.writing import Writer
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Records
@@ -30,8 +29,35 @@ MOST_BEHIND = 0.1
 """Seconds: the age of the oldest answer on its way to the database beyond which nothing new starts (I3)."""
 BOUNCE_WAIT = 0.02
 """Seconds until an outcome whose row or lane was locked is tried again."""
+RECORD_WAIT = 0.5
+"""Seconds between two tries at most: less than outage.HEAD_START, so that nobody claims before."""
+MAX_BATCH = 500
+MIN_BATCH = 10
+QUICK = 1.0
+"""Seconds; a statement may take 1.8 at least, by its time-out (app.daemon)."""
 
 _log = structlog.get_logger()
+
+
+class BatchSize:
+    """How many outcomes are written in one statement, and how many lanes released.
+
+    While the database is slow, more outcomes wait and batches grow; a batch that takes longer than a
+    statement may is never written, however often it is tried. So a batch that failed is followed by half of
+    it, and only a full one that was quick by a larger one.
+    """
+
+    def __init__(self) -> None:
+        self.limit = MAX_BATCH
+
+    def failed(self) -> None:
+        """Learn that a batch was not written."""
+        self.limit = max(MIN_BATCH, self.limit // 2)
+
+    def written(self, size: int, took: float) -> None:
+        """Learn how large a batch was, and how many seconds it took to write it."""
+        if size >= self.limit and took < QUICK:
+            self.limit = min(MAX_BATCH, self.limit * 2)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +65,7 @@ class Entry:
     """One record on its way, and the visit it was made in; a retry has none."""
 
     record: Record
-    visit: Visit | None
+    visit: LaneSession | None
     added: float
     try_at: float = 0.0
 
@@ -56,8 +82,8 @@ class Recorder:
         on_refused: Callable[[], None],
     ) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
-        self.on_closed: Callable[[Visit], None] = _ignore
-        self._bodies = instruments.bodies
+        self.on_closed: Callable[[LaneSession], None] = _ignore
+        self._memory = instruments.memory
         self._writer = Writer(records, lease, instruments.losses, on_refused)
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
@@ -66,21 +92,21 @@ class Recorder:
         self._batch = BatchSize()
         self._queue: deque[Entry] = deque()
         self._bounced: list[Entry] = []
-        self._ending: dict[str, Visit] = {}
+        self._ending: dict[str, LaneSession] = {}
         self._writing: list[Entry] = []
         self._writing_since: float | None = None
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._stopping = False
 
-    def add(self, record: Record, visit: Visit | None) -> None:
+    def add(self, record: Record, visit: LaneSession | None) -> None:
         """Take over a record; it is written soon, and kept until it is."""
         if visit is not None:
             visit.unwritten += 1
         self._queue.append(Entry(record, visit, self._clock.elapsed()))
         self._wake.set()
 
-    def give_back(self, visit: Visit) -> None:
+    def give_back(self, visit: LaneSession) -> None:
         """Release a lane with or after its last outcome."""
         self._ending[visit.merchant_id] = visit
         self._wake.set()
@@ -186,9 +212,9 @@ class Recorder:
         self._under_way([])
         self._queue.extendleft(sorted(entries, key=_added, reverse=True))
 
-    def _turns_with(self, batch: list[Entry]) -> dict[Visit, LaneTurn]:
+    def _turns_with(self, batch: list[Entry]) -> dict[LaneSession, LaneTurn]:
         """Say what becomes of the lanes: a visit that is over ends with or after its last outcome."""
-        outcomes: dict[Visit, set[int]] = {}
+        outcomes: dict[LaneSession, set[int]] = {}
         for entry in batch:
             if entry.visit is not None:
                 outcomes.setdefault(entry.visit, set()).add(entry.record.event.seq)
@@ -223,7 +249,7 @@ class Recorder:
         return rest
 
     def _strike_off(self, entry: Entry) -> None:
-        self._bodies.free(entry.record.event)
+        self._memory.free(entry.record.event)
         visit = entry.visit
         if visit is None:
             return
@@ -243,7 +269,7 @@ class Recorder:
             self._bounced.append(entry)
         self._under_way([])
 
-    def _settle_lanes(self, visits: list[Visit], written: Written, asked: float) -> None:
+    def _settle_lanes(self, visits: list[LaneSession], written: Written, asked: float) -> None:
         kept, released, lost = set(written.kept), set(written.released), set(written.lost)
         for visit in visits:
             if visit.merchant_id in lost:
@@ -255,7 +281,7 @@ class Recorder:
             if visit.merchant_id in written.recalled:
                 visit.is_recalled = True
 
-    def _lose(self, visit: Visit) -> None:
+    def _lose(self, visit: LaneSession) -> None:
         if not visit.is_lost:
             visit.is_lost = True
             self._metrics.leases_lost.inc()
@@ -263,7 +289,7 @@ class Recorder:
         if visit.is_over and not visit.unwritten:
             self._close(visit)
 
-    def _close(self, visit: Visit) -> None:
+    def _close(self, visit: LaneSession) -> None:
         self._ending.pop(visit.merchant_id, None)
         self.on_closed(visit)
 
@@ -272,5 +298,5 @@ def _added(entry: Entry) -> float:
     return entry.added
 
 
-def _ignore(visit: Visit) -> None:
+def _ignore(visit: LaneSession) -> None:
     """Nobody is to be told that a lane was given back."""

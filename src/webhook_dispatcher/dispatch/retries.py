@@ -13,22 +13,21 @@ from functools import partial
 
 import structlog
 
-from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.due import DueLanes
-from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
-from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.dispatch.standing import Room, Standing, suspect_places
-from webhook_dispatcher.dispatch.unattempted import (
+from webhook_dispatcher.dispatch.attempt import (
     KEY_WAIT,
     RETRY_WAIT,
+    Attempter,
     Hold,
     fail_unconfigured,
     fail_unsendable,
     hand_back,
 )
-from webhook_dispatcher.dispatch.unreadable import Unreadable
-from webhook_dispatcher.domain.claim import ClaimedRetry
+from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
+from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_places
+from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
@@ -43,6 +42,9 @@ UNCOUNTED_WAIT = timedelta(seconds=2)
 """How long a row waits whose attempt did not count, since the fault was ours."""
 CLAIM_LANES = 200
 """Most merchants in one claim."""
+LOOK = 2_000
+"""Lanes read in one look."""
+START = DueCursor("-infinity", "")
 
 _log = structlog.get_logger()
 
@@ -74,19 +76,19 @@ class Retrier:
         self._claims = claims
         self._recorder = recorder
         self._attempter = attempter
-        self._bodies = instruments.bodies
+        self._memory = instruments.memory
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
-        self._faults = instruments.faults
+        self._own_faults = instruments.own_faults
         self._metrics = instruments.metrics
         self._limits = limits
         self._lack_key = lack_key
         self._stop = stop
         self._unreadable = Unreadable(claims, instruments)
-        self._standings = instruments.standings
-        self._due = DueLanes(claims, self._standings)
+        self._merchants = instruments.merchants
+        self._due = DueLanes(claims, self._merchants)
         self._in_flight: Counter[str] = Counter()
-        self._absence = instruments.absence
+        self._outage = instruments.outage
         self._probe = lambda: claims.lease({}, limits.lease, "")
         self.everything_is_paused = False
 
@@ -99,7 +101,7 @@ class Retrier:
                 try:
                     claimed = await self.step(group)
                 except StorageError as error:
-                    self._absence.failed(asked, error)
+                    self._outage.failed(asked, error)
                     self._metrics.database_errors.labels("claim_retries").inc()
                     _log.warning("retry_claim.failed", error=str(error))
                     await pause(backoff.next())
@@ -113,27 +115,27 @@ class Retrier:
         """Claim what is due and start it; return how much that was."""
         self._due.is_under_way = False
         room = self._room()
-        most = min(room.left(Standing.GOOD), CLAIM_LANES)
+        most = min(room.left(Health.GOOD), CLAIM_LANES)
         if (
             most <= 0
             or self.everything_is_paused
             or self._recorder.is_behind()
-            or not self._bodies.has_room()
-            or not await self._absence.may_claim(self._probe)
+            or not self._memory.has_room()
+            or not await self._outage.may_claim(self._probe)
         ):
             return 0
-        if self._faults.is_open:
-            if not self._faults.takes_probe():
+        if self._own_faults.is_open:
+            if not self._own_faults.takes_probe():
                 return 0
             most = 1
         asked = self._clock.elapsed()
         claimed = await self._claim(most, room)
         if not claimed:
             return 0
-        if any(self._faults.pauses(retry.event.merchant_id) for retry in claimed):
-            self._faults.note_probe()
+        if any(self._own_faults.pauses(retry.event.merchant_id) for retry in claimed):
+            self._own_faults.note_probe()
         for retry in claimed:
-            self._bodies.hold(retry.event)
+            self._memory.hold(retry.event)
         try:
             merchants = list({retry.event.merchant_id for retry in claimed})
             endpoints = await self._unreadable.read_endpoints(merchants)
@@ -148,15 +150,15 @@ class Retrier:
             task.add_done_callback(partial(self._landed, retry.event.merchant_id))
         return len(claimed)
 
-    def _room(self) -> Room:
-        taken = self._standings.tally(list(self._in_flight.elements()))
-        return Room(self._limits.most, taken, self._bodies.fullness, self._faults.probes)
+    def _room(self) -> Slots:
+        taken = self._merchants.tally(list(self._in_flight.elements()))
+        return Slots(self._limits.most, taken, self._memory.fullness, self._own_faults.probes)
 
-    async def _claim(self, most: int, room: Room) -> Sequence[ClaimedRetry]:
+    async def _claim(self, most: int, room: Slots) -> Sequence[ClaimedRetry]:
         places, lease = self._limits.per_merchant, self._limits.lease
         lanes: int | list[str]
         is_calm = 2 * room.for_anybody > suspect_places(self._limits.most)
-        if is_calm and not self._faults.suspicions.held:
+        if is_calm and not self._own_faults.suspicions.held:
             lanes = most = min(most, room.for_anybody)
         elif not (lanes := await self._due.pick(room, places, most)):
             return []
@@ -212,3 +214,75 @@ class Retrier:
     def _hand_back(self, retry: ClaimedRetry, wait: timedelta) -> None:
         now = self._database_clock.now()
         self._recorder.add(hand_back(retry.event, retry.claim, now + wait, now), None)
+
+
+class DueLanes:
+    """Goes round the lanes that have something due, while suspects take up many slots or some are held.
+
+    Otherwise the database picks them, the longest due first. That order would put merchants that hang in
+    front of all others, since their rows have been due for longest. So then lanes are named here, by cursors
+    that go round what is due: one for suspects, who have few slots and take turns at them, one for those held
+    back, who are probed in turn, and one for the rest, who are not to wait behind them. A look reads lanes,
+    one for each merchant, never their rows.
+
+    is_under_way: the last look for others than suspects was cut; the rest of the round is to come.
+    _held_to_come: how many more are probed in this round. Those who were probed are due again at its end, as
+        fast as it goes on: it would never end by itself, and a lane due before its cursor never be probed.
+    """
+
+    def __init__(self, claims: Claims, standings: MerchantHealth) -> None:
+        self._claims = claims
+        self._merchants = standings
+        self._suspects_from = self._others_from = self._held_from = START
+        self._held_to_come = 0
+        self.is_under_way = False
+
+    async def pick(self, room: Slots, places: int, most: int) -> list[str]:
+        """Name due lanes that may have places, each `places` of them; at most `most` places in all."""
+        others, self._others_from = await self._look(
+            self._others_from, room, places, most, (Health.UNKNOWN, Health.GOOD)
+        )
+        self.is_under_way = self._others_from != START
+        picked = others
+        left = most - places * len(picked)
+        if left > 0 and room.left(Health.SUSPECT) > 0:
+            suspects, self._suspects_from = await self._look(
+                self._suspects_from, room, places, left, (Health.SUSPECT,)
+            )
+            picked = picked + suspects
+        left = most - places * len(picked)
+        if left > 0 and room.left(Health.HELD) > 0:
+            picked = picked + await self._pick_held(room, places, left)
+        return picked
+
+    async def _pick_held(self, room: Slots, places: int, most: int) -> list[str]:
+        """Pick of those held back; a round ends after as many as its first look that found any has found."""
+        due = await self._claims.find_due(self._held_from, LOOK)
+        if self._held_to_come <= 0:
+            self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD for lane in due)
+        picked, self._held_from = self._choose(due, room, places, most, (Health.HELD,))
+        self._held_to_come -= len(picked)
+        if picked and self._held_to_come <= 0:
+            self._held_from = START
+        if self._held_from == START:
+            self._held_to_come = 0
+        return picked
+
+    async def _look(
+        self, cursor: DueCursor, room: Slots, places: int, most: int, kinds: Sequence[Health]
+    ) -> tuple[list[str], DueCursor]:
+        """Pick from the lanes behind a cursor; returns where to go on, the start when the round is over."""
+        return self._choose(await self._claims.find_due(cursor, LOOK), room, places, most, kinds)
+
+    def _choose(
+        self, due: Sequence[DueCursor], room: Slots, places: int, most: int, kinds: Sequence[Health]
+    ) -> tuple[list[str], DueCursor]:
+        picked: list[str] = []
+        for lane in due:
+            standing = self._merchants.of(lane.merchant_id)
+            if standing in kinds and room.left(standing) > 0:
+                room.take(standing, places)
+                picked.append(lane.merchant_id)
+            if len(picked) * places >= most or max(map(room.left, kinds)) <= 0:
+                return picked, lane
+        return picked, due[-1] if len(due) == LOOK else START

@@ -13,7 +13,7 @@ from tests.chaos.faults.hold import hold_over_all
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import NotHitError, Track, fault
 from tests.chaos.stage import Stage
-from webhook_dispatcher.dispatch.unattempted import RETRY_WAIT
+from webhook_dispatcher.dispatch.attempt import RETRY_WAIT
 
 ROTATE = """
 UPDATE webhook.endpoint SET

@@ -25,7 +25,7 @@ RESERVE_SHARE = 8
 """One place in so many is kept for good merchants."""
 
 
-class Standing(IntEnum):
+class Health(IntEnum):
     """How a merchant's latest attempt went; the higher, the more places it may take.
 
     A suspect's was slow, however it ended; a good one's was quick and accepted. Of the others nothing is
@@ -39,7 +39,7 @@ class Standing(IntEnum):
     GOOD = 3
 
 
-class Standings:
+class MerchantHealth:
     """Knows merchants' standing. An attempt that is under way for long tells as much as one that ended."""
 
     def __init__(self, clock: Clock, is_held: Callable[[str], bool] = lambda _: False) -> None:
@@ -77,22 +77,22 @@ class Standings:
         else:
             self._good.pop(merchant_id, None)
 
-    def of(self, merchant_id: str) -> Standing:
+    def of(self, merchant_id: str) -> Health:
         """Return a merchant's standing now."""
         if self._is_held(merchant_id):
-            return Standing.HELD
+            return Health.HELD
         self._catch_up()
         if merchant_id in self._suspect:
-            return Standing.SUSPECT
-        return Standing.GOOD if merchant_id in self._good else Standing.UNKNOWN
+            return Health.SUSPECT
+        return Health.GOOD if merchant_id in self._good else Health.UNKNOWN
 
-    def tally(self, merchants: Collection[str]) -> Counter[Standing]:
+    def tally(self, merchants: Collection[str]) -> Counter[Health]:
         """Count merchants by their standing now, those that are held back by what they are besides."""
         self._catch_up()
         suspects = sum(map(self._suspect.__contains__, merchants))
         good = sum(map(self._good.__contains__, merchants))
         unknown = len(merchants) - suspects - good
-        return Counter({Standing.SUSPECT: suspects, Standing.UNKNOWN: unknown, Standing.GOOD: good})
+        return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.GOOD: good})
 
     def _catch_up(self) -> None:
         """Suspect those whose attempts have been under way for too long, and forget what is old."""
@@ -124,11 +124,11 @@ def _note(known: OrderedDict[str, float], merchant_id: str, now: float) -> None:
         known.popitem(last=False)
 
 
-class Room:
+class Slots:
     """The places that are left, by standing: who may have more may have what others may, too."""
 
     def __init__(
-        self, most: int, taken: Mapping[Standing, int], fullness: float = 0.0, probes: int = 0
+        self, most: int, taken: Mapping[Health, int], fullness: float = 0.0, probes: int = 0
     ) -> None:
         """Set up.
 
@@ -137,9 +137,9 @@ class Room:
         probes: how many of those that are held back may be tried.
         """
         self._probes = probes
-        suspects = taken.get(Standing.SUSPECT, 0)
-        unknown = taken.get(Standing.UNKNOWN, 0) + taken.get(Standing.HELD, 0)
-        self._all = most - suspects - unknown - taken.get(Standing.GOOD, 0)
+        suspects = taken.get(Health.SUSPECT, 0)
+        unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD, 0)
+        self._all = most - suspects - unknown - taken.get(Health.GOOD, 0)
         self._doubtful = most - most // RESERVE_SHARE - suspects - unknown
         self._suspect = suspect_places(most) - suspects
         if fullness >= 1 / SUSPECT_SHARE:
@@ -147,28 +147,28 @@ class Room:
         if fullness >= 1 - 1 / RESERVE_SHARE:
             self._doubtful = min(self._doubtful, 0)
 
-    def left(self, standing: Standing) -> int:
+    def left(self, standing: Health) -> int:
         """Return how many more of this standing may have a place: negative where too many have."""
-        if standing is Standing.GOOD:
+        if standing is Health.GOOD:
             return self._all
         doubtful = min(self._all, self._doubtful)
-        if standing is Standing.HELD:
+        if standing is Health.HELD:
             return min(doubtful, self._probes)
-        return doubtful if standing is Standing.UNKNOWN else min(doubtful, self._suspect)
+        return doubtful if standing is Health.UNKNOWN else min(doubtful, self._suspect)
 
     @property
     def for_anybody(self) -> int:
         """Return how many could be suspects all of them without taking what is not theirs."""
         return max(0, min(self._suspect, self._doubtful))
 
-    def take(self, standing: Standing, places: int = 1) -> None:
+    def take(self, standing: Health, places: int = 1) -> None:
         """Count places as taken."""
         self._all -= places
-        if standing is not Standing.GOOD:
+        if standing is not Health.GOOD:
             self._doubtful -= places
-        if standing is Standing.SUSPECT:
+        if standing is Health.SUSPECT:
             self._suspect -= places
-        if standing is Standing.HELD:
+        if standing is Health.HELD:
             self._probes -= places
 
 

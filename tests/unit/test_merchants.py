@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import FakeClock
-from webhook_dispatcher.dispatch import standing
-from webhook_dispatcher.dispatch.standing import MEMORY, SLOW, Room, Standing, Standings
+from webhook_dispatcher.dispatch.health import merchants as standing
+from webhook_dispatcher.dispatch.health.merchants import MEMORY, SLOW, Health, MerchantHealth, Slots
 from webhook_dispatcher.domain.verdict import Outcome
 
 QUICK = SLOW / 10
-GOOD, UNKNOWN, SUSPECT = Standing.GOOD, Standing.UNKNOWN, Standing.SUSPECT
-COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Standing})
+GOOD, UNKNOWN, SUSPECT = Health.GOOD, Health.UNKNOWN, Health.SUSPECT
+COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Health})
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Standing})
         ([(Outcome.DELIVERED, QUICK), (Outcome.UNSENDABLE, 0.0)], GOOD),
     ],
 )
-def test_the_latest_attempts_decide(attempts: list[tuple[Outcome, float]], expected: Standing) -> None:
-    standings = Standings(FakeClock())
+def test_the_latest_attempts_decide(attempts: list[tuple[Outcome, float]], expected: Health) -> None:
+    standings = MerchantHealth(FakeClock())
     for outcome, seconds in attempts:
         standings.learn("m", outcome, seconds)
     assert standings.of("m") is expected
-    assert standings.tally(["m"]) == Counter({kind: int(kind is expected) for kind in Standing})
+    assert standings.tally(["m"]) == Counter({kind: int(kind is expected) for kind in Health})
 
 
 def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> None:
     clock = FakeClock()
-    standings = Standings(clock)
+    standings = MerchantHealth(clock)
     for name in "abc":
         standings.learn(name, Outcome.DELIVERED, QUICK)
     standings.took_off("a")
@@ -59,7 +59,7 @@ def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> 
 
 def test_an_attempt_is_watched_however_late_it_begins() -> None:
     clock = FakeClock()
-    standings = Standings(clock)
+    standings = MerchantHealth(clock)
     standings.learn("a", Outcome.DELIVERED, QUICK)
     assert standings.of("a") is GOOD
     clock.advance(SLOW * 2)
@@ -71,7 +71,7 @@ def test_an_attempt_is_watched_however_late_it_begins() -> None:
 
 def test_what_was_known_is_forgotten_after_a_while() -> None:
     clock = FakeClock()
-    standings = Standings(clock)
+    standings = MerchantHealth(clock)
     standings.learn("good", Outcome.DELIVERED, QUICK)
     standings.learn("slow", Outcome.TIMEOUT, SLOW)
     clock.advance(MEMORY / 2)
@@ -84,7 +84,7 @@ def test_what_was_known_is_forgotten_after_a_while() -> None:
 
 def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standing, "MOST_KNOWN", 3)
-    standings = Standings(FakeClock())
+    standings = MerchantHealth(FakeClock())
     for name in "abc":
         standings.learn(name, Outcome.TIMEOUT, SLOW)
     for name in "axyz":
@@ -102,12 +102,12 @@ def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.M
 def test_suspects_have_half_and_the_last_eighth_is_for_good_ones(
     most: int, suspects: int, doubtful: int
 ) -> None:
-    room = Room(most, {})
+    room = Slots(most, {})
     assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [suspects, doubtful, most]
 
 
 def test_those_who_turned_out_to_be_slow_take_from_their_own_kind() -> None:
-    room = Room(40, {SUSPECT: 35})
+    room = Slots(40, {SUSPECT: 35})
     assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [-15, 0, 5]
 
 
@@ -115,15 +115,15 @@ def test_those_who_turned_out_to_be_slow_take_from_their_own_kind() -> None:
     ("fullness", "expected"), [(0.4, [20, 35, 40]), (0.5, [0, 35, 40]), (0.9, [0, 0, 40])]
 )
 def test_the_shares_hold_for_memory_too(fullness: float, expected: list[int]) -> None:
-    room = Room(40, {}, fullness)
+    room = Slots(40, {}, fullness)
     assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == expected
 
 
-@given(st.integers(1, 100), COUNTS, st.lists(st.sampled_from(Standing)))
+@given(st.integers(1, 100), COUNTS, st.lists(st.sampled_from(Health)))
 def test_nobody_who_asks_first_takes_more_than_its_share(
-    most: int, taken: dict[Standing, int], asks: list[Standing]
+    most: int, taken: dict[Health, int], asks: list[Health]
 ) -> None:
-    room, given_out = Room(most, taken), Counter(taken)
+    room, given_out = Slots(most, taken), Counter(taken)
     for kind in asks:
         if room.left(kind) > 0:
             room.take(kind)

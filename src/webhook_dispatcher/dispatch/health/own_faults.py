@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from webhook_dispatcher.dispatch.suspicion import NO_ADDRESS, Suspicions
+from webhook_dispatcher.dispatch.health.suspicion import NO_ADDRESS, Suspicions
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -42,7 +42,7 @@ class _Fault:
     since: float
 
 
-class Faults:
+class OwnFaults:
     """Watches how attempts end, the clocks and the event loop."""
 
     def __init__(self, clock: Clock, database_clock: DatabaseClock, metrics: Metrics) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.fakes import FakeClock
-from webhook_dispatcher.dispatch.pace import HEAD_START, SHORT_ABSENCE, Absence
+from webhook_dispatcher.dispatch.health.outage import HEAD_START, SHORT_OUTAGE, Outage
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 
 AWAY = StorageUnavailable("connection refused")
@@ -35,16 +35,16 @@ def database() -> Database:
 
 
 async def test_a_database_that_answers_is_not_probed(clock: FakeClock, database: Database) -> None:
-    absence = Absence(clock)
+    absence = Outage(clock)
     assert await absence.may_claim(database.probe)
     assert (database.asked, absence.trouble) == (0, "")
 
 
 async def test_nobody_claims_for_a_moment_when_it_is_back(clock: FakeClock, database: Database) -> None:
-    absence = Absence(clock)
+    absence = Outage(clock)
     absence.failed(clock.elapsed(), AWAY)
     assert absence.trouble == "the database does not answer: connection refused"
-    clock.advance(SHORT_ABSENCE + 0.1)
+    clock.advance(SHORT_OUTAGE + 0.1)
     assert not await absence.may_claim(database.probe)
     assert absence.trouble == ""
     clock.advance(HEAD_START)
@@ -53,7 +53,7 @@ async def test_nobody_claims_for_a_moment_when_it_is_back(clock: FakeClock, data
 
 
 async def test_it_is_away_for_as_long_as_it_cannot_write(clock: FakeClock, database: Database) -> None:
-    absence = Absence(clock)
+    absence = Outage(clock)
     absence.failed(clock.elapsed(), AWAY)
     database.is_away = True
     clock.advance(40)
@@ -64,7 +64,7 @@ async def test_it_is_away_for_as_long_as_it_cannot_write(clock: FakeClock, datab
 
 
 async def test_the_time_that_a_statement_hung_counts(clock: FakeClock, database: Database) -> None:
-    absence = Absence(clock)
+    absence = Outage(clock)
     asked = clock.elapsed()
     clock.advance(10)  # until its time-out
     absence.failed(asked, AWAY)
@@ -72,15 +72,15 @@ async def test_the_time_that_a_statement_hung_counts(clock: FakeClock, database:
 
 
 async def test_a_moment_s_absence_costs_no_head_start(clock: FakeClock, database: Database) -> None:
-    absence = Absence(clock)
+    absence = Outage(clock)
     absence.failed(clock.elapsed(), AWAY)
-    clock.advance(SHORT_ABSENCE / 2)
+    clock.advance(SHORT_OUTAGE / 2)
     assert await absence.may_claim(database.probe)
     assert database.asked == 1
 
 
 async def test_a_refusal_is_no_absence(clock: FakeClock, database: Database) -> None:
-    absence = Absence(clock)
+    absence = Outage(clock)
     absence.failed(clock.elapsed(), StatementRefused("42501", "permission denied"))
     assert absence.trouble == "the database refuses claims: 42501: permission denied"
     clock.advance(60)
@@ -88,9 +88,9 @@ async def test_a_refusal_is_no_absence(clock: FakeClock, database: Database) -> 
 
 
 async def test_two_loops_may_find_out_at_once(clock: FakeClock, database: Database) -> None:
-    absence = Absence(clock)
+    absence = Outage(clock)
     absence.failed(clock.elapsed(), AWAY)
-    clock.advance(SHORT_ABSENCE + 0.1)
+    clock.advance(SHORT_OUTAGE + 0.1)
     gate = asyncio.Event()
 
     async def probe() -> None:

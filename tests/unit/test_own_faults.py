@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.fakes import FakeClock, make_event
-from webhook_dispatcher.dispatch.faults import (
+from webhook_dispatcher.dispatch.health.own_faults import (
     LONGEST_BEAT,
     MOST_CLOCK_DIFFERENCE,
     PROBE_INTERVAL,
-    Faults,
+    OwnFaults,
 )
-from webhook_dispatcher.dispatch.suspicion import SILENCE
+from webhook_dispatcher.dispatch.health.suspicion import SILENCE
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -30,7 +30,7 @@ class Office:
         self.clock = FakeClock()
         self.database_clock = DatabaseClock(self.clock)
         self.metrics = Metrics("test")
-        self.faults = Faults(self.clock, self.database_clock, self.metrics)
+        self.faults = OwnFaults(self.clock, self.database_clock, self.metrics)
         self.seq = 0
 
     def attempt(

@@ -67,7 +67,7 @@ class _Pace:
         return await desk.count_waiting(self._seqs) <= MOST_WAITING
 
 
-class Errands:
+class LongRunning:
     """Carries long commands through; what it began, any dispatcher can resume from `result`."""
 
     def __init__(

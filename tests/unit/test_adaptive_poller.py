@@ -9,13 +9,13 @@ from tests.unit.fakes import FakeClock, make_event, quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.dispatcher import ENOUGH
-from webhook_dispatcher.dispatch.pace import LATE, LOOKS_PER_FIND, SOON, Rhythm
+from webhook_dispatcher.dispatch.pace import LATE, LOOKS_PER_FIND, SOON, AdaptivePoller
 from webhook_dispatcher.domain.verdict import Outcome
 
 LONGEST = 0.025
 
 
-def found_every(rhythm: Rhythm, clock: FakeClock, seconds: float) -> None:
+def found_every(rhythm: AdaptivePoller, clock: FakeClock, seconds: float) -> None:
     """Find something so often that this becomes usual."""
     for _ in range(20):
         clock.advance(seconds)
@@ -23,20 +23,20 @@ def found_every(rhythm: Rhythm, clock: FakeClock, seconds: float) -> None:
 
 
 def test_where_nothing_is_found_the_wait_is_the_poll_interval() -> None:
-    assert Rhythm(FakeClock(), LONGEST).next(took=0.0) == LONGEST
+    assert AdaptivePoller(FakeClock(), LONGEST).next(took=0.0) == LONGEST
 
 
 @pytest.mark.parametrize("gap", [0.01, 0.05, 0.1])
 def test_in_a_stream_there_are_several_looks_for_each_find(gap: float) -> None:
     clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
+    rhythm = AdaptivePoller(clock, LONGEST)
     found_every(rhythm, clock, gap)
     assert rhythm.next(took=0.0) == pytest.approx(gap / LOOKS_PER_FIND, rel=0.001)
 
 
 def test_a_dense_stream_is_found_in_pieces_and_a_thin_one_by_the_poll_interval() -> None:
     clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
+    rhythm = AdaptivePoller(clock, LONGEST)
     found_every(rhythm, clock, SOON)
     assert rhythm.next(took=0.0) == SOON
     found_every(rhythm, clock, 2 * LOOKS_PER_FIND * LONGEST)
@@ -45,7 +45,7 @@ def test_a_dense_stream_is_found_in_pieces_and_a_thin_one_by_the_poll_interval()
 
 def test_a_stream_that_ends_is_forgotten_as_time_passes() -> None:
     clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
+    rhythm = AdaptivePoller(clock, LONGEST)
     found_every(rhythm, clock, SOON)
     clock.advance(LOOKS_PER_FIND * 4 * SOON)
     assert rhythm.next(took=0.0) == pytest.approx(4 * SOON)
@@ -55,7 +55,7 @@ def test_a_stream_that_ends_is_forgotten_as_time_passes() -> None:
 
 def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on() -> None:
     clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
+    rhythm = AdaptivePoller(clock, LONGEST)
     clock.advance(3600)
     rhythm.found()
     for _ in range(6):
@@ -66,7 +66,7 @@ def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on() -> N
 
 def test_whoever_takes_long_to_answer_is_left_alone_for_half_as_long() -> None:
     clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
+    rhythm = AdaptivePoller(clock, LONGEST)
     found_every(rhythm, clock, SOON)
     assert rhythm.next(took=6 * SOON) == 3 * SOON
     assert rhythm.next(took=4 * LONGEST) == LONGEST
@@ -74,7 +74,7 @@ def test_whoever_takes_long_to_answer_is_left_alone_for_half_as_long() -> None:
 
 def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
     clock = FakeClock()
-    rhythm = Rhythm(clock, SOON / 2)
+    rhythm = AdaptivePoller(clock, SOON / 2)
     found_every(rhythm, clock, SOON)
     assert rhythm.next(took=0.0) == SOON / 2
 
@@ -86,7 +86,7 @@ async def test_arrivals_hasten_the_next_look() -> None:
             office.clock.advance(SOON)
             office.database.insert(make_event(number))
             await office.dispatcher.step(group)
-        assert office.dispatcher._rhythm.next(took=0.0) < LONGEST
+        assert office.dispatcher._poller.next(took=0.0) < LONGEST
 
 
 async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None:
@@ -96,12 +96,12 @@ async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None
             office.clock.advance(SOON)
             office.database.last_seq += 1
             await office.dispatcher.step(group)
-        assert office.dispatcher._rhythm.next(took=0.0) < LONGEST
+        assert office.dispatcher._poller.next(took=0.0) < LONGEST
 
 
 async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
     clock, wake = SystemClock(), asyncio.Event()
-    rhythm = Rhythm(clock, 60.0)
+    rhythm = AdaptivePoller(clock, 60.0)
     wake.set()
     began = clock.elapsed()
     async with asyncio.timeout(MAX_WAIT):
@@ -111,14 +111,14 @@ async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
 
 async def test_a_loop_that_was_kept_from_turning_is_behind() -> None:
     clock = FakeClock()
-    rhythm = Rhythm(clock, LONGEST)
+    rhythm = AdaptivePoller(clock, LONGEST)
     asyncio.get_running_loop().call_soon(clock.advance, 3 * LATE)
     await rhythm.rest(0.0, asyncio.Event())
     assert rhythm.is_behind
 
 
 async def test_one_quick_turn_after_a_slow_one_says_little() -> None:
-    rhythm = Rhythm(FakeClock(), LONGEST)
+    rhythm = AdaptivePoller(FakeClock(), LONGEST)
     rhythm.lateness = 3 * LATE
     await rhythm.rest(0.0, asyncio.Event())
     assert rhythm.is_behind
@@ -132,12 +132,12 @@ async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_unde
     merchants = [f"m{number:03}" for number in range(ENOUGH + 1)]
     async with office.open(*merchants, "slow", "slower") as group:
         for merchant in ("slow", "slower"):
-            office.instruments.standings.learn(merchant, Outcome.TIMEOUT, 10.0)
+            office.instruments.merchants.learn(merchant, Outcome.TIMEOUT, 10.0)
         office.database.insert(make_event(1001, "slow"), make_event(1002, "slower"))
         await office.dispatcher.step(group)
         office.database.insert(*(make_event(1100 + n, merchant) for n, merchant in enumerate(merchants[:-2])))
         await office.dispatcher.step(group)
-        office.dispatcher._rhythm.lateness = 2 * LATE
+        office.dispatcher._poller.lateness = 2 * LATE
         office.database.insert(make_event(1201, merchants[-2]))
         await office.dispatcher.step(group)
         assert office.dispatcher.lanes_leased == 2 + ENOUGH, "one fewer than enough, without those that hang"

@@ -11,7 +11,7 @@ from tests.unit.controlling import Office
 from tests.unit.fake_desk import EVENT_ID
 from tests.unit.fakes import NOW, make_endpoint
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.errands import CHUNK, MOST_WAITING, PATIENCE, RUNNING_LEASE
+from webhook_dispatcher.dispatch.control.long_running import CHUNK, MOST_WAITING, PATIENCE, RUNNING_LEASE
 from webhook_dispatcher.domain.command import LONG_AGO, Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State

@@ -13,14 +13,12 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Claims
-
-BLOCKED_WAIT = timedelta(seconds=15)
-"""How long a lane waits whose next row cannot even be named, or may not be finished unread."""
 
 NO_KEY = "of an endpoint that cannot be read"
 """Stands for the key of such an endpoint; no key can have this id."""

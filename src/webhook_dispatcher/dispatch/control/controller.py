@@ -10,7 +10,12 @@ from typing import Any
 
 import structlog
 
-from webhook_dispatcher.dispatch.errands import RUNNING_LEASE, Errands, check_mass_retry, read_test
+from webhook_dispatcher.dispatch.control.long_running import (
+    RUNNING_LEASE,
+    LongRunning,
+    check_mass_retry,
+    read_test,
+)
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.domain.command import (
@@ -45,7 +50,7 @@ class Controller:
     def __init__(
         self,
         controls: Controls,
-        errands: Errands,
+        errands: LongRunning,
         find_fault_with_url: Callable[[str], str | None],
         instruments: Instruments,
         stop: Stop,
@@ -54,7 +59,7 @@ class Controller:
         self._clock = instruments.clock
         self._postponed: dict[int, float] = {}
         self._unread: set[int] = set()
-        self._errands = errands
+        self._long_running = errands
         self._find_fault_with_url = find_fault_with_url
         self._metrics = instruments.metrics
         self._stop = stop
@@ -123,17 +128,17 @@ class Controller:
             wish = understand(command)
             match wish:
                 case RetryFailed():
-                    progress = command.result or await self._errands.begin_mass_retry(desk, wish)
+                    progress = command.result or await self._long_running.begin_mass_retry(desk, wish)
                     check_mass_retry(progress)
                     token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._errands.retry_failed(command, wish, progress, token)
+                    return lambda: self._long_running.retry_failed(command, wish, progress, token)
                 case TestEvent(merchant_id):
                     if await desk.is_paused(merchant_id):
                         raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
-                    progress = command.result or self._errands.begin_test()
+                    progress = command.result or self._long_running.begin_test()
                     read_test(progress)
                     token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._errands.send_test(command, merchant_id, progress, token)
+                    return lambda: self._long_running.send_test(command, merchant_id, progress, token)
                 case Retry():
                     result = await _retry(desk, wish)
                 case Cancel():

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.fakes import NOW, SECRET, make_endpoint, make_event, quiet, until
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.bodies import Bodies
-from webhook_dispatcher.dispatch.lane import PREFETCH, Follower, Visit
+from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
+from webhook_dispatcher.dispatch.lane_session import PREFETCH, LaneSession, Worker
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import Event, State
@@ -22,7 +22,7 @@ class Course:
     """What a follower is given, and what it did."""
 
     def __init__(self, *seqs: int) -> None:
-        self.visit = Visit(Lease("m", 3, 0, None), Bodies(), trusted_until=100.0, spent_at=100.0)
+        self.visit = LaneSession(Lease("m", 3, 0, None), MemoryBudget(), trusted_until=100.0, spent_at=100.0)
         self.visit.take_in([make_event(seq) for seq in seqs], EVERYTHING, stable=1000)
         self.now = 0.0
         self.started: list[int] = []
@@ -33,7 +33,7 @@ class Course:
         self.answer = asyncio.Event()
         self.answer.set()
         self.on_start: Callable[[int], None] = lambda seq: None
-        self.follower = Follower(self._attend, self, self._ask, self._may_start)
+        self.follower = Worker(self._attend, self, self._ask, self._may_start)
 
     async def _attend(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
@@ -43,7 +43,7 @@ class Course:
         await self.answer.wait()
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, NOW)
 
-    def add(self, record: Record, visit: Visit | None) -> None:
+    def add(self, record: Record, visit: LaneSession | None) -> None:
         """Take over a record."""
         assert visit is self.visit
         visit.unwritten += 1
@@ -58,11 +58,11 @@ class Course:
         while self.behind:
             await self.progress.wait()
 
-    def _ask(self, visit: Visit) -> asyncio.Future[None]:
+    def _ask(self, visit: LaneSession) -> asyncio.Future[None]:
         self.asked += 1
         return asyncio.get_running_loop().create_future()
 
-    def _may_start(self, visit: Visit) -> bool:
+    def _may_start(self, visit: LaneSession) -> bool:
         return not visit.must_end(self.now)
 
     def read_on(self, *seqs: int, is_cut: bool = False) -> None:

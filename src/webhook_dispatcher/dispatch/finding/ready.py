@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from webhook_dispatcher.dispatch.standing import Room, Standing, Standings
+from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
 
 NO_STRAGGLER = 2**62
 """A head that lowers no lane's from_seq."""
@@ -60,9 +60,9 @@ class _Line:
 class ReadyLanes:
     """Ordered sets of merchants, each merchant with the lowest seq that was seen of it."""
 
-    def __init__(self, standings: Standings) -> None:
-        self._standings = standings
-        self._lines = {standing: _Line() for standing in Standing}
+    def __init__(self, standings: MerchantHealth) -> None:
+        self._merchants = standings
+        self._lines = {standing: _Line() for standing in Health}
         self._next = 0
         self._sweep = 0
 
@@ -75,7 +75,7 @@ class ReadyLanes:
 
         One whose standing has become better meanwhile goes over to its new kind.
         """
-        standing = self._standings.of(merchant_id)
+        standing = self._merchants.of(merchant_id)
         line, kind = self._lines[standing], self._kind_of(merchant_id)
         if kind is not None:
             known = self._lines[kind].waiting[merchant_id]
@@ -92,21 +92,21 @@ class ReadyLanes:
     def let_go(self, merchants: Iterable[str]) -> None:
         """Let merchants that were held back wait with the others, where they wait at all."""
         for merchant_id in merchants:
-            if merchant_id in self._lines[Standing.HELD].waiting:
+            if merchant_id in self._lines[Health.HELD].waiting:
                 self.add(merchant_id)
 
-    def _kind_of(self, merchant_id: str) -> Standing | None:
+    def _kind_of(self, merchant_id: str) -> Health | None:
         for kind, line in self._lines.items():
             if merchant_id in line.waiting:
                 return kind
         return None
 
-    def take(self, most: int, room: Room) -> dict[str, int]:
+    def take(self, most: int, room: Slots) -> dict[str, int]:
         """Take the merchants that have waited longest, of those kinds that have places left."""
         taken: dict[str, int] = {}
         while len(taken) < most and (kind := self._longest_waiting(room)) is not None:
             merchant_id, waiting = self._lines[kind].waiting.popitem(last=False)
-            standing = self._standings.of(merchant_id)
+            standing = self._merchants.of(merchant_id)
             if room.left(standing) > 0:
                 room.take(standing)
                 taken[merchant_id] = waiting.head_seq
@@ -114,7 +114,7 @@ class ReadyLanes:
                 self._append(self._lines[standing], merchant_id, waiting.head_seq)
         return taken
 
-    def _longest_waiting(self, room: Room) -> Standing | None:
+    def _longest_waiting(self, room: Slots) -> Health | None:
         firsts = {
             kind: next(iter(line.waiting.values())).since
             for kind, line in self._lines.items()
@@ -131,11 +131,11 @@ class ReadyLanes:
         for merchant_id, head_seq in heads.items():
             self.add(merchant_id, head_seq)
 
-    def has_any(self, least: Standing) -> bool:
+    def has_any(self, least: Health) -> bool:
         """Tell whether anybody of this standing or a better one waits."""
         return any(line.waiting for kind, line in self._lines.items() if kind >= least)
 
-    def waiting(self, room: Room) -> int:
+    def waiting(self, room: Slots) -> int:
         """Return how many wait that may have a place."""
         return sum(len(line.waiting) for kind, line in self._lines.items() if room.left(kind) > 0)
 

@@ -6,11 +6,11 @@ Reading on needs no new lease: whether the lane is still ours is checked before 
 import asyncio
 from collections.abc import Callable, Sequence
 
+from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane import Visit
-from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT, Unreadable
+from webhook_dispatcher.dispatch.lane_session import LaneSession
+from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
 from webhook_dispatcher.domain.claim import RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.ports import Claims
 
@@ -20,7 +20,7 @@ RUN_BYTES = 64 * 1024
 """Bytes after which a run is cut; its first event is read whatever its size."""
 
 
-class Supply:
+class Fetcher:
     """Fills visits' runs; those that run low are read on together, in one statement."""
 
     def __init__(
@@ -29,21 +29,21 @@ class Supply:
         """Set up. `stable`: the number at or below which nothing can become visible any more."""
         self._claims = claims
         self._stable = stable
-        self._bodies = instruments.bodies
+        self._memory = instruments.memory
         self._database_clock = instruments.database_clock
         self._metrics = instruments.metrics
         self._unreadable = Unreadable(claims, instruments)
         self._wake = wake
-        self._low: list[Visit] = []
+        self._low: list[LaneSession] = []
 
-    def ask(self, visit: Visit) -> asyncio.Future[None]:
+    def ask(self, visit: LaneSession) -> asyncio.Future[None]:
         """Have a visit read on in the next step; the future is done when that has been tried."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._low.append(visit)
         self._wake()
         return future
 
-    async def read(self, visits: Sequence[Visit]) -> None:
+    async def read(self, visits: Sequence[LaneSession]) -> None:
         """Read the next run of each visit."""
         stable = self._stable()  # before the read: what settles during it may be missing from it
         asks = [visit.ask(RUN, RUN_BYTES) for visit in visits]
@@ -59,7 +59,7 @@ class Supply:
             visit.take_in(runs.get(visit.merchant_id, []), ask, stable)
 
     async def _read_apart(
-        self, visits: Sequence[Visit], asks: Sequence[RunAsk], stable: int, error: StatementRefused
+        self, visits: Sequence[LaneSession], asks: Sequence[RunAsk], stable: int, error: StatementRefused
     ) -> None:
         """Read what can be read; a lane of which nothing can ends its visit, and waits."""
         self._metrics.database_errors.labels("read_runs").inc()
@@ -80,15 +80,11 @@ class Supply:
                 ask, run = found.runs[visit.merchant_id]
                 visit.take_in(run, ask, stable)
 
-    async def read_endpoints(self, visits: Sequence[Visit]) -> dict[str, Endpoint]:
-        """Read where the visits' merchants are reached."""
-        return await self._unreadable.read_endpoints([visit.merchant_id for visit in visits])
-
     async def read_on(self) -> None:
         """Read on for the visits that have asked."""
         visits, self._low = [visit for visit in self._low if not visit.is_over], []
         try:
-            if self._bodies.has_room():
+            if self._memory.has_room():
                 await self.read(visits)
             else:
                 for visit in visits:
@@ -104,12 +100,12 @@ class Supply:
         self._low.clear()
 
 
-def _cut(visits: Sequence[Visit]) -> None:
+def _cut(visits: Sequence[LaneSession]) -> None:
     for visit in visits:
         visit.is_cut = True
 
 
-def _resume(visit: Visit) -> None:
+def _resume(visit: LaneSession) -> None:
     future, visit.top_up = visit.top_up, None
     if future is not None and not future.done():
         future.set_result(None)

@@ -4,29 +4,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import FakeDatabase, make_event
-from webhook_dispatcher.dispatch.bodies import Bodies
-from webhook_dispatcher.dispatch.lane import Visit
+from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
+from webhook_dispatcher.dispatch.lane_session import LaneSession
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
 
 EVERYTHING = RunAsk("m", 0, 1000, 10**6)
 
 
-def make_visit(from_seq: int = 0) -> Visit:
-    return Visit(Lease("m", 1, from_seq, None), Bodies(), trusted_until=100.0, spent_at=50.0)
+def make_visit(from_seq: int = 0) -> LaneSession:
+    return LaneSession(Lease("m", 1, from_seq, None), MemoryBudget(), trusted_until=100.0, spent_at=50.0)
 
 
 def events(*seqs: int) -> list[Event]:
     return [make_event(seq) for seq in seqs]
 
 
-def take(visit: Visit) -> Event:
+def take(visit: LaneSession) -> Event:
     """Take the next event as the follower does, and hand its record over."""
     visit.unwritten += 1
     return visit.run.popleft()
 
 
-def run_of(visit: Visit) -> list[int]:
+def run_of(visit: LaneSession) -> list[int]:
     return [event.seq for event in visit.run]
 
 
@@ -124,7 +124,7 @@ def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
     visit.take_in(events(2, 3), EVERYTHING, stable=9)
     assert run_of(visit) == []
     assert visit.owes_more
-    assert visit.bodies.held == 0
+    assert visit.memory.held == 0
     assert visit.complete_up_to == 0
 
 
@@ -134,7 +134,7 @@ def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
     take(visit)
     visit.end()
     assert visit.owes_more
-    assert visit.bodies.held == len(make_event(2).object)
+    assert visit.memory.held == len(make_event(2).object)
     assert visit.complete_up_to == 2
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from webhook_dispatcher.dispatch.bodies import Bodies
+from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import Event
@@ -43,7 +43,7 @@ class Attend(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Visit:
+class LaneSession:
     """A leased lane in memory, shared by the task that follows it, the tail, and the recorder.
 
     seen: every seq read in this visit; a row that is read again before its record was committed is known.
@@ -60,7 +60,7 @@ class Visit:
     """
 
     lease: Lease
-    bodies: Bodies
+    memory: MemoryBudget
     trusted_until: float
     spent_at: float
     run: deque[Event] = field(default_factory=deque)
@@ -120,7 +120,7 @@ class Visit:
         for event in new:
             self.seen.add(event.seq)
             self.unfinished[event.seq] = len(event.object)
-            self.bodies.hold(event)
+            self.memory.hold(event)
         self.run = deque(sorted([*self.run, *new], key=_seq)) if self.run else deque(new)
 
     def notice(self, seq: int) -> None:
@@ -157,7 +157,7 @@ class Visit:
             self.complete_up_to = min(self.complete_up_to, min(map(_seq, self.run)) - 1)
         for event in self.run:
             self.unfinished.pop(event.seq, None)
-            self.bodies.free(event)
+            self.memory.free(event)
         self.run.clear()
 
     def must_end(self, now: float) -> bool:
@@ -186,7 +186,7 @@ PREFETCH = 5
 class Outcomes(Protocol):
     """Takes over what attempts showed, and says when it cannot keep up."""
 
-    def add(self, record: Record, visit: Visit | None) -> None:
+    def add(self, record: Record, visit: LaneSession | None) -> None:
         """Take over a record; it is written soon."""
         ...
 
@@ -199,22 +199,22 @@ class Outcomes(Protocol):
         ...
 
 
-class Follower:
+class Worker:
     """Follows visits: one event after the other, each started only when the one before has ended."""
 
     def __init__(
         self,
         attend: Attend,
         outcomes: Outcomes,
-        ask_for_more: Callable[[Visit], asyncio.Future[None]],
-        may_start: Callable[[Visit], bool],
+        ask_for_more: Callable[[LaneSession], asyncio.Future[None]],
+        may_start: Callable[[LaneSession], bool],
     ) -> None:
         self._attend = attend
         self._outcomes = outcomes
         self._ask_for_more = ask_for_more
         self._may_start = may_start
 
-    async def follow(self, visit: Visit, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> None:
+    async def follow(self, visit: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> None:
         """Deliver a lane's events until the visit is over; the caller gives the lane back."""
         while await self._has_next(visit):
             event = visit.run.popleft()
@@ -226,7 +226,7 @@ class Follower:
             self._outcomes.add(record, visit)
         visit.end()
 
-    async def _has_next(self, visit: Visit) -> bool:
+    async def _has_next(self, visit: LaneSession) -> bool:
         """Wait until the next event may be sent; False when the visit is over. Asked anew after each wait."""
         while self._may_start(visit):
             if visit.owes_more and visit.top_up is None and len(visit.run) <= PREFETCH:

@@ -6,7 +6,7 @@ MOST_BYTES = 128 * 1024 * 1024
 """Bodies held before no more are claimed. One claim may overshoot by its lanes' first events."""
 
 
-class Bodies:
+class MemoryBudget:
     """Counts the bytes of the events in memory."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
