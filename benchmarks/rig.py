@@ -21,8 +21,7 @@ from typing import Any, Self
 import asyncpg
 
 from benchmarks.processes import Child, Usage, cpu_seconds, end, find_ops_port, until
-from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
-from webhook_dispatcher.domain.keyring import KEY_BYTES, Keyring
+from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 

@@ -6,9 +6,8 @@ from ipaddress import ip_network
 from uuid import UUID
 
 from tests.integration.raw_receiver import OK, RawReceiver, answering
-from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.event import Event
-from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.signing import Secret, signature
 from webhook_dispatcher.domain.verdict import Answer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender

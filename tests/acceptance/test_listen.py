@@ -10,8 +10,7 @@ import aiohttp
 import pytest
 
 from tests.acceptance.process import environment
-from webhook_dispatcher.domain.endpoint import Secret
-from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.signing import Secret, signature
 
 SECRET = Secret.from_random(bytes(range(32)))
 OTHER = Secret.from_random(bytes(range(32, 64)))

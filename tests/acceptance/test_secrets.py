@@ -10,7 +10,7 @@ from tests.acceptance.process import until_found
 from tests.acceptance.world import ENDPOINT, World, make_key
 from tests.servers import client
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
 

@@ -10,8 +10,7 @@ import pytest
 from tests.acceptance.captured import CapturedRequest, capture
 from tests.acceptance.verifying import Verifiers, Verify
 from tests.acceptance.world import World
-from webhook_dispatcher.domain.endpoint import Secret
-from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.signing import Secret, signature
 
 SECRET = Secret.from_random(bytes(range(32))).reveal().decode()
 OTHER_SECRET = Secret.from_random(bytes(range(32, 64))).reveal().decode()

@@ -21,8 +21,7 @@ import asyncpg
 from tests.acceptance.process import Daemon, environment, until_found
 from tests.conftest import Database
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
-from webhook_dispatcher.domain.keyring import KEY_BYTES, Keyring
+from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.receiver import Receiver
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import uvloop
 
-from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.exchange import Exchange

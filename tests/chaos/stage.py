@@ -30,8 +30,7 @@ from tests.chaos.server import Server
 from tests.chaos.writers import LEDGER, Writers
 from tests.integration.own_server import free_port
 from tests.servers import programs
-from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.confinement import death_signal
 
 SECRETS_EACH = 5

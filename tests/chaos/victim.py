@@ -31,9 +31,10 @@ from webhook_dispatcher.dispatch import instruments
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint, Secret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.domain.verdict import Answer, Failure
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims

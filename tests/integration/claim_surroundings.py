@@ -14,7 +14,7 @@ import asyncpg
 from tests.conftest import Database
 from tests.integration.claim_facts import Committed, Facts, Tables
 from tests.integration.model_daemon import KEYRING, SLOTS, Moment
-from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.signing import Secret
 
 MERCHANTS = ("a", "b")
 PATIENCE = timedelta(seconds=6)

@@ -11,8 +11,7 @@ from tests.acceptance.world import World
 from tests.awkward import BEARABLE
 from tests.conftest import Database
 from webhook_dispatcher import app
-from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.administration import (

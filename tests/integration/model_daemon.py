@@ -22,13 +22,13 @@ from webhook_dispatcher.dispatch.lane_session import LaneSession
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
-from webhook_dispatcher.domain.endpoint import Endpoint, Secret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import Event, State
-from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.ports import Claims, Records
 from webhook_dispatcher.domain.record import Record, Written
 from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.controls import PostgresControls

@@ -6,7 +6,8 @@ import pytest
 
 from tests.integration.workbench import LAPSED, LEASE, Daemon, Workbench, seqs
 from webhook_dispatcher.domain.claim import Lease, Leased, RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
+from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.controls import PostgresControls
 
 ADD_ENDPOINT = """

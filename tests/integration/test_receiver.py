@@ -11,8 +11,7 @@ import aiohttp
 import pytest
 
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.domain.endpoint import Secret
-from webhook_dispatcher.domain.signing import signature
+from webhook_dispatcher.domain.signing import Secret, signature
 from webhook_dispatcher.local.arrivals import Arrival, Signature, out_of_order, overlapping, read_log
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.receiver import Behaviour, Receiver

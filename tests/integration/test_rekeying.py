@@ -12,9 +12,8 @@ import pytest
 
 from tests.integration.workbench import Workbench
 from webhook_dispatcher.cli.rekey import BATCH, reencrypt
-from webhook_dispatcher.domain.endpoint import SealedSecret, Secret
 from webhook_dispatcher.domain.errors import StorageUnavailable
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 from webhook_dispatcher.storage.administration import Administration, StoredSecrets, administration
 
 UNTOUCHED = (

@@ -16,8 +16,8 @@ from webhook_dispatcher import app
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.program import program
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.local.receiver import Receiver

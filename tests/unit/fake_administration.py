@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
-from webhook_dispatcher.domain.endpoint import EndpointView, SealedSecret
+from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import SchemaMismatch
+from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import (
     Administration,
     AttemptView,

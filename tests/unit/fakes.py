@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from webhook_dispatcher.domain.claim import Lease
-from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret, Secret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event, State
-from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.record import Record
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 from webhook_dispatcher.domain.verdict import Answer, Failure
 
 T = TypeVar("T")

@@ -12,9 +12,8 @@ from tests.unit.fake_administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import Finding, examine
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 

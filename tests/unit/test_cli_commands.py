@@ -14,7 +14,7 @@ from tests.unit.fake_administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.endpoint import EndpointView
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage.administration import AttemptView, ControlView, DeliveryView
 
 KEYS = "k1:" + "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="

@@ -12,9 +12,8 @@ from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
 from webhook_dispatcher.cli.rekey import BATCH, MOST_ROUNDS
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.endpoint import SealedSecret, Secret
 from webhook_dispatcher.domain.errors import StorageUnavailable
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 
 
 def key(key_id: str) -> str:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook_dispatcher.domain.endpoint import SealedSecret, Secret
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 
 OLD = "old:" + base64.b64encode(b"o" * 32).decode()
 NEW = "new:" + base64.b64encode(b"n" * 32).decode()

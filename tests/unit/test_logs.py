@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 import structlog
 
-from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.telemetry.logs import MASKED, configure
 
 PROCESS_SECRET = "whsec_0123456789abcdef0123456789abcdef"

@@ -6,8 +6,7 @@ import hmac
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook_dispatcher.domain.endpoint import Secret
-from webhook_dispatcher.domain.signing import is_signed, signature
+from webhook_dispatcher.domain.signing import Secret, is_signed, signature
 
 FIRST = Secret("whsec_test_secret_of_some_length")
 SECOND = Secret("whsec_" + "b" * 43)

@@ -11,9 +11,10 @@ from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.dispatch.lane_session import PREFETCH, LaneSession, Worker
 from webhook_dispatcher.domain.claim import Lease, RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint, Secret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Record
+from webhook_dispatcher.domain.signing import Secret
 
 EVERYTHING = RunAsk("m", 0, 1000, 10**6)
 

@@ -20,7 +20,7 @@ from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.app.report import Report, Reporter, ShowsOperators, tell
 from webhook_dispatcher.domain.errors import DispatcherError
-from webhook_dispatcher.domain.keyring import KEY_BYTES
+from webhook_dispatcher.domain.signing import KEY_BYTES
 from webhook_dispatcher.local.confinement import death_signal
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.settings import Settings

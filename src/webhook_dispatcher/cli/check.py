@@ -24,7 +24,7 @@ from webhook_dispatcher.domain.errors import (
     StorageUnavailable,
     UnknownKey,
 )
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.pooler import PoolerInBetween

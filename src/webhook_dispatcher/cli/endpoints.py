@@ -13,9 +13,9 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, Merchant, ShardName, parse_period
 from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
 from webhook_dispatcher.cli.session import session_of
-from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
 from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.storage.administration import Administration
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")

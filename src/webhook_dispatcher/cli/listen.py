@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from webhook_dispatcher.cli.output import shown
-from webhook_dispatcher.domain.endpoint import Secret
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Arrival, Signature, to_line
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.certificate import server_context

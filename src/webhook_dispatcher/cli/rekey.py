@@ -12,9 +12,8 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import session_of
-from webhook_dispatcher.domain.endpoint import SealedSecret
 from webhook_dispatcher.domain.errors import Refused, UnknownKey
-from webhook_dispatcher.domain.keyring import Keyring
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.administration import Administration, StoredSecrets
 
 BATCH = 50

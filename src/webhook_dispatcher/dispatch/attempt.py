@@ -11,13 +11,12 @@ from datetime import datetime, timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.domain.endpoint import Endpoint, Secret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, FailedReason, State
-from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.signing import is_signed, signature
+from webhook_dispatcher.domain.signing import Keyring, Secret, is_signed, signature
 from webhook_dispatcher.domain.verdict import Answer, Delivered, Failed, Failure, Outcome, RetryAfter, judge
 
 REFUSALS = frozenset((400, 401, 403))
@@ -155,7 +154,9 @@ class Attempter:
 
     def _tell(self, event: Event, attempt: Attempt, seen: Answer | Failure, state: State | None) -> None:
         outcome = attempt.outcome
-        self._metrics.count_attempt(outcome, event.trigger, attempt.duration_ms / 1000)
+        counter, histogram = self._metrics.attempts_by[outcome, event.trigger]
+        counter.inc()
+        histogram.observe(attempt.duration_ms / 1000)
         detail = {"detail": seen.detail} if isinstance(seen, Failure) else {}
         self._log.info(
             "delivery.attempted",

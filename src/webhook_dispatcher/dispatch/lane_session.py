@@ -18,9 +18,10 @@ from typing import Protocol
 
 from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.domain.claim import Lease, RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint, Secret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import Record
+from webhook_dispatcher.domain.signing import Secret
 
 
 def trust(lease: timedelta, attempt_timeout: timedelta) -> float:

@@ -241,7 +241,7 @@ class Recorder:
         for entry in batch:
             if entry.record.event.seq in written.seqs:
                 if entry.record.state is not None:
-                    self._metrics.count_delivery(entry.record.state, entry.record.event.type)
+                    self._metrics.deliveries_by[entry.record.state, entry.record.event.type].inc()
                 self._strike_off(entry)
             else:
                 rest.append(entry)

@@ -1,14 +1,130 @@
-"""The signature header.
+"""Signing: the header, the secrets that sign, and the keys that these are sealed with.
 
-Source: contract 1; the scheme is Stripe's (`t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over `t.body`).
+The header is Stripe's scheme (`t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over `t.body`); source: contract 1.
+Secrets are sealed with AES-256-GCM. The merchant id is associated data: a sealed secret moved to another
+merchant's row does not open. Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id beside it.
 """
 
+import base64
 import hashlib
 import hmac
+import re
+import secrets
+from dataclasses import dataclass
 
-from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey
 
+SECRET_PREFIX = "whsec_"
+SECRET_RANDOM_BYTES = 32
+SECRET_MINIMUM_LENGTH = 24
+NONCE_BYTES = 12
+KEY_BYTES = 32
+_KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _BLOCK_BYTES = 64
+
+
+class Secret:
+    """A signing secret that does not appear in repr, str, logs or tracebacks."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, text: str) -> None:
+        if len(text) < SECRET_MINIMUM_LENGTH:
+            raise ValueError(f"a signing secret has at least {SECRET_MINIMUM_LENGTH} characters")
+        self._key = text.encode()
+
+    @classmethod
+    def from_random(cls, random: bytes) -> "Secret":
+        """Make a secret of the published form out of random bytes."""
+        return cls(SECRET_PREFIX + base64.urlsafe_b64encode(random).rstrip(b"=").decode())
+
+    def reveal(self) -> bytes:
+        """Return the whole secret string, the prefix included: that is the HMAC key."""
+        return self._key
+
+    def __repr__(self) -> str:
+        return "Secret(hidden)"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A secret as stored: which key sealed it, and nonce plus ciphertext."""
+
+    key_id: str
+    sealed: bytes
+
+
+class Keyring:
+    """The keys we hold; the first seals, any opens."""
+
+    def __init__(self, keys: dict[str, bytes]) -> None:
+        if not keys:
+            raise ConfigurationError("no encryption key: give at least one as id:base64key")
+        # Late, as below: most commands hold no keys.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
+        self._sealing_id = next(iter(keys))
+
+    @classmethod
+    def parse(cls, text: str) -> "Keyring":
+        """Read `id:base64key[,id:base64key]`, each key 32 bytes."""
+        keys: dict[str, bytes] = {}
+        for position, part in enumerate(text.split(","), start=1):
+            key_id, colon, encoded = part.strip().partition(":")
+            if not colon or not _KEY_ID.fullmatch(key_id):
+                raise ConfigurationError(
+                    f"key {position} is not of the form id:base64key "
+                    "(an id has 1 to 64 letters, digits, dots, dashes or underscores)"
+                )
+            try:
+                key = base64.b64decode(encoded, validate=True)
+            except ValueError:
+                raise ConfigurationError(f"key {key_id!r} is not valid base64") from None
+            if len(key) != KEY_BYTES:
+                raise ConfigurationError(f"key {key_id!r} has {len(key)} bytes, not {KEY_BYTES}")
+            if key_id in keys:
+                raise ConfigurationError(f"key id {key_id!r} is given twice")
+            keys[key_id] = key
+        return cls(keys)
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of all keys held, the sealing one first."""
+        return tuple(self._ciphers)
+
+    @property
+    def sealing_id(self) -> str:
+        """The id of the key that seals."""
+        return self._sealing_id
+
+    def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
+        """Encrypt a secret for storage."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        ciphertext = self._ciphers[self._sealing_id].encrypt(nonce, secret.reveal(), merchant_id.encode())
+        return SealedSecret(self._sealing_id, nonce + ciphertext)
+
+    def open(self, merchant_id: str, sealed: SealedSecret) -> Secret:
+        """Decrypt a stored secret; UnknownKey when the key is missing or does not fit."""
+        from cryptography.exceptions import InvalidTag
+
+        cipher = self._ciphers.get(sealed.key_id)
+        if cipher is None:
+            raise UnknownKey(sealed.key_id, "not among WEBHOOK_SECRET_KEYS")
+        nonce, ciphertext = sealed.sealed[:NONCE_BYTES], sealed.sealed[NONCE_BYTES:]
+        try:
+            plain = cipher.decrypt(nonce, ciphertext, merchant_id.encode())
+        except (InvalidTag, ValueError):
+            raise UnknownKey(sealed.key_id, "does not open the stored secret; is it the right key?") from None
+        try:
+            return Secret(plain.decode())
+        except ValueError:
+            # Something else than us sealed it. To sign with it would be worse than to wait.
+            reason = f"what it opens for merchant {merchant_id!r} is too short or no text: rotate that secret"
+            raise UnknownKey(sealed.key_id, reason) from None
+
+    def __repr__(self) -> str:
+        return f"Keyring({', '.join(self._ciphers)})"
 
 
 def signature(body: bytes, secrets: tuple[Secret, ...], unix_seconds: int) -> str:

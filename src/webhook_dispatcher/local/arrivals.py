@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.signing import Secret
 
 TOLERANCE = 300
 

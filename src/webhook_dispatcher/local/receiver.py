@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 import uvloop
 
-from webhook_dispatcher.domain.endpoint import Secret
+from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import REFUSALS, Arrival, Signature, to_line, verify
 from webhook_dispatcher.local.behaviour import Behaviour, Plan
 from webhook_dispatcher.local.certificate import server_context

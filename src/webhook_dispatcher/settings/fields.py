@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.settings import forms, shards
 from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage import link

@@ -16,8 +16,8 @@ from pydantic import PlainValidator, SecretStr
 
 from webhook_dispatcher.domain.duration import parse_duration, render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import link
 from webhook_dispatcher.telemetry.address import split_address
 

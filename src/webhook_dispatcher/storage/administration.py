@@ -13,8 +13,9 @@ from uuid import UUID
 
 import asyncpg
 
-from webhook_dispatcher.domain.endpoint import EndpointView, SealedSecret
+from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler

@@ -18,8 +18,9 @@ from webhook_dispatcher.domain.claim import (
     Recalls,
     RunAsk,
 )
-from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.connection import LockTaken, translated
 from webhook_dispatcher.storage.events import to_event, to_retry
 from webhook_dispatcher.storage.statements import load

@@ -36,6 +36,8 @@ class ProcessState(StrEnum):
 class Metrics:
     """One attribute per metric, named without the `webhook_` prefix.
 
+    attempts_by: the counter and the histogram of attempts of each outcome and trigger.
+    deliveries_by: the counter of deliveries of each state and event type.
     shard: the database's name, if it has one; what is measured in the database carries it as a label.
     """
 
@@ -64,7 +66,7 @@ class Metrics:
         _create(self.attempts, product(outcomes, Trigger))
         _create(self.attempt_duration, product(outcomes))
         # Looked up once: naming the labels each time costs more than counting.
-        self._attempt_children = {
+        self.attempts_by = {
             (outcome, trigger): (
                 self.attempts.labels(outcome, trigger),
                 self.attempt_duration.labels(outcome),
@@ -79,16 +81,7 @@ class Metrics:
             "From an event's `created_at` to the start of its first attempt.",
             LAG_BUCKETS,
         )
-        self._delivery_children = {
-            labels: self.deliveries.labels(*labels)
-            for labels in product((State.DELIVERED, State.FAILED), EVENT_TYPES)
-        }
-
-    def count_attempt(self, outcome: Outcome, trigger: Trigger, seconds: float) -> None:
-        """Count an attempt that ended, and how long it took."""
-        counter, histogram = self._attempt_children[outcome, trigger]
-        counter.inc()
-        histogram.observe(seconds)
+        self.deliveries_by = _DeliveriesBy(self.deliveries)
 
     def _owed(self, shard: str | None) -> None:
         """Make the gauges of one database: its processes measure the same, so the newest figure counts."""
@@ -102,11 +95,6 @@ class Metrics:
         self.oldest_due_retry_age = self._measured(
             "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", shard
         )
-
-    def count_delivery(self, state: State, event_type: str) -> None:
-        """Count a delivery that came to its end; a type that is none of ours makes no label of its own."""
-        child = self._delivery_children.get((state, event_type))
-        (child or self.deliveries.labels(state, "unknown")).inc()
 
     def _database(self) -> None:
         self.claim_duration = self._histogram(
@@ -167,6 +155,18 @@ class Metrics:
 
     def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(name, meaning, labels, namespace="webhook", registry=self.registry, buckets=buckets)
+
+
+class _DeliveriesBy(dict[tuple[State, str], Counter]):
+    """The counter of each state and event type; a type that is none of ours makes no label of its own."""
+
+    def __init__(self, deliveries: Counter) -> None:
+        combinations = product((State.DELIVERED, State.FAILED), EVENT_TYPES)
+        super().__init__({labels: deliveries.labels(*labels) for labels in combinations})
+        self._deliveries = deliveries
+
+    def __missing__(self, labels: tuple[State, str]) -> Counter:
+        return self._deliveries.labels(labels[0], "unknown")
 
 
 class SupervisorMetrics:

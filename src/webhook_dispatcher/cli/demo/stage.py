@@ -15,9 +15,8 @@ import asyncpg
 from webhook_dispatcher import app
 from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.cli.demo import cast
-from webhook_dispatcher.domain.endpoint import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.domain.errors import Refused
-from webhook_dispatcher.domain.keyring import KEY_BYTES
+from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.postgres import EmbeddedPostgres

@@ -15,10 +15,11 @@ import structlog
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint, SealedSecret
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Claims
+from webhook_dispatcher.domain.signing import SealedSecret
 
 NO_KEY = "of an endpoint that cannot be read"
 """Stands for the key of such an endpoint; no key can have this id."""
@@ -177,7 +178,7 @@ class Unreadable:
         apart = await self._claims.claim_retries_apart(lanes, places, most, lease, self._losses.left)
         for row in apart.unreadable:
             if row.is_closed:
-                self._metrics.count_delivery(row.event.on_failure or State.FAILED, row.event.type)
+                self._metrics.deliveries_by[row.event.on_failure or State.FAILED, row.event.type].inc()
                 self._losses.count()
             self._tell(row.event, row.error, row.is_closed)
         for merchant_id, error in apart.blocked.items():
