@@ -257,7 +257,7 @@ async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_tu
     held = set(colluders)
     office.claims.retries = [ClaimedRetry(make_event(1, name, attempts=1), 1, None) for name in colluders]
     office.claims.due_since = {name: f"{number:04}" for number, name in enumerate(colluders)}
-    office.merchants._is_held = held.__contains__
+    office.merchants._held = held
     lanes = DueLanes(office.claims, office.merchants)
     for number in range(100, 300):
         if number == 200:

@@ -57,7 +57,7 @@ async def conspire(office: Office, network: Network, group: asyncio.TaskGroup) -
     network.down.update(COLLUDERS)
     office.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS * 3, 101)])
     await office.rounds(group)
-    assert [name for name in COLLUDERS if office.own_faults.suspicions.holds(name)]
+    assert office.own_faults.held & set(COLLUDERS)
 
 
 async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
@@ -79,7 +79,7 @@ async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
         office.clock.advance(PROBE_INTERVAL)
         for _ in range(5):
             await office.rounds(group)
-        assert not office.own_faults.suspicions.held
+        assert not office.own_faults.held
     assert not [owed.event.seq for owed in office.database.owed.values() if owed.is_in_order]
 
 
@@ -118,14 +118,14 @@ def hold(faults: OwnFaults, merchants: list[str]) -> None:
     """Have merchants work, then fail alike."""
     for seen in (Answer(200), REFUSED, REFUSED):
         for merchant_id in merchants:
-            faults.counts(make_event(1, merchant_id), seen, faults._clock.elapsed())
+            faults.learn(make_event(1, merchant_id), seen, faults._clock.elapsed())
         faults._clock.advance(0.001)  # type: ignore[attr-defined]
-    assert all(map(faults.suspicions.holds, merchants))
+    assert faults.held >= set(merchants)
 
 
 def test_who_is_let_go_waits_with_the_others_again() -> None:
     held = {"a", "b"}
-    lanes = ReadyLanes(MerchantHealth(FakeClock(), held.__contains__))
+    lanes = ReadyLanes(MerchantHealth(FakeClock(), held))
     for name in "abc":
         lanes.add(name, ord(name))
     room = Slots(10, {})
@@ -139,7 +139,7 @@ def test_who_is_let_go_waits_with_the_others_again() -> None:
 
 def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
     held: set[str] = set()
-    lanes = ReadyLanes(MerchantHealth(FakeClock(), held.__contains__))
+    lanes = ReadyLanes(MerchantHealth(FakeClock(), held))
     lanes.add("a", 1)
     held.add("a")
     assert lanes.take(9, Slots(10, {})) == {}
@@ -172,7 +172,7 @@ async def test_a_refused_signature_is_verified(status: int, monkeypatch: pytest.
         office.clock.advance(PROBE_INTERVAL)
         await office.rounds(group)
         await quiet()
-        assert not office.own_faults.is_open
+        assert not office.own_faults.circuit_is_open
     assert office.sent == [1, 1]
     assert is_untouched(office)
 

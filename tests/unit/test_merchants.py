@@ -45,13 +45,13 @@ def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> 
     standings = MerchantHealth(clock)
     for name in "abc":
         standings.learn(name, Outcome.DELIVERED, QUICK)
-    standings.took_off("a")
+    standings.started("a")
     clock.advance(SLOW / 2)
-    standings.took_off("b")
-    landed = standings.took_off("c")
+    standings.started("b")
+    landed = standings.started("c")
     assert standings.tally(["a", "b", "c"])[GOOD] == 3
     clock.advance(SLOW / 2)
-    standings.landed(landed)
+    standings.finished(landed)
     assert [standings.of(name) for name in "abc"] == [SUSPECT, GOOD, GOOD]
     clock.advance(SLOW)
     assert [standings.of(name) for name in "abc"] == [SUSPECT, SUSPECT, GOOD]
@@ -64,7 +64,7 @@ def test_an_attempt_is_watched_however_late_it_begins() -> None:
     assert standings.of("a") is GOOD
     clock.advance(SLOW * 2)
     assert standings.of("a") is GOOD
-    standings.took_off("a")
+    standings.started("a")
     clock.advance(SLOW)
     assert standings.of("a") is SUSPECT
 

@@ -3,16 +3,19 @@
 import pytest
 
 from tests.unit.fakes import FakeClock
-from webhook_dispatcher.dispatch.health.suspicion import (
+from webhook_dispatcher.dispatch.health.merchants import (
     GOOD_FOR,
-    MAX_HOLD,
-    MAX_SUSPICION,
-    MIN_HOLD,
     MIN_ORIGINS,
     NO_ADDRESS,
     SAMPLE,
-    SILENCE,
     WINDOW,
+    Evidence,
+)
+from webhook_dispatcher.dispatch.health.suspicion import (
+    MAX_HOLD,
+    MAX_SUSPICION,
+    MIN_HOLD,
+    SILENCE,
     Suspicions,
 )
 
@@ -24,7 +27,8 @@ class Office:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.suspicions = Suspicions(self.clock)
+        self.evidence = Evidence(self.clock)
+        self.suspicions = Suspicions(self.clock, self.evidence)
         self.networks: dict[str, str] = {}
 
     def works(
@@ -46,7 +50,8 @@ class Office:
         """Let a merchant answer, whatever."""
         began = self.clock.elapsed() if started is None else started
         origin = self._origin(merchant_id)
-        self.suspicions.answered(
+        self.suspicions.contradict(merchant_id, began, is_fresh=is_fresh)
+        self.evidence.answered(
             merchant_id, origin, began, is_first=is_first, is_fresh=is_fresh, is_accepted=is_accepted
         )
 
@@ -181,12 +186,12 @@ def test_whoever_shows_the_mark_is_held_back_and_nobody_else() -> None:
     office = Office()
     merchants = office.suspects()
     office.works("honest")
-    assert not office.suspicions.holds("honest")
-    assert office.suspicions.holds(merchants[-1])
+    assert "honest" not in office.suspicions.held
+    assert merchants[-1] in office.suspicions.held
     assert office.fails("new", is_first=False), "whoever it is"
-    assert office.suspicions.holds("new")
+    assert "new" in office.suspicions.held
     assert not office.fails("other", DNS)
-    assert not office.suspicions.holds("other")
+    assert "other" not in office.suspicions.held
 
 
 def test_nobody_is_let_go_while_nobody_else_is_answered() -> None:
@@ -202,7 +207,7 @@ def test_nobody_is_let_go_while_nobody_else_is_answered() -> None:
 def test_all_are_let_go_when_one_of_them_is_answered() -> None:
     office = Office()
     merchants = office.suspects()
-    held = [merchant_id for merchant_id in merchants if office.suspicions.holds(merchant_id)]
+    held = [merchant_id for merchant_id in merchants if merchant_id in office.suspicions.held]
     office.answers(held[0])
     assert sorted(office.suspicions.freed()) == sorted(held)
     assert not office.suspicions.held
@@ -339,11 +344,11 @@ def test_two_marks_are_suspected_apart() -> None:
     some = office.suspects(TIMEOUT)
     for merchant_id in others:
         office.fails(merchant_id, DNS)
-    assert office.suspicions.holds(others[-1])
+    assert others[-1] in office.suspicions.held
     office.clock.advance(0.001)
     office.answers(others[-1])
-    assert not office.suspicions.holds(others[-2])
-    assert office.suspicions.holds(some[-1])
+    assert others[-2] not in office.suspicions.held
+    assert some[-1] in office.suspicions.held
 
 
 def test_a_fault_of_ours_is_seen_beside_merchants_that_collude() -> None:
@@ -410,7 +415,7 @@ def test_who_was_excused_in_vain_is_not_excused_or_held_again_for_long(*, ends_i
     renew(office, merchants)
     for merchant_id in (*merchants, "honest"):
         assert not office.fails(merchant_id)
-        assert not office.suspicions.holds(merchant_id)
+        assert merchant_id not in office.suspicions.held
     office.clock.advance(GOOD_FOR)
     renew(office, merchants)
     assert office.fails("honest")
@@ -421,4 +426,4 @@ def test_merchants_that_never_fail_are_not_remembered_for_ever() -> None:
     for number in range(5000):
         office.works(f"m{number}")
         office.clock.advance(1)
-    assert len(office.suspicions._good) <= GOOD_FOR + 1
+    assert len(office.evidence._good) <= GOOD_FOR + 1

@@ -79,10 +79,10 @@ class Attempter:
         started = self._clock.elapsed()
         if event.is_unreadable:
             return fail_unsendable(event, fence, is_retry, self._database_clock.now())
-        if self._own_faults.clock_is_off():
+        if not self._own_faults.compare_clocks():
             return None  # its signature would be refused
         attempt, seen = await self.make(event, endpoint, secrets)
-        if not self._own_faults.counts(event, seen, started):
+        if not self._own_faults.learn(event, seen, started):
             detail = seen.detail if isinstance(seen, Failure) else f"status {seen.status}"
             _log.warning("attempt.uncounted", event_id=str(event.id), outcome=seen.outcome, detail=detail)
             return None
@@ -95,12 +95,12 @@ class Attempter:
         started = self._clock.elapsed()
         started_at = self._database_clock.at(started)
         self.in_flight += 1
-        ticket = self._merchants.took_off(event.merchant_id)
+        ticket = self._merchants.started(event.merchant_id)
         try:
             seen = await self._send(event, endpoint, secrets)
         finally:
             self.in_flight -= 1
-            self._merchants.landed(ticket)
+            self._merchants.finished(ticket)
         took = self._clock.elapsed() - started
         outcome = seen.outcome
         if event.attempts == 0 and outcome is not Outcome.UNSENDABLE:

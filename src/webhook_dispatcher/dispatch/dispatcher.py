@@ -132,13 +132,15 @@ class Dispatcher:
         """Look, read on, claim; True when there is more to be had at once."""
         self._ready.give_back(self._locked)
         self._locked.clear()
-        self._ready.let_go(self._own_faults.suspicions.freed())
+        suspicions = self._own_faults.suspicions
+        if suspicions.held or suspicions.to_free:
+            self._ready.let_go(suspicions.freed())
         is_cut = await self._look()
         self._may_claim = await self._outage.may_claim(self._probe)
         await self._fetcher.read_on()
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        return is_cut or (not self._own_faults.is_open and self._waiting() > 0)
+        return is_cut or (not self._own_faults.circuit_is_open and self._waiting() > 0)
 
     def stop(self) -> None:
         """Claim nothing more; visits end after the event in flight."""
@@ -150,7 +152,7 @@ class Dispatcher:
         cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
         arrivals = await self._claims.read_arrivals(cursor, LOOK)
         self._database_clock.synchronise(arrivals.database_now, asked)
-        self._own_faults.look_at_clock()
+        self._own_faults.compare_clocks()
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked)
@@ -193,7 +195,9 @@ class Dispatcher:
         is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
         if not may_claim or is_busy or not self._memory.has_room():
             return 0
-        return min(self._limits.max_lanes - len(self._visits), 1 if self._own_faults.is_open else CLAIM_LANES)
+        return min(
+            self._limits.max_lanes - len(self._visits), 1 if self._own_faults.circuit_is_open else CLAIM_LANES
+        )
 
     def _at_work(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, or are over."""
@@ -213,7 +217,7 @@ class Dispatcher:
         if (
             not most
             or not len(self._ready)
-            or (self._own_faults.is_open and not self._own_faults.takes_probe())
+            or (self._own_faults.circuit_is_open and not self._own_faults.takes_probe())
         ):
             return
         heads = self._ready.take(most, self._room())
@@ -223,7 +227,7 @@ class Dispatcher:
         if not heads:
             return
         asked = self._clock.elapsed()
-        probes = self._own_faults.paused(heads)
+        probes = heads.keys() if self._own_faults.circuit_is_open else heads.keys() & self._own_faults.held
         try:
             leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
@@ -307,7 +311,9 @@ class Dispatcher:
     def _may_start(self, visit: LaneSession) -> bool:
         if self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()):
             return False
-        return not self._own_faults.pauses(visit.merchant_id) or (visit.is_probe and not visit.started)
+        return not self._own_faults.takes_probes_alone(visit.merchant_id) or (
+            visit.is_probe and not visit.started
+        )
 
     def _closed(self, visit: LaneSession) -> None:
         if self._visits.get(visit.merchant_id) is visit:

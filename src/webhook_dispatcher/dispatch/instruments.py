@@ -38,5 +38,5 @@ class Instruments:
             metrics,
             Outage(clock),
             Losses(clock),
-            MerchantHealth(clock, own_faults.suspicions.holds),
+            MerchantHealth(clock, own_faults.held),
         )

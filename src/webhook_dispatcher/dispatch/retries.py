@@ -124,7 +124,7 @@ class Retrier:
             or not await self._outage.may_claim(self._probe)
         ):
             return 0
-        if self._own_faults.is_open:
+        if self._own_faults.circuit_is_open:
             if not self._own_faults.takes_probe():
                 return 0
             most = 1
@@ -132,7 +132,7 @@ class Retrier:
         claimed = await self._claim(most, room)
         if not claimed:
             return 0
-        if any(self._own_faults.pauses(retry.event.merchant_id) for retry in claimed):
+        if any(self._own_faults.takes_probes_alone(retry.event.merchant_id) for retry in claimed):
             self._own_faults.note_probe()
         for retry in claimed:
             self._memory.hold(retry.event)
@@ -158,7 +158,7 @@ class Retrier:
         places, lease = self._limits.per_merchant, self._limits.lease
         lanes: int | list[str]
         is_calm = 2 * room.for_anybody > suspect_places(self._limits.most)
-        if is_calm and not self._own_faults.suspicions.held:
+        if is_calm and not self._own_faults.held:
             lanes = most = min(most, room.for_anybody)
         elif not (lanes := await self._due.pick(room, places, most)):
             return []

@@ -6,15 +6,31 @@ those of whom nothing good is known at most seven eighths: see docs/adr/0011.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from enum import IntEnum
+from heapq import heapify, heappop, heappush
 from itertools import count, islice
+from typing import NamedTuple
 
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.verdict import Outcome
 
 SLOW = 1.0
 """Seconds beyond which an attempt is slow, however it ends."""
+MIN_ORIGINS = 5
+"""Origins that must have been tried before anything is suspected."""
+SHARE = 0.9
+"""The part of them that must fail alike."""
+SAMPLE = 20
+"""Origins compared, each with its latest first attempt."""
+WINDOW = 60.0
+"""Seconds for which an origin's latest first attempt says something."""
+NEWS = 0.1
+"""Seconds for which another answer of the same origin says nothing new."""
+GOOD_FOR = 600.0
+"""Seconds for which a merchant that accepted something counts as one that works, or was excused in vain."""
+NO_ADDRESS = ", no address"
+"""The end of marks of attempts that came no further than the look-up of a name, or the egress proxy."""
 MEMORY = 600.0
 """Seconds for which an attempt says something."""
 MOST_KNOWN = 25_000
@@ -23,6 +39,8 @@ SUSPECT_SHARE = 2
 """Suspects may take one place in so many."""
 RESERVE_SHARE = 8
 """One place in so many is kept for good merchants."""
+
+_NEVER = float("-inf")
 
 
 class Health(IntEnum):
@@ -42,26 +60,26 @@ class Health(IntEnum):
 class MerchantHealth:
     """Knows merchants' standing. An attempt that is under way for long tells as much as one that ended."""
 
-    def __init__(self, clock: Clock, is_held: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(self, clock: Clock, held: Container[str] = frozenset()) -> None:
         self._clock = clock
-        self._is_held = is_held
+        self._held = held
         # Each with the oldest first, so that what has become old is found at the front.
         self._good: OrderedDict[str, float] = OrderedDict()
         self._suspect: OrderedDict[str, float] = OrderedDict()
-        self._flying: OrderedDict[int, tuple[str, float]] = OrderedDict()
+        self._in_flight: OrderedDict[int, tuple[str, float]] = OrderedDict()
         self._tickets = count()
         self._nothing_changes_before = 0.0
 
-    def took_off(self, merchant_id: str) -> int:
-        """Learn that an attempt begins; returns a ticket for `landed`."""
+    def started(self, merchant_id: str) -> int:
+        """Learn that an attempt begins; returns a ticket for `finished`."""
         ticket, now = next(self._tickets), self._clock.elapsed()
-        self._flying[ticket] = (merchant_id, now)
+        self._in_flight[ticket] = (merchant_id, now)
         self._nothing_changes_before = min(self._nothing_changes_before, now + SLOW)
         return ticket
 
-    def landed(self, ticket: int) -> None:
+    def finished(self, ticket: int) -> None:
         """Learn that it has ended, whatever came of it."""
-        self._flying.pop(ticket, None)
+        self._in_flight.pop(ticket, None)
 
     def learn(self, merchant_id: str, outcome: Outcome, seconds: float) -> None:
         """Learn how an attempt went that counts."""
@@ -79,7 +97,7 @@ class MerchantHealth:
 
     def of(self, merchant_id: str) -> Health:
         """Return a merchant's standing now."""
-        if self._is_held(merchant_id):
+        if merchant_id in self._held:
             return Health.HELD
         self._catch_up()
         if merchant_id in self._suspect:
@@ -99,16 +117,16 @@ class MerchantHealth:
         now = self._clock.elapsed()
         if now < self._nothing_changes_before:
             return
-        while self._flying:
-            ticket, (merchant_id, started) = next(iter(self._flying.items()))
+        while self._in_flight:
+            ticket, (merchant_id, started) = next(iter(self._in_flight.items()))
             if started + SLOW > now:
                 break
-            del self._flying[ticket]
+            del self._in_flight[ticket]
             self._suspects(merchant_id, now)
         for known in (self._good, self._suspect):
             while known and next(iter(known.values())) + MEMORY <= now:
                 known.popitem(last=False)
-        firsts = [started + SLOW for _, started in islice(self._flying.values(), 1)]
+        firsts = [started + SLOW for _, started in islice(self._in_flight.values(), 1)]
         firsts += [at + MEMORY for known in (self._good, self._suspect) for at in islice(known.values(), 1)]
         self._nothing_changes_before = min(firsts, default=now + SLOW)
 
@@ -175,3 +193,144 @@ class Slots:
 def suspect_places(most: int) -> int:
     """Return how many of so many places suspects may have: one at least, or they would wait for ever."""
     return max(1, most // SUSPECT_SHARE)
+
+
+class Shown(NamedTuple):
+    """One attempt. A tuple: made for each."""
+
+    started: float
+    mark: str | None
+    merchant_id: str
+
+
+class _Sample:
+    """The latest first attempts at the SAMPLE origins whose attempts began last; no mark: answered."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Shown] = {}
+        self._oldest_first: list[tuple[float, str]] = []  # a heap; what was overtaken stays until it is met
+
+    def add(self, origin: str, shown: Shown) -> None:
+        """Take in an attempt, and drop the origin whose attempt began longest ago if there are too many."""
+        if shown.mark is not None:
+            self._move(shown.merchant_id, origin)
+        known = self._latest.get(origin)
+        if known is not None:
+            has_failed = known.mark is not None or shown.mark is not None
+            if shown.started - known.started <= (0.0 if has_failed else NEWS):
+                return
+        self._latest[origin] = shown
+        heappush(self._oldest_first, (shown.started, origin))
+        if len(self._latest) > SAMPLE:
+            self._drop_oldest()
+        elif len(self._oldest_first) > 2 * SAMPLE:
+            self._rebuild()
+
+    def _move(self, merchant_id: str, origin: str) -> None:
+        """Forget what a merchant showed elsewhere: a network when it was answered, now a name."""
+        for other, shown in list(self._latest.items()):
+            if shown.merchant_id == merchant_id and other != origin:
+                del self._latest[other]
+
+    def _drop_oldest(self) -> None:
+        while True:
+            started, oldest = heappop(self._oldest_first)
+            known = self._latest.get(oldest)
+            if known is not None and known.started == started:
+                del self._latest[oldest]
+                return
+
+    def _rebuild(self) -> None:
+        self._oldest_first = [(shown.started, origin) for origin, shown in self._latest.items()]
+        heapify(self._oldest_first)
+
+    def forget(self, mark: str) -> None:
+        """Forget who showed a mark."""
+        self._latest = {origin: shown for origin, shown in self._latest.items() if shown.mark != mark}
+        self._rebuild()
+
+    def alike(self, mark: str, since: float) -> list[Shown]:
+        """Return the attempts since then that show a mark, if nearly all do."""
+        latest = [shown for shown in self._latest.values() if shown.started >= since]
+        alike = [shown for shown in latest if shown.mark == mark]
+        return alike if len(latest) >= MIN_ORIGINS and len(alike) >= SHARE * len(latest) else []
+
+
+class Lately:
+    """Merchants of whom something was learned within the last GOOD_FOR seconds."""
+
+    def __init__(self) -> None:
+        self._since: OrderedDict[str, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def learn(self, merchant_id: str, now: float) -> None:
+        """Learn it, and forget of whom it was learned too long ago; no more than once a second."""
+        if self._since.get(merchant_id, _NEVER) > now - 1.0:
+            return
+        self._since[merchant_id] = now
+        self._since.move_to_end(merchant_id)
+        while next(iter(self._since.values())) < now - GOOD_FOR:
+            self._since.popitem(last=False)
+
+    def forget(self, merchant_id: str) -> None:
+        """Forget it of one."""
+        self._since.pop(merchant_id, None)
+
+    def knows(self, merchant_id: str, now: float) -> bool:
+        """Tell whether it was learned lately."""
+        return self._since.get(merchant_id, _NEVER) >= now - GOOD_FOR
+
+
+class Evidence:
+    """The latest first attempts of merchants that work, by origin: whether nearly all of them fail alike.
+
+    An origin is a network or, where no address was known, a host's name. Only merchants that accepted
+    something lately are witnesses. What fails without an address is compared with attempts that took a name
+    alone: an answer on a kept connection, or of a name in the resolver's cache, says nothing about it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._good = Lately()
+        self._sample = _Sample()
+        self._names = _Sample()  # of attempts that took a name
+
+    def answered(
+        self,
+        merchant_id: str,
+        origin: str,
+        started: float,
+        *,
+        is_first: bool,
+        is_fresh: bool,
+        is_accepted: bool,
+    ) -> None:
+        """Learn that an attempt was answered. is_fresh: a name was looked up. is_accepted: with a 2xx."""
+        now = self._clock.elapsed()
+        if is_first and self._good.knows(merchant_id, now):
+            shown = Shown(started, None, merchant_id)
+            self._sample.add(origin, shown)
+            if is_fresh:
+                self._names.add(origin, shown)
+        if is_accepted:
+            self._good.learn(merchant_id, now)
+
+    def failed(self, merchant_id: str, origin: str, started: float, mark: str) -> list[Shown]:
+        """Learn that a first attempt failed with a mark; return all that did, if nearly all attempts do."""
+        now = self._clock.elapsed()
+        if not self._good.knows(merchant_id, now):
+            return []
+        sample = self._names if mark.endswith(NO_ADDRESS) else self._sample
+        sample.add(origin, Shown(started, mark, merchant_id))
+        return sample.alike(mark, now - WINDOW)
+
+    def forget(self, mark: str) -> None:
+        """Forget the attempts that showed a mark."""
+        self._sample.forget(mark)
+        self._names.forget(mark)
+
+    def distrust(self, merchant_id: str) -> None:
+        """Take a merchant for no witness until it accepts something again."""
+        self._good.forget(merchant_id)

@@ -14,12 +14,12 @@ attempt begun since that came further. While the clock is off, nothing is sent. 
 it hit, and pauses nothing.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
 
-from webhook_dispatcher.dispatch.health.suspicion import NO_ADDRESS, Suspicions
+from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, Evidence
+from webhook_dispatcher.dispatch.health.suspicion import Suspicions
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -43,7 +43,10 @@ class _Fault:
 
 
 class OwnFaults:
-    """Watches how attempts end, the clocks and the event loop."""
+    """Watches how attempts end, the clocks and the event loop.
+
+    circuit_is_open: nothing may be sent but probes. held: merchants to whom nothing may be sent but probes.
+    """
 
     def __init__(self, clock: Clock, database_clock: DatabaseClock, metrics: Metrics) -> None:
         self._clock = clock
@@ -54,7 +57,10 @@ class OwnFaults:
         self._probe_at = 0.0
         self._beat_at = self._stalled_at = clock.elapsed()
         self._fleet_is_at_fault = False
-        self.suspicions = Suspicions(clock)
+        self._evidence = Evidence(clock)
+        self.suspicions = Suspicions(clock, self._evidence)
+        self.held = self.suspicions.held
+        self.circuit_is_open = False
 
     @property
     def reasons(self) -> list[str]:
@@ -69,20 +75,9 @@ class OwnFaults:
             said.append(f"this machine's clock is {behind:+.0f} s off the database's")
         return said
 
-    @property
-    def is_open(self) -> bool:
-        """Tell whether all sending must pause, but for probes."""
-        return self._fault is not None or self._clock_is_off
-
-    def pauses(self, merchant_id: str) -> bool:
+    def takes_probes_alone(self, merchant_id: str) -> bool:
         """Tell whether a merchant may be sent probes alone."""
-        return self.is_open or self.suspicions.holds(merchant_id)
-
-    def paused(self, merchants: Collection[str]) -> set[str]:
-        """Return those of the merchants who may be sent probes alone."""
-        if not (self.is_open or self.suspicions.held):
-            return set()
-        return set(filter(self.pauses, merchants))
+        return self.circuit_is_open or merchant_id in self.held
 
     @property
     def signer_is_broken(self) -> bool:
@@ -92,7 +87,7 @@ class OwnFaults:
     @property
     def probes(self) -> int:
         """Return how many merchants that are held back may be tried now."""
-        return int(self.suspicions.held > 0 and self.takes_probe())
+        return int(len(self.held) > 0 and self.takes_probe())
 
     def takes_probe(self) -> bool:
         """Tell whether a probe may be sent now."""
@@ -110,24 +105,24 @@ class OwnFaults:
             self._stalled_at = now
             _log.warning("event_loop.stalled", seconds=round(now - self._beat_at, 1))
         self._beat_at = now
-        self.look_at_clock()
+        self.compare_clocks()
         self._look_at_fleet()
 
-    def clock_is_off(self) -> bool:
-        """Compare the clocks, and tell whether receivers would refuse what is signed now."""
-        self.look_at_clock()
-        return self._clock_is_off
-
-    def look_at_clock(self) -> None:
-        """Compare the clocks."""
+    def compare_clocks(self) -> bool:
+        """Compare the clocks, and tell whether receivers would accept what is signed now."""
         is_off = abs(self._database_clock.ahead_by()) > MOST_CLOCK_DIFFERENCE
         if is_off != self._clock_is_off:
             self._clock_is_off = is_off
             self._metrics.own_fault.labels("clock").set(is_off)
             (_log.error if is_off else _log.info)("fault.began" if is_off else "fault.ended", kind="clock")
+            self._set_circuit()
+        return not is_off
 
-    def counts(self, event: Event, seen: Answer | Failure, started: float) -> bool:
-        """Learn how an attempt ended; tell whether it counts as the merchant's."""
+    def _set_circuit(self) -> None:
+        self.circuit_is_open = self._fault is not None or self._clock_is_off
+
+    def learn(self, event: Event, seen: Answer | Failure, started: float) -> bool:
+        """Learn how an attempt ended; True when it counts as the merchant's."""
         outcome = seen.outcome
         if isinstance(seen, Failure) and seen.is_ours:
             # What is unsendable through a fault of ours was not signed as it should be.
@@ -156,13 +151,15 @@ class OwnFaults:
         merchant_id, is_first = event.merchant_id, event.attempts == 0
         origin = seen.origin or merchant_id
         if isinstance(seen, Failure):
-            was_suspected = self.suspicions.held
+            was_suspected = len(self.held) > 0
             mark = seen.outcome if seen.has_address else f"{seen.outcome}{NO_ADDRESS}"
             is_suspect = self.suspicions.excuses(merchant_id, origin, started, mark, is_first=is_first)
             if is_suspect and not was_suspected:
                 self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
             return is_suspect
-        self.suspicions.answered(
+        if self.suspicions.marks:
+            self.suspicions.contradict(merchant_id, started, is_fresh=seen.is_fresh)
+        self._evidence.answered(
             merchant_id,
             origin,
             started,
@@ -175,7 +172,7 @@ class OwnFaults:
     def _look_at_fleet(self) -> None:
         """Tell operators once a suspicion is believed, and once it is not any more."""
         mark = self.suspicions.believed()
-        self._metrics.merchants_held_back.set(self.suspicions.held)
+        self._metrics.merchants_held_back.set(len(self.held))
         if (is_believed := mark is not None) == self._fleet_is_at_fault:
             return
         self._fleet_is_at_fault = is_believed
@@ -190,6 +187,7 @@ class OwnFaults:
             return
         now = self._clock.elapsed()
         self._fault = _Fault(kind, detail, now)
+        self._set_circuit()
         self._probe_at = now + PROBE_INTERVAL
         self._metrics.own_fault.labels(kind).set(1)
         _log.error("fault.began", kind=kind, detail=detail)
@@ -199,6 +197,7 @@ class OwnFaults:
         _log.info("fault.ended", kind=self._fault.kind)
         self._metrics.own_fault.labels(self._fault.kind).set(0)
         self._fault = None
+        self._set_circuit()
 
 
 _REACHED = frozenset(
