@@ -241,7 +241,7 @@ def main() -> None:
     _replace(composition, "Attempter", CountingAttempter)
     _replace(composition, "SystemClock", ShiftedClock)
     _replace(outbound, "Sender", HitSender)
-    _replace(instruments, "Bodies", CountingMemory)
+    _replace(instruments, "MemoryBudget", CountingMemory)
     _replace(dialling, "Wire", HitWire)
     for module in (composition, outbound):
         module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
