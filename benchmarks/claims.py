@@ -15,8 +15,8 @@ import asyncpg
 
 from benchmarks.rig import Rig
 from webhook_dispatcher.dispatch.dispatcher import LOOK
-from webhook_dispatcher.dispatch.finding.fetching import RUN, RUN_BYTES
 from webhook_dispatcher.dispatch.sweep import PROBES
+from webhook_dispatcher.dispatch.worker import RUN, RUN_BYTES
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load

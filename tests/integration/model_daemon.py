@@ -18,7 +18,7 @@ from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunning
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane_session import LaneSession
+from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
@@ -242,7 +242,7 @@ class ModelDaemon:
         limits = Limits(10, LEASE, TRUST, timedelta(milliseconds=25), hold)
         dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits, name)
         retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold)
-        retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, dispatcher.lack_key, stop)
+        retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, stop)
         errands = LongRunning(controls, ports, attempter, recorder, instruments, stop)
         controller = Controller(controls, errands, lambda url: None, instruments, stop)
         daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controller, instruments)
@@ -254,8 +254,8 @@ class ModelDaemon:
         now = self.moment.elapsed()
         return [
             visit
-            for visit in self.dispatcher._visits.values()
-            if not visit.is_over and not visit.is_lost and visit.trusted_until > now
+            for visit in self.dispatcher._sessions.values()
+            if visit.state < SessionState.OVER and not visit.is_lost and visit.trusted_until > now
         ]
 
     async def look(self) -> None:
@@ -269,13 +269,12 @@ class ModelDaemon:
         await self.retrier.step(self.group)
 
     async def record(self) -> None:
-        await self.recorder.step()
+        self.dispatcher.close(await self.recorder.step())
 
     async def heed(self) -> None:
         """Look once for what is recalled, as watch_recalls does."""
         recalls = await self.claims.read_recalls()
-        self.dispatcher.everything_is_paused = recalls.everything_is_paused
-        self.retrier.everything_is_paused = recalls.everything_is_paused
+        self.instruments.pause.set(recalls.everything_is_paused)
         for merchant_id in recalls.merchants:
             self.dispatcher.recall(merchant_id)
 

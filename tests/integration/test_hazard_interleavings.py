@@ -152,8 +152,8 @@ async def test_6_a_run_in_memory_ends_with_its_lease(world: World, trusts_for_ev
     await world.freeze(world.daemons[0])
     await world.answer(0, 0)
     if trusts_for_ever:
-        for visit in world.daemons[0].dispatcher._visits.values():
-            visit.trusted_until = visit.spent_at = inf
+        for visit in world.daemons[0].dispatcher._sessions.values():
+            visit.trusted_until = visit.expires_at = inf
     await world.pass_time(MODEL_LEASE.total_seconds() + 1)
     if trusts_for_ever:
         with pytest.raises(AssertionError, match="two trusted holders"):

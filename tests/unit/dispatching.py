@@ -35,7 +35,7 @@ class Office:
         instruments = self.instruments = Instruments.of(self.clock, self.metrics)
         self.memory, self.own_faults = instruments.memory, instruments.own_faults
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
-        attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
+        attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         self.dispatcher = Dispatcher(
             self.claims,
             self.recorder,
@@ -56,19 +56,23 @@ class Office:
                 if self.sender.gate is not None:
                     self.sender.gate.set()
                 self.dispatcher.stop()
-                self.dispatcher._fetcher.let_go()
+                self.dispatcher._worker.stop_reading()
             for _ in range(5):
-                await self.recorder.step()
+                await self.write()
         assert self.dispatcher.lanes_leased == 0
         assert self.recorder.unwritten == 0
         assert self.memory.held == 0
+
+    async def write(self) -> None:
+        """Write a batch of outcomes."""
+        self.dispatcher.close(await self.recorder.step())
 
     async def rounds(self, group: asyncio.TaskGroup, count: int = 4) -> None:
         """Step, let attempts end, write: as often as asked."""
         for _ in range(count):
             await self.dispatcher.step(group)
             await quiet()
-            await self.recorder.step()
+            await self.write()
             self.clock.advance(0.025)
 
     @property

@@ -77,7 +77,7 @@ async def follow_one_event() -> EventPath:
         with _recording(path):
             await office.dispatcher.step(group)
             await quiet()
-            await office.recorder.step()
+            await office.write()
         assert is_delivered(office.database, 2)
         assert office.dispatcher.lanes_leased == 0
     return path

@@ -30,7 +30,6 @@ class Recording:
         self.recorder = Recorder(self.records, instruments, LEASE, TRUST, lambda: self.refusals.append(True))
         self.losses = instruments.losses
         self.closed: list[LaneSession] = []
-        self.recorder.on_closed = self.closed.append
 
     def visit(self, merchant_id: str, *seqs: int) -> LaneSession:
         """Lease a lane that owes events, and read them."""
@@ -42,7 +41,7 @@ class Recording:
 
     def attempt(self, visit: LaneSession, state: State | None = State.DELIVERED) -> Record:
         """Make the next attempt of a visit and hand over its record."""
-        record = self.record(visit.run.popleft(), visit.lease.epoch, False, state)
+        record = self.record(visit.start(), visit.lease.epoch, False, state)
         self.recorder.add(record, visit)
         return record
 
@@ -72,11 +71,16 @@ class Recording:
     def end(self, visit: LaneSession) -> None:
         """End a visit as the dispatcher does."""
         visit.end()
-        self.recorder.give_back(visit)
+        self.recorder.release(visit)
 
     def step(self) -> None:
         """Write a batch; nothing here waits."""
-        finished(self.recorder.step())
+        self.closed += finished(self.recorder.step())
+
+    async def run(self) -> None:
+        """Write until the recorder is drained, as the daemon does."""
+        while not self.recorder.is_drained:
+            self.closed += await self.recorder.write_next()
 
     def settle(self, most: int = 30) -> None:
         """Write until nothing is left."""

@@ -74,13 +74,13 @@ async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
         office.dispatcher._ready.add("slow")
         visit = LaneSession(Lease("good", 1, 0, None), office.memory, 0.0, 0.0)
         office.dispatcher._wake.clear()
-        office.recorder.on_closed(visit)
+        office.dispatcher.close([visit])
         assert not office.dispatcher._wake.is_set()
         office.dispatcher._ready.add("new")
-        office.recorder.on_closed(visit)
+        office.dispatcher.close([visit])
         assert not office.dispatcher._wake.is_set()
         office.dispatcher._ready.add("good")
-        office.recorder.on_closed(visit)
+        office.dispatcher.close([visit])
         assert office.dispatcher._wake.is_set()
 
 
@@ -291,7 +291,7 @@ async def test_no_more_lanes_of_a_kind_are_named_than_have_places() -> None:
 async def test_a_round_is_not_hurried_on_while_nothing_may_be_sent() -> None:
     office = test_retries.Office()
     office.retrier._due.is_under_way = True
-    office.retrier.everything_is_paused = True
+    office.instruments.pause.set(True)
     async with asyncio.TaskGroup() as group:
         assert await office.retrier.step(group) == 0
     assert not office.retrier._due.is_under_way

@@ -12,8 +12,8 @@ from tests.unit.fakes import (
     quiet,
     until,
 )
-from webhook_dispatcher.dispatch.dispatcher import VISIT_TIME
-from webhook_dispatcher.dispatch.finding.fetching import RUN
+from webhook_dispatcher.dispatch.dispatcher import SESSION_TIME
+from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import Probe
 
 
@@ -101,7 +101,7 @@ async def test_a_straggler_is_read_by_the_next_visit_before_anything_else() -> N
 async def test_a_spent_visit_makes_room_and_is_claimed_again() -> None:
     office = Office()
     async with office.open("a") as group:
-        office.sender.on_post = lambda: office.clock.advance(VISIT_TIME)
+        office.sender.on_post = lambda: office.clock.advance(SESSION_TIME)
         office.database.insert(make_event(1, "a"), make_event(2, "a"))
         await office.rounds(group)
     assert office.sent == [1, 2]
@@ -113,7 +113,7 @@ def recall(office: Office) -> None:
 
 
 def pause(office: Office) -> None:
-    office.dispatcher.everything_is_paused = True
+    office.instruments.pause.set(True)
 
 
 def stop(office: Office) -> None:
@@ -131,7 +131,7 @@ async def test_nothing_starts_after_a_recall_a_pause_or_a_stop(end: Callable[[Of
         end(office)
         office.sender.gate.set()
         await quiet()
-        await office.recorder.step()
+        await office.write()
         assert office.sent == [1]
         assert office.dispatcher.lanes_leased == 0
     assert is_delivered(office.database, 1)
@@ -144,7 +144,7 @@ async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full()
         office.database.insert(make_event(1, "a"))
         pause(office)
         await office.rounds(group)
-        office.dispatcher.everything_is_paused = False
+        office.instruments.pause.set(False)
         ballast = make_event(99, object=b"x" * 200_000_000)
         office.memory.hold(ballast)
         await office.rounds(group)

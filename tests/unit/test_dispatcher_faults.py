@@ -17,7 +17,7 @@ from tests.unit.fakes import (
 )
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT
-from webhook_dispatcher.dispatch.finding.fetching import RUN
+from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import Probe
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason
@@ -45,7 +45,7 @@ async def test_a_failed_read_gives_the_leased_lanes_back_and_they_are_claimed_ag
         office.database.faults[method].append(DOWN)
         with pytest.raises(StorageUnavailable):
             await office.dispatcher.step(group)
-        await office.recorder.step()
+        await office.write()
         assert not office.database.lanes["a"].is_leased
         await office.rounds(group)
     assert office.sent == [1]
@@ -62,7 +62,7 @@ async def test_a_failed_top_up_ends_the_visit_and_the_lane_is_claimed_again() ->
         with pytest.raises(StorageUnavailable):
             await office.dispatcher.step(group)
         await quiet()
-        await office.recorder.step()
+        await office.write()
         await office.rounds(group)
     assert office.sent == list(range(1, RUN + 2))
     assert office.database.lanes["a"].epoch == 2
@@ -196,7 +196,7 @@ async def test_a_lane_whose_key_is_unknown_waits_and_loses_nothing() -> None:
     wait_until = office.database.lanes["a"].wait_until
     assert wait_until is not None
     assert abs(wait_until - NOW - KEY_WAIT) < timedelta(seconds=1)
-    assert list(office.dispatcher.missing_keys) == ["gone"]
+    assert list(office.attempter.missing_keys) == ["gone"]
     assert len(office.claims.leases_asked) == 1
 
 
@@ -213,6 +213,6 @@ async def test_run_follows_until_stopped_and_survives_a_failed_look() -> None:
             await asyncio.wait([running], timeout=0.005)
         office.dispatcher.stop()
         await running
-    await office.recorder.step()
+    await office.write()
     assert is_delivered(office.database, 1)
     assert office.metrics.database_errors.labels("claim")._value.get() == 1

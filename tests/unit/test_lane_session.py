@@ -1,5 +1,9 @@
 """A leased lane in memory: what is read, noticed, dropped and known to be recorded."""
 
+import asyncio
+from collections.abc import Callable
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +17,7 @@ EVERYTHING = RunAsk("m", 0, 1000, 10**6)
 
 
 def make_visit(from_seq: int = 0) -> LaneSession:
-    return LaneSession(Lease("m", 1, from_seq, None), MemoryBudget(), trusted_until=100.0, spent_at=50.0)
+    return LaneSession(Lease("m", 1, from_seq, None), MemoryBudget(), trusted_until=100.0, expires_at=50.0)
 
 
 def events(*seqs: int) -> list[Event]:
@@ -22,8 +26,8 @@ def events(*seqs: int) -> list[Event]:
 
 def take(visit: LaneSession) -> Event:
     """Take the next event as the follower does, and hand its record over."""
-    visit.unwritten += 1
-    return visit.run.popleft()
+    visit.add_outcome()
+    return visit.start()
 
 
 def run_of(visit: LaneSession) -> list[int]:
@@ -42,7 +46,7 @@ def test_what_is_read_again_is_taken_in_once() -> None:
     visit = make_visit()
     visit.take_in(events(2, 3, 4), EVERYTHING, stable=0)
     written = take(visit)
-    visit.finish(written)
+    visit.settle_outcome(written)
     in_flight = take(visit)
     visit.take_in(events(2, 3, 4, 5), EVERYTHING, stable=0)
     assert run_of(visit) == [4, 5]
@@ -67,13 +71,13 @@ def test_one_that_was_not_waited_for_ends_the_visit() -> None:
     visit.notice(3)
     visit.notice(4)
     assert visit.straggler == 3
-    assert visit.must_end(0.0)
+    assert not visit.may_start(0.0)
 
 
 def test_what_was_read_in_this_visit_is_no_straggler_even_when_it_is_written() -> None:
     visit = make_visit()
     visit.take_in(events(2, 3), EVERYTHING, stable=9)
-    visit.finish(take(visit))
+    visit.settle_outcome(take(visit))
     for seq in (2, 3):
         visit.notice(seq)
     assert visit.straggler is None
@@ -103,7 +107,7 @@ def test_a_read_that_was_cut_leaves_more() -> None:
 def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() -> None:
     visit = make_visit(from_seq=1)
     visit.take_in(events(2, 3), EVERYTHING, stable=2)
-    visit.is_cut = visit.is_noticed = True
+    visit.missed_read()
     size = sum(len(event.object) for event in visit.run)
     take(visit)
     assert visit.ask(20, 1000) == RunAsk("m", 2, 22, 1000 + size)
@@ -143,34 +147,69 @@ def test_an_empty_visit_that_ends_owes_nothing() -> None:
     visit.take_in([], EVERYTHING, stable=9)
     visit.end()
     assert not visit.owes_more
-    assert visit.reach(()) == 9
+    assert visit.turn(()).reach == 9
 
 
-def test_a_visit_ends_when_its_trust_or_its_time_is_over() -> None:
-    visit = make_visit()
-    assert not visit.must_end(49.9)
-    assert visit.must_end(50.0)
-    visit.spent_at = 1000.0
-    assert not visit.must_end(99.9)
-    assert visit.must_end(100.0)
+@pytest.mark.parametrize(("trusted_until", "expires_at"), [(50.0, 100.0), (100.0, 50.0)])
+def test_nothing_starts_once_trust_or_time_is_over(trusted_until: float, expires_at: float) -> None:
+    session = LaneSession(Lease("m", 1, 0, None), MemoryBudget(), trusted_until, expires_at)
+    assert session.may_start(49.9)
+    assert not session.may_start(50.0)
 
 
-def test_a_recalled_and_a_lost_visit_end() -> None:
-    recalled, lost = make_visit(), make_visit()
-    recalled.is_recalled = lost.is_lost = True
-    assert recalled.must_end(0.0)
-    assert lost.must_end(0.0)
+def test_a_renewed_session_is_trusted_for_longer() -> None:
+    session = LaneSession(Lease("m", 1, 0, None), MemoryBudget(), trusted_until=50.0, expires_at=100.0)
+    session.renew(70.0)
+    assert session.may_start(69.9)
+    assert not session.may_start(70.0)
 
 
-def test_a_visit_is_unstuck_when_all_its_outcomes_are_written() -> None:
+@pytest.mark.parametrize("end", [LaneSession.recall, LaneSession.expire, LaneSession.lose, LaneSession.end])
+def test_nothing_starts_in_a_session_that_ends(end: Callable[[LaneSession], object]) -> None:
+    session = make_visit()
+    end(session)
+    assert not session.may_start(0.0)
+
+
+def test_a_session_never_goes_back_to_an_earlier_state() -> None:
+    session = make_visit()
+    states = []
+    for step in (session.recall, session.end, session.recall, session.close, session.end, session.lose):
+        step()
+        states.append(session.state.name)
+    assert states == ["ENDING", "OVER", "OVER", "CLOSED", "CLOSED", "CLOSED"]
+
+
+def test_a_lane_is_lost_once() -> None:
+    session = make_visit()
+    session.end()
+    assert session.lose()
+    assert not session.lose()
+
+
+def test_a_session_that_ended_while_it_was_read_on_owes_more_until_the_read_has_been_tried() -> None:
+    async def ask() -> LaneSession:
+        session = make_visit()
+        session.ask_for_more()
+        session.end()
+        return session
+
+    session = asyncio.run(ask())
+    assert session.owes_more
+    session.take_in([], EVERYTHING, stable=9)
+    session.fetched()
+    assert not session.owes_more
+
+
+def test_a_visit_is_unblocked_when_all_its_outcomes_are_written() -> None:
     visit = make_visit()
     visit.take_in(events(2, 3), EVERYTHING, stable=9)
     first, second = take(visit), take(visit)
-    visit.unstuck.clear()
-    visit.finish(first)
-    assert not visit.unstuck.is_set()
-    visit.finish(second)
-    assert visit.unstuck.is_set()
+    visit.block()
+    visit.settle_outcome(first)
+    assert not visit.unblocked.is_set()
+    visit.settle_outcome(second)
+    assert visit.unblocked.is_set()
 
 
 READS = st.lists(
@@ -204,9 +243,9 @@ def test_everything_that_becomes_visible_is_attempted_once_and_reach_never_passe
             waiting.append(take(visit))
             attempted.append(waiting[-1].seq)
         batch, waiting = waiting[:writes], waiting[writes:]
-        reach = visit.reach([event.seq for event in batch])
+        reach = visit.turn([event.seq for event in batch]).reach
         for event in batch:
             del database.owed[event.seq]
-            visit.finish(event)
+            visit.settle_outcome(event)
         assert reach < min(database.owed, default=reach + 1)
     assert sorted(attempted) == sorted(committed)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.fakes import is_delivered, seqs_of, until
 from tests.unit.recording import TRUST, Recording
+from webhook_dispatcher.dispatch.lane_session import SessionState
 from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, MAX_BATCH, MOST_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
@@ -193,7 +194,7 @@ def test_a_recalled_lane_is_told() -> None:
     recording.database.lanes["m"].is_recalled = True
     recording.attempt(visit)
     recording.step()
-    assert visit.is_recalled
+    assert visit.state is SessionState.ENDING
 
 
 def test_a_locked_row_keeps_back_only_its_lane() -> None:
@@ -203,14 +204,14 @@ def test_a_locked_row_keeps_back_only_its_lane() -> None:
     for visit in (locked, other):
         recording.attempt(visit)
     recording.step()
-    assert (locked.unstuck.is_set(), other.unstuck.is_set()) == (False, True)
+    assert (locked.unblocked.is_set(), other.unblocked.is_set()) == (False, True)
     assert is_delivered(recording.database, 3)
     recording.clock.advance(MOST_BEHIND * 2)
     assert not recording.recorder.is_behind()
     recording.attempt(other)
     recording.database.owed[1].is_locked = False
     recording.step()
-    assert locked.unstuck.is_set()
+    assert locked.unblocked.is_set()
     assert is_delivered(recording.database, 1)
     assert recording.recorder.unwritten == 0
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.fakes import seqs_of
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.lane_session import LaneSession
+from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
@@ -45,14 +45,12 @@ class Model:
         self.opened: list[LaneSession] = []
         self.handed_in: list[Record] = []
         self.next_number = 1
-        self.recording.recorder.on_closed = self.closed
 
     def closed(self, visit: LaneSession) -> None:
         """Check what must hold when a lane is given back."""
         assert visit.unwritten == 0, "given back before its last outcome"
-        assert visit.is_over
+        assert visit.state is SessionState.CLOSED
         assert self.visits.pop(visit.merchant_id) is visit, "closed twice"
-        self.recording.closed.append(visit)
 
     def act(self, action: str, merchant_id: str, number: int) -> None:
         getattr(self, f"do_{action}")(merchant_id, number)
@@ -72,7 +70,7 @@ class Model:
 
     def do_end(self, merchant_id: str, _: int) -> None:
         visit = self.visits.get(merchant_id)
-        if visit is not None and not visit.is_over:
+        if visit is not None and visit.state < SessionState.OVER:
             self.recording.end(visit)
 
     def do_rob(self, merchant_id: str, _: int) -> None:
@@ -114,12 +112,14 @@ class Model:
         self.recording.clock.advance(milliseconds / 1000)
 
     def do_step(self, _: str, __: int) -> None:
-        before = len(self.recording.records.statements)
+        before, closed = len(self.recording.records.statements), len(self.recording.closed)
         try:
             self.recording.step()
         except StorageError:
             assert len(self.recording.records.statements) > before
         assert self.recording.recorder._writing == []
+        for visit in self.recording.closed[closed:]:
+            self.closed(visit)
 
     def finish(self) -> None:
         """Let everything work again, and write what is left."""
@@ -153,7 +153,7 @@ def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
     assert model.recording.memory.held == 0
     for visit in model.opened:
         assert not visit.unfinished
-        assert visit.unstuck.is_set()
+        assert visit.unblocked.is_set()
 
 
 @settings(max_examples=80)
@@ -167,6 +167,6 @@ def test_a_lane_is_free_only_when_nothing_of_its_visit_waits(actions: list[tuple
             holds = visit is not None and visit.lease.epoch == lane.epoch
             if holds and not lane.is_leased:
                 assert visit is not None
-                assert visit.is_over
+                assert visit.state >= SessionState.OVER
                 unsettled = {seq for seq in visit.unfinished if seq in model.database.owed}
                 assert not {seq for seq in unsettled if model.database.owed[seq].is_in_order}

@@ -80,9 +80,9 @@ async def test_a_row_that_was_locked_hides_no_older_answer() -> None:
     assert was_behind
 
 
-async def test_run_writes_what_comes_and_returns_when_stopped_and_empty() -> None:
+async def test_what_comes_is_written_until_it_is_stopped_and_empty() -> None:
     recording = Recording()
-    running = asyncio.create_task(recording.recorder.run())
+    running = asyncio.create_task(recording.run())
     visit = recording.visit("m", 1, 2)
     recording.attempt(visit)
     async with asyncio.timeout(MAX_WAIT):
@@ -107,7 +107,7 @@ async def test_the_first_outcome_waits_for_company_and_no_longer(
     recording = Recording()
     recording.attempt(recording.visit("m", 1))
     recording.clock.advance(waited)  # as while another batch is written
-    running = asyncio.create_task(recording.recorder.run())
+    running = asyncio.create_task(recording.run())
     await quiet()
     statements = len(recording.records.statements)
     running.cancel()

@@ -27,7 +27,7 @@ from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import MOST_BEHIND, Recorder
 from webhook_dispatcher.dispatch.retries import LONGEST_WAIT, Retrier, RetryLimits
 from webhook_dispatcher.domain.claim import ClaimedRetry
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable, UnknownKey
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
@@ -50,12 +50,11 @@ class Office:
             FakeSender(),
         )
         self.stop = Stop()
-        instruments = Instruments.of(self.clock, Metrics("test"))
+        instruments = self.instruments = Instruments.of(self.clock, Metrics("test"))
         self.memory, self.database_clock = instruments.memory, instruments.database_clock
         self.own_faults, self.merchants = instruments.own_faults, instruments.merchants
-        self.lacking: list[UnknownKey] = []
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
-        attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
+        attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD))
         self.retrier = Retrier(
             self.claims,
@@ -63,7 +62,6 @@ class Office:
             attempter,
             instruments,
             limits,
-            self.lacking.append,
             self.stop,
         )
         self.database.configure("m")
@@ -137,7 +135,7 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
 
 
 def pause(office: Office) -> None:
-    office.retrier.everything_is_paused = True
+    office.instruments.pause.set(True)
 
 
 def fill(office: Office) -> None:

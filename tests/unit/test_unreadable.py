@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from tests.unit.dispatching import Office
 from tests.unit.fakes import LEASE, make_event, quiet
-from webhook_dispatcher.dispatch.finding.fetching import RUN
 from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
 from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT, MOST_LOST, PERIOD
+from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
@@ -94,7 +94,7 @@ async def test_what_the_row_is_not_to_blame_for_finishes_nothing() -> None:
         for _ in range(2):
             with pytest.raises(StatementRefused):
                 await office.dispatcher.step(group)
-            await office.recorder.step()
+            await office.write()
         assert (office.database.finished, office.sent) == ({}, [])
         await office.rounds(group)
     assert office.sent == [1, 2, 3]
@@ -107,7 +107,7 @@ async def test_a_database_that_goes_away_in_the_midst_finishes_nothing() -> None
         office.database.faults["read_runs"].extend([DAMAGE, StorageUnavailable("down")])
         with pytest.raises(StorageUnavailable):
             await office.dispatcher.step(group)
-        await office.recorder.step()
+        await office.write()
         await office.rounds(group)
     assert sorted(office.sent) == [1, 2, 3, 4, 5, 6]
 
@@ -120,7 +120,7 @@ async def test_a_lane_whose_next_row_cannot_even_be_named_waits_and_the_others_g
         office.database.faults["read_suspect"].append(DAMAGE)
         await office.dispatcher.step(group)
         await quiet()
-        await office.recorder.step()
+        await office.write()
         assert office.sent == [2, 4, 6]
         waits_until = office.database.lanes["ill"].wait_until
         assert waits_until is not None

@@ -94,7 +94,7 @@ class Daemon:
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
         reasons += self._own_faults.reasons
-        lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_MEMORY}
+        lacking = {key for key, at in self._attempter.missing_keys.items() if now - at < KEY_MEMORY}
         return reasons + [self._lack_of(key) for key in sorted(lacking | self._missing_keys)]
 
     def _lack_of(self, key_id: str) -> str:
@@ -188,7 +188,6 @@ class Daemon:
             self._attempter,
             instruments,
             RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold),
-            self._dispatcher.lack_key,
             stop,
         )
         errands = LongRunning(controls, claims, self._attempter, self._recorder, instruments, stop)
@@ -201,19 +200,15 @@ class Daemon:
                 controller.run(),
                 sweep(claims, self._dispatcher, clock, metrics, stop),
                 mend_retries(claims, clock, metrics, stop),
-                watch_recalls(claims, self._dispatcher, self._pause_everything, metrics, stop),
+                watch_recalls(claims, self._dispatcher, instruments.pause.set, metrics, stop),
                 keep_house(upkeep, settings.retention, metrics, stop, self._housekeeping),
                 measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
                 watch_schema(upkeep, self._end_for, metrics, stop),
             )
         )
-        self._tasks = [self._work, asyncio.create_task(self._recorder.run())]
+        self._tasks = [self._work, asyncio.create_task(self._dispatcher.record())]
         # Beats to the end of the drain: attempts that time out meanwhile are the merchants'.
         self._pulse = asyncio.create_task(watch_loop(clock, metrics, self._beat))
-
-    def _pause_everything(self, is_paused: bool) -> None:
-        self._dispatcher.everything_is_paused = is_paused
-        self._retrier.everything_is_paused = is_paused
 
     def _lack_keys(self, key_ids: frozenset[str]) -> None:
         for key_id in key_ids - self._missing_keys:

@@ -12,6 +12,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.errors import UnknownKey
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
@@ -44,7 +45,10 @@ class Hold:
 
 
 class Attempter:
-    """Makes attempts and turns them into records."""
+    """Makes attempts and turns them into records.
+
+    missing_keys: when each key was last missing that a stored secret needs (clock reading in seconds).
+    """
 
     def __init__(
         self,
@@ -63,10 +67,23 @@ class Attempter:
         self._merchants = instruments.merchants
         # Bound once: structlog's lazy logger would look up its configuration at each call.
         self._log = _log.bind()
+        self._told_of_keys: set[str] = set()
+        self.missing_keys: dict[str, float] = {}
         self.in_flight = 0
 
-    def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
-        """Open an endpoint's secrets, newest first; UnknownKey is our own fault, never an outcome."""
+    def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...] | None:
+        """Open an endpoint's secrets, newest first; None when a key is missing: our own fault, no outcome."""
+        try:
+            return self.secrets_of(endpoint)
+        except UnknownKey as error:
+            if str(error) not in self._told_of_keys:
+                self._told_of_keys.add(str(error))
+                _log.error("key.missing", key_id=error.key_id, reason=error.reason)
+            self.missing_keys[error.key_id] = self._clock.elapsed()
+            return None
+
+    def secrets_of(self, endpoint: Endpoint) -> tuple[Secret, ...]:
+        """Open an endpoint's secrets, newest first, for who is to be told of a missing key: UnknownKey."""
         return tuple(self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets)
 
     async def attend(

@@ -1,39 +1,39 @@
-"""Claims lanes for first attempts, starts their visits, and keeps them supplied.
+"""Claims lanes for first attempts and starts their sessions.
 
 A step looks for arrivals, reads on for lanes that run low, and claims lanes that have work. Which lanes
-those are, three sources tell: the tail (arrivals), the sweep (what the tail cannot see), and visits that
+those are, three sources tell: the tail (arrivals), the sweep (what the tail cannot see), and sessions that
 ended with work left. Polling is the truth; nothing hangs on a notification.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, fail_unconfigured, fail_unsendable
-from webhook_dispatcher.dispatch.finding.fetching import Fetcher
 from webhook_dispatcher.dispatch.finding.ready import NO_STRAGGLER, ReadyLanes
 from webhook_dispatcher.dispatch.finding.tail import Tail
 from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
 from webhook_dispatcher.dispatch.health.merchants import Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane_session import LaneSession, Worker
+from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.worker import Worker
 from webhook_dispatcher.domain.claim import Lease, Probe
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
-"""Most lanes in one claim; bounds its memory together with fetching.RUN_BYTES."""
+"""Most lanes in one claim; bounds its memory together with worker.RUN_BYTES."""
 ENOUGH = 100
 """Lanes at work with which none are claimed while the event loop is behind: they would only wait inside."""
 LOOK = 5_000
 """Most arrivals read in one look."""
-VISIT_TIME = 2.0
+SESSION_TIME = 2.0
 """Seconds after which a lane is given back, so that others have their turn and daemons share the load."""
 
 _log = structlog.get_logger()
@@ -51,7 +51,7 @@ class Limits:
 
 
 class Dispatcher:
-    """The claiming loop and the visits it started."""
+    """The claiming loop and the sessions it started."""
 
     def __init__(
         self,
@@ -77,31 +77,27 @@ class Dispatcher:
         self._merchants = instruments.merchants
         self._ready = ReadyLanes(self._merchants)
         self._locked: dict[str, int] = {}
-        self._visits: dict[str, LaneSession] = {}
+        self._sessions: dict[str, LaneSession] = {}
         self._wake = asyncio.Event()
-        self._fetcher = Fetcher(claims, instruments, lambda: self._tail.stable, self._wake.set)
         self._unreadable = Unreadable(claims, instruments)
         self._stopping = False
         self._outage = instruments.outage
         self._probe = lambda: claims.lease({}, limits.lease, owner)  # refused by a server that only reads
         self._may_claim = True
         self._creation: asyncio.Task[None] | None = None
-        self.everything_is_paused = False
-        self.missing_keys: dict[str, float] = {}
-        self._told_of_keys: set[str] = set()
+        self._pause = instruments.pause
         self.answered_at = self._clock.elapsed()
-        self._worker = Worker(attempter.attend, recorder, self._fetcher.ask, self._may_start)
-        recorder.on_closed = self._closed
+        self._worker = Worker(claims, recorder, attempter, instruments, self._wake)
 
     @property
     def lanes_leased(self) -> int:
         """Return how many lanes this process holds."""
-        return len(self._visits)
+        return len(self._sessions)
 
     def show(self) -> None:
         """Show in the metrics which lanes are held."""
         self._metrics.lanes_leased.set(self.lanes_leased)
-        self._metrics.suspect_lanes.set(self._merchants.tally(self._visits)[Health.SUSPECT])
+        self._metrics.suspect_lanes.set(self._merchants.tally(self._sessions)[Health.SUSPECT])
 
     @property
     def is_hungry(self) -> bool:
@@ -109,7 +105,7 @@ class Dispatcher:
         return self._most() > 0 and self._waiting() < CLAIM_LANES
 
     async def run(self) -> None:
-        """Claim until stopped; visits go on in tasks of their own, whose faults end the loop."""
+        """Claim until stopped; sessions go on in tasks of their own, whose faults end the loop."""
         backoff = Backoff()
         async with asyncio.TaskGroup() as group:
             while not self._stopping:
@@ -126,7 +122,7 @@ class Dispatcher:
                 backoff.reset()
                 wait = self._poller.next(self._clock.elapsed() - asked)
                 await self._poller.rest(0.0 if hurries else wait, self._wake)
-            self._fetcher.let_go()
+            self._worker.stop_reading()
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Look, read on, claim; True when there is more to be had at once."""
@@ -137,14 +133,16 @@ class Dispatcher:
             self._ready.let_go(suspicions.freed())
         is_cut = await self._look()
         self._may_claim = await self._outage.may_claim(self._probe)
-        await self._fetcher.read_on()
+        if self._worker.low:
+            await self._worker.read_on(self._tail.stable)
         await self._claim(group)
         self.answered_at = self._clock.elapsed()
         return is_cut or (not self._own_faults.circuit_is_open and self._waiting() > 0)
 
     def stop(self) -> None:
-        """Claim nothing more; visits end after the event in flight."""
+        """Claim nothing more; sessions end after the event in flight."""
         self._stopping = True
+        self._worker.stop()
         self._wake.set()
 
     async def _look(self) -> bool:
@@ -166,10 +164,10 @@ class Dispatcher:
         return arrivals.is_cut
 
     def _notice(self, merchant_id: str, seq: int, is_swept: bool = False) -> bool:
-        visit = self._visits.get(merchant_id)
-        if visit is None:
+        session = self._sessions.get(merchant_id)
+        if session is None:
             return self._ready.add(merchant_id, seq, is_swept)
-        visit.notice(seq)
+        session.notice(seq)
         return False
 
     def begin_sweep(self) -> None:
@@ -178,34 +176,35 @@ class Dispatcher:
 
     def notice_probe(self, probe: Probe) -> bool:
         """Learn from the sweep that a merchant is owed something; True if it was not known to wait."""
-        if not probe.is_free and probe.merchant_id not in self._visits:
+        if not probe.is_free and probe.merchant_id not in self._sessions:
             return False
         self._wake.set()
         return self._notice(probe.merchant_id, probe.head_seq, is_swept=True)
 
     def recall(self, merchant_id: str) -> None:
-        """End a visit after the event in flight."""
-        visit = self._visits.get(merchant_id)
-        if visit is not None:
-            visit.is_recalled = True
+        """End a session after the event in flight."""
+        session = self._sessions.get(merchant_id)
+        if session is not None:
+            session.recall()
 
     def _most(self) -> int:
         """Return how many lanes may be claimed now, whosever they are."""
-        may_claim = self._may_claim and not (self.everything_is_paused or self._stopping)
+        may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
         is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
         if not may_claim or is_busy or not self._memory.has_room():
             return 0
         return min(
-            self._limits.max_lanes - len(self._visits), 1 if self._own_faults.circuit_is_open else CLAIM_LANES
+            self._limits.max_lanes - len(self._sessions),
+            1 if self._own_faults.circuit_is_open else CLAIM_LANES,
         )
 
     def _at_work(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, or are over."""
-        under_way = [merchant_id for merchant_id, visit in self._visits.items() if not visit.is_over]
+        under_way = [name for name, session in self._sessions.items() if session.state < SessionState.OVER]
         return len(under_way) - self._merchants.tally(under_way)[Health.SUSPECT]
 
     def _room(self) -> Slots:
-        taken = self._merchants.tally(self._visits)
+        taken = self._merchants.tally(self._sessions)
         return Slots(self._limits.max_lanes, taken, self._memory.fullness, self._own_faults.probes)
 
     def _waiting(self) -> int:
@@ -221,9 +220,9 @@ class Dispatcher:
         ):
             return
         heads = self._ready.take(most, self._room())
-        for merchant_id in heads.keys() & self._visits.keys():
+        for merchant_id in heads.keys() & self._sessions.keys():
             # Noticed between the asking for its lease and the answer.
-            self._visits[merchant_id].notice(heads.pop(merchant_id))
+            self._sessions[merchant_id].notice(heads.pop(merchant_id))
         if not heads:
             return
         asked = self._clock.elapsed()
@@ -233,24 +232,27 @@ class Dispatcher:
         except StorageError:
             self._ready.give_back(heads)
             raise
-        visits = [self._open(lease, asked, lease.merchant_id in probes) for lease in leased.leases]
+        sessions = [self._open(lease, asked, lease.merchant_id in probes) for lease in leased.leases]
         # Free, but locked for a moment: asked for again in the next step, not at once.
         self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
         self._create_lanes(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
-        if not visits:
+        if not sessions:
             return
-        merchants = [visit.merchant_id for visit in visits]
+        merchants = [session.merchant_id for session in sessions]
         try:
-            reads = self._fetcher.read(visits), self._unreadable.read_endpoints(merchants)
+            reads = (
+                self._worker.fetch(sessions, self._tail.stable),
+                self._unreadable.read_endpoints(merchants),
+            )
             _, endpoints = await asyncio.gather(*reads)
         except StorageError:
-            for visit in visits:
-                visit.is_cut = True
-                self._give_back(visit)
+            for session in sessions:
+                session.missed_read()
+                self._release(session)
             raise
         self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
-        for visit in visits:
-            self._start(group, visit, endpoints.get(visit.merchant_id))
+        for session in sessions:
+            self._start(group, session, endpoints.get(session.merchant_id))
 
     def _create_lanes(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
         """Begin to create missing lanes, unless others are being created: then the sweep asks again.
@@ -271,72 +273,62 @@ class Dispatcher:
         self._wake.set()
 
     def _open(self, lease: Lease, asked: float, is_probe: bool) -> LaneSession:
-        visit = LaneSession(
-            lease, self._memory, asked + self._limits.trust, asked + VISIT_TIME, is_probe=is_probe
+        session = LaneSession(
+            lease, self._memory, asked + self._limits.trust, asked + SESSION_TIME, is_probe=is_probe
         )
-        self._visits[lease.merchant_id] = visit
-        return visit
+        self._sessions[lease.merchant_id] = session
+        return session
 
-    def _start(self, group: asyncio.TaskGroup, visit: LaneSession, endpoint: Endpoint | None) -> None:
+    def _start(self, group: asyncio.TaskGroup, session: LaneSession, endpoint: Endpoint | None) -> None:
         if endpoint is None:
-            _settle_unconfigured(visit, self._limits.hold, self._database_clock.now(), self._recorder)
-            self._give_back(visit)
+            self._settle_unconfigured(session)
+        elif (secrets := self._attempter.open_secrets(endpoint)) is None:
+            session.defer(self._database_clock.now() + KEY_WAIT)
+        elif session.run:
+            if session.is_probe:
+                self._own_faults.note_probe()
+            task = group.create_task(self._worker.follow(session, endpoint, secrets))
+            # Not at the end of what the task does: one that is cancelled before it began does nothing.
+            task.add_done_callback(lambda _: self._release(session))
             return
-        try:
-            secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey as error:
-            self.lack_key(error)
-            visit.wait_until = self._database_clock.now() + KEY_WAIT
-            self._give_back(visit)
-            return
-        if not visit.run:
-            self._give_back(visit)
-            return
-        if visit.is_probe:
-            self._own_faults.note_probe()
-        task = group.create_task(self._worker.follow(visit, endpoint, secrets))
-        task.add_done_callback(lambda _: self._give_back(visit))
+        self._release(session)
 
-    def _give_back(self, visit: LaneSession) -> None:
-        visit.end()
-        self._recorder.give_back(visit)
+    def _settle_unconfigured(self, session: LaneSession) -> None:
+        """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
+        now, hold = self._database_clock.now(), self._limits.hold
+        while session.run:
+            first, epoch = session.run[0], session.lease.epoch
+            if first.fault is not None:
+                self._recorder.add(fail_unsendable(session.start(), epoch, False, now), session)
+            elif (ends_at := hold.ends_at(first, session.lease.endpoint_removed_at)) > now:
+                # A created_at far ahead must not hold back what is inserted after it.
+                session.defer(min(ends_at, now + hold.duration))
+                return
+            else:
+                self._recorder.add(fail_unconfigured(session.start(), epoch, False, now), session)
 
-    def lack_key(self, error: UnknownKey) -> None:
-        """Remember which key did not open a secret, and say so the first time."""
-        if str(error) not in self._told_of_keys:
-            self._told_of_keys.add(str(error))
-            _log.error("key.missing", key_id=error.key_id, reason=error.reason)
-        self.missing_keys[error.key_id] = self._clock.elapsed()
+    def _release(self, session: LaneSession) -> None:
+        if session.state < SessionState.OVER:
+            session.end()
+        self._recorder.release(session)
 
-    def _may_start(self, visit: LaneSession) -> bool:
-        if self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()):
-            return False
-        return not self._own_faults.takes_probes_alone(visit.merchant_id) or (
-            visit.is_probe and not visit.started
-        )
+    async def record(self) -> None:
+        """Have outcomes written until the recorder is drained; closed lanes may be claimed again."""
+        while not self._recorder.is_drained:
+            self.close(await self._recorder.write_next())
 
-    def _closed(self, visit: LaneSession) -> None:
-        if self._visits.get(visit.merchant_id) is visit:
-            del self._visits[visit.merchant_id]
-        if visit.straggler is not None:
-            self._ready.add(visit.merchant_id, visit.straggler)
-        elif visit.owes_more and visit.wait_until is None:
-            self._ready.add(visit.merchant_id)
+    def close(self, sessions: Iterable[LaneSession]) -> None:
+        """Learn which sessions are closed, and have those that owe more wait for their lanes again."""
+        for session in sessions:
+            self._closed(session)
+
+    def _closed(self, session: LaneSession) -> None:
+        if self._sessions.get(session.merchant_id) is session:
+            del self._sessions[session.merchant_id]
+        if session.straggler is not None:
+            self._ready.add(session.merchant_id, session.straggler)
+        elif session.owes_more and session.wait_until is None:
+            self._ready.add(session.merchant_id)
         # Suspects may wait for long while good ones come and go: they find their place within a poll.
-        if not self._stopping and self._ready.has_any(self._merchants.of(visit.merchant_id)):
+        if not self._stopping and self._ready.has_any(self._merchants.of(session.merchant_id)):
             self._wake.set()
-
-
-def _settle_unconfigured(visit: LaneSession, hold: Hold, now: datetime, recorder: Recorder) -> None:
-    """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
-    while visit.run:
-        if visit.run[0].fault is not None:
-            recorder.add(fail_unsendable(visit.run.popleft(), visit.lease.epoch, False, now), visit)
-            continue
-        ends_at = hold.ends_at(visit.run[0], visit.lease.endpoint_removed_at)
-        if ends_at > now:
-            # A created_at far ahead must not hold back what is inserted after it.
-            visit.wait_until = min(ends_at, now + hold.duration)
-            return
-        event = visit.run.popleft()
-        recorder.add(fail_unconfigured(event, visit.lease.epoch, False, now), visit)

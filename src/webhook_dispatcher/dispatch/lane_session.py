@@ -1,27 +1,26 @@
-"""One merchant's visit: its events one after the other, under a lease.
+"""One merchant's lane while it is ours: what was read of it, what is under way, how long it is trusted.
 
-The lease. A visit trusts its lane from before the claim was asked for until `trusted_until`, which lies an
+The lease. A session trusts its lane from before the claim was asked for until `trusted_until`, which lies an
 attempt's time and a margin before the lease's end; the clock counts suspension. Every record of the lane
 renews it. The lease is checked before each request, so a holder that froze makes at most one late request,
 and that one repeats what its successor sends.
 
-States: following its run; over (recalled, stopped, distrusted, spent or empty); released once every outcome
-is written.
+Order. Events are started in order of seq, each when the one before has ended. A straggler (an event that was
+committed so late that later ones were read before it) goes before whatever has not been started: the session
+ends after the event in flight, and the next one reads from the straggler on.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from enum import IntEnum
 
 from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.domain.claim import Lease, RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event
-from webhook_dispatcher.domain.record import Record
-from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.domain.record import LaneTurn
 
 
 def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
@@ -33,71 +32,85 @@ def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
     return (spare - min(timedelta(seconds=1), spare / 4)).total_seconds()
 
 
-class Attend(Protocol):
-    """Makes one attempt and returns its record."""
+class SessionState(IntEnum):
+    """Where a session stands; it goes on to a later one, and never back.
 
-    async def __call__(
-        self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
-    ) -> Record | None:
-        """Attempt, judge, and return what is to be written; None when the attempt does not count."""
-        ...
+    | state | from then on | begins when |
+    | --- | --- | --- |
+    | OPEN | its next event may be started, while the lease is trusted | the lane was leased |
+    | ENDING | nothing is started; what is in flight ends | recalled, lost, expired, a straggler came |
+    | OVER | the rest of the run is forgotten; outcomes are written | nothing is in flight any more |
+    | CLOSED | another session may be opened | all outcomes are written, and the lane is released or lost |
+    """
+
+    OPEN = 0
+    ENDING = 1
+    OVER = 2
+    CLOSED = 3
 
 
 @dataclass(slots=True, eq=False)
 class LaneSession:
-    """A leased lane in memory, shared by the task that follows it, the tail, and the recorder.
+    """A leased lane in memory. Fields are written here alone; others read them, and use the methods.
 
-    seen: every seq read in this visit; a row that is read again before its record was committed is known.
+    trusted_until, expires_at: clock readings in seconds; nothing is started later. A lane is released when it
+        expires, so that others have their turn and daemons share the load.
+    is_probe: claimed while nothing else is sent, or nothing to this merchant, to try whether it works again:
+        it makes one attempt.
+    run: what was read and has not been started.
+    seen: every seq read in this session; a row that is read again before its record was committed is known.
     unfinished: bytes by seq of what was read and is not known to be written: the run, what is in flight,
         and what the recorder has.
     unwritten: how many of those the recorder has.
     complete_up_to: everything owed up to this seq has been read; nothing can appear below it any more.
-    is_cut: the last read stopped at a limit, or the run was dropped: more is known to wait.
-    is_noticed: tail or sweep have seen something new since the last read was asked for.
-    started: attempts made in this visit.
-    is_probe: claimed while sending pauses, or its merchant is held back, to try whether it works again: it
-        makes one attempt.
+    has_more: more is known to wait than was read: the last read stopped at a limit or failed, the run was
+        dropped, or an event was noticed since the last read was asked for.
+    fetch: done when the read that was asked for has been tried; none while none is asked for.
     straggler: the lowest number that was committed so late that it was not waited for, if any.
+    wait_until: the lane is not to be claimed before (database time), where it is to wait.
+    unblocked: cleared while an outcome cannot be written, because its row or lane is locked.
     """
 
     lease: Lease
     memory: MemoryBudget
     trusted_until: float
-    spent_at: float
+    expires_at: float
+    is_probe: bool = False
+    state: SessionState = SessionState.OPEN
     run: deque[Event] = field(default_factory=deque)
     seen: set[int] = field(default_factory=set)
     unfinished: dict[int, int] = field(default_factory=dict)
     unwritten: int = 0
     complete_up_to: int = 0
-    is_cut: bool = False
-    is_noticed: bool = False
-    started: int = 0
-    is_probe: bool = False
-    straggler: int | None = None
-    is_recalled: bool = False
+    has_more: bool = False
+    has_started: bool = False
     is_lost: bool = False
-    is_over: bool = False
+    fetch: asyncio.Future[None] | None = None
+    straggler: int | None = None
     wait_until: datetime | None = None
-    top_up: asyncio.Future[None] | None = None
-    unstuck: asyncio.Event = field(default_factory=asyncio.Event)
+    unblocked: asyncio.Event = field(default_factory=asyncio.Event)
+    merchant_id: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self.merchant_id = self.lease.merchant_id
         self.complete_up_to = self.lease.from_seq
-        self.unstuck.set()
+        self.unblocked.set()
 
-    @property
-    def merchant_id(self) -> str:
-        """Return whose lane this is."""
-        return self.lease.merchant_id
+    # Reading
 
-    @property
-    def owes_more(self) -> bool:
-        """Tell whether more may wait than the run holds."""
-        return self.is_cut or self.is_noticed or self.top_up is not None  # asked, and not answered yet
+    def ask_for_more(self) -> None:
+        """Note that a read was asked for, whose end `fetched` tells."""
+        self.fetch = asyncio.get_running_loop().create_future()
+
+    def fetched(self) -> None:
+        """Learn that the read that was asked for has been tried."""
+        fetch, self.fetch = self.fetch, None
+        if fetch is not None and not fetch.done():
+            fetch.set_result(None)
 
     def ask(self, run: int, run_bytes: int) -> RunAsk:
         """Say what to read next: from where all is read on, with room for what will be read again."""
-        self.is_cut = self.is_noticed = False  # what was noticed so far is visible to this read
+        self.has_more = False  # what was noticed so far is visible to this read
         return RunAsk(
             self.merchant_id,
             self.complete_up_to,
@@ -110,11 +123,11 @@ class LaneSession:
 
         stable: nothing could appear at or below this number when the read was asked for.
         """
-        is_cut = len(events) >= ask.most_events or _size(events) >= ask.most_bytes
-        if self.is_over:  # it ended while the read was under way
-            self.is_cut = self.is_cut or bool(events)
+        is_cut = len(events) >= ask.most_events or sum(map(_size, events)) >= ask.most_bytes
+        if self.state >= SessionState.OVER:  # it ended while the read was under way
+            self.has_more = self.has_more or bool(events)
             return
-        self.is_cut = is_cut
+        self.has_more = self.has_more or is_cut  # something may have been noticed during the read
         reached = min(stable, events[-1].seq) if is_cut else stable
         self.complete_up_to = max(self.complete_up_to, reached)
         new = [event for event in events if event.seq not in self.seen]
@@ -124,36 +137,68 @@ class LaneSession:
             self.memory.hold(event)
         self.run = deque(sorted([*self.run, *new], key=_seq)) if self.run else deque(new)
 
-    def notice(self, seq: int) -> None:
-        """Learn from the tail or the sweep that an event of this merchant is visible.
+    def missed_read(self) -> None:
+        """Learn that a read failed: more may wait than was read."""
+        self.has_more = True
 
-        A straggler goes before whatever has not been started, so the visit ends after the event in
-        flight, and the next one reads from there.
-        """
+    def notice(self, seq: int) -> None:
+        """Learn from the tail or the sweep that an event of this merchant is visible."""
         if seq in self.seen:
             return
         if seq > self.complete_up_to:
-            self.is_noticed = True
+            self.has_more = True
         else:
             self.straggler = seq if self.straggler is None else min(self.straggler, seq)
+            self._end_soon()
 
-    def reach(self, written: Collection[int]) -> int:
-        """Return up to which seq everything is recorded once these are written."""
-        ahead = min((seq for seq in self.unfinished if seq not in written), default=None)
-        return self.complete_up_to if ahead is None else min(self.complete_up_to, ahead - 1)
+    @property
+    def owes_more(self) -> bool:
+        """Tell whether more may wait than was read; also while a read is under way."""
+        return self.has_more or self.fetch is not None
 
-    def finish(self, event: Event) -> None:
-        """Learn that one of this visit's records is written."""
-        self.unwritten -= 1
-        self.unfinished.pop(event.seq, None)
-        if not self.unwritten:
-            self.unstuck.set()
+    # Sending
+
+    def may_start(self, now: float) -> bool:
+        """Tell whether another event may be started, as far as the lane goes."""
+        return self.state is SessionState.OPEN and now < self.trusted_until and now < self.expires_at
+
+    def start(self) -> Event:
+        """Take the next event out of the run, to be attempted."""
+        self.has_started = True
+        return self.run.popleft()
+
+    def put_back(self, event: Event) -> None:
+        """Put an event back whose attempt did not count: it is still owed, and still the first."""
+        self.run.appendleft(event)
+
+    # Ending
+
+    def _end_soon(self) -> None:
+        self.state = max(self.state, SessionState.ENDING)
+
+    def recall(self) -> None:
+        """End after the event in flight, because an operator wants the lane back."""
+        self._end_soon()
+
+    def expire(self) -> None:
+        """End after the event in flight; what is left waits until the lane is claimed again."""
+        self._end_soon()
+
+    def lose(self) -> bool:
+        """Learn that another holder has the lane; True the first time."""
+        self._end_soon()
+        was_lost, self.is_lost = self.is_lost, True
+        return not was_lost
+
+    def defer(self, until: datetime) -> None:
+        """Let nobody claim the lane before an instant (database time), once it is released."""
+        self.wait_until = until
 
     def end(self) -> None:
         """Start nothing more, and forget the rest of the run: its rows were never marked."""
-        self.is_over = True
+        self.state = max(self.state, SessionState.OVER)
         if self.run:
-            self.is_cut = True
+            self.has_more = True
             # What was put back stands first, whatever was read meanwhile.
             self.complete_up_to = min(self.complete_up_to, min(map(_seq, self.run)) - 1)
         for event in self.run:
@@ -161,14 +206,41 @@ class LaneSession:
             self.memory.free(event)
         self.run.clear()
 
-    def must_end(self, now: float) -> bool:
-        """Tell whether nothing more may be started in this visit."""
-        return (
-            self.is_recalled
-            or self.is_lost
-            or self.straggler is not None
-            or now >= self.trusted_until
-            or now >= self.spent_at
+    def close(self) -> None:
+        """Learn that every outcome is written, and the lane released or lost."""
+        self.state = SessionState.CLOSED
+
+    # Recording
+
+    def add_outcome(self) -> None:
+        """Learn that the recorder has one more outcome."""
+        self.unwritten += 1
+
+    def settle_outcome(self, event: Event) -> None:
+        """Learn that the recorder has written an outcome, or will never write it."""
+        self.unwritten -= 1
+        self.unfinished.pop(event.seq, None)
+        self.memory.free(event)
+        if not self.unwritten:
+            self.unblocked.set()
+
+    def block(self) -> None:
+        """Start nothing until every outcome is written: one is locked, and none may overtake it."""
+        self.unblocked.clear()
+
+    def renew(self, trusted_until: float) -> None:
+        """Learn that the lease was renewed: trust it until then (clock reading in seconds)."""
+        self.trusted_until = trusted_until
+
+    def turn(self, seqs: Collection[int]) -> LaneTurn:
+        """Say what becomes of the lane when these outcomes are written: it ends with or after the last."""
+        ahead = min((seq for seq in self.unfinished if seq not in seqs), default=None)
+        return LaneTurn(
+            self.merchant_id,
+            self.lease.epoch,
+            self.state >= SessionState.OVER and self.unwritten == len(seqs),
+            self.complete_up_to if ahead is None else min(self.complete_up_to, ahead - 1),
+            self.wait_until,
         )
 
 
@@ -176,72 +248,5 @@ def _seq(event: Event) -> int:
     return event.seq
 
 
-def _size(events: Sequence[Event]) -> int:
-    return sum(len(event.object) for event in events)
-
-
-PREFETCH = 5
-"""Events left in the run when the next ones are asked for."""
-
-
-class Outcomes(Protocol):
-    """Takes over what attempts showed, and says when it cannot keep up."""
-
-    def add(self, record: Record, visit: LaneSession | None) -> None:
-        """Take over a record; it is written soon."""
-        ...
-
-    def is_behind(self) -> bool:
-        """Tell whether an answer has been on its way to the database for too long."""
-        ...
-
-    async def caught_up(self) -> None:
-        """Wait until none is."""
-        ...
-
-
-class Worker:
-    """Follows visits: one event after the other, each started only when the one before has ended."""
-
-    def __init__(
-        self,
-        attend: Attend,
-        outcomes: Outcomes,
-        ask_for_more: Callable[[LaneSession], asyncio.Future[None]],
-        may_start: Callable[[LaneSession], bool],
-    ) -> None:
-        self._attend = attend
-        self._outcomes = outcomes
-        self._ask_for_more = ask_for_more
-        self._may_start = may_start
-
-    async def follow(self, visit: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> None:
-        """Deliver a lane's events until the visit is over; the caller gives the lane back."""
-        while await self._has_next(visit):
-            event = visit.run.popleft()
-            visit.started += 1
-            record = await self._attend(event, visit.lease.epoch, False, endpoint, secrets)
-            if record is None:
-                visit.run.appendleft(event)  # still owed, and still the first
-                break
-            self._outcomes.add(record, visit)
-        visit.end()
-
-    async def _has_next(self, visit: LaneSession) -> bool:
-        """Wait until the next event may be sent; False when the visit is over. Asked anew after each wait."""
-        while self._may_start(visit):
-            if visit.owes_more and visit.top_up is None and len(visit.run) <= PREFETCH:
-                visit.top_up = self._ask_for_more(visit)
-            if not visit.run:
-                if visit.top_up is None:
-                    return False
-                await visit.top_up
-                if not visit.run:
-                    return False
-            elif self._outcomes.is_behind():
-                await self._outcomes.caught_up()
-            elif not visit.unstuck.is_set():
-                await visit.unstuck.wait()
-            else:
-                return True
-        return False
+def _size(event: Event) -> int:
+    return len(event.object)

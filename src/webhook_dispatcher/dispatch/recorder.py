@@ -1,4 +1,4 @@
-"""Writes outcomes in batches, renews lanes and gives them back.
+"""Writes outcomes in batches, renews lanes and releases them.
 
 One writer, strictly one statement after the other. What is handed over stays here until the database has
 said that it is written: a failed, cancelled or doubtful statement is written again, which changes nothing.
@@ -8,14 +8,14 @@ attempt (`caught_up`). A row that somebody holds locked keeps back only its own 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.lane_session import LaneSession
+from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.pace import Backoff, pause
 from webhook_dispatcher.dispatch.writing import Writer
@@ -62,10 +62,10 @@ class BatchSize:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One record on its way, and the visit it was made in; a retry has none."""
+    """One record on its way, and the session it was made in; a retry has none."""
 
     record: Record
-    visit: LaneSession | None
+    session: LaneSession | None
     added: float
     try_at: float = 0.0
 
@@ -82,7 +82,6 @@ class Recorder:
         on_refused: Callable[[], None],
     ) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
-        self.on_closed: Callable[[LaneSession], None] = _ignore
         self._memory = instruments.memory
         self._writer = Writer(records, lease, instruments.losses, on_refused)
         self._clock = instruments.clock
@@ -98,17 +97,18 @@ class Recorder:
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._stopping = False
+        self._backoff = Backoff(RECORD_WAIT)
 
-    def add(self, record: Record, visit: LaneSession | None) -> None:
+    def add(self, record: Record, session: LaneSession | None) -> None:
         """Take over a record; it is written soon, and kept until it is."""
-        if visit is not None:
-            visit.unwritten += 1
-        self._queue.append(Entry(record, visit, self._clock.elapsed()))
+        if session is not None:
+            session.add_outcome()
+        self._queue.append(Entry(record, session, self._clock.elapsed()))
         self._wake.set()
 
-    def give_back(self, visit: LaneSession) -> None:
+    def release(self, session: LaneSession) -> None:
         """Release a lane with or after its last outcome."""
-        self._ending[visit.merchant_id] = visit
+        self._ending[session.merchant_id] = session
         self._wake.set()
 
     def is_behind(self) -> bool:
@@ -130,23 +130,27 @@ class Recorder:
         return len(self._queue) + len(self._writing) + len(self._bounced)
 
     def stop(self) -> None:
-        """Write what is there, then return from `run`."""
+        """Write what is there, then be drained."""
         self._stopping = True
         self._wake.set()
 
-    async def run(self) -> None:
-        """Write batches until stopped and empty."""
-        backoff = Backoff(RECORD_WAIT)
-        while not (self._stopping and not self.unwritten and not self._ending):
-            await self._gather()
-            try:
-                await self.step()
-            except StorageError as error:
-                self._metrics.database_errors.labels("record").inc()
-                _log.warning("record.failed", error=str(error), unwritten=self.unwritten)
-                await pause(backoff.next())
-            else:
-                backoff.reset()
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether it was stopped, and everything is written."""
+        return self._stopping and not self.unwritten and not self._ending
+
+    async def write_next(self) -> list[LaneSession]:
+        """Wait for outcomes and write a batch; return the sessions that are closed. Waits after a failure."""
+        await self._gather()
+        try:
+            closed = await self.step()
+        except StorageError as error:
+            self._metrics.database_errors.labels("record").inc()
+            _log.warning("record.failed", error=str(error), unwritten=self.unwritten)
+            await pause(self._backoff.next())
+            return []
+        self._backoff.reset()
+        return closed
 
     async def _gather(self) -> None:
         """Wait until there is something to write, and then a moment for more."""
@@ -162,12 +166,15 @@ class Recorder:
         waited = self._clock.elapsed() - self._queue[0].added if self._queue else 0.0
         return LINGER - waited
 
-    async def step(self) -> None:
-        """Write one batch, and settle what it did and did not write."""
+    async def step(self) -> list[LaneSession]:
+        """Write one batch, settle what it did and did not write, and return the sessions that are closed.
+
+        Nothing is awaited once a session has been closed: none is lost to the caller.
+        """
         batch = self._next_batch()
         turns = self._turns_with(batch)
         if not batch and not turns:
-            return
+            return []
         asked = self._clock.elapsed()
         try:
             written = await self._writer.write([entry.record for entry in batch], list(turns.values()))
@@ -184,8 +191,8 @@ class Recorder:
         except BaseException:
             self._put_back(rest)
             raise
-        self._settle_lanes(list(turns), written, asked)
         self._progress.set()
+        return self._settle_lanes(list(turns), written, asked)
 
     def _next_batch(self) -> list[Entry]:
         """Take what may be tried now, oldest first; a row occurs once in a statement."""
@@ -213,27 +220,18 @@ class Recorder:
         self._queue.extendleft(sorted(entries, key=_added, reverse=True))
 
     def _turns_with(self, batch: list[Entry]) -> dict[LaneSession, LaneTurn]:
-        """Say what becomes of the lanes: a visit that is over ends with or after its last outcome."""
+        """Say what becomes of the lanes: a session that is over ends with or after its last outcome."""
         outcomes: dict[LaneSession, set[int]] = {}
         for entry in batch:
-            if entry.visit is not None:
-                outcomes.setdefault(entry.visit, set()).add(entry.record.event.seq)
-        for visit in [visit for visit in self._ending.values() if not visit.unwritten]:
+            if entry.session is not None:
+                outcomes.setdefault(entry.session, set()).add(entry.record.event.seq)
+        for session in [session for session in self._ending.values() if not session.unwritten]:
             if len(outcomes) >= self._batch.limit:
                 break
             # Behind the others, for when its lane is locked now.
-            self._ending[visit.merchant_id] = self._ending.pop(visit.merchant_id)
-            outcomes.setdefault(visit, set())
-        return {
-            visit: LaneTurn(
-                visit.merchant_id,
-                visit.lease.epoch,
-                visit.is_over and visit.unwritten == len(seqs),
-                visit.reach(seqs),
-                visit.wait_until,
-            )
-            for visit, seqs in outcomes.items()
-        }
+            self._ending[session.merchant_id] = self._ending.pop(session.merchant_id)
+            outcomes.setdefault(session, set())
+        return {session: session.turn(seqs) for session, seqs in outcomes.items()}
 
     def _settle(self, batch: list[Entry], written: Written) -> list[Entry]:
         """Strike off what was written; return the rest."""
@@ -249,54 +247,51 @@ class Recorder:
         return rest
 
     def _strike_off(self, entry: Entry) -> None:
-        self._memory.free(entry.record.event)
-        visit = entry.visit
-        if visit is None:
-            return
-        visit.finish(entry.record.event)
+        if entry.session is None:
+            self._memory.free(entry.record.event)
+        else:
+            entry.session.settle_outcome(entry.record.event)
 
     def _keep(self, rest: list[Entry], locked: frozenset[int]) -> None:
         for entry in rest:
             if entry.record.event.seq not in locked:
-                if entry.visit is not None and entry.record.event.seq in self._writer.stuck:
-                    entry.visit.wait_until = self._database_clock.now() + BLOCKED_WAIT
+                if entry.session is not None and entry.record.event.seq in self._writer.stuck:
+                    entry.session.defer(self._database_clock.now() + BLOCKED_WAIT)
                 self._strike_off(entry)
                 continue
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
             entry.try_at = entry.added + BOUNCE_WAIT
-            if entry.visit is not None:
-                entry.visit.unstuck.clear()
+            if entry.session is not None:
+                entry.session.block()
             self._bounced.append(entry)
         self._under_way([])
 
-    def _settle_lanes(self, visits: list[LaneSession], written: Written, asked: float) -> None:
+    def _settle_lanes(self, sessions: list[LaneSession], written: Written, asked: float) -> list[LaneSession]:
+        """Renew, close or lose the lanes of a batch; return the sessions that are closed."""
         kept, released, lost = set(written.kept), set(written.released), set(written.lost)
-        for visit in visits:
-            if visit.merchant_id in lost:
-                self._lose(visit)
-            elif visit.merchant_id in kept:
-                visit.trusted_until = asked + self._trust
-            elif visit.merchant_id in released:
-                self._close(visit)
-            if visit.merchant_id in written.recalled:
-                visit.is_recalled = True
+        for session in sessions:
+            if session.merchant_id in kept:
+                session.renew(asked + self._trust)
+            elif session.merchant_id in lost:
+                self._lose(session)
+            if session.merchant_id in written.recalled:
+                session.recall()
+        closed = [session for session in sessions if _is_done(session, released, lost)]
+        for session in closed:
+            self._ending.pop(session.merchant_id, None)
+            session.close()
+        return closed
 
-    def _lose(self, visit: LaneSession) -> None:
-        if not visit.is_lost:
-            visit.is_lost = True
+    def _lose(self, session: LaneSession) -> None:
+        if session.lose():
             self._metrics.leases_lost.inc()
-            _log.warning("lane.lost", merchant_id=visit.merchant_id, epoch=visit.lease.epoch)
-        if visit.is_over and not visit.unwritten:
-            self._close(visit)
+            _log.warning("lane.lost", merchant_id=session.merchant_id, epoch=session.lease.epoch)
 
-    def _close(self, visit: LaneSession) -> None:
-        self._ending.pop(visit.merchant_id, None)
-        self.on_closed(visit)
+
+def _is_done(session: LaneSession, released: Collection[str], lost: Collection[str]) -> bool:
+    is_lost = session.merchant_id in lost and session.state >= SessionState.OVER and not session.unwritten
+    return is_lost or session.merchant_id in released
 
 
 def _added(entry: Entry) -> float:
     return entry.added
-
-
-def _ignore(visit: LaneSession) -> None:
-    """Nobody is to be told that a lane was given back."""

@@ -6,7 +6,7 @@ in the database, over all processes.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -29,7 +29,7 @@ from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
@@ -70,7 +70,6 @@ class Retrier:
         attempter: Attempter,
         instruments: Instruments,
         limits: RetryLimits,
-        lack_key: Callable[[UnknownKey], None],
         stop: Stop,
     ) -> None:
         self._claims = claims
@@ -82,7 +81,6 @@ class Retrier:
         self._own_faults = instruments.own_faults
         self._metrics = instruments.metrics
         self._limits = limits
-        self._lack_key = lack_key
         self._stop = stop
         self._unreadable = Unreadable(claims, instruments)
         self._merchants = instruments.merchants
@@ -90,7 +88,7 @@ class Retrier:
         self._in_flight: Counter[str] = Counter()
         self._outage = instruments.outage
         self._probe = lambda: claims.lease({}, limits.lease, "")
-        self.everything_is_paused = False
+        self._pause = instruments.pause
 
     async def run(self) -> None:
         """Claim until stopped, then wait for the attempts in flight."""
@@ -118,7 +116,7 @@ class Retrier:
         most = min(room.left(Health.GOOD), CLAIM_LANES)
         if (
             most <= 0
-            or self.everything_is_paused
+            or self._pause.is_on
             or self._recorder.is_behind()
             or not self._memory.has_room()
             or not await self._outage.may_claim(self._probe)
@@ -179,10 +177,7 @@ class Retrier:
         if endpoint is None:
             self._settle_unconfigured(retry)
             return
-        try:
-            secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey as error:
-            self._lack_key(error)
+        if (secrets := self._attempter.open_secrets(endpoint)) is None:
             self._hand_back(retry, KEY_WAIT)
             return
         asked = self._clock.elapsed()
@@ -190,7 +185,7 @@ class Retrier:
         now = self._clock.elapsed()
         # After a long wait a command may have been given since the claim: the next claim obeys it.
         has_waited = now - asked > LONGEST_WAIT
-        if self._stop.is_set() or self.everything_is_paused or has_waited or now >= trusted_until:
+        if self._stop.is_set() or self._pause.is_on or has_waited or now >= trusted_until:
             self._hand_back(retry, timedelta())
             return
         record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)

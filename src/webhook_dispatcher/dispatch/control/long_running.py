@@ -157,7 +157,7 @@ class LongRunning:
             if endpoint is None:
                 await self._reject(command, Code.NOT_CONFIGURED, "the merchant has no endpoint", token)
                 return
-            secrets = self._attempter.open_secrets(endpoint)
+            secrets = self._attempter.secrets_of(endpoint)
             attempt, seen = await self._attempter.make(event, endpoint, secrets)
         except UnknownKey as error:
             await self._reject(command, Code.WRONG_STATE, f"the secret cannot be opened: {error}", token)
