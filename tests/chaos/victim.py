@@ -29,7 +29,7 @@ from webhook_dispatcher.app import outbound
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch import instruments
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
+from webhook_dispatcher.dispatch.lane_session import MemoryBudget
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event

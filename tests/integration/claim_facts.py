@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from tests.integration.model_daemon import ATTEMPT_TIMEOUT, PLACES, ModelDaemon, Moment, Request, Seen
-from webhook_dispatcher.dispatch.finding.tail import LONGEST_GAP
+from webhook_dispatcher.dispatch.finding import MAX_GAP_AGE
 
 MOST_ATTEMPTS = 8
 # Infinity has no instant in Python.
@@ -99,7 +99,7 @@ class Facts:
     def commit(self, event: Committed) -> None:
         self.count += 1
         event.committed = self.count
-        event.is_late = self.moment.seconds - event.inserted_at >= LONGEST_GAP
+        event.is_late = self.moment.seconds - event.inserted_at >= MAX_GAP_AGE
 
     def arrive(self, request: Request) -> None:
         """A request reaches its merchant."""

@@ -36,7 +36,7 @@ from tests.integration.claim_model import World
 from tests.integration.model_daemon import LEASE as MODEL_LEASE
 from tests.integration.workbench import GATED, LAPSED, LEASE, Workbench, answered, seqs
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.finding.tail import Tail
+from webhook_dispatcher.dispatch.finding import Tail
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.storage import statements
 

@@ -84,6 +84,9 @@ class FakeClaims:
             tuple(name for name, lane in found.items() if lane.is_locked),
         )
 
+    async def check_writable(self) -> None:
+        await self.lease({}, timedelta(seconds=1), "")
+
     async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
         self.database.fail("create_lanes")
         self.created += merchants

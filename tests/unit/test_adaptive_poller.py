@@ -19,7 +19,7 @@ def found_every(rhythm: AdaptivePoller, clock: FakeClock, seconds: float) -> Non
     """Find something so often that this becomes usual."""
     for _ in range(20):
         clock.advance(seconds)
-        rhythm.found()
+        rhythm.found(clock.elapsed())
 
 
 def test_where_nothing_is_found_the_wait_is_the_poll_interval() -> None:
@@ -57,10 +57,10 @@ def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on() -> N
     clock = FakeClock()
     rhythm = AdaptivePoller(clock, LONGEST)
     clock.advance(3600)
-    rhythm.found()
+    rhythm.found(clock.elapsed())
     for _ in range(6):
         clock.advance(0.01)
-        rhythm.found()
+        rhythm.found(clock.elapsed())
     assert rhythm.next(took=0.0) < 0.005
 
 
@@ -86,6 +86,7 @@ async def test_arrivals_hasten_the_next_look() -> None:
             office.clock.advance(SOON)
             office.database.insert(make_event(number))
             await office.dispatcher.step(group)
+            office.dispatcher._tell_poller()
         assert office.dispatcher._poller.next(took=0.0) < LONGEST
 
 
@@ -96,6 +97,7 @@ async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None
             office.clock.advance(SOON)
             office.database.last_seq += 1
             await office.dispatcher.step(group)
+            office.dispatcher._tell_poller()
         assert office.dispatcher._poller.next(took=0.0) < LONGEST
 
 
@@ -137,7 +139,7 @@ async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_unde
         await office.dispatcher.step(group)
         office.database.insert(*(make_event(1100 + n, merchant) for n, merchant in enumerate(merchants[:-2])))
         await office.dispatcher.step(group)
-        office.dispatcher._poller.lateness = 2 * LATE
+        office.dispatcher._poller.is_behind = True
         office.database.insert(make_event(1201, merchants[-2]))
         await office.dispatcher.step(group)
         assert office.dispatcher.lanes_leased == 2 + ENOUGH, "one fewer than enough, without those that hang"

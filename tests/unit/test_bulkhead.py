@@ -9,12 +9,10 @@ from tests.unit import dispatching, test_retries
 from tests.unit.fake_storage import FakeClaims
 from tests.unit.fakes import FakeDatabase, make_event, quiet, until
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch import retries
+from webhook_dispatcher.dispatch import finding, retries
 from webhook_dispatcher.dispatch import sweep as sweeping
-from webhook_dispatcher.dispatch.finding import ready
-from webhook_dispatcher.dispatch.health.memory_budget import MOST_BYTES
 from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
-from webhook_dispatcher.dispatch.lane_session import LaneSession
+from webhook_dispatcher.dispatch.lane_session import MAX_BYTES, LaneSession
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.retries import START, DueLanes
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Lease, Probe
@@ -107,7 +105,7 @@ async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
     for name in TARPITS:
         office.instruments.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     async with office.open(*TARPITS, "m") as group:
-        ballast = make_event(999, object=b"x" * (MOST_BYTES // 2))
+        ballast = make_event(999, object=b"x" * (MAX_BYTES // 2))
         office.memory.hold(ballast)
         office.database.insert(make_event(1, TARPITS[0]), make_event(2, "m"))
         await office.rounds(group)
@@ -307,7 +305,7 @@ async def test_merchants_without_a_retry_in_flight_are_not_kept() -> None:
 async def test_those_whom_the_sweep_brings_have_their_turn_in_a_full_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ready, "MOST_READY", 1)
+    monkeypatch.setattr(finding, "MAX_READY", 1)
     office = dispatching.Office(max_lanes=1)
     office.sender.gate = asyncio.Event()
     async with office.open(*"abc") as group:
@@ -316,7 +314,7 @@ async def test_those_whom_the_sweep_brings_have_their_turn_in_a_full_line(
         office.database.insert(make_event(2, "b"))
         await office.rounds(group)
         assert not office.dispatcher.notice_probe(Probe("c", 3, is_free=True))
-        monkeypatch.setattr(ready, "MOST_READY", 2)
+        monkeypatch.setattr(finding, "MAX_READY", 2)
         office.database.insert(make_event(4, "d"))
         await office.rounds(group)
         office.dispatcher.begin_sweep()

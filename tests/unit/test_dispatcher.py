@@ -74,7 +74,7 @@ async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_visit() 
         office.claims.after_lease = lambda: office.dispatcher.notice_probe(Probe("a", 1, True))
         await office.rounds(group)
         assert len(office.claims.leases_asked) == 1
-        assert len(office.dispatcher._ready) == 0
+        assert not office.dispatcher._ready.kinds
 
 
 async def test_a_straggler_is_read_by_the_next_visit_before_anything_else() -> None:

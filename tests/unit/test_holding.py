@@ -9,7 +9,7 @@ from tests.unit import test_retries
 from tests.unit.dispatching import Office
 from tests.unit.fakes import FakeClock, FakeSender, make_event, quiet
 from webhook_dispatcher.dispatch import attempt
-from webhook_dispatcher.dispatch.finding.ready import ReadyLanes
+from webhook_dispatcher.dispatch.finding import ReadyLanes
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
 from webhook_dispatcher.dispatch.health.own_faults import PROBE_INTERVAL, OwnFaults
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -132,7 +132,7 @@ def test_who_is_let_go_waits_with_the_others_again() -> None:
     assert lanes.waiting(room) == 1
     assert list(lanes.take(9, room)) == ["c"]
     held.remove("a")
-    lanes.let_go(["a", "never seen"])
+    lanes.free(["a", "never seen"])
     assert lanes.take(9, room) == {"a": ord("a")}
     assert list(lanes.take(9, Slots(10, {}, probes=1))) == ["b"]
 

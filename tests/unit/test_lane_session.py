@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import FakeDatabase, make_event
-from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
-from webhook_dispatcher.dispatch.lane_session import LaneSession
+from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
 
@@ -174,10 +173,10 @@ def test_nothing_starts_in_a_session_that_ends(end: Callable[[LaneSession], obje
 def test_a_session_never_goes_back_to_an_earlier_state() -> None:
     session = make_visit()
     states = []
-    for step in (session.recall, session.end, session.recall, session.close, session.end, session.lose):
+    for step in (session.recall, session.expire, session.end, session.recall, session.lose):
         step()
         states.append(session.state.name)
-    assert states == ["ENDING", "OVER", "OVER", "CLOSED", "CLOSED", "CLOSED"]
+    assert states == ["ENDING", "ENDING", "OVER", "OVER", "OVER"]
 
 
 def test_a_lane_is_lost_once() -> None:
@@ -206,10 +205,13 @@ def test_a_visit_is_unblocked_when_all_its_outcomes_are_written() -> None:
     visit.take_in(events(2, 3), EVERYTHING, stable=9)
     first, second = take(visit), take(visit)
     visit.block()
+    unblocked = visit.unblocked
+    assert unblocked is not None
     visit.settle_outcome(first)
-    assert not visit.unblocked.is_set()
+    assert not unblocked.is_set()
     visit.settle_outcome(second)
-    assert visit.unblocked.is_set()
+    assert unblocked.is_set()
+    assert visit.unblocked is None
 
 
 READS = st.lists(

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import FakeClock, make_event
-from webhook_dispatcher.dispatch.finding import ready
-from webhook_dispatcher.dispatch.finding.ready import NO_STRAGGLER, ReadyLanes
-from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
+from webhook_dispatcher.dispatch import finding
+from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
+from webhook_dispatcher.dispatch.lane_session import MemoryBudget
 from webhook_dispatcher.domain.verdict import Outcome
 
 NOTICES = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)))
@@ -63,16 +63,16 @@ def test_what_was_taken_in_vain_is_put_back_with_the_lowest_head() -> None:
     lanes.add("a", 4)
     heads = lanes.take(1, room())
     lanes.add("a", 9)
-    lanes.give_back(heads)
+    lanes.add_all(heads)
     assert lanes.take(9, room()) == {"a": 4}
 
 
 def test_beyond_the_bound_new_merchants_are_left_to_the_sweep() -> None:
     lanes = make_lanes()
-    for number in range(ready.MOST_READY + 1):
+    for number in range(finding.MAX_READY + 1):
         lanes.add(f"m{number}", 5)
     lanes.add("m0", 1)
-    assert len(lanes) == ready.MOST_READY
+    assert len(lanes.kinds) == finding.MAX_READY
     assert lanes.take(1, room()) == {"m0": 1}
 
 
@@ -96,7 +96,7 @@ def test_suspects_do_not_stand_in_front_of_others() -> None:
     taken = lanes.take(9, room(8))
     assert list(taken) == ["s0", "s1", "s2", "s3", "unknown", "good"]
     assert lanes.waiting(room(8, suspect=4)) == 0
-    assert lanes.waiting(room(8, suspect=3)) == len(lanes) == 6
+    assert lanes.waiting(room(8, suspect=3)) == len(lanes.kinds) == 6
     assert list(lanes.take(9, room(8, suspect=3, good=4))) == ["s4"]
 
 
@@ -116,7 +116,7 @@ def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again()
     lanes.add("a", 3)
     teach(lanes._merchants, "a", Health.GOOD)
     lanes.add("a", 5)
-    assert len(lanes) == 1
+    assert len(lanes.kinds) == 1
     assert lanes.take(9, room(8, suspect=8 - 1)) == {"a": 3}
 
 
@@ -155,7 +155,7 @@ def sweep(lanes: ReadyLanes, names: list[str]) -> None:
 def test_places_in_a_full_line_are_given_out_in_the_order_of_the_sweep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ready, "MOST_READY", 3)
+    monkeypatch.setattr(finding, "MAX_READY", 3)
     names = [f"m{number}" for number in range(8)]
     lanes = make_lanes()
     served: list[str] = []
@@ -167,26 +167,26 @@ def test_places_in_a_full_line_are_given_out_in_the_order_of_the_sweep(
 
 
 def test_a_round_that_finds_nobody_whose_turn_it_is_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "MOST_READY", 2)
+    monkeypatch.setattr(finding, "MAX_READY", 2)
     lanes = make_lanes()
     sweep(lanes, ["a", "b", "z"])
     lanes.take(1, room())
     sweep(lanes, ["a", "c"])  # z, who was refused, owes nothing any more
-    assert len(lanes) == 1
+    assert len(lanes.kinds) == 1
     sweep(lanes, ["a", "c"])
     assert list(lanes.take(9, room())) == ["b", "a"]
 
 
 def test_a_line_that_has_emptied_lets_everybody_in() -> None:
     lanes = make_lanes()
-    for number in range(ready.MOST_READY + 1):
+    for number in range(finding.MAX_READY + 1):
         lanes.add(f"m{number}")
-    lanes.take(ready.MOST_READY, room(10**6))
+    lanes.take(finding.MAX_READY, room(10**6))
     assert lanes.add("x")
 
 
 def test_a_full_line_of_suspects_refuses_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "MOST_READY", 1)
+    monkeypatch.setattr(finding, "MAX_READY", 1)
     lanes = make_lanes(a=Health.SUSPECT, b=Health.SUSPECT, c=Health.GOOD)
     assert [lanes.add(name) for name in "abcd"] == [True, False, True, True]
     assert list(lanes.take(9, room(8, suspect=4))) == ["c", "d"]
@@ -197,6 +197,6 @@ def test_bodies_have_room_below_their_bound(held: int, has_room: bool) -> None:
     bodies = MemoryBudget(10)
     event = make_event(1, object=b"x" * held)
     bodies.hold(event)
-    assert bodies.has_room() is has_room
+    assert (bodies.fullness < 1) is has_room
     bodies.free(event)
     assert bodies.held == 0

@@ -204,14 +204,14 @@ def test_a_locked_row_keeps_back_only_its_lane() -> None:
     for visit in (locked, other):
         recording.attempt(visit)
     recording.step()
-    assert (locked.unblocked.is_set(), other.unblocked.is_set()) == (False, True)
+    assert (locked.unblocked is None, other.unblocked is None) == (False, True)
     assert is_delivered(recording.database, 3)
     recording.clock.advance(MOST_BEHIND * 2)
     assert not recording.recorder.is_behind()
     recording.attempt(other)
     recording.database.owed[1].is_locked = False
     recording.step()
-    assert locked.unblocked.is_set()
+    assert locked.unblocked is None
     assert is_delivered(recording.database, 1)
     assert recording.recorder.unwritten == 0
 

@@ -49,7 +49,7 @@ class Model:
     def closed(self, visit: LaneSession) -> None:
         """Check what must hold when a lane is given back."""
         assert visit.unwritten == 0, "given back before its last outcome"
-        assert visit.state is SessionState.CLOSED
+        assert visit.state is SessionState.OVER
         assert self.visits.pop(visit.merchant_id) is visit, "closed twice"
 
     def act(self, action: str, merchant_id: str, number: int) -> None:
@@ -153,7 +153,7 @@ def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
     assert model.recording.memory.held == 0
     for visit in model.opened:
         assert not visit.unfinished
-        assert visit.unblocked.is_set()
+        assert visit.unblocked is None
 
 
 @settings(max_examples=80)

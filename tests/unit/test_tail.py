@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fakes import NOW
-from webhook_dispatcher.dispatch.finding import tail as tail_module
-from webhook_dispatcher.dispatch.finding.tail import FIRST_PROBE, LONGEST_GAP, LONGEST_PROBE, SETTLING, Tail
+from webhook_dispatcher.dispatch import finding
+from webhook_dispatcher.dispatch.finding import FIRST_PROBE, MAX_GAP_AGE, MAX_PROBE_WAIT, SETTLING, Tail
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
 FOREVER = 1e9
@@ -104,7 +104,7 @@ def test_a_gap_is_looked_at_again_and_again_ever_less_often() -> None:
         now += 0.0125
     expected = [FIRST_PROBE * (2**n - 1) for n in range(1, 6)]
     assert looks[:5] == pytest.approx(expected, abs=5 * 0.0125)
-    assert looks[-1] - looks[-2] == pytest.approx(LONGEST_PROBE, abs=0.02)
+    assert looks[-1] - looks[-2] == pytest.approx(MAX_PROBE_WAIT, abs=0.02)
 
 
 def test_a_gap_is_not_settled_while_its_transaction_is_open() -> None:
@@ -138,12 +138,12 @@ def test_a_gap_kept_open_for_too_long_is_given_up_after_a_last_look() -> None:
     tail, outbox = Tail(), Outbox()
     step(tail, outbox, 0.0)
     outbox.take(1, 1.0, FOREVER, True)
-    outbox.take(1, 1.0, LONGEST_GAP, True)
+    outbox.take(1, 1.0, MAX_GAP_AGE, True)
     step(tail, outbox, 1.0)
     step(tail, outbox, 1.5)
-    step(tail, outbox, 0.9 + LONGEST_GAP)
+    step(tail, outbox, 0.9 + MAX_GAP_AGE)
     assert tail.stable == 0
-    assert step(tail, outbox, 1.0 + LONGEST_GAP) == [2]
+    assert step(tail, outbox, 1.0 + MAX_GAP_AGE) == [2]
     assert tail.stable == 2
 
 
@@ -179,12 +179,12 @@ def test_the_ranges_remembered_are_bounded_and_what_is_not_probed_is_still_not_s
     tail, outbox = Tail(), Outbox()
     step(tail, outbox, 0.0)
     for begins in (1.0, 1.01):
-        for _ in range(tail_module.MOST_RANGES - 10):
+        for _ in range(finding.MAX_RANGES - 10):
             outbox.take(1, begins, 5.0, True)
             outbox.take(1, begins, 0.0, True)
         step(tail, outbox, begins)
     probed = tail.due_gaps(1.01 + FIRST_PROBE)
-    assert len(probed) == tail_module.MOST_RANGES - 10
+    assert len(probed) == finding.MAX_RANGES - 10
     assert probed[-1] == (outbox.transactions[-2].low,) * 2
     step(tail, outbox, 3.0)
     assert tail.stable == 0
@@ -197,7 +197,7 @@ TRANSACTIONS = st.lists(
     st.tuples(
         st.integers(1, 3),  # numbers taken
         st.floats(0, 0.4),  # since the transaction before began
-        st.floats(0, LONGEST_GAP * 0.8),  # how long it is open
+        st.floats(0, MAX_GAP_AGE * 0.8),  # how long it is open
         st.booleans() | st.just(True),
     ),
     max_size=12,

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from tests.unit.dispatching import Office
 from tests.unit.fakes import LEASE, make_event, quiet
-from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
 from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT, MOST_LOST, PERIOD
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable

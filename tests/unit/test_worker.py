@@ -198,13 +198,15 @@ async def test_nothing_starts_when_the_end_came_while_it_waited_for_the_recorder
 
 
 async def test_a_lane_with_a_locked_row_starts_nothing_until_it_is_unblocked() -> None:
-    course = Course(1, 2)
+    course = Course(1, 2, 3)
+    locked = course.session.start()
+    course.session.add_outcome()
     course.session.block()
     async with course.following():
         await quiet()
         assert course.started == []
-        course.session.unblocked.set()
-    assert course.started == [1, 2]
+        course.session.settle_outcome(locked)
+    assert course.started == [2, 3]
 
 
 async def test_a_run_that_holds_all_there_is_asks_for_nothing() -> None:

@@ -6,21 +6,20 @@ ended with work left. Polling is the truth; nothing hangs on a notification.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, fail_unconfigured, fail_unsendable
-from webhook_dispatcher.dispatch.finding.ready import NO_STRAGGLER, ReadyLanes
-from webhook_dispatcher.dispatch.finding.tail import Tail
-from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
+from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes, Tail
 from webhook_dispatcher.dispatch.health.merchants import Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
 from webhook_dispatcher.domain.claim import Lease, Probe
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -82,8 +81,8 @@ class Dispatcher:
         self._unreadable = Unreadable(claims, instruments)
         self._stopping = False
         self._outage = instruments.outage
-        self._probe = lambda: claims.lease({}, limits.lease, owner)  # refused by a server that only reads
         self._may_claim = True
+        self._found_at: float | None = None
         self._creation: asyncio.Task[None] | None = None
         self._pause = instruments.pause
         self.answered_at = self._clock.elapsed()
@@ -114,30 +113,41 @@ class Dispatcher:
                 try:
                     hurries = await self.step(group)
                 except StorageError as error:
+                    self._tell_poller()
                     self._outage.failed(asked, error)
                     self._metrics.database_errors.labels("claim").inc()
                     _log.warning("claim.failed", error=str(error))
                     await pause(backoff.next())
                     continue
                 backoff.reset()
+                self._tell_poller()
                 wait = self._poller.next(self._clock.elapsed() - asked)
                 await self._poller.rest(0.0 if hurries else wait, self._wake)
             self._worker.stop_reading()
 
+    def _tell_poller(self) -> None:
+        if self._found_at is not None:
+            self._poller.found(self._found_at)
+            self._found_at = None
+
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Look, read on, claim; True when there is more to be had at once."""
-        self._ready.give_back(self._locked)
-        self._locked.clear()
+        if self._locked:
+            self._ready.add_all(self._locked)
+            self._locked = {}
         suspicions = self._own_faults.suspicions
         if suspicions.held or suspicions.to_free:
-            self._ready.let_go(suspicions.freed())
+            self._ready.free(suspicions.freed())
         is_cut = await self._look()
-        self._may_claim = await self._outage.may_claim(self._probe)
+        outage = self._outage
+        self._may_claim = not outage.is_on or await outage.may_claim(self._claims.check_writable)
         if self._worker.low:
             await self._worker.read_on(self._tail.stable)
-        await self._claim(group)
+        if self._ready.kinds:
+            await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        return is_cut or (not self._own_faults.circuit_is_open and self._waiting() > 0)
+        hurries = bool(self._ready.kinds) and not self._own_faults.circuit_is_open and self._waiting() > 0
+        return is_cut or hurries
 
     def stop(self) -> None:
         """Claim nothing more; sessions end after the event in flight."""
@@ -153,14 +163,15 @@ class Dispatcher:
         self._own_faults.compare_clocks()
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
-        gaps = self._tail.due_gaps(asked)
+        gaps = self._tail.due_gaps(asked) if self._tail.gaps else []
         found = await self._claims.read_gaps(gaps, LOOK) if gaps else []
         if found or arrivals.last_seq > cursor:
-            self._poller.found()
+            self._found_at = self._clock.elapsed()
         # Noticed before they count as settled, so that nobody reads past them in between.
         for arrival in found:
             self._notice(arrival.merchant_id, arrival.seq)
-        self._tail.observe_gaps(found, asked)
+        if self._tail.gaps:
+            self._tail.observe_gaps(found, asked)
         return arrivals.is_cut
 
     def _notice(self, merchant_id: str, seq: int, is_swept: bool = False) -> bool:
@@ -191,35 +202,34 @@ class Dispatcher:
         """Return how many lanes may be claimed now, whosever they are."""
         may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
         is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
-        if not may_claim or is_busy or not self._memory.has_room():
+        if not may_claim or is_busy or self._memory.fullness >= 1:
             return 0
-        return min(
-            self._limits.max_lanes - len(self._sessions),
-            1 if self._own_faults.circuit_is_open else CLAIM_LANES,
-        )
+        most = 1 if self._own_faults.circuit_is_open else CLAIM_LANES
+        return min(self._limits.max_lanes - len(self._sessions), most)
 
     def _at_work(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, or are over."""
         under_way = [name for name, session in self._sessions.items() if session.state < SessionState.OVER]
         return len(under_way) - self._merchants.tally(under_way)[Health.SUSPECT]
 
-    def _room(self) -> Slots:
-        taken = self._merchants.tally(self._sessions)
-        return Slots(self._limits.max_lanes, taken, self._memory.fullness, self._own_faults.probes)
+    def _slots(self) -> Slots | None:
+        return self._merchants.slots(
+            self._limits.max_lanes,
+            self._sessions.keys(),
+            wanted=len(self._ready.kinds),
+            fullness=self._memory.fullness,
+            probes=self._own_faults.probes if self._own_faults.held else 0,
+        )
 
     def _waiting(self) -> int:
         """Return how many wait that may be claimed now."""
-        return self._ready.waiting(self._room()) if len(self._ready) and self._most() else 0
+        return self._ready.waiting(self._slots()) if self._ready.kinds and self._most() else 0
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         most = self._most()
-        if (
-            not most
-            or not len(self._ready)
-            or (self._own_faults.circuit_is_open and not self._own_faults.takes_probe())
-        ):
+        if not most or (self._own_faults.circuit_is_open and not self._own_faults.takes_probe()):
             return
-        heads = self._ready.take(most, self._room())
+        heads = self._ready.take(most, self._slots())
         for merchant_id in heads.keys() & self._sessions.keys():
             # Noticed between the asking for its lease and the answer.
             self._sessions[merchant_id].notice(heads.pop(merchant_id))
@@ -230,25 +240,37 @@ class Dispatcher:
         try:
             leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
-            self._ready.give_back(heads)
+            self._ready.add_all(heads)
             raise
-        sessions = [self._open(lease, asked, lease.merchant_id in probes) for lease in leased.leases]
         # Free, but locked for a moment: asked for again in the next step, not at once.
         self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
-        self._create_lanes(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
-        if not sessions:
-            return
-        merchants = [session.merchant_id for session in sessions]
-        try:
-            reads = (
-                self._worker.fetch(sessions, self._tail.stable),
-                self._unreadable.read_endpoints(merchants),
+        if leased.missing:
+            self._create_lanes(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
+        if leased.leases:
+            await self._begin(group, leased.leases, probes, asked)
+
+    async def _begin(
+        self, group: asyncio.TaskGroup, leases: Sequence[Lease], probes: Collection[str], asked: float
+    ) -> None:
+        """Open sessions for lanes that were asked for at `asked`, read what they owe, and start them."""
+        ends_at = asked + SESSION_TIME
+        trusted_until = asked + self._limits.trust
+        opened = {
+            lease.merchant_id: LaneSession(
+                lease, self._memory, trusted_until, ends_at, is_probe=lease.merchant_id in probes
             )
-            _, endpoints = await asyncio.gather(*reads)
+            for lease in leases
+        }
+        self._sessions |= opened
+        sessions = list(opened.values())
+        try:
+            _, endpoints = await asyncio.gather(
+                self._worker.fetch(sessions, self._tail.stable), self._unreadable.read_endpoints(list(opened))
+            )
         except StorageError:
             for session in sessions:
                 session.missed_read()
-                self._release(session)
+                self._recorder.release(session)
             raise
         self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
         for session in sessions:
@@ -269,7 +291,7 @@ class Dispatcher:
             self._metrics.database_errors.labels("claim").inc()
             _log.warning("claim.failed", error=str(error))
             return
-        self._ready.give_back({name: heads[name] for name in heads if name not in locked})
+        self._ready.add_all({name: heads[name] for name in heads if name not in locked})
         self._wake.set()
 
     def _open(self, lease: Lease, asked: float, is_probe: bool) -> LaneSession:
@@ -289,9 +311,9 @@ class Dispatcher:
                 self._own_faults.note_probe()
             task = group.create_task(self._worker.follow(session, endpoint, secrets))
             # Not at the end of what the task does: one that is cancelled before it began does nothing.
-            task.add_done_callback(lambda _: self._release(session))
+            task.add_done_callback(lambda _: self._recorder.release(session))
             return
-        self._release(session)
+        self._recorder.release(session)
 
     def _settle_unconfigured(self, session: LaneSession) -> None:
         """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
@@ -307,11 +329,6 @@ class Dispatcher:
             else:
                 self._recorder.add(fail_unconfigured(session.start(), epoch, False, now), session)
 
-    def _release(self, session: LaneSession) -> None:
-        if session.state < SessionState.OVER:
-            session.end()
-        self._recorder.release(session)
-
     async def record(self) -> None:
         """Have outcomes written until the recorder is drained; closed lanes may be claimed again."""
         while not self._recorder.is_drained:
@@ -320,15 +337,14 @@ class Dispatcher:
     def close(self, sessions: Iterable[LaneSession]) -> None:
         """Learn which sessions are closed, and have those that owe more wait for their lanes again."""
         for session in sessions:
-            self._closed(session)
-
-    def _closed(self, session: LaneSession) -> None:
-        if self._sessions.get(session.merchant_id) is session:
-            del self._sessions[session.merchant_id]
-        if session.straggler is not None:
-            self._ready.add(session.merchant_id, session.straggler)
-        elif session.owes_more and session.wait_until is None:
-            self._ready.add(session.merchant_id)
-        # Suspects may wait for long while good ones come and go: they find their place within a poll.
-        if not self._stopping and self._ready.has_any(self._merchants.of(session.merchant_id)):
-            self._wake.set()
+            merchant_id = session.merchant_id
+            if self._sessions.get(merchant_id) is session:
+                del self._sessions[merchant_id]
+            if session.straggler is not None:
+                self._ready.add(merchant_id, session.straggler)
+            elif session.owes_more and session.wait_until is None:
+                self._ready.add(merchant_id)
+            # Suspects may wait for long while good ones come and go: they find their place within a poll.
+            is_wanted = self._ready.kinds and self._ready.has_any(self._merchants.of(merchant_id))
+            if is_wanted and not self._stopping:
+                self._wake.set()

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Self
 
-from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.dispatch.health.merchants import MerchantHealth
 from webhook_dispatcher.dispatch.health.outage import Outage
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
+from webhook_dispatcher.dispatch.lane_session import MemoryBudget
 from webhook_dispatcher.dispatch.losses import Losses
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics

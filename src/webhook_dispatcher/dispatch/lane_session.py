@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
 
-from webhook_dispatcher.dispatch.health.memory_budget import MemoryBudget
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import LaneTurn
+
+MAX_BYTES = 128 * 1024 * 1024
+"""Bodies held before no more are claimed. One claim may overshoot by its lanes' first events."""
 
 
 def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
@@ -32,6 +34,27 @@ def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
     return (spare - min(timedelta(seconds=1), spare / 4)).total_seconds()
 
 
+class MemoryBudget:
+    """Counts the bytes of the events in memory: runs, requests in flight, and records not yet written."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max = max_bytes
+        self.held = 0
+
+    def hold(self, event: Event) -> None:
+        """Count an event that was read."""
+        self.held += len(event.object)
+
+    def free(self, event: Event) -> None:
+        """Stop counting an event that was written or dropped."""
+        self.held -= len(event.object)
+
+    @property
+    def fullness(self) -> float:
+        """Return the part that is taken. From 1 on nothing more is claimed; one claim may overshoot."""
+        return self.held / self._max
+
+
 class SessionState(IntEnum):
     """Where a session stands; it goes on to a later one, and never back.
 
@@ -40,13 +63,13 @@ class SessionState(IntEnum):
     | OPEN | its next event may be started, while the lease is trusted | the lane was leased |
     | ENDING | nothing is started; what is in flight ends | recalled, lost, expired, a straggler came |
     | OVER | the rest of the run is forgotten; outcomes are written | nothing is in flight any more |
-    | CLOSED | another session may be opened | all outcomes are written, and the lane is released or lost |
+
+    It is closed, and another may be opened, once its outcomes are written and the lane is released or lost.
     """
 
     OPEN = 0
     ENDING = 1
     OVER = 2
-    CLOSED = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +91,7 @@ class LaneSession:
     fetch: done when the read that was asked for has been tried; none while none is asked for.
     straggler: the lowest number that was committed so late that it was not waited for, if any.
     wait_until: the lane is not to be claimed before (database time), where it is to wait.
-    unblocked: cleared while an outcome cannot be written, because its row or lane is locked.
+    unblocked: set once every outcome is written, after one that was locked; none while none was.
     """
 
     lease: Lease
@@ -88,13 +111,12 @@ class LaneSession:
     fetch: asyncio.Future[None] | None = None
     straggler: int | None = None
     wait_until: datetime | None = None
-    unblocked: asyncio.Event = field(default_factory=asyncio.Event)
+    unblocked: asyncio.Event | None = None
     merchant_id: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.merchant_id = self.lease.merchant_id
         self.complete_up_to = self.lease.from_seq
-        self.unblocked.set()
 
     # Reading
 
@@ -123,7 +145,9 @@ class LaneSession:
 
         stable: nothing could appear at or below this number when the read was asked for.
         """
-        is_cut = len(events) >= ask.most_events or sum(map(_size, events)) >= ask.most_bytes
+        is_cut = (
+            len(events) >= ask.most_events or sum(len(event.object) for event in events) >= ask.most_bytes
+        )
         if self.state >= SessionState.OVER:  # it ended while the read was under way
             self.has_more = self.has_more or bool(events)
             return
@@ -206,10 +230,6 @@ class LaneSession:
             self.memory.free(event)
         self.run.clear()
 
-    def close(self) -> None:
-        """Learn that every outcome is written, and the lane released or lost."""
-        self.state = SessionState.CLOSED
-
     # Recording
 
     def add_outcome(self) -> None:
@@ -221,12 +241,14 @@ class LaneSession:
         self.unwritten -= 1
         self.unfinished.pop(event.seq, None)
         self.memory.free(event)
-        if not self.unwritten:
+        if self.unblocked is not None and not self.unwritten:
             self.unblocked.set()
+            self.unblocked = None
 
     def block(self) -> None:
         """Start nothing until every outcome is written: one is locked, and none may overtake it."""
-        self.unblocked.clear()
+        if self.unblocked is None:
+            self.unblocked = asyncio.Event()
 
     def renew(self, trusted_until: float) -> None:
         """Learn that the lease was renewed: trust it until then (clock reading in seconds)."""
@@ -246,7 +268,3 @@ class LaneSession:
 
 def _seq(event: Event) -> int:
     return event.seq
-
-
-def _size(event: Event) -> int:
-    return len(event.object)

@@ -72,6 +72,8 @@ class AdaptivePoller:
     """How long to wait before looking again: a small part of the time in which something is found usually.
 
     At least half as long as the last look took: a database or a processor that is busy is asked less often.
+
+    is_behind: the event loop came late to the end of the last rest.
     """
 
     def __init__(self, clock: Clock, longest: float) -> None:
@@ -81,18 +83,13 @@ class AdaptivePoller:
         self._usual_gap = LOOKS_PER_FIND * longest
         self._found_at = clock.elapsed() - self._usual_gap
         self.lateness = 0.0
+        self.is_behind = False
 
-    @property
-    def is_behind(self) -> bool:
-        """Tell whether the event loop came late to the end of the last rest."""
-        return self.lateness > LATE
-
-    def found(self) -> None:
+    def found(self, at: float) -> None:
         """Learn that something was found: the usual gap follows the gaps, by half of the difference each."""
-        now = self._clock.elapsed()
-        gap = min(now - self._found_at, LOOKS_PER_FIND * self._longest)
+        gap = min(at - self._found_at, LOOKS_PER_FIND * self._longest)
         self._usual_gap = (self._usual_gap + gap) / 2
-        self._found_at = now
+        self._found_at = at
 
     def next(self, took: float) -> float:
         """Return the next wait in seconds, after a look that took so long."""
@@ -106,4 +103,5 @@ class AdaptivePoller:
         await pause(self._soon)
         # Turns differ: one that was quick says little after one that was slow.
         self.lateness = max(self._clock.elapsed() - asked - self._soon, self.lateness / 2)
+        self.is_behind = self.lateness > LATE
         await pause(seconds - self._soon, wake)

@@ -8,7 +8,7 @@ attempt (`caught_up`). A row that somebody holds locked keeps back only its own 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -107,7 +107,8 @@ class Recorder:
         self._wake.set()
 
     def release(self, session: LaneSession) -> None:
-        """Release a lane with or after its last outcome."""
+        """End a session, and release its lane with or after its last outcome."""
+        session.end()
         self._ending[session.merchant_id] = session
         self._wake.set()
 
@@ -276,21 +277,16 @@ class Recorder:
                 self._lose(session)
             if session.merchant_id in written.recalled:
                 session.recall()
-        closed = [session for session in sessions if _is_done(session, released, lost)]
+        over = {s.merchant_id for s in sessions if s.state is SessionState.OVER and not s.unwritten}
+        closed = [session for session in sessions if session.merchant_id in released | (lost & over)]
         for session in closed:
             self._ending.pop(session.merchant_id, None)
-            session.close()
         return closed
 
     def _lose(self, session: LaneSession) -> None:
         if session.lose():
             self._metrics.leases_lost.inc()
             _log.warning("lane.lost", merchant_id=session.merchant_id, epoch=session.lease.epoch)
-
-
-def _is_done(session: LaneSession, released: Collection[str], lost: Collection[str]) -> bool:
-    is_lost = session.merchant_id in lost and session.state >= SessionState.OVER and not session.unwritten
-    return is_lost or session.merchant_id in released
 
 
 def _added(entry: Entry) -> float:

@@ -22,11 +22,11 @@ from webhook_dispatcher.dispatch.attempt import (
     fail_unsendable,
     hand_back,
 )
-from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_places
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
@@ -87,7 +87,6 @@ class Retrier:
         self._due = DueLanes(claims, self._merchants)
         self._in_flight: Counter[str] = Counter()
         self._outage = instruments.outage
-        self._probe = lambda: claims.lease({}, limits.lease, "")
         self._pause = instruments.pause
 
     async def run(self) -> None:
@@ -118,8 +117,8 @@ class Retrier:
             most <= 0
             or self._pause.is_on
             or self._recorder.is_behind()
-            or not self._memory.has_room()
-            or not await self._outage.may_claim(self._probe)
+            or self._memory.fullness >= 1
+            or (self._outage.is_on and not await self._outage.may_claim(self._claims.check_writable))
         ):
             return 0
         if self._own_faults.circuit_is_open:
@@ -275,8 +274,7 @@ class DueLanes:
         picked: list[str] = []
         for lane in due:
             standing = self._merchants.of(lane.merchant_id)
-            if standing in kinds and room.left(standing) > 0:
-                room.take(standing, places)
+            if standing in kinds and room.take(standing, places):
                 picked.append(lane.merchant_id)
             if len(picked) * places >= most or max(map(room.left, kinds)) <= 0:
                 return picked, lane

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Sequence
 
 from webhook_dispatcher.dispatch.attempt import Attempter
-from webhook_dispatcher.dispatch.finding.unreadable import Unreadable
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
@@ -81,7 +81,7 @@ class Worker:
                     return False
             elif self._recorder.is_behind():
                 await self._recorder.caught_up()
-            elif not session.unblocked.is_set():
+            elif session.unblocked is not None:
                 await session.unblocked.wait()
             else:
                 return True
@@ -91,7 +91,8 @@ class Worker:
         if self._stopping or self._pause.is_on or not session.may_start(self._clock.elapsed()):
             return False
         is_probe = session.is_probe and not session.has_started
-        return is_probe or not self._own_faults.takes_probes_alone(session.merchant_id)
+        takes_probes_alone = self._own_faults.circuit_is_open or session.merchant_id in self._own_faults.held
+        return is_probe or not takes_probes_alone
 
     async def fetch(self, sessions: Sequence[LaneSession], stable: int) -> None:
         """Read the next run of each session; StorageError when nothing was read.
@@ -136,7 +137,7 @@ class Worker:
         """Read on for the sessions that have asked for more; `stable` as for `fetch`."""
         sessions, self.low = [session for session in self.low if session.state < SessionState.OVER], []
         try:
-            if self._memory.has_room():
+            if self._memory.fullness < 1:
                 await self.fetch(sessions, stable)
             else:
                 for session in sessions:

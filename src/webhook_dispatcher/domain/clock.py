@@ -53,7 +53,7 @@ class DatabaseClock:
         if is_good or answered_at - self._synchronised_at > LONGEST_TRUST:
             offset = database_now.timestamp() - (asked_at + answered_at) / 2
             is_correction = self._synchronised_at >= 0 and abs(offset - self._offset) <= LONGEST_ROUND_TRIP
-            self._not_before = self._estimate(answered_at) if is_correction else -math.inf
+            self._not_before = self.at(answered_at).timestamp() if is_correction else -math.inf
             self._offset = offset
             self._synchronised_at = answered_at
 
@@ -63,11 +63,7 @@ class DatabaseClock:
 
     def at(self, elapsed: float) -> datetime:
         """Return the database's time at a moment of ours that was just now (elapsed seconds)."""
-        return datetime.fromtimestamp(self._estimate(elapsed), UTC)
-
-    def _estimate(self, elapsed: float) -> float:
-        estimate = self._offset + elapsed
-        return estimate if estimate > self._not_before else self._not_before
+        return datetime.fromtimestamp(max(self._offset + elapsed, self._not_before), UTC)
 
     def ahead_by(self) -> float:
         """Return how many seconds the database's clock is ahead of this machine's wall clock."""

@@ -52,6 +52,10 @@ class Claims(Protocol):
         """Lease those of the wanted lanes that are free; the numbers are the lowest seq known of each."""
         ...
 
+    async def check_writable(self) -> None:
+        """Raise what leasing would: StorageUnavailable where the server only reads, as a standby does."""
+        ...
+
     async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
         """Make missing lanes; returns those that another transaction is making just now."""
         ...

@@ -73,6 +73,10 @@ class PostgresClaims:
             locked=tuple(row["merchant_id"] for row in rows if row["is_locked"]),
         )
 
+    async def check_writable(self) -> None:
+        """See domain.ports.Claims; an UPDATE of no rows is refused wherever nothing can be leased."""
+        await self.lease({}, timedelta(seconds=1), "")
+
     async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
         """See domain.ports.Claims; source: claiming.sql `create_lanes`.
 

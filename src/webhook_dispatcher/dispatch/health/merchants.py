@@ -6,7 +6,7 @@ those of whom nothing good is known at most seven eighths: see docs/adr/0011.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -60,7 +60,7 @@ class Health(IntEnum):
 class MerchantHealth:
     """Knows merchants' standing. An attempt that is under way for long tells as much as one that ended."""
 
-    def __init__(self, clock: Clock, held: Container[str] = frozenset()) -> None:
+    def __init__(self, clock: Clock, held: Collection[str] = frozenset()) -> None:
         self._clock = clock
         self._held = held
         # Each with the oldest first, so that what has become old is found at the front.
@@ -68,13 +68,13 @@ class MerchantHealth:
         self._suspect: OrderedDict[str, float] = OrderedDict()
         self._in_flight: OrderedDict[int, tuple[str, float]] = OrderedDict()
         self._tickets = count()
-        self._nothing_changes_before = 0.0
+        self._changes_at = 0.0
 
     def started(self, merchant_id: str) -> int:
         """Learn that an attempt begins; returns a ticket for `finished`."""
         ticket, now = next(self._tickets), self._clock.elapsed()
         self._in_flight[ticket] = (merchant_id, now)
-        self._nothing_changes_before = min(self._nothing_changes_before, now + SLOW)
+        self._changes_at = min(self._changes_at, now + SLOW)
         return ticket
 
     def finished(self, ticket: int) -> None:
@@ -99,24 +99,37 @@ class MerchantHealth:
         """Return a merchant's standing now."""
         if merchant_id in self._held:
             return Health.HELD
-        self._catch_up()
+        if self._clock.elapsed() >= self._changes_at:
+            self._catch_up()
         if merchant_id in self._suspect:
             return Health.SUSPECT
         return Health.GOOD if merchant_id in self._good else Health.UNKNOWN
 
     def tally(self, merchants: Collection[str]) -> Counter[Health]:
         """Count merchants by their standing now, those that are held back by what they are besides."""
-        self._catch_up()
+        if self._clock.elapsed() >= self._changes_at:
+            self._catch_up()
         suspects = sum(map(self._suspect.__contains__, merchants))
         good = sum(map(self._good.__contains__, merchants))
         unknown = len(merchants) - suspects - good
         return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.GOOD: good})
 
+    def slots(
+        self, limit: int, holders: Collection[str], wanted: int, fullness: float, probes: int
+    ) -> "Slots | None":
+        """Return what is left of `limit` slots; None while all who want one would fit into suspects' part.
+
+        holders: merchants that have a slot; each has one. wanted: how many wait for one.
+        fullness, probes: as for Slots.
+        """
+        is_calm = not self._held and fullness < 1 / SUSPECT_SHARE
+        if is_calm and len(holders) + wanted <= limit // SUSPECT_SHARE:
+            return None
+        return Slots(limit, self.tally(holders), fullness, probes)
+
     def _catch_up(self) -> None:
         """Suspect those whose attempts have been under way for too long, and forget what is old."""
         now = self._clock.elapsed()
-        if now < self._nothing_changes_before:
-            return
         while self._in_flight:
             ticket, (merchant_id, started) = next(iter(self._in_flight.items()))
             if started + SLOW > now:
@@ -128,7 +141,7 @@ class MerchantHealth:
                 known.popitem(last=False)
         firsts = [started + SLOW for _, started in islice(self._in_flight.values(), 1)]
         firsts += [at + MEMORY for known in (self._good, self._suspect) for at in islice(known.values(), 1)]
-        self._nothing_changes_before = min(firsts, default=now + SLOW)
+        self._changes_at = min(firsts, default=now + SLOW)
 
     def _suspects(self, merchant_id: str, now: float) -> None:
         self._good.pop(merchant_id, None)
@@ -179,8 +192,10 @@ class Slots:
         """Return how many could be suspects all of them without taking what is not theirs."""
         return max(0, min(self._suspect, self._doubtful))
 
-    def take(self, standing: Health, places: int = 1) -> None:
-        """Count places as taken."""
+    def take(self, standing: Health, places: int = 1) -> bool:
+        """Take places, if any are left for this standing."""
+        if self.left(standing) <= 0:
+            return False
         self._all -= places
         if standing is not Health.GOOD:
             self._doubtful -= places
@@ -188,6 +203,7 @@ class Slots:
             self._suspect -= places
         if standing is Health.HELD:
             self._probes -= places
+        return True
 
 
 def suspect_places(most: int) -> int:
@@ -265,14 +281,15 @@ class Lately:
     def __len__(self) -> int:
         return len(self._since)
 
-    def learn(self, merchant_id: str, now: float) -> None:
-        """Learn it, and forget of whom it was learned too long ago; no more than once a second."""
-        if self._since.get(merchant_id, _NEVER) > now - 1.0:
-            return
-        self._since[merchant_id] = now
-        self._since.move_to_end(merchant_id)
-        while next(iter(self._since.values())) < now - GOOD_FOR:
-            self._since.popitem(last=False)
+    def learn(self, merchant_id: str, now: float) -> bool:
+        """Learn it, no more than once a second, and forget what is old; True where it was known before."""
+        known = self._since.get(merchant_id, _NEVER)
+        if known <= now - 1.0:
+            self._since[merchant_id] = now
+            self._since.move_to_end(merchant_id)
+            while next(iter(self._since.values())) < now - GOOD_FOR:
+                self._since.popitem(last=False)
+        return known >= now - GOOD_FOR
 
     def forget(self, merchant_id: str) -> None:
         """Forget it of one."""
@@ -309,13 +326,12 @@ class Evidence:
     ) -> None:
         """Learn that an attempt was answered. is_fresh: a name was looked up. is_accepted: with a 2xx."""
         now = self._clock.elapsed()
-        if is_first and self._good.knows(merchant_id, now):
+        worked = self._good.learn(merchant_id, now) if is_accepted else self._good.knows(merchant_id, now)
+        if is_first and worked:
             shown = Shown(started, None, merchant_id)
             self._sample.add(origin, shown)
             if is_fresh:
                 self._names.add(origin, shown)
-        if is_accepted:
-            self._good.learn(merchant_id, now)
 
     def failed(self, merchant_id: str, origin: str, started: float, mark: str) -> list[Shown]:
         """Learn that a first attempt failed with a mark; return all that did, if nearly all attempts do."""

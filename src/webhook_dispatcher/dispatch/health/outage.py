@@ -17,10 +17,12 @@ class Outage:
     Leases may have lapsed meanwhile. Who claims such a lane before its holder has written the last outcome
     sends that event again; so nobody claims until everybody has had the time to write.
 
+    is_on: claims ask `may_claim` first. Set by a failure and by the end of an outage, and cleared there.
     trouble: why nothing can be claimed, for operators; empty while that is possible.
     """
 
     def __init__(self, clock: Clock) -> None:
+        self.is_on = False
         self.trouble = ""
         self._clock = clock
         self._since: float | None = None
@@ -28,6 +30,7 @@ class Outage:
 
     def failed(self, asked: float, error: StorageError) -> None:
         """Learn that the database did not do what it was asked at `asked`."""
+        self.is_on = True
         if not isinstance(error, StorageUnavailable):
             self.trouble = f"the database refuses claims: {error}"
             return
@@ -37,17 +40,16 @@ class Outage:
 
     def came_back(self) -> None:
         """Begin the head start: the database is back."""
+        self.is_on = True
         self._head_start_until = self._clock.elapsed() + HEAD_START
 
-    async def may_claim(self, probe: Callable[[], Awaitable[object]]) -> bool:
-        """Tell whether to claim. After a failure `probe` finds out whether the database can write again.
-
-        Raises what the probe does.
-        """
+    async def may_claim(self, check_writable: Callable[[], Awaitable[None]]) -> bool:
+        """Tell whether to claim. After a failure `check_writable` finds out, and what it raises is raised."""
         if self._since is not None:
-            await probe()
+            await check_writable()
             since, self._since = self._since, None  # another loop may have found out meanwhile
             if since is not None and self._clock.elapsed() - since > SHORT_OUTAGE:
                 self.came_back()
         self.trouble = ""
-        return self._clock.elapsed() >= self._head_start_until
+        self.is_on = self._clock.elapsed() < self._head_start_until
+        return not self.is_on

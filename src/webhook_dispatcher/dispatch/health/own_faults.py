@@ -45,7 +45,8 @@ class _Fault:
 class OwnFaults:
     """Watches how attempts end, the clocks and the event loop.
 
-    circuit_is_open: nothing may be sent but probes. held: merchants to whom nothing may be sent but probes.
+    circuit_is_open: nothing may be sent but probes. signer_is_broken: each signature must be verified before
+        it is sent. held: merchants to whom nothing may be sent but probes.
     """
 
     def __init__(self, clock: Clock, database_clock: DatabaseClock, metrics: Metrics) -> None:
@@ -60,7 +61,7 @@ class OwnFaults:
         self._evidence = Evidence(clock)
         self.suspicions = Suspicions(clock, self._evidence)
         self.held = self.suspicions.held
-        self.circuit_is_open = False
+        self.circuit_is_open = self.signer_is_broken = False
 
     @property
     def reasons(self) -> list[str]:
@@ -78,11 +79,6 @@ class OwnFaults:
     def takes_probes_alone(self, merchant_id: str) -> bool:
         """Tell whether a merchant may be sent probes alone."""
         return self.circuit_is_open or merchant_id in self.held
-
-    @property
-    def signer_is_broken(self) -> bool:
-        """Tell whether each signature must be verified before it is sent."""
-        return self._fault is not None and self._fault.kind == "signer"
 
     @property
     def probes(self) -> int:
@@ -119,55 +115,62 @@ class OwnFaults:
         return not is_off
 
     def _set_circuit(self) -> None:
+        self.signer_is_broken = self._fault is not None and self._fault.kind == "signer"
         self.circuit_is_open = self._fault is not None or self._clock_is_off
 
     def learn(self, event: Event, seen: Answer | Failure, started: float) -> bool:
         """Learn how an attempt ended; True when it counts as the merchant's."""
-        outcome = seen.outcome
-        if isinstance(seen, Failure) and seen.is_ours:
-            # What is unsendable through a fault of ours was not signed as it should be.
-            self._begin("signer" if outcome is Outcome.UNSENDABLE else "local", seen.detail)
-            return False
-        if outcome is Outcome.UNSENDABLE:
-            return True
-        if self._fault is not None and started >= self._fault.since and self._is_over(seen):
-            self._end()
-        if outcome is Outcome.TIMEOUT and self._stood_still_since(started):
-            return False
-        is_excused = self._is_suspect(event, seen, started)
-        return outcome is Outcome.DELIVERED or not (is_excused or self._clock_is_off)
-
-    def _is_over(self, seen: Answer | Failure) -> bool:
-        """Tell whether an attempt shows that this machine works again, by reaching anybody."""
-        assert self._fault is not None
-        # While the signer is broken, only what was signed well is sent.
-        return self._fault.kind == "signer" or seen.outcome in _REACHED
-
-    def _stood_still_since(self, started: float) -> bool:
-        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > LONGEST_BEAT
-
-    def _is_suspect(self, event: Event, seen: Answer | Failure, started: float) -> bool:
-        """Compare an attempt with those of others; tell whether it failed as nearly all do."""
-        merchant_id, is_first = event.merchant_id, event.attempts == 0
-        origin = seen.origin or merchant_id
         if isinstance(seen, Failure):
-            was_suspected = len(self.held) > 0
-            mark = seen.outcome if seen.has_address else f"{seen.outcome}{NO_ADDRESS}"
-            is_suspect = self.suspicions.excuses(merchant_id, origin, started, mark, is_first=is_first)
-            if is_suspect and not was_suspected:
-                self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
-            return is_suspect
+            return self._learn_failure(event, seen, started)
+        outcome, merchant_id = seen.outcome, event.merchant_id
+        if self._fault is not None and started >= self._fault.since:
+            self._end()
         if self.suspicions.marks:
             self.suspicions.contradict(merchant_id, started, is_fresh=seen.is_fresh)
         self._evidence.answered(
             merchant_id,
-            origin,
+            seen.origin or merchant_id,
             started,
-            is_first=is_first,
+            is_first=event.attempts == 0,
             is_fresh=seen.is_fresh,
-            is_accepted=seen.outcome is Outcome.DELIVERED,
+            is_accepted=outcome is Outcome.DELIVERED,
         )
-        return False
+        return outcome is Outcome.DELIVERED or not self._clock_is_off
+
+    def _learn_failure(self, event: Event, seen: Failure, started: float) -> bool:
+        if seen.is_ours:
+            # What is unsendable through a fault of ours was not signed as it should be.
+            self._begin("signer" if seen.outcome is Outcome.UNSENDABLE else "local", seen.detail)
+            return False
+        if seen.outcome is Outcome.UNSENDABLE:
+            return True
+        if self._fault is not None and started >= self._fault.since and self._is_over(seen):
+            self._end()
+        if seen.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
+            return False
+        is_excused = self._is_suspect(event, seen, started)
+        return not (is_excused or self._clock_is_off)
+
+    def _is_over(self, failure: Failure) -> bool:
+        """Tell whether a failure shows that this machine works again, by reaching anybody."""
+        assert self._fault is not None
+        # While the signer is broken, only what was signed well is sent.
+        return self._fault.kind == "signer" or failure.outcome in _REACHED
+
+    def _stood_still_since(self, started: float) -> bool:
+        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > LONGEST_BEAT
+
+    def _is_suspect(self, event: Event, failure: Failure, started: float) -> bool:
+        """Compare a failure with others' attempts; tell whether it failed as nearly all do."""
+        merchant_id = event.merchant_id
+        was_suspected = len(self.held) > 0
+        mark = failure.outcome if failure.has_address else f"{failure.outcome}{NO_ADDRESS}"
+        is_suspect = self.suspicions.excuses(
+            merchant_id, failure.origin or merchant_id, started, mark, is_first=event.attempts == 0
+        )
+        if is_suspect and not was_suspected:
+            self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
+        return is_suspect
 
     def _look_at_fleet(self) -> None:
         """Tell operators once a suspicion is believed, and once it is not any more."""
@@ -200,13 +203,4 @@ class OwnFaults:
         self._set_circuit()
 
 
-_REACHED = frozenset(
-    (
-        Outcome.DELIVERED,
-        Outcome.STATUS,
-        Outcome.CONNECT,
-        Outcome.TLS,
-        Outcome.DISCONNECTED,
-        Outcome.BAD_RESPONSE,
-    )
-)
+_REACHED = frozenset((Outcome.CONNECT, Outcome.TLS, Outcome.DISCONNECTED, Outcome.BAD_RESPONSE))
