@@ -1,9 +1,17 @@
-"""Waiting: for an event, at most so long; ever longer after failures; and between two looks for work."""
+"""Loops and waiting: one thing done again and again until stopped; waits that grow; how often to poll."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
 
 from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.telemetry.metrics import Metrics
 
+REST_FACTOR = 20
+"""A tick of a loop that limits its load is followed by a rest that is at least so many times as long."""
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
 SOON = 0.001
@@ -12,6 +20,11 @@ LOOKS_PER_FIND = 8
 """Looks between one that found something and the next, as far as SOON and the poll interval allow."""
 LATE = 0.01
 """Seconds; an event loop that turns to what was due later than that has as much to do as it can."""
+
+_log = structlog.get_logger()
+
+Tick = Callable[[], Awaitable[bool | None]]
+"""Does one thing once. True: there is more to do, so the next tick follows without a rest."""
 
 
 async def pause(seconds: float | None, wake: asyncio.Event | None = None) -> None:
@@ -32,10 +45,19 @@ class Stop:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._wakes: list[asyncio.Event] = []
 
     def set(self) -> None:
         """Ask every loop to end."""
         self._event.set()
+        for wake in self._wakes:
+            wake.set()
+
+    def sets(self, wake: asyncio.Event) -> None:
+        """Set this event as well: whoever waits for it is not kept from ending."""
+        self._wakes.append(wake)
+        if self.is_set():
+            wake.set()
 
     def is_set(self) -> bool:
         """Tell whether loops should end."""
@@ -48,6 +70,59 @@ class Stop:
     async def wait_at_most(self, seconds: float) -> None:
         """Wait, unless asked to end."""
         await pause(seconds, self._event)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """How long a loop rests after a tick.
+
+    seconds_after_failure: after one that the database refused; None: as after any other.
+    limits_load: the slower a tick, the longer the rest: ticks take a twentieth of the time at most.
+    """
+
+    seconds: float
+    seconds_after_failure: float | None = None
+    limits_load: bool = False
+
+    def rest(self, took: float, has_failed: bool) -> float:
+        """Return the seconds to rest after a tick that took so many."""
+        seconds = self.seconds
+        if has_failed and self.seconds_after_failure is not None:
+            seconds = self.seconds_after_failure
+        return max(seconds, REST_FACTOR * took) if self.limits_load else seconds
+
+
+async def every(
+    interval: Interval,
+    tick: Tick,
+    failure: str,
+    clock: Clock,
+    metrics: Metrics,
+    stop: Stop,
+    wake: asyncio.Event | None = None,
+) -> None:
+    """Call `tick` until stopped, with a rest between two calls.
+
+    failure: the name under which a StorageError is logged before the loop goes on, as in "sweep.failed". What
+        stands before its dot is the label under which it is counted.
+    wake: ends a rest; set during a tick, it ends the rest that follows. This function clears it.
+
+    Errors: whatever else `tick` raises.
+    """
+    wake = wake or asyncio.Event()
+    stop.sets(wake)
+    while not stop.is_set():
+        wake.clear()  # before the tick: a wake-up during it must survive
+        started = clock.elapsed()
+        has_more, has_failed = False, False
+        try:
+            has_more = bool(await tick())
+        except StorageError as error:
+            metrics.database_errors.labels(failure.partition(".")[0]).inc()
+            _log.warning(failure, error=str(error))
+            has_failed = True
+        if not has_more:
+            await pause(interval.rest(clock.elapsed() - started, has_failed), wake)
 
 
 class Backoff:
