@@ -113,7 +113,7 @@ def recall(office: Office) -> None:
 
 
 def pause(office: Office) -> None:
-    office.dispatcher.everything_is_paused = True
+    office.instruments.pause.set(True)
 
 
 def stop(office: Office) -> None:
@@ -144,7 +144,7 @@ async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full()
         office.database.insert(make_event(1, "a"))
         pause(office)
         await office.rounds(group)
-        office.dispatcher.everything_is_paused = False
+        office.instruments.pause.set(False)
         ballast = make_event(99, object=b"x" * 200_000_000)
         office.memory.hold(ballast)
         await office.rounds(group)

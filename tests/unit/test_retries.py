@@ -50,7 +50,7 @@ class Office:
             FakeSender(),
         )
         self.stop = Stop()
-        instruments = Instruments.of(self.clock, Metrics("test"))
+        instruments = self.instruments = Instruments.of(self.clock, Metrics("test"))
         self.memory, self.database_clock = instruments.memory, instruments.database_clock
         self.own_faults, self.merchants = instruments.own_faults, instruments.merchants
         self.lacking: list[UnknownKey] = []
@@ -137,7 +137,7 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
 
 
 def pause(office: Office) -> None:
-    office.retrier.everything_is_paused = True
+    office.instruments.pause.set(True)
 
 
 def fill(office: Office) -> None:

@@ -9,10 +9,11 @@ import gc
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import asyncpg
 import structlog
@@ -24,14 +25,23 @@ from webhook_dispatcher.app.report import ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import trust
-from webhook_dispatcher.dispatch.pace import Backoff, Stop
+from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
-from webhook_dispatcher.dispatch.sweep import mend_retries, sweep, watch_recalls
-from webhook_dispatcher.dispatch.upkeep import keep_house, measure, watch_loop, watch_schema
+from webhook_dispatcher.dispatch.sweep import MEND_INTERVAL, SWEEP_INTERVAL, RetryMending, Sweep
+from webhook_dispatcher.dispatch.upkeep import (
+    GAUGE_INTERVAL,
+    SCHEMA_INTERVAL,
+    UPKEEP_INTERVAL,
+    Gauges,
+    check_schema,
+    keep_logs,
+    watch_event_loop,
+)
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.settings import Settings
@@ -69,10 +79,9 @@ class Daemon:
         self._clock = SystemClock()
         self._stop = Stop()
         self._held_keys: tuple[str, ...] = ()
-        self._missing_keys: frozenset[str] = frozenset()
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
-        self._housekeeping, self._impatience = asyncio.Event(), Stop()
+        self._impatience = Stop()
         self._outgrown: SchemaMismatch | None = None
         self._has_waited = False
         self.metrics = Metrics(__version__, shard=settings.shard_name)
@@ -95,7 +104,7 @@ class Daemon:
             reasons.append("outcomes cannot be written")
         reasons += self._own_faults.reasons
         lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_MEMORY}
-        return reasons + [self._lack_of(key) for key in sorted(lacking | self._missing_keys)]
+        return reasons + [self._lack_of(key) for key in sorted(lacking | self._gauges.missing_keys)]
 
     def _lack_of(self, key_id: str) -> str:
         if key_id in self._held_keys:
@@ -173,7 +182,8 @@ class Daemon:
         if self._has_waited:
             self._outage.came_back()
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
-        self._recorder = Recorder(records, instruments, settings.lease, trusted, self._housekeeping.set)
+        missing_day = asyncio.Event()
+        self._recorder = Recorder(records, instruments, settings.lease, trusted, missing_day.set)
         self._dispatcher = Dispatcher(
             claims,
             self._recorder,
@@ -182,7 +192,7 @@ class Daemon:
             Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold),
             owner=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
         )
-        self._retrier = Retrier(
+        retrier = Retrier(
             claims,
             self._recorder,
             self._attempter,
@@ -193,32 +203,25 @@ class Daemon:
         )
         errands = LongRunning(controls, claims, self._attempter, self._recorder, instruments, stop)
         controller = Controller(controls, errands, partial(_find_fault, guard), instruments, stop)
-        clock, metrics = self._clock, self.metrics
-        self._work = asyncio.create_task(
-            _together(
-                self._dispatcher.run(),
-                self._retrier.run(),
-                controller.run(),
-                sweep(claims, self._dispatcher, clock, metrics, stop),
-                mend_retries(claims, clock, metrics, stop),
-                watch_recalls(claims, self._dispatcher, self._pause_everything, metrics, stop),
-                keep_house(upkeep, settings.retention, metrics, stop, self._housekeeping),
-                measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
-                watch_schema(upkeep, self._end_for, metrics, stop),
-            )
+        self._gauges = Gauges(upkeep, keyring.key_ids, self.metrics)
+        recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
+        logs = partial(keep_logs, upkeep, settings.retention)
+        schema_check = partial(check_schema, upkeep, self._end_for)
+        loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
+        work = _together(
+            self._dispatcher.run(),
+            retrier.run(),
+            controller.run(),
+            loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
+            loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
+            loop(RECALL_INTERVAL, recalls, "recall.failed"),
+            loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=missing_day),
+            loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
+            loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
         )
-        self._tasks = [self._work, asyncio.create_task(self._recorder.run())]
+        self._tasks = [asyncio.create_task(work), asyncio.create_task(self._recorder.run())]
         # Beats to the end of the drain: attempts that time out meanwhile are the merchants'.
-        self._pulse = asyncio.create_task(watch_loop(clock, metrics, self._beat))
-
-    def _pause_everything(self, is_paused: bool) -> None:
-        self._dispatcher.everything_is_paused = is_paused
-        self._retrier.everything_is_paused = is_paused
-
-    def _lack_keys(self, key_ids: frozenset[str]) -> None:
-        for key_id in key_ids - self._missing_keys:
-            _log.error("key.missing", key_id=key_id, reason="not among WEBHOOK_SECRET_KEYS")
-        self._missing_keys = key_ids
+        self._pulse = asyncio.create_task(watch_event_loop(self._clock, self.metrics, self._beat))
 
     def _beat(self) -> None:
         self._own_faults.beat()
@@ -232,7 +235,6 @@ class Daemon:
     def stop(self) -> None:
         """Ask everything to end."""
         self._stop.set()
-        self._housekeeping.set()
         if self._tasks:
             self._dispatcher.stop()
 
@@ -280,10 +282,10 @@ class Daemon:
         return self._outgrown
 
 
-async def _together(*loops: object) -> None:
+async def _together(*loops: Coroutine[Any, Any, None]) -> None:
     async with asyncio.TaskGroup() as group:
         for loop in loops:
-            group.create_task(loop)  # type: ignore[arg-type]
+            group.create_task(loop)
 
 
 def _find_fault(guard: Guard, url: str) -> str | None:

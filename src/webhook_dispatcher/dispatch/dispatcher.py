@@ -86,7 +86,7 @@ class Dispatcher:
         self._probe = lambda: claims.lease({}, limits.lease, owner)  # refused by a server that only reads
         self._may_claim = True
         self._creation: asyncio.Task[None] | None = None
-        self.everything_is_paused = False
+        self._pause = instruments.pause
         self.missing_keys: dict[str, float] = {}
         self._told_of_keys: set[str] = set()
         self.answered_at = self._clock.elapsed()
@@ -189,7 +189,7 @@ class Dispatcher:
 
     def _most(self) -> int:
         """Return how many lanes may be claimed now, whosever they are."""
-        may_claim = self._may_claim and not (self.everything_is_paused or self._stopping)
+        may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
         is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
         if not may_claim or is_busy or not self._memory.has_room():
             return 0
@@ -305,7 +305,7 @@ class Dispatcher:
         self.missing_keys[error.key_id] = self._clock.elapsed()
 
     def _may_start(self, visit: LaneSession) -> bool:
-        if self._stopping or self.everything_is_paused or visit.must_end(self._clock.elapsed()):
+        if self._stopping or self._pause.is_on or visit.must_end(self._clock.elapsed()):
             return False
         return not self._own_faults.pauses(visit.merchant_id) or (visit.is_probe and not visit.started)
 

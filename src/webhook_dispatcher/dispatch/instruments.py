@@ -12,6 +12,17 @@ from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 
+class OperatorPause:
+    """The operators' pause of everything, as control.recalls has last read it; nobody else sets it."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+    def set(self, is_on: bool) -> None:
+        """Begin it, or end it."""
+        self.is_on = is_on
+
+
 @dataclass(frozen=True, slots=True)
 class Instruments:
     """One of each for the whole process."""
@@ -24,6 +35,7 @@ class Instruments:
     outage: Outage
     losses: Losses
     merchants: MerchantHealth
+    pause: OperatorPause
 
     @classmethod
     def of(cls, clock: Clock, metrics: Metrics) -> Self:
@@ -39,4 +51,5 @@ class Instruments:
             Outage(clock),
             Losses(clock),
             MerchantHealth(clock, own_faults.suspicions.holds),
+            OperatorPause(),
         )

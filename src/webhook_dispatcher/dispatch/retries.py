@@ -90,7 +90,7 @@ class Retrier:
         self._in_flight: Counter[str] = Counter()
         self._outage = instruments.outage
         self._probe = lambda: claims.lease({}, limits.lease, "")
-        self.everything_is_paused = False
+        self._pause = instruments.pause
 
     async def run(self) -> None:
         """Claim until stopped, then wait for the attempts in flight."""
@@ -118,7 +118,7 @@ class Retrier:
         most = min(room.left(Health.GOOD), CLAIM_LANES)
         if (
             most <= 0
-            or self.everything_is_paused
+            or self._pause.is_on
             or self._recorder.is_behind()
             or not self._memory.has_room()
             or not await self._outage.may_claim(self._probe)
@@ -190,7 +190,7 @@ class Retrier:
         now = self._clock.elapsed()
         # After a long wait a command may have been given since the claim: the next claim obeys it.
         has_waited = now - asked > LONGEST_WAIT
-        if self._stop.is_set() or self.everything_is_paused or has_waited or now >= trusted_until:
+        if self._stop.is_set() or self._pause.is_on or has_waited or now >= trusted_until:
             self._hand_back(retry, timedelta())
             return
         record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)
