@@ -1,7 +1,8 @@
 """The daemon: what it is made of, how it starts, and how it stops.
 
-Stopping: nothing new is claimed, requests in flight end, their outcomes are written, lanes are given back.
-What is not done within the grace is cut off and named in the log; leases and fences make that safe.
+Stopping, in this order (`Daemon.drain`): nothing new is claimed and every loop ends; requests in flight end;
+then the recorder, which they fill, writes the last outcomes and releases the lanes. What is not done within
+the grace is cut off and named in the log; leases and fences make that safe.
 """
 
 import asyncio
@@ -77,11 +78,10 @@ class Daemon:
     def __init__(self, settings: Settings, show_operators: ShowsOperators = OpsServer) -> None:
         self._settings = settings
         self._clock = SystemClock()
-        self._stop = Stop()
+        self._stop, self._end_of_grace = Stop(), Stop()
         self._held_keys: tuple[str, ...] = ()
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
-        self._impatience = Stop()
         self._outgrown: SchemaMismatch | None = None
         self._has_waited = False
         self.metrics = Metrics(__version__, shard=settings.shard_name)
@@ -233,17 +233,17 @@ class Daemon:
         self.stop()
 
     def stop(self) -> None:
-        """Ask everything to end."""
+        """Ask everything but the recorder to end: `drain` stops that after those who fill it."""
         self._stop.set()
         if self._tasks:
             self._dispatcher.stop()
 
     def cut_short(self) -> None:
         """End the grace now: what is in flight is cut off and named in the log."""
-        self._impatience.set()
+        self._end_of_grace.set()
 
     async def finished(self) -> None:
-        """Wait until asked to stop, or until a part has failed; raises what it failed with."""
+        """Wait until asked to stop, or until a part has ended: `failure` says what it failed with."""
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait([stopping, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -266,9 +266,10 @@ class Daemon:
         (_log.warning if any(left.values()) else _log.info)("daemon.stopped", **left)
 
     async def _end(self, task: asyncio.Task[None], seconds: float) -> None:
-        impatient = asyncio.create_task(self._impatience.wait())
-        await asyncio.wait([task, impatient], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        impatient.cancel()
+        """Wait for a task's end, at most so many seconds or until the grace is cut short; then cancel it."""
+        grace_ending = asyncio.create_task(self._end_of_grace.wait())
+        await asyncio.wait([task, grace_ending], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        grace_ending.cancel()
         if not task.done():
             task.cancel()
             # A connection to a database that hangs is let go of only after its own time-outs.

@@ -71,8 +71,7 @@ class Supervisor:
             Child(Place(number, shard.name), environment_of(shard, settings, environ, folder), clock)
             for number, shard in enumerate((shard for shard in self._shards for _ in range(count)), 1)
         ]
-        self._stop = Stop()
-        self._impatience = asyncio.Event()
+        self._stop, self._end_of_grace = Stop(), Stop()
         self._code = 0
 
     async def run(self) -> int:
@@ -144,14 +143,14 @@ class Supervisor:
             child.signal(signal.SIGTERM)
 
     def _cut_short(self) -> None:
-        self._impatience.set()
+        self._end_of_grace.set()
         for child in self._children:
             child.signal(signal.SIGINT)
 
     async def _end_in_time(self) -> None:
         """Kill what has not ended by itself within the grace, once told to stop."""
         await self._stop.wait()
-        await pause(self._settings.shutdown_grace.total_seconds(), self._impatience)
+        await self._end_of_grace.wait_at_most(self._settings.shutdown_grace.total_seconds())
         await pause(LATE)
         for child in self._children:
             if child.pid is not None:
