@@ -57,14 +57,14 @@ from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 
-LONGEST_STATEMENT = timedelta(seconds=10)
-SHORTEST_STATEMENT = timedelta(seconds=2)
-"""Between these a statement may take a third of the lease, so that no lock of a frozen daemon outlasts it."""
-LONGEST_SILENCE = 5.0
+MAX_STATEMENT_TIME = timedelta(seconds=10)
+MIN_STATEMENT_TIME = timedelta(seconds=2)
+"""Within these a statement may take a third of the lease, so that no lock of a frozen daemon outlasts it."""
+MAX_SILENCE = 5.0
 """Seconds without an answer of the database after which /readyz says so."""
-KEY_MEMORY = 60.0
+KEY_REPORT_TIME = 60.0
 """Seconds for which a key that did not open a secret is named by /readyz."""
-LONGEST_CUT = 0.5
+MAX_CLEANUP = 0.5
 """Seconds that what was cut off may take to clean up."""
 RECORDING_RESERVE = timedelta(seconds=1)
 """The part of the grace that is kept for writing what has ended."""
@@ -98,12 +98,12 @@ class Daemon:
             return self._waits_for
         now = self._clock.elapsed()
         reasons = []
-        if now - self._dispatcher.answered_at > LONGEST_SILENCE:
+        if now - self._dispatcher.answered_at > MAX_SILENCE:
             reasons.append(self._outage.trouble or "the database does not answer")
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
         reasons += self._own_faults.reasons
-        lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_MEMORY}
+        lacking = {key for key, at in self._dispatcher.missing_keys.items() if now - at < KEY_REPORT_TIME}
         return reasons + [self._lack_of(key) for key in sorted(lacking | self._gauges.missing_keys)]
 
     def _lack_of(self, key_id: str) -> str:
@@ -118,7 +118,7 @@ class Daemon:
         pool = partial(
             create_pool,
             settings.database_dsn(),
-            command_timeout=max(SHORTEST_STATEMENT, min(LONGEST_STATEMENT, settings.lease / 3)),
+            command_timeout=max(MIN_STATEMENT_TIME, min(MAX_STATEMENT_TIME, settings.lease / 3)),
             pooled=settings.is_pooled,
         )
         often = partial(pool, planning=PLANNED_ONCE)
@@ -273,7 +273,7 @@ class Daemon:
         if not task.done():
             task.cancel()
             # A connection to a database that hangs is let go of only after its own time-outs.
-            await asyncio.wait([task], timeout=LONGEST_CUT)
+            await asyncio.wait([task], timeout=MAX_CLEANUP)
 
     def failure(self) -> BaseException | None:
         """Return what a part failed with, if one did."""

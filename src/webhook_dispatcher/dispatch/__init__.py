@@ -1,4 +1,4 @@
-"""The daemon's work: find what is owed, attempt it in order, record it; obey operators, keep house.
+"""The daemon's work: find what is owed, attempt it in order, record it; obey operators; look after tables.
 
 First attempts: dispatcher claims the lanes that `finding` names. A lane_session follows each, has attempts
 made, and hands their records to the recorder. Retries: retries claims due rows, and does the same with them.

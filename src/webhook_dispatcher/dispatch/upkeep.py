@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.dispatch.pace import Interval, pause
+from webhook_dispatcher.dispatch.pace import Interval, sleep
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import SchemaMismatch
 from webhook_dispatcher.domain.ports import Upkeep
@@ -82,6 +82,6 @@ async def watch_event_loop(clock: Clock, metrics: Metrics, beat: Callable[[], No
     """Measure how late the event loop runs its timers, and call `beat` each time, until cancelled."""
     while True:
         due = clock.elapsed() + EVENT_LOOP_LAG_INTERVAL
-        await pause(EVENT_LOOP_LAG_INTERVAL)
+        await sleep(EVENT_LOOP_LAG_INTERVAL)
         metrics.event_loop_lag.set(max(0.0, clock.elapsed() - due))
         beat()
