@@ -82,7 +82,7 @@ async def command(world: World, admin: Administration) -> None:
     assert await admin.missing_partitions(3) == []
 
 
-async def keep_house(world: World) -> None:
+async def run_upkeep(world: World) -> None:
     """Make and drop partitions as the daemon does every day."""
     pool = create_pool(world.database.dsn(), application_name="test", command_timeout=PATIENCE, size=1)
     async with pool as connections:
@@ -101,4 +101,4 @@ async def do_everything(world: World) -> None:
         async with app.running(settings):
             await deliver(world, admin)
             await command(world, admin)
-    await keep_house(world)
+    await run_upkeep(world)

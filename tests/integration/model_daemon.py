@@ -16,6 +16,7 @@ import asyncpg
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.recalls import obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
@@ -272,11 +273,8 @@ class ModelDaemon:
         self.dispatcher.close(await self.recorder.step())
 
     async def heed(self) -> None:
-        """Look once for what is recalled, as watch_recalls does."""
-        recalls = await self.claims.read_recalls()
-        self.instruments.pause.set(recalls.everything_is_paused)
-        for merchant_id in recalls.merchants:
-            self.dispatcher.recall(merchant_id)
+        """Look once for what is recalled."""
+        await obey_recalls(cast(Claims, self.claims), self.dispatcher, self.instruments.pause)
 
     async def take_command(self) -> None:
         await self.controller.step(self.group)

@@ -204,7 +204,7 @@ QUESTIONS: Mapping[str, Question] = {
     "reopen_failed": Question((*RANGE, str(ASKED)), ASKED),
     "count_waiting": Question((SEQS,), ASKED),
     "find_next_failed": Question(RANGE),
-    # housekeeping
+    # upkeep
     "read_schema": Question(()),
     "read_role": Question(()),
     "read_gauges": Question((str(ASKED), "0"), 2 * ASKED),
@@ -245,7 +245,7 @@ SUBJECTS = (
     "recording",
     "control",
     "reopening",
-    "housekeeping",
+    "upkeep",
     "administration",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

@@ -9,8 +9,8 @@ import pytest
 from tests.waiting import MAX_WAIT, Yardstick
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.report import (
-    LONGEST_REASON,
-    MOST_REASONS,
+    MAX_REASON_LENGTH,
+    MAX_REASONS,
     REPEAT_INTERVAL,
     Report,
     Reporter,
@@ -81,7 +81,7 @@ def test_last_report_is_heard_after_the_end(line: Line) -> None:
 def test_supervisor_that_does_not_listen_or_is_gone_holds_nobody_up(line: Line) -> None:
     ours, theirs = line
     sent = 0
-    while tell(theirs, Report(float(sent), ("x" * LONGEST_REASON,) * MOST_REASONS)):
+    while tell(theirs, Report(float(sent), ("x" * MAX_REASON_LENGTH,) * MAX_REASONS)):
         sent += 1
     assert sent > 0
     report, _ = listen(ours)
@@ -97,4 +97,4 @@ def test_long_lists_are_cut(line: Line, character: str) -> None:
     assert tell(theirs, Report(1.0, (character * 1_000_000,) * 1000))
     report, _ = listen(ours)
     assert report is not None
-    assert report.reasons == (character.replace("\udce9", "?") * LONGEST_REASON,) * MOST_REASONS
+    assert report.reasons == (character.replace("\udce9", "?") * MAX_REASON_LENGTH,) * MAX_REASONS

@@ -45,7 +45,6 @@ class FakeClaims:
         self.created: list[str] = []
         self.create_gate: asyncio.Event | None = None
         self.recalls: deque[Recalls] = deque()
-        self.after_recalls: Callable[[], object] = lambda: None
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         self.database.fail("read_arrivals")
@@ -123,10 +122,7 @@ class FakeClaims:
 
     async def read_recalls(self) -> Recalls:
         self.database.fail("read_recalls")
-        recalls = self.recalls.popleft()
-        if not self.recalls:
-            self.after_recalls()
-        return recalls
+        return self.recalls.popleft()
 
     async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
         raise NotImplementedError

@@ -9,17 +9,17 @@ from tests.unit.fakes import FakeClock, make_event, quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.dispatcher import ENOUGH
-from webhook_dispatcher.dispatch.pace import LATE, LOOKS_PER_FIND, SOON, AdaptivePoller
+from webhook_dispatcher.dispatch.pace import MAX_LATENESS, MIN_REST, POLLS_PER_FIND, AdaptivePoller
 from webhook_dispatcher.domain.verdict import Outcome
 
 LONGEST = 0.025
 
 
-def found_every(rhythm: AdaptivePoller, clock: FakeClock, seconds: float) -> None:
+def found_every(poller: AdaptivePoller, clock: FakeClock, seconds: float) -> None:
     """Find something so often that this becomes usual."""
     for _ in range(20):
         clock.advance(seconds)
-        rhythm.found(clock.elapsed())
+        poller.found(clock.elapsed())
 
 
 def test_where_nothing_is_found_the_wait_is_the_poll_interval() -> None:
@@ -29,61 +29,61 @@ def test_where_nothing_is_found_the_wait_is_the_poll_interval() -> None:
 @pytest.mark.parametrize("gap", [0.01, 0.05, 0.1])
 def test_in_a_stream_there_are_several_looks_for_each_find(gap: float) -> None:
     clock = FakeClock()
-    rhythm = AdaptivePoller(clock, LONGEST)
-    found_every(rhythm, clock, gap)
-    assert rhythm.next(took=0.0) == pytest.approx(gap / LOOKS_PER_FIND, rel=0.001)
+    poller = AdaptivePoller(clock, LONGEST)
+    found_every(poller, clock, gap)
+    assert poller.next(took=0.0) == pytest.approx(gap / POLLS_PER_FIND, rel=0.001)
 
 
 def test_a_dense_stream_is_found_in_pieces_and_a_thin_one_by_the_poll_interval() -> None:
     clock = FakeClock()
-    rhythm = AdaptivePoller(clock, LONGEST)
-    found_every(rhythm, clock, SOON)
-    assert rhythm.next(took=0.0) == SOON
-    found_every(rhythm, clock, 2 * LOOKS_PER_FIND * LONGEST)
-    assert rhythm.next(took=0.0) == pytest.approx(LONGEST)
+    poller = AdaptivePoller(clock, LONGEST)
+    found_every(poller, clock, MIN_REST)
+    assert poller.next(took=0.0) == MIN_REST
+    found_every(poller, clock, 2 * POLLS_PER_FIND * LONGEST)
+    assert poller.next(took=0.0) == pytest.approx(LONGEST)
 
 
 def test_a_stream_that_ends_is_forgotten_as_time_passes() -> None:
     clock = FakeClock()
-    rhythm = AdaptivePoller(clock, LONGEST)
-    found_every(rhythm, clock, SOON)
-    clock.advance(LOOKS_PER_FIND * 4 * SOON)
-    assert rhythm.next(took=0.0) == pytest.approx(4 * SOON)
-    clock.advance(LOOKS_PER_FIND * LONGEST)
-    assert rhythm.next(took=0.0) == LONGEST
+    poller = AdaptivePoller(clock, LONGEST)
+    found_every(poller, clock, MIN_REST)
+    clock.advance(POLLS_PER_FIND * 4 * MIN_REST)
+    assert poller.next(took=0.0) == pytest.approx(4 * MIN_REST)
+    clock.advance(POLLS_PER_FIND * LONGEST)
+    assert poller.next(took=0.0) == LONGEST
 
 
 def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on() -> None:
     clock = FakeClock()
-    rhythm = AdaptivePoller(clock, LONGEST)
+    poller = AdaptivePoller(clock, LONGEST)
     clock.advance(3600)
-    rhythm.found(clock.elapsed())
+    poller.found(clock.elapsed())
     for _ in range(6):
         clock.advance(0.01)
-        rhythm.found(clock.elapsed())
-    assert rhythm.next(took=0.0) < 0.005
+        poller.found(clock.elapsed())
+    assert poller.next(took=0.0) < 0.005
 
 
 def test_whoever_takes_long_to_answer_is_left_alone_for_half_as_long() -> None:
     clock = FakeClock()
-    rhythm = AdaptivePoller(clock, LONGEST)
-    found_every(rhythm, clock, SOON)
-    assert rhythm.next(took=6 * SOON) == 3 * SOON
-    assert rhythm.next(took=4 * LONGEST) == LONGEST
+    poller = AdaptivePoller(clock, LONGEST)
+    found_every(poller, clock, MIN_REST)
+    assert poller.next(took=6 * MIN_REST) == 3 * MIN_REST
+    assert poller.next(took=4 * LONGEST) == LONGEST
 
 
 def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
     clock = FakeClock()
-    rhythm = AdaptivePoller(clock, SOON / 2)
-    found_every(rhythm, clock, SOON)
-    assert rhythm.next(took=0.0) == SOON / 2
+    poller = AdaptivePoller(clock, MIN_REST / 2)
+    found_every(poller, clock, MIN_REST)
+    assert poller.next(took=0.0) == MIN_REST / 2
 
 
 async def test_arrivals_hasten_the_next_look() -> None:
     office = Office()
     async with office.open("m") as group:
         for number in (1, 2):
-            office.clock.advance(SOON)
+            office.clock.advance(MIN_REST)
             office.database.insert(make_event(number))
             await office.dispatcher.step(group)
             office.dispatcher._tell_poller()
@@ -94,7 +94,7 @@ async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None
     office = Office()
     async with office.open("m") as group:
         for _ in range(2):
-            office.clock.advance(SOON)
+            office.clock.advance(MIN_REST)
             office.database.last_seq += 1
             await office.dispatcher.step(group)
             office.dispatcher._tell_poller()
@@ -103,29 +103,29 @@ async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None
 
 async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
     clock, wake = SystemClock(), asyncio.Event()
-    rhythm = AdaptivePoller(clock, 60.0)
+    poller = AdaptivePoller(clock, 60.0)
     wake.set()
     began = clock.elapsed()
     async with asyncio.timeout(MAX_WAIT):
-        await rhythm.rest(60.0, wake)
-    assert clock.elapsed() - began >= SOON / 2  # the loop's timers are of whole milliseconds
+        await poller.rest(60.0, wake)
+    assert clock.elapsed() - began >= MIN_REST / 2  # the loop's timers are of whole milliseconds
 
 
 async def test_a_loop_that_was_kept_from_turning_is_behind() -> None:
     clock = FakeClock()
-    rhythm = AdaptivePoller(clock, LONGEST)
-    asyncio.get_running_loop().call_soon(clock.advance, 3 * LATE)
-    await rhythm.rest(0.0, asyncio.Event())
-    assert rhythm.is_behind
+    poller = AdaptivePoller(clock, LONGEST)
+    asyncio.get_running_loop().call_soon(clock.advance, 3 * MAX_LATENESS)
+    await poller.rest(0.0, asyncio.Event())
+    assert poller.is_behind
 
 
 async def test_one_quick_turn_after_a_slow_one_says_little() -> None:
-    rhythm = AdaptivePoller(FakeClock(), LONGEST)
-    rhythm.lateness = 3 * LATE
-    await rhythm.rest(0.0, asyncio.Event())
-    assert rhythm.is_behind
-    await rhythm.rest(0.0, asyncio.Event())
-    assert not rhythm.is_behind
+    poller = AdaptivePoller(FakeClock(), LONGEST)
+    poller.lateness = 3 * MAX_LATENESS
+    await poller.rest(0.0, asyncio.Event())
+    assert poller.is_behind
+    await poller.rest(0.0, asyncio.Event())
+    assert not poller.is_behind
 
 
 async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_under_way() -> None:

@@ -13,7 +13,6 @@ from webhook_dispatcher.dispatch import finding, retries
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
 from webhook_dispatcher.dispatch.lane_session import MAX_BYTES, LaneSession
-from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.retries import START, DueLanes
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Lease, Probe
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -135,18 +134,15 @@ async def test_the_sweep_goes_on_at_once_only_for_news() -> None:
 
 
 class Pages(FakeClaims):
-    """More owing merchants than a page holds; the sweep is stopped when it has rested so often."""
+    """Two full pages of merchants that are owed something, and one merchant more."""
 
-    def __init__(self, database: FakeDatabase, stop: Stop) -> None:
+    def __init__(self, database: FakeDatabase) -> None:
         super().__init__(database)
         self.asked: list[str] = []
-        self.stop = stop
 
     async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
         self.asked.append(after_merchant)
-        if len(self.asked) == 4:
-            self.stop.set()
-        names = [f"m{number:02}" for number in range(2 * probes)]
+        names = [f"m{number:02}" for number in range(2 * probes + 1)]
         return [Probe(name, 1, is_free=True) for name in names if name > after_merchant][:probes]
 
 
@@ -154,19 +150,25 @@ async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sweeping, "PROBES", 3)
-    office, stop = dispatching.Office(), Stop()
-    rests: list[int] = []
-    pages = Pages(office.database, stop)
-
-    async def rest(seconds: float) -> None:
-        rests.append(len(pages.asked))
-
-    monkeypatch.setattr(stop, "wait_at_most", rest)
-    async with asyncio.timeout(MAX_WAIT):
-        await sweeping.sweep(pages, office.dispatcher, office.clock, office.metrics, stop)
+    office = dispatching.Office()
+    pages = Pages(office.database)
+    sweep = sweeping.Sweep(pages, office.dispatcher)
+    assert [await sweep.step() for _ in range(4)] == [True, True, False, False], (
+        "it rests at the end of a round, and where a page held nothing new"
+    )
     assert pages.asked == ["", "m02", "m05", ""]
-    assert rests == [3, 4], "after the end of a round, and where the page held nothing new"
     assert office.dispatcher._ready._sweep == 2
+
+
+async def test_the_sweep_rests_while_no_lanes_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "PROBES", 3)
+    office = dispatching.Office()
+    office.instruments.pause.set(True)
+    pages = Pages(office.database)
+    sweep = sweeping.Sweep(pages, office.dispatcher)
+    assert not await sweep.step()
+    assert not await sweep.step()
+    assert pages.asked == ["", "m02"]
 
 
 async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:

@@ -2,24 +2,22 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.dispatching import Office
 from tests.unit.fakes import make_event, quiet
-from webhook_dispatcher.dispatch.pace import Stop
-from webhook_dispatcher.dispatch.sweep import watch_recalls
+from webhook_dispatcher.dispatch.control.recalls import obey_recalls
 from webhook_dispatcher.domain.claim import Recalls
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
 NOTHING = Recalls(False, frozenset())
+EVERYTHING = Recalls(True, frozenset())
 
 
-async def _watch(office: Office, *recalls: Recalls) -> list[bool]:
-    """Look for recalls as often as there are any, and once more where the database is to fail."""
-    told: list[bool] = []
-    stop = Stop()
-    office.claims.recalls.extend(recalls)
-    office.claims.after_recalls = stop.set
-    await watch_recalls(office.claims, office.dispatcher, told.append, office.metrics, stop)
-    return told
+async def _look(office: Office, recalls: Recalls) -> None:
+    """Look for recalls once, and find these."""
+    office.claims.recalls.append(recalls)
+    await obey_recalls(office.claims, office.dispatcher, office.instruments.pause)
 
 
 async def test_a_recalled_lane_ends_after_the_event_in_flight() -> None:
@@ -28,22 +26,29 @@ async def test_a_recalled_lane_ends_after_the_event_in_flight() -> None:
     async with office.open("a") as group:
         office.database.insert(make_event(1, "a"), make_event(2, "a"))
         await office.rounds(group)
-        assert await _watch(office, Recalls(False, frozenset({"a", "unknown"}))) == [False]
+        await _look(office, Recalls(False, frozenset({"a", "unknown"})))
         office.sender.gate.set()
         await quiet()
         assert office.sent == [1]
 
 
-async def test_a_pause_of_everything_is_told_and_its_end_as_well() -> None:
+async def test_nothing_is_claimed_from_the_pause_of_everything_to_its_end() -> None:
     office = Office()
-    async with office.open():
-        paused = Recalls(True, frozenset())
-        assert await _watch(office, paused, NOTHING) == [True, False]
+    async with office.open("a") as group:
+        office.database.insert(make_event(1, "a"))
+        await _look(office, EVERYTHING)
+        await office.rounds(group)
+        assert office.sent == []
+        await _look(office, NOTHING)
+        await office.rounds(group)
+        assert office.sent == [1]
 
 
-async def test_a_database_that_fails_is_asked_again() -> None:
+async def test_a_pause_lasts_while_the_database_does_not_say_that_it_has_ended() -> None:
     office = Office()
     async with office.open():
+        await _look(office, EVERYTHING)
         office.database.faults["read_recalls"].append(StorageUnavailable("away"))
-        assert await _watch(office, NOTHING) == [False]
-    assert office.metrics.database_errors.labels("recall")._value.get() == 1
+        with pytest.raises(StorageUnavailable):
+            await _look(office, NOTHING)
+        assert office.instruments.pause.is_on

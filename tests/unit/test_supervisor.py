@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.fakes import FakeClock
 from webhook_dispatcher.app.child import Child, Place, said_of
-from webhook_dispatcher.app.supervisor import LONGEST_WAIT, RestartWait, environment_of
+from webhook_dispatcher.app.supervisor import MAX_WAIT, RestartWait, environment_of
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.telemetry.metrics import ProcessState
 
@@ -22,7 +22,7 @@ ENVIRON = {
 
 def test_wait_doubles_after_short_lives_and_begins_anew_after_a_long_one() -> None:
     waits = RestartWait()
-    assert [waits.after(0.5) for _ in range(7)] == [1, 2, 4, 8, 16, LONGEST_WAIT, LONGEST_WAIT]
+    assert [waits.after(0.5) for _ in range(7)] == [1, 2, 4, 8, 16, MAX_WAIT, MAX_WAIT]
     assert [waits.after(life) for life in (60, 59, 3600)] == [1, 2, 1]
 
 

@@ -20,7 +20,7 @@ from webhook_dispatcher.app.report import Report, listen, make_line
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.telemetry.metrics import ProcessState
 
-LONGEST_SILENCE = 5.0
+MAX_SILENCE = 5.0
 """Seconds without a report after which a process counts as not ready."""
 
 _log = structlog.get_logger()
@@ -147,7 +147,7 @@ class Child:
         if self._report is None:
             return [f"has been starting for {self._clock.elapsed() - self._started_at:.0f} s"]
         silence = self._clock.elapsed() - self._report.at
-        if silence > LONGEST_SILENCE:
+        if silence > MAX_SILENCE:
             return [f"has said nothing for {silence:.0f} s"]
         return self._report.reasons
 

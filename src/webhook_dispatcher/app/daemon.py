@@ -1,7 +1,8 @@
 """The daemon: what it is made of, how it starts, and how it stops.
 
-Stopping: nothing new is claimed, requests in flight end, their outcomes are written, lanes are given back.
-What is not done within the grace is cut off and named in the log; leases and fences make that safe.
+Stopping, in this order (`Daemon.drain`): nothing new is claimed and every loop ends; requests in flight end;
+then the recorder, which they fill, writes the last outcomes and releases the lanes. What is not done within
+the grace is cut off and named in the log; leases and fences make that safe.
 """
 
 import asyncio
@@ -9,10 +10,11 @@ import gc
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import asyncpg
 import structlog
@@ -24,14 +26,23 @@ from webhook_dispatcher.app.report import ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import trust
-from webhook_dispatcher.dispatch.pace import Backoff, Stop
+from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
-from webhook_dispatcher.dispatch.sweep import mend_retries, sweep, watch_recalls
-from webhook_dispatcher.dispatch.upkeep import keep_house, measure, watch_loop, watch_schema
+from webhook_dispatcher.dispatch.sweep import MEND_INTERVAL, SWEEP_INTERVAL, RetryMending, Sweep
+from webhook_dispatcher.dispatch.upkeep import (
+    GAUGE_INTERVAL,
+    SCHEMA_INTERVAL,
+    UPKEEP_INTERVAL,
+    Gauges,
+    check_schema,
+    keep_logs,
+    watch_event_loop,
+)
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.settings import Settings
@@ -46,14 +57,14 @@ from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 
-LONGEST_STATEMENT = timedelta(seconds=10)
-SHORTEST_STATEMENT = timedelta(seconds=2)
-"""Between these a statement may take a third of the lease, so that no lock of a frozen daemon outlasts it."""
-LONGEST_SILENCE = 5.0
+MAX_STATEMENT_TIME = timedelta(seconds=10)
+MIN_STATEMENT_TIME = timedelta(seconds=2)
+"""Within these a statement may take a third of the lease, so that no lock of a frozen daemon outlasts it."""
+MAX_SILENCE = 5.0
 """Seconds without an answer of the database after which /readyz says so."""
-KEY_MEMORY = 60.0
+KEY_REPORT_TIME = 60.0
 """Seconds for which a key that did not open a secret is named by /readyz."""
-LONGEST_CUT = 0.5
+MAX_CLEANUP = 0.5
 """Seconds that what was cut off may take to clean up."""
 RECORDING_RESERVE = timedelta(seconds=1)
 """The part of the grace that is kept for writing what has ended."""
@@ -67,12 +78,10 @@ class Daemon:
     def __init__(self, settings: Settings, show_operators: ShowsOperators = OpsServer) -> None:
         self._settings = settings
         self._clock = SystemClock()
-        self._stop = Stop()
+        self._stop, self._end_of_grace = Stop(), Stop()
         self._held_keys: tuple[str, ...] = ()
-        self._missing_keys: frozenset[str] = frozenset()
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
-        self._housekeeping, self._impatience = asyncio.Event(), Stop()
         self._outgrown: SchemaMismatch | None = None
         self._has_waited = False
         self.metrics = Metrics(__version__, shard=settings.shard_name)
@@ -89,13 +98,13 @@ class Daemon:
             return self._waits_for
         now = self._clock.elapsed()
         reasons = []
-        if now - self._dispatcher.answered_at > LONGEST_SILENCE:
+        if now - self._dispatcher.answered_at > MAX_SILENCE:
             reasons.append(self._outage.trouble or "the database does not answer")
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
         reasons += self._own_faults.reasons
-        lacking = {key for key, at in self._attempter.missing_keys.items() if now - at < KEY_MEMORY}
-        return reasons + [self._lack_of(key) for key in sorted(lacking | self._missing_keys)]
+        lacking = {key for key, at in self._attempter.missing_keys.items() if now - at < KEY_REPORT_TIME}
+        return reasons + [self._lack_of(key) for key in sorted(lacking | self._gauges.missing_keys)]
 
     def _lack_of(self, key_id: str) -> str:
         if key_id in self._held_keys:
@@ -109,7 +118,7 @@ class Daemon:
         pool = partial(
             create_pool,
             settings.database_dsn(),
-            command_timeout=max(SHORTEST_STATEMENT, min(LONGEST_STATEMENT, settings.lease / 3)),
+            command_timeout=max(MIN_STATEMENT_TIME, min(MAX_STATEMENT_TIME, settings.lease / 3)),
             pooled=settings.is_pooled,
         )
         often = partial(pool, planning=PLANNED_ONCE)
@@ -173,7 +182,8 @@ class Daemon:
         if self._has_waited:
             self._outage.came_back()
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
-        self._recorder = Recorder(records, instruments, settings.lease, trusted, self._housekeeping.set)
+        missing_day = asyncio.Event()
+        self._recorder = Recorder(records, instruments, settings.lease, trusted, missing_day.set)
         self._dispatcher = Dispatcher(
             claims,
             self._recorder,
@@ -182,7 +192,7 @@ class Daemon:
             Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold),
             owner=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
         )
-        self._retrier = Retrier(
+        retrier = Retrier(
             claims,
             self._recorder,
             self._attempter,
@@ -192,28 +202,25 @@ class Daemon:
         )
         errands = LongRunning(controls, claims, self._attempter, self._recorder, instruments, stop)
         controller = Controller(controls, errands, partial(_find_fault, guard), instruments, stop)
-        clock, metrics = self._clock, self.metrics
-        self._work = asyncio.create_task(
-            _together(
-                self._dispatcher.run(),
-                self._retrier.run(),
-                controller.run(),
-                sweep(claims, self._dispatcher, clock, metrics, stop),
-                mend_retries(claims, clock, metrics, stop),
-                watch_recalls(claims, self._dispatcher, instruments.pause.set, metrics, stop),
-                keep_house(upkeep, settings.retention, metrics, stop, self._housekeeping),
-                measure(upkeep, keyring.key_ids, self._lack_keys, clock, metrics, stop),
-                watch_schema(upkeep, self._end_for, metrics, stop),
-            )
+        self._gauges = Gauges(upkeep, keyring.key_ids, self.metrics)
+        recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
+        logs = partial(keep_logs, upkeep, settings.retention)
+        schema_check = partial(check_schema, upkeep, self._end_for)
+        loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
+        work = _together(
+            self._dispatcher.run(),
+            retrier.run(),
+            controller.run(),
+            loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
+            loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
+            loop(RECALL_INTERVAL, recalls, "recall.failed"),
+            loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=missing_day),
+            loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
+            loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
         )
-        self._tasks = [self._work, asyncio.create_task(self._dispatcher.record())]
+        self._tasks = [asyncio.create_task(work), asyncio.create_task(self._dispatcher.record())]
         # Beats to the end of the drain: attempts that time out meanwhile are the merchants'.
-        self._pulse = asyncio.create_task(watch_loop(clock, metrics, self._beat))
-
-    def _lack_keys(self, key_ids: frozenset[str]) -> None:
-        for key_id in key_ids - self._missing_keys:
-            _log.error("key.missing", key_id=key_id, reason="not among WEBHOOK_SECRET_KEYS")
-        self._missing_keys = key_ids
+        self._pulse = asyncio.create_task(watch_event_loop(self._clock, self.metrics, self._beat))
 
     def _beat(self) -> None:
         self._own_faults.beat()
@@ -225,18 +232,17 @@ class Daemon:
         self.stop()
 
     def stop(self) -> None:
-        """Ask everything to end."""
+        """Ask everything but the recorder to end: `drain` stops that after those who fill it."""
         self._stop.set()
-        self._housekeeping.set()
         if self._tasks:
             self._dispatcher.stop()
 
     def cut_short(self) -> None:
         """End the grace now: what is in flight is cut off and named in the log."""
-        self._impatience.set()
+        self._end_of_grace.set()
 
     async def finished(self) -> None:
-        """Wait until asked to stop, or until a part has failed; raises what it failed with."""
+        """Wait until asked to stop, or until a part has ended: `failure` says what it failed with."""
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait([stopping, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -259,13 +265,14 @@ class Daemon:
         (_log.warning if any(left.values()) else _log.info)("daemon.stopped", **left)
 
     async def _end(self, task: asyncio.Task[None], seconds: float) -> None:
-        impatient = asyncio.create_task(self._impatience.wait())
-        await asyncio.wait([task, impatient], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        impatient.cancel()
+        """Wait for a task's end, at most so many seconds or until the grace is cut short; then cancel it."""
+        grace_ending = asyncio.create_task(self._end_of_grace.wait())
+        await asyncio.wait([task, grace_ending], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        grace_ending.cancel()
         if not task.done():
             task.cancel()
             # A connection to a database that hangs is let go of only after its own time-outs.
-            await asyncio.wait([task], timeout=LONGEST_CUT)
+            await asyncio.wait([task], timeout=MAX_CLEANUP)
 
     def failure(self) -> BaseException | None:
         """Return what a part failed with, if one did."""
@@ -275,10 +282,10 @@ class Daemon:
         return self._outgrown
 
 
-async def _together(*loops: object) -> None:
+async def _together(*loops: Coroutine[Any, Any, None]) -> None:
     async with asyncio.TaskGroup() as group:
         for loop in loops:
-            group.create_task(loop)  # type: ignore[arg-type]
+            group.create_task(loop)
 
 
 def _find_fault(guard: Guard, url: str) -> str | None:

@@ -15,17 +15,19 @@ from typing import Self
 
 from prometheus_client import CollectorRegistry
 
-from webhook_dispatcher.dispatch.pace import pause
+from webhook_dispatcher.dispatch.pace import sleep
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.telemetry.health import OpsServer
 
-LOOK_INTERVAL = 0.1
-"""Seconds between two looks at whether the reasons have changed."""
+CHECK_INTERVAL = 0.1
+"""Seconds between two checks whether the reasons have changed."""
 REPEAT_INTERVAL = 1.0
 """Seconds after which they are told again all the same."""
-MOST_REASONS = 20
-LONGEST_REASON = 500
-LONGEST_MESSAGE = 65_536
+MAX_REASONS = 20
+MAX_REASON_LENGTH = 500
+"""Characters of a reason that are told."""
+MAX_MESSAGE_SIZE = 65_536
+"""Bytes."""
 
 Readiness = Callable[[], Sequence[str]]
 ShowsOperators = Callable[[str, CollectorRegistry, Readiness], "OpsServer | Reporter"]
@@ -49,7 +51,7 @@ def make_line() -> tuple[socket.socket, socket.socket]:
 
 def tell(line: socket.socket, report: Report) -> bool:
     """Send a report; False when it did not go out, be it that nobody listens any more."""
-    reasons = [reason[:LONGEST_REASON] for reason in report.reasons[:MOST_REASONS]]
+    reasons = [reason[:MAX_REASON_LENGTH] for reason in report.reasons[:MAX_REASONS]]
     try:
         # Not escaped: so cut, even the longest message is shorter than what `listen` takes.
         message = json.dumps([report.at, reasons], ensure_ascii=False).encode(errors="replace")
@@ -64,7 +66,7 @@ def listen(line: socket.socket) -> tuple[Report | None, bool]:
     newest = None
     while True:
         try:
-            message = line.recv(LONGEST_MESSAGE)
+            message = line.recv(MAX_MESSAGE_SIZE)
         except BlockingIOError:
             return newest, True
         except ConnectionError:
@@ -102,4 +104,4 @@ class Reporter:
             is_due = told is None or told.reasons != now.reasons or now.at - told.at >= REPEAT_INTERVAL
             if is_due and tell(self._line, now):
                 told = now
-            await pause(LOOK_INTERVAL)
+            await sleep(CHECK_INTERVAL)

@@ -18,7 +18,7 @@ from webhook_dispatcher import __version__
 from webhook_dispatcher.app.child import Child, Place, said_of
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.signals import obeyed
-from webhook_dispatcher.dispatch.pace import Stop, pause
+from webhook_dispatcher.dispatch.pace import Stop, sleep
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.local.scratch import scratch_dir
@@ -28,13 +28,13 @@ from webhook_dispatcher.telemetry import merging
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import ProcessState, SupervisorMetrics
 
-FIRST_WAIT = 1.0
-LONGEST_WAIT = 30.0
+MIN_WAIT = 1.0
+MAX_WAIT = 30.0
 """Seconds before a process that ended is started again: doubled after each short life, up to this."""
-LONG_LIFE = 60.0
-"""Seconds of life after which a process counts as mended."""
-LATE = 5.0
-"""Seconds beyond the grace that a process may take to let go of a database that hangs."""
+STABLE_AFTER = 60.0
+"""Seconds of life after which a process that ends is started again after MIN_WAIT, as at first."""
+MAX_OVERRUN = 5.0
+"""Seconds beyond the grace after which a process is killed: its connections may hang when closed."""
 UNMENDABLE = (2, 3)
 """Exit codes of a wrong configuration and of a schema that does not serve this version."""
 MEMORY = Path("/dev/shm")
@@ -48,12 +48,12 @@ class RestartWait:
     """How long to wait before a process is started again."""
 
     def __init__(self) -> None:
-        self._next = FIRST_WAIT
+        self._next = MIN_WAIT
 
     def after(self, life: float) -> float:
         """Return the seconds to wait after a life of so many seconds."""
-        wait = FIRST_WAIT if life >= LONG_LIFE else self._next
-        self._next = min(wait * 2, LONGEST_WAIT)
+        wait = MIN_WAIT if life >= STABLE_AFTER else self._next
+        self._next = min(wait * 2, MAX_WAIT)
         return wait
 
 
@@ -71,8 +71,7 @@ class Supervisor:
             Child(Place(number, shard.name), environment_of(shard, settings, environ, folder), clock)
             for number, shard in enumerate((shard for shard in self._shards for _ in range(count)), 1)
         ]
-        self._stop = Stop()
-        self._impatience = asyncio.Event()
+        self._stop, self._end_of_grace = Stop(), Stop()
         self._code = 0
 
     async def run(self) -> int:
@@ -144,15 +143,15 @@ class Supervisor:
             child.signal(signal.SIGTERM)
 
     def _cut_short(self) -> None:
-        self._impatience.set()
+        self._end_of_grace.set()
         for child in self._children:
             child.signal(signal.SIGINT)
 
     async def _end_in_time(self) -> None:
         """Kill what has not ended by itself within the grace, once told to stop."""
         await self._stop.wait()
-        await pause(self._settings.shutdown_grace.total_seconds(), self._impatience)
-        await pause(LATE)
+        await self._end_of_grace.wait_at_most(self._settings.shutdown_grace.total_seconds())
+        await sleep(MAX_OVERRUN)
         for child in self._children:
             if child.pid is not None:
                 _log.error("process.killed", **child.place.log_fields, pid=child.pid)

@@ -1,4 +1,4 @@
-"""The daemon's work: find what is owed, attempt it in order, record it; obey operators, keep house.
+"""The daemon's work: find what is owed, attempt it in order, record it; obey operators; look after tables.
 
 First attempts: dispatcher claims the lanes that `finding` names, and opens a lane_session for each. worker
 reads its events, has attempts made of them, and hands the records to the recorder. Retries: retries claims

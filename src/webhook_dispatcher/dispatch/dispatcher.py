@@ -17,7 +17,7 @@ from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes, Tail
 from webhook_dispatcher.dispatch.health.merchants import Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
-from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, pause
+from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
@@ -117,7 +117,7 @@ class Dispatcher:
                     self._outage.failed(asked, error)
                     self._metrics.database_errors.labels("claim").inc()
                     _log.warning("claim.failed", error=str(error))
-                    await pause(backoff.next())
+                    await sleep(backoff.next())
                     continue
                 backoff.reset()
                 self._tell_poller()
@@ -293,13 +293,6 @@ class Dispatcher:
             return
         self._ready.add_all({name: heads[name] for name in heads if name not in locked})
         self._wake.set()
-
-    def _open(self, lease: Lease, asked: float, is_probe: bool) -> LaneSession:
-        session = LaneSession(
-            lease, self._memory, asked + self._limits.trust, asked + SESSION_TIME, is_probe=is_probe
-        )
-        self._sessions[lease.merchant_id] = session
-        return session
 
     def _start(self, group: asyncio.TaskGroup, session: LaneSession, endpoint: Endpoint | None) -> None:
         if endpoint is None:

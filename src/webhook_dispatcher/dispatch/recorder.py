@@ -17,7 +17,7 @@ import structlog
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
-from webhook_dispatcher.dispatch.pace import Backoff, pause
+from webhook_dispatcher.dispatch.pace import Backoff, sleep
 from webhook_dispatcher.dispatch.writing import Writer
 from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Records
@@ -148,7 +148,7 @@ class Recorder:
         except StorageError as error:
             self._metrics.database_errors.labels("record").inc()
             _log.warning("record.failed", error=str(error), unwritten=self.unwritten)
-            await pause(self._backoff.next())
+            await sleep(self._backoff.next())
             return []
         self._backoff.reset()
         return closed
@@ -158,9 +158,9 @@ class Recorder:
         if not self._queue and not self._stopping:
             self._wake.clear()
             waits_for_a_lock = bool(self._bounced or self._ending)
-            await pause(BOUNCE_WAIT if waits_for_a_lock else None, self._wake)
+            await sleep(BOUNCE_WAIT if waits_for_a_lock else None, self._wake)
         if len(self._queue) < self._batch.limit and (wait := self._company()) > 0:
-            await pause(wait)
+            await sleep(wait)
 
     def _company(self) -> float:
         """Return for how many seconds the first outcome still waits for others."""

@@ -24,7 +24,7 @@ from webhook_dispatcher.dispatch.attempt import (
 )
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_places
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.pace import Backoff, Stop, pause
+from webhook_dispatcher.dispatch.pace import Backoff, Stop, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor
@@ -101,7 +101,7 @@ class Retrier:
                     self._outage.failed(asked, error)
                     self._metrics.database_errors.labels("claim_retries").inc()
                     _log.warning("retry_claim.failed", error=str(error))
-                    await pause(backoff.next())
+                    await sleep(backoff.next())
                     continue
                 backoff.reset()
                 if not claimed:

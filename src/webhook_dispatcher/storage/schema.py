@@ -64,7 +64,7 @@ def migration_sql() -> str:
 async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
     """Raise SchemaMismatch unless the schema is there and serves this program."""
     with translated():
-        row = await connection.fetchrow(load("housekeeping")["read_schema"].text)
+        row = await connection.fetchrow(load("upkeep")["read_schema"].text)
     if row is None:
         raise SchemaMismatch("the schema was not migrated to its end: run `webhook-dispatcher migrate`")
     if row["schema_version"] < SCHEMA_VERSION:
@@ -82,7 +82,7 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
 async def check_role(connection: asyncpg.Connection | asyncpg.Pool) -> None:
     """Raise ConfigurationError unless we are connected as somebody who may deliver."""
     with translated():
-        row = await connection.fetchrow(load("housekeeping")["read_role"].text)
+        row = await connection.fetchrow(load("upkeep")["read_role"].text)
     assert row is not None
     if not row["may_deliver"]:
         raise ConfigurationError(

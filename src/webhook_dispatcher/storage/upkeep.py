@@ -1,4 +1,4 @@
-"""Partitions, retention and gauges: the statements of housekeeping.sql, bound and mapped.
+"""Partitions, retention and gauges: the statements of upkeep.sql, bound and mapped.
 
 Partitions are the one thing done as webhook_owner, for the length of a transaction each.
 """
@@ -16,7 +16,7 @@ from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
-_HOUSEKEEPING = load("housekeeping")
+_UPKEEP = load("upkeep")
 _PURGE = load("control")["purge_control"]
 LOGS = ("delivery_log", "attempt_log")
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"
@@ -38,7 +38,7 @@ class PostgresUpkeep:
         self._pool = pool
 
     async def check_schema(self) -> None:
-        """See domain.ports.Upkeep; source: housekeeping.sql `read_schema`."""
+        """See domain.ports.Upkeep; source: upkeep.sql `read_schema`."""
         await schema.check(self._pool)
 
     async def make_partitions(self, days_ahead: int) -> int:
@@ -76,26 +76,26 @@ class PostgresUpkeep:
             await self._pool.execute(_PURGE.text, keep)
 
     async def measure(self, count_limit: int, oldest_from: int) -> Owed:
-        """See domain.ports.Upkeep; source: housekeeping.sql `read_gauges`."""
+        """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`."""
         with translated():
-            row = await self._pool.fetchrow(_HOUSEKEEPING["read_gauges"].text, count_limit, oldest_from)
+            row = await self._pool.fetchrow(_UPKEEP["read_gauges"].text, count_limit, oldest_from)
         assert row is not None
         return Owed(**row)
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
-        """See domain.ports.Upkeep; source: housekeeping.sql `read_unknown_keys`."""
+        """See domain.ports.Upkeep; source: upkeep.sql `read_unknown_keys`."""
         with translated():
-            rows = await self._pool.fetch(_HOUSEKEEPING["read_unknown_keys"].text, list(held))
+            rows = await self._pool.fetch(_UPKEEP["read_unknown_keys"].text, list(held))
         return frozenset(row["key_id"] for row in rows)
 
     async def _today(self) -> date:
         with translated():
-            today: date = await self._pool.fetchval(_HOUSEKEEPING["read_today"].text)
+            today: date = await self._pool.fetchval(_UPKEEP["read_today"].text)
         return today
 
     async def _partitions(self) -> list[Partition]:
         with translated():
-            rows = await self._pool.fetch(_HOUSEKEEPING["read_partitions"].text)
+            rows = await self._pool.fetch(_UPKEEP["read_partitions"].text)
         return [Partition(row["log"], row["partition"], row["day"]) for row in rows]
 
     @asynccontextmanager

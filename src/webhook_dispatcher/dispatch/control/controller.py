@@ -6,6 +6,7 @@ tasks of their own; if their worker dies, another dispatcher resumes them when t
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -17,7 +18,7 @@ from webhook_dispatcher.dispatch.control.long_running import (
     read_test,
 )
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.pace import Stop
+from webhook_dispatcher.dispatch.pace import Interval, Stop, every
 from webhook_dispatcher.domain.command import (
     COMMANDS,
     Cancel,
@@ -31,12 +32,12 @@ from webhook_dispatcher.domain.command import (
     TestEvent,
     understand,
 )
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError, StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import Controls, Desk
 
-POLL = 0.25
-"""Seconds between two looks at the control table (contract 3: taken up within a second)."""
+POLL = Interval(0.25)
+"""Between two looks at the control table (contract 3: taken up within a second)."""
 
 POSTPONED_FOR = 1.0
 """Seconds for which a command that could not be carried out lets later ones pass."""
@@ -67,15 +68,8 @@ class Controller:
     async def run(self) -> None:
         """Take commands up until stopped; long ones then hand over to whoever comes next."""
         async with asyncio.TaskGroup() as group:
-            while not self._stop.is_set():
-                try:
-                    has_handled = await self.step(group)
-                except StorageError as error:
-                    self._metrics.database_errors.labels("control").inc()
-                    _log.warning("control.failed", error=str(error))
-                    has_handled = False
-                if not has_handled:
-                    await self._stop.wait_at_most(POLL)
+            step = partial(self.step, group)
+            await every(POLL, step, "control.failed", self._clock, self._metrics, self._stop)
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Take up one command; False when there was none."""

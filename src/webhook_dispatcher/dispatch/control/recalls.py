@@ -1,0 +1,17 @@
+"""Looks for what operators call back: lanes whose session must end, and everything."""
+
+from webhook_dispatcher.dispatch.dispatcher import Dispatcher
+from webhook_dispatcher.dispatch.instruments import OperatorPause
+from webhook_dispatcher.dispatch.pace import Interval
+from webhook_dispatcher.domain.ports import Claims
+
+RECALL_INTERVAL = Interval(0.25)
+"""What an operator calls back must end within a second (contract 3), however slow the database is."""
+
+
+async def obey_recalls(claims: Claims, dispatcher: Dispatcher, pause: OperatorPause) -> None:
+    """Look once; it alone sets the operators' pause of everything."""
+    recalls = await claims.read_recalls()
+    pause.set(recalls.everything_is_paused)
+    for merchant_id in recalls.merchants:
+        dispatcher.recall(merchant_id)

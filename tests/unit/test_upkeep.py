@@ -1,0 +1,170 @@
+"""Partitions, gauges and the schema: what one step of each does."""
+
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.fake_storage import FakeClaims
+from tests.unit.fakes import FakeDatabase
+from webhook_dispatcher.dispatch import sweep as sweeping
+from webhook_dispatcher.dispatch.sweep import RetryMending
+from webhook_dispatcher.dispatch.upkeep import (
+    CONTROL_KEPT,
+    DAYS_AHEAD,
+    SEARCH_ANEW,
+    Gauges,
+    check_schema,
+    keep_logs,
+)
+from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
+from webhook_dispatcher.domain.ports import Owed
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+RETENTION = timedelta(days=14)
+
+
+class FakeUpkeep:
+    """Notes what it is asked to do. made: partitions that were missing. needed: ids of keys in use."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, object]] = []
+        self.made = 0
+        self.owed = Owed(0, 0, None, 0.0, 0.0)
+        self.needed = {"k1"}
+        self.mismatch: SchemaMismatch | None = None
+        self.is_away = False
+
+    async def check_schema(self) -> None:
+        if self.mismatch is not None:
+            raise self.mismatch
+
+    async def make_partitions(self, days_ahead: int) -> int:
+        self.done.append(("make", days_ahead))
+        return self.made
+
+    async def drop_partitions(self, keep: timedelta) -> int:
+        self.done.append(("drop", keep))
+        return 0
+
+    async def purge_control(self, keep: timedelta) -> None:
+        self.done.append(("purge", keep))
+
+    async def measure(self, count_limit: int, oldest_from: int) -> Owed:
+        self.done.append(("measure", oldest_from))
+        return self.owed
+
+    async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
+        if self.is_away:
+            raise StorageUnavailable("away")
+        return frozenset(self.needed - set(held))
+
+
+def gauges(upkeep: FakeUpkeep) -> tuple[Gauges, Metrics]:
+    metrics = Metrics("test")
+    return Gauges(upkeep, ("k1",), metrics), metrics
+
+
+def shown(metrics: Metrics, name: str) -> float | None:
+    return metrics.registry.get_sample_value(f"webhook_{name}")
+
+
+async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> None:
+    upkeep = FakeUpkeep()
+    await keep_logs(upkeep, RETENTION)
+    assert upkeep.done == [("make", DAYS_AHEAD), ("drop", RETENTION), ("purge", CONTROL_KEPT)]
+
+
+@pytest.mark.parametrize("made", [0, 2])
+async def test_partitions_are_logged_where_some_were_missing(made: int) -> None:
+    upkeep = FakeUpkeep()
+    upkeep.made = made
+    with capture_logs() as logs:
+        await keep_logs(upkeep, RETENTION)
+    line = {"event": "partitions.changed", "made": 2, "dropped": 0, "log_level": "info"}
+    assert logs == ([line] if made else [])
+
+
+async def test_what_is_owed_is_shown() -> None:
+    upkeep = FakeUpkeep()
+    upkeep.owed = Owed(3, 2, 7, 1.5, 0.5)
+    measuring, metrics = gauges(upkeep)
+    await measuring.step()
+    names = ("pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds")
+    assert [shown(metrics, name) for name in names] == [3, 2, 1.5, 0.5]
+
+
+async def test_an_event_of_the_future_is_of_no_age() -> None:
+    upkeep = FakeUpkeep()
+    upkeep.owed = Owed(1, 0, 7, -30.0, 0.0)
+    measuring, metrics = gauges(upkeep)
+    await measuring.step()
+    assert shown(metrics, "oldest_pending_age_seconds") == 0
+
+
+async def test_the_oldest_is_searched_where_it_was_last_seen_and_at_times_from_the_beginning() -> None:
+    upkeep = FakeUpkeep()
+    measuring, _ = gauges(upkeep)
+    upkeep.owed = Owed(1, 0, 7, 0.0, 0.0)
+    await measuring.step()
+    upkeep.owed = Owed(0, 0, None, 0.0, 0.0)
+    for _ in range(SEARCH_ANEW):
+        await measuring.step()
+    assert upkeep.done == [
+        ("measure", 0),
+        *[("measure", 7)] * (SEARCH_ANEW - 1),
+        ("measure", 0),
+    ]
+
+
+async def test_a_key_that_is_missing_is_named_once_until_it_is_there() -> None:
+    upkeep = FakeUpkeep()
+    upkeep.needed = {"k1", "k2"}
+    measuring, _ = gauges(upkeep)
+    with capture_logs() as logs:
+        await measuring.step()
+        await measuring.step()
+    assert [line["key_id"] for line in logs] == ["k2"]
+    assert measuring.missing_keys == {"k2"}
+    upkeep.needed = {"k1"}
+    await measuring.step()
+    assert measuring.missing_keys == frozenset()
+
+
+async def test_nothing_is_shown_of_a_measurement_that_failed_half_way() -> None:
+    upkeep = FakeUpkeep()
+    upkeep.owed, upkeep.is_away = Owed(3, 2, 7, 1.5, 0.5), True
+    measuring, metrics = gauges(upkeep)
+    with pytest.raises(StorageUnavailable):
+        await measuring.step()
+    assert shown(metrics, "pending") == 0
+
+
+async def test_a_schema_that_no_longer_serves_us_is_told() -> None:
+    upkeep, told = FakeUpkeep(), list[SchemaMismatch]()
+    await check_schema(upkeep, told.append)
+    assert told == []
+    upkeep.mismatch = SchemaMismatch("too new")
+    await check_schema(upkeep, told.append)
+    assert told == [upkeep.mismatch]
+
+
+class Lanes(FakeClaims):
+    """Five lanes to be probed."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeDatabase())
+        self.asked: list[str] = []
+
+    async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
+        self.asked.append(after_merchant)
+        return [(name, False) for name in "abcde" if name > after_merchant][:probes]
+
+
+async def test_lanes_are_mended_page_by_page_and_round_after_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "PROBES", 2)
+    lanes = Lanes()
+    mending = RetryMending(lanes)
+    for _ in range(5):
+        await mending.step()
+    assert lanes.asked == ["", "b", "d", "", "b"]
