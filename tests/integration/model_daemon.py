@@ -34,6 +34,7 @@ from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.telemetry.metrics import Metrics
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
 LEASE = timedelta(seconds=30)
 ATTEMPT_TIMEOUT = 10.0
@@ -244,7 +245,7 @@ class ModelDaemon:
         retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold)
         retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, dispatcher.lack_key, stop)
         errands = LongRunning(controls, ports, attempter, recorder, instruments, stop)
-        controller = Controller(controls, errands, lambda url: None, instruments, stop)
+        controller = Controller(controls, errands, Guard(EgressPolicy()), instruments, stop)
         daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controller, instruments)
         attempter.daemon, attempter.sender = daemon, sender
         return daemon

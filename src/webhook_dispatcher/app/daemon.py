@@ -44,7 +44,7 @@ from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics
-from webhook_dispatcher.transport.guard import Forbidden, Guard
+from webhook_dispatcher.transport.guard import Guard
 
 LONGEST_STATEMENT = timedelta(seconds=10)
 SHORTEST_STATEMENT = timedelta(seconds=2)
@@ -192,7 +192,7 @@ class Daemon:
             stop,
         )
         errands = LongRunning(controls, claims, self._attempter, self._recorder, instruments, stop)
-        controller = Controller(controls, errands, partial(_find_fault, guard), instruments, stop)
+        controller = Controller(controls, errands, guard, instruments, stop)
         clock, metrics = self._clock, self.metrics
         self._work = asyncio.create_task(
             _together(
@@ -284,11 +284,3 @@ async def _together(*loops: object) -> None:
     async with asyncio.TaskGroup() as group:
         for loop in loops:
             group.create_task(loop)  # type: ignore[arg-type]
-
-
-def _find_fault(guard: Guard, url: str) -> str | None:
-    try:
-        guard.check_url(url)
-    except Forbidden as error:
-        return error.reason
-    return None

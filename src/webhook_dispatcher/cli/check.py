@@ -28,7 +28,7 @@ from webhook_dispatcher.domain.keyring import Keyring
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.pooler import PoolerInBetween
-from webhook_dispatcher.transport.guard import Forbidden, Guard
+from webhook_dispatcher.transport.guard import Guard
 
 MOST_CLOCK_DIFFERENCE = timedelta(seconds=30)
 DAYS_AHEAD = 3
@@ -220,12 +220,11 @@ async def _partitions(database: Administration) -> Finding:
 
 def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[Finding]:
     guard = Guard(settings.egress_policy())
-    forbidden = []
-    for endpoint in endpoints:
-        try:
-            guard.check_url(endpoint.url)
-        except Forbidden as error:
-            forbidden.append((endpoint.merchant_id, error.reason))
+    forbidden = [
+        (endpoint.merchant_id, fault)
+        for endpoint in endpoints
+        if (fault := guard.find_fault(endpoint.url)) is not None
+    ]
     for merchant, reason in forbidden[:MOST_NAMED]:
         mend = f"webhook-dispatcher endpoint set {shown(merchant)} URL, or allow it by WEBHOOK_EGRESS_*"
         yield Finding("endpoint", f"{shown(merchant)}: {reason}", mend)

@@ -33,7 +33,7 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.ports import Controls, Desk
+from webhook_dispatcher.domain.ports import CommandTransaction, Controls, Reopened, UrlGuard
 
 POLL = 0.25
 """Seconds between two looks at the control table (contract 3: taken up within a second)."""
@@ -51,7 +51,7 @@ class Controller:
         self,
         controls: Controls,
         errands: LongRunning,
-        find_fault_with_url: Callable[[str], str | None],
+        url_guard: UrlGuard,
         instruments: Instruments,
         stop: Stop,
     ) -> None:
@@ -60,7 +60,7 @@ class Controller:
         self._postponed: dict[int, float] = {}
         self._unread: set[int] = set()
         self._long_running = errands
-        self._find_fault_with_url = find_fault_with_url
+        self._url_guard = url_guard
         self._metrics = instruments.metrics
         self._stop = stop
 
@@ -83,25 +83,25 @@ class Controller:
         now = self._clock.elapsed()
         self._postponed = {id_: until for id_, until in self._postponed.items() if until > now}
         try:
-            async with self._controls.desk() as desk:
-                command_id = await desk.next_command(list(self._postponed))
+            async with self._controls.transaction() as transaction:
+                command_id = await transaction.next_command(list(self._postponed))
                 if command_id is None:
                     return False
                 try:
-                    command = await desk.read_command(command_id)
+                    command = await transaction.read_command(command_id)
                 except StatementRefused as error:
                     if not error.blames_the_row:
                         raise
-                    await self._pass_unread(desk, command_id, error)
+                    await self._pass_unread(transaction, command_id, error)
                     return True
                 self._unread.discard(command_id)
-                errand = await self._take_up(desk, command)
+                errand = await self._take_up(transaction, command)
         except StatementRefused as error:
             if command is None:
                 raise
             # The values themselves are refused: trying again would hold up all later commands.
-            async with self._controls.desk() as desk:
-                await self._reject(desk, command, CommandRejected(Code.MALFORMED, error.detail))
+            async with self._controls.transaction() as transaction:
+                await self._reject(transaction, command, CommandRejected(Code.MALFORMED, error.detail))
             return True
         except StorageUnavailable:
             if command is not None:  # what it needs may be locked: let others pass for a moment
@@ -111,68 +111,72 @@ class Controller:
             group.create_task(errand())
         return True
 
-    async def _pass_unread(self, desk: Desk, command_id: int, error: StatementRefused) -> None:
+    async def _pass_unread(
+        self, transaction: CommandTransaction, command_id: int, error: StatementRefused
+    ) -> None:
         """Let others pass a command that the database cannot read; refused again later, it is rejected."""
         if command_id not in self._unread:
             self._unread.add(command_id)
             self._postponed[command_id] = self._clock.elapsed() + POSTPONED_FOR
             _log.warning("control.failed", command_id=command_id, error=str(error))
             return
-        await desk.reject(command_id, Code.MALFORMED, error.detail)
+        await transaction.reject(command_id, Code.MALFORMED, error.detail)
         self._unread.discard(command_id)
         self._metrics.control_commands.labels("unknown", "rejected").inc()
         _log.error("command.unreadable", command_id=command_id, error=str(error))
 
-    async def _take_up(self, desk: Desk, command: Command) -> Callable[[], Any] | None:
+    async def _take_up(self, transaction: CommandTransaction, command: Command) -> Callable[[], Any] | None:
         try:
             wish = understand(command)
             match wish:
                 case RetryFailed():
-                    progress = command.result or await self._long_running.begin_mass_retry(desk, wish)
+                    progress = command.result or await self._long_running.begin_mass_retry(transaction, wish)
                     check_mass_retry(progress)
-                    token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
+                    token = await transaction.mark_running(command.id, RUNNING_LEASE, progress)
                     return lambda: self._long_running.retry_failed(command, wish, progress, token)
                 case TestEvent(merchant_id):
-                    if await desk.is_paused(merchant_id):
+                    if await transaction.is_paused(merchant_id):
                         raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
                     progress = command.result or self._long_running.begin_test()
                     read_test(progress)
-                    token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
+                    token = await transaction.mark_running(command.id, RUNNING_LEASE, progress)
                     return lambda: self._long_running.send_test(command, merchant_id, progress, token)
                 case Retry():
-                    result = await _retry(desk, wish)
+                    result = await _retry(transaction, wish)
                 case Cancel():
-                    result = await self._cancel(desk, wish)
+                    result = await self._cancel(transaction, wish)
                 case SetUrl():
-                    result = await self._set_url(desk, wish)
+                    result = await self._set_url(transaction, wish)
                 case Pause():
-                    result = await _pause(desk, wish)
+                    result = await _pause(transaction, wish)
         except CommandRejected as rejection:
-            await self._reject(desk, command, rejection)
+            await self._reject(transaction, command, rejection)
             return None
-        await desk.finish(command.id, result)
+        await transaction.finish(command.id, result)
         self._tell(command, "done", result)
         return None
 
-    async def _cancel(self, desk: Desk, wish: Cancel) -> dict[str, Any]:
-        delivery = await desk.find_delivery(wish.event_id)
+    async def _cancel(self, transaction: CommandTransaction, wish: Cancel) -> dict[str, Any]:
+        delivery = await transaction.find_delivery(wish.event_id)
         if not delivery.is_owed or delivery.state is State.DELIVERED:
             raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
-        if not await desk.cancel(wish.event_id, delivery.merchant_id):
+        if not await transaction.cancel(wish.event_id, delivery.merchant_id):
             raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
-        await desk.announce({delivery.merchant_id: None})  # if it was in flight, its place is free
+        await transaction.wake_lanes({delivery.merchant_id: None})  # if it was in flight, its place is free
         self._metrics.deliveries.labels(State.FAILED, delivery.type).inc()
         return {"in_flight": delivery.is_in_flight}
 
-    async def _set_url(self, desk: Desk, wish: SetUrl) -> dict[str, Any]:
-        await desk.is_paused(wish.merchant_id)
-        if (fault := self._find_fault_with_url(wish.url)) is not None:
+    async def _set_url(self, transaction: CommandTransaction, wish: SetUrl) -> dict[str, Any]:
+        await transaction.require_endpoint(wish.merchant_id)
+        if (fault := self._url_guard.find_fault(wish.url)) is not None:
             raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
-        await desk.set_url(wish.merchant_id, wish.url)
+        await transaction.set_url(wish.merchant_id, wish.url)
         return {}
 
-    async def _reject(self, desk: Desk, command: Command, rejection: CommandRejected) -> None:
-        await desk.reject(command.id, rejection.code, rejection.message)
+    async def _reject(
+        self, transaction: CommandTransaction, command: Command, rejection: CommandRejected
+    ) -> None:
+        await transaction.reject(command.id, rejection.code, rejection.message)
         self._tell(command, "rejected", {"code": int(rejection.code)})
 
     def _tell(self, command: Command, status: str, result: dict[str, Any]) -> None:
@@ -181,30 +185,33 @@ class Controller:
         _log.info("control.handled", command_id=command.id, command=name, status=status, **result)
 
 
-async def _retry(desk: Desk, wish: Retry) -> dict[str, Any]:
-    delivery = await desk.find_delivery(wish.event_id)
+async def _retry(transaction: CommandTransaction, wish: Retry) -> dict[str, Any]:
+    delivery = await transaction.find_delivery(wish.event_id)
     if delivery.is_in_flight:
         return {"in_flight": True}
     if delivery.state is State.PENDING:
         raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
     head: int | None = None
     if delivery.is_owed:
-        if not await desk.hasten(delivery):
+        if not await transaction.run_now(delivery):
             return {"in_flight": True}
     else:
         if delivery.state is State.DELIVERED and not wish.force:
             raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
-        await desk.is_paused(delivery.merchant_id)
-        is_in_order = await desk.reopen(delivery)
-        if is_in_order is None:
-            raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
-        head = delivery.seq if is_in_order else None
-    await desk.announce({delivery.merchant_id: head})
+        await transaction.require_endpoint(delivery.merchant_id)
+        match await transaction.reopen(delivery):
+            case Reopened.ID_IS_OWED:
+                raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
+            case Reopened.IN_ORDER:
+                head = delivery.seq
+            case Reopened.DUE_NOW:
+                pass
+    await transaction.wake_lanes({delivery.merchant_id: head})
     return {"in_flight": False}
 
 
-async def _pause(desk: Desk, wish: Pause) -> dict[str, Any]:
+async def _pause(transaction: CommandTransaction, wish: Pause) -> dict[str, Any]:
     if wish.merchant_id is not None:
-        await desk.is_paused(wish.merchant_id)
-    await desk.pause(wish.merchant_id, wish.is_paused)
+        await transaction.require_endpoint(wish.merchant_id)
+    await transaction.pause(wish.merchant_id, wish.is_paused)
     return {}

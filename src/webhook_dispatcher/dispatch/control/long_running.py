@@ -15,7 +15,7 @@ from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.command import Code, Command, RetryFailed, malformed_progress
 from webhook_dispatcher.domain.errors import LeaseLost, StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
-from webhook_dispatcher.domain.ports import Claims, Controls, Desk, ReopenedChunk, TestLog
+from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls, ReopenedChunk, TestLog
 from webhook_dispatcher.domain.verdict import Outcome
 
 RUNNING_LEASE = timedelta(seconds=30)
@@ -60,11 +60,11 @@ class _Pace:
         """Learn what the last chunk was."""
         self._seqs, self._since = chunk.seqs, self._clock.elapsed()
 
-    async def allows_more(self, desk: Desk) -> bool:
+    async def allows_more(self, transaction: CommandTransaction) -> bool:
         """Tell whether the next chunk may follow."""
         if not self._seqs or self._clock.elapsed() - self._since >= PATIENCE:
             return True
-        return await desk.count_waiting(self._seqs) <= MOST_WAITING
+        return await transaction.count_waiting(self._seqs) <= MOST_WAITING
 
 
 class LongRunning:
@@ -88,9 +88,9 @@ class LongRunning:
         self._metrics = instruments.metrics
         self._stop = stop
 
-    async def begin_mass_retry(self, desk: Desk, wish: RetryFailed) -> dict[str, Any]:
+    async def begin_mass_retry(self, transaction: CommandTransaction, wish: RetryFailed) -> dict[str, Any]:
         """Make the first `result` of a mass retry."""
-        return {"matched": await desk.count_failed(wish), "retried": 0, "passed": 0}
+        return {"matched": await transaction.count_failed(wish), "retried": 0, "passed": 0}
 
     def begin_test(self) -> dict[str, Any]:
         """Make the first `result` of a test event."""
@@ -110,22 +110,22 @@ class LongRunning:
                 return
             await self._recorder.caught_up()
             try:
-                async with self._controls.desk() as desk:
+                async with self._controls.transaction() as transaction:
                     # Chunks lock rows before lanes, other commands the reverse: one at a time.
-                    if not (await desk.is_alone() and await pace.allows_more(desk)):
+                    if not (await transaction.lock_control() and await pace.allows_more(transaction)):
                         continue
                     most = min(size, wish.limit - result["passed"])
-                    chunk = await _next_chunk(desk, wish, after, most)
+                    chunk = await _next_chunk(transaction, wish, after, most)
                     if chunk is None:
                         break
-                    await desk.announce(chunk.heads)
+                    await transaction.wake_lanes(chunk.heads)
                     advanced = {
                         **result,
                         "passed": result["passed"] + chunk.matched,
                         "retried": result["retried"] + chunk.retried,
                         "reached": [chunk.reached[0].isoformat(), chunk.reached[1]],
                     }
-                    token = await desk.keep_running(command.id, RUNNING_LEASE, advanced, token)
+                    token = await transaction.mark_running(command.id, RUNNING_LEASE, advanced, token)
             except _ChunkRefused:
                 size = most // 2
                 continue
@@ -174,10 +174,10 @@ class LongRunning:
         self, command: Command, result: dict[str, Any], token: datetime, test: TestLog | None = None
     ) -> None:
         try:
-            async with self._controls.desk() as desk:
+            async with self._controls.transaction() as transaction:
                 if test is not None:
-                    await desk.log_test(test)
-                await desk.finish(command.id, result, token)
+                    await transaction.log_test_event(test)
+                await transaction.finish(command.id, result, token)
         except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
             return
@@ -188,8 +188,8 @@ class LongRunning:
 
     async def _reject(self, command: Command, code: Code, message: str, token: datetime) -> None:
         try:
-            async with self._controls.desk() as desk:
-                await desk.reject(command.id, code, message, token)
+            async with self._controls.transaction() as transaction:
+                await transaction.reject(command.id, code, message, token)
         except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
             return
@@ -197,24 +197,24 @@ class LongRunning:
 
     async def _hand_over(self, command: Command, result: Mapping[str, Any], token: datetime) -> None:
         try:
-            async with self._controls.desk() as desk:
-                await desk.keep_running(command.id, timedelta(), result, token)
+            async with self._controls.transaction() as transaction:
+                await transaction.mark_running(command.id, timedelta(), result, token)
         except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.id, error=str(error))
 
 
 async def _next_chunk(
-    desk: Desk, wish: RetryFailed, after: tuple[datetime, int], most: int
+    transaction: CommandTransaction, wish: RetryFailed, after: tuple[datetime, int], most: int
 ) -> ReopenedChunk | None:
     """Reopen so many; the one that is refused alone is passed over (`most` is 0 then)."""
     if most:
         try:
-            return await desk.reopen_failed(wish, after, most)
+            return await transaction.reopen_failed(wish, after, most)
         except StatementRefused as error:
             if not error.blames_the_row:
                 raise
             raise _ChunkRefused from error
-    chunk = await desk.pass_failed(wish, after)
+    chunk = await transaction.skip_failed(wish, after)
     if chunk is not None:
         _log.error("delivery.passed_over", seq=chunk.reached[1], reason="it cannot be made owed again")
     return chunk
