@@ -216,20 +216,20 @@ async def test_a_mass_retry_can_pass_over_what_it_is_refused(bench: Workbench) -
     failed = unsent(retry.event, retry.claim, now, FailedReason.UNSENDABLE, is_retry=True)
     await daemon.records.write([failed], [], LEASE)
     controls = PostgresControls(daemon.pool)
-    wish = RetryFailed("m", LONG_AGO, await bench.now() + timedelta(hours=1), 100)
+    command = RetryFailed("m", LONG_AGO, await bench.now() + timedelta(hours=1), 100)
     with pytest.raises(StatementRefused) as refused:
         async with controls.transaction() as transaction:
-            await transaction.reopen_failed(wish, (LONG_AGO, -1), 100)
+            await transaction.reopen_failed(command, (LONG_AGO, -1), 100)
     assert refused.value.blames_the_row
     assert await bench.owed(lost) is None
     async with controls.transaction() as transaction:
-        passed = await transaction.skip_failed(wish, (LONG_AGO, -1))
+        passed = await transaction.skip_failed(command, (LONG_AGO, -1))
         assert passed is not None
         assert (passed.matched, passed.retried, passed.reached[1]) == (1, 0, lost)
-        chunk = await transaction.reopen_failed(wish, passed.reached, 100)
+        chunk = await transaction.reopen_failed(command, passed.reached, 100)
         assert chunk is not None
         assert (chunk.matched, chunk.retried) == (1, 1)
-        assert await transaction.skip_failed(wish, chunk.reached) is None
+        assert await transaction.skip_failed(command, chunk.reached) is None
     assert [await bench.owed(seq) is not None for seq in good] == [True]
 
 
@@ -272,7 +272,7 @@ async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transac
         assert refused.value.blames_the_row
         await transaction.reject(unread, Code.MALFORMED, "it cannot be read")
         assert await transaction.next_command([]) == later
-        assert (await transaction.read_command(later)).command == "pause"
+        assert (await transaction.read_command(later)).name == "pause"
 
 
 async def test_a_row_that_cannot_even_be_named_blocks_its_own_lane_alone(bench: Workbench) -> None:

@@ -13,7 +13,7 @@ from webhook_dispatcher.dispatch.control.long_running import LongRunning
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.domain.command import Code, Command
+from webhook_dispatcher.domain.command import Code, CommandRow
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -56,19 +56,19 @@ class ControllerHarness:
         labels = {"command": command, "status": status}
         return self.metrics.registry.get_sample_value("webhook_control_commands_total", labels)
 
-    async def assert_rejected(self, command: Command, code: Code) -> None:
+    async def assert_rejected(self, row: CommandRow, code: Code) -> None:
         assert await self.step()
-        assert (self.controls.handlings[command.id].status, self.controls.handlings[command.id].code) == (
+        assert (self.controls.handlings[row.id].status, self.controls.handlings[row.id].code) == (
             "rejected",
             code,
         )
         assert self.controls.done == [] or self.controls.done[-1][0] in {"reopen", "cancel"}
 
-    async def assert_done(self, command: Command, result: dict[str, Any], *done: tuple[Any, ...]) -> None:
+    async def assert_done(self, row: CommandRow, result: dict[str, Any], *done: tuple[Any, ...]) -> None:
         assert await self.step()
-        assert (self.controls.handlings[command.id].status, self.controls.handlings[command.id].result) == (
+        assert (self.controls.handlings[row.id].status, self.controls.handlings[row.id].result) == (
             "done",
             result,
         )
         assert self.controls.done == list(done)
-        assert self.counted(command.command, "done") == 1
+        assert self.counted(row.name, "done") == 1

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.unit.fakes import NOW, FakeDatabase
-from webhook_dispatcher.domain.command import Code, Command, CommandRejected, RetryFailed
+from webhook_dispatcher.domain.command import Code, CommandRejected, CommandRow, CommandStatus, RetryFailed
 from webhook_dispatcher.domain.errors import LeaseLost
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import (
@@ -27,7 +27,7 @@ EVENT_ID = UUID(int=7)
 class Handling:
     """What became of a command so far."""
 
-    status: str = "pending"
+    status: CommandStatus = CommandStatus.PENDING
     result: Mapping[str, Any] | None = None
     code: Code | None = None
     message: str = ""
@@ -43,7 +43,7 @@ class FakeControls:
     def __init__(self, database: FakeDatabase) -> None:
         self.database = database
         self.open_transactions = 0
-        self.commands: list[Command] = []
+        self.commands: list[CommandRow] = []
         self.handlings: dict[int, Handling] = {}
         self.done: list[tuple[Any, ...]] = []
         self.delivery: FoundDelivery | None = None
@@ -58,13 +58,11 @@ class FakeControls:
         self.waiting: deque[int] = deque()
         self.counted: list[tuple[int, ...]] = []
 
-    def insert(self, command: str, merchant_id: str | None = None, **changes: Any) -> Command:
+    def insert(self, name: str, merchant_id: str | None = None, **changes: Any) -> CommandRow:
         """Insert a command, as an operator does."""
         facts: dict[str, Any] = {"event_id": None, "args": {}, "result": {}, "created_at": NOW}
         number = len(self.commands) + 1
-        self.commands.append(
-            Command(id=number, command=command, merchant_id=merchant_id, **(facts | changes))
-        )
+        self.commands.append(CommandRow(id=number, name=name, merchant_id=merchant_id, **(facts | changes)))
         self.handlings[number] = Handling()
         return self.commands[-1]
 
@@ -89,12 +87,12 @@ class FakeControls:
 
     async def next_command(self, except_ids: Sequence[int]) -> int | None:
         self.database.fail("next_command")
-        waiting = (
-            c.id for c in self.commands if self.handlings[c.id].status == "pending" and c.id not in except_ids
+        pending = (
+            id_ for id_, handling in self.handlings.items() if handling.status is CommandStatus.PENDING
         )
-        return next(waiting, None)
+        return next((id_ for id_ in pending if id_ not in except_ids), None)
 
-    async def read_command(self, command_id: int) -> Command:
+    async def read_command(self, command_id: int) -> CommandRow:
         self.database.fail("read_command")
         return self.commands[command_id - 1]
 
@@ -106,19 +104,19 @@ class FakeControls:
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
         self.database.fail("finish")
         handling = self._hold(command_id, token)
-        handling.status, handling.result = "done", dict(result)
+        handling.status, handling.result = CommandStatus.DONE, dict(result)
 
     async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
         self.database.fail("reject")
         handling = self._hold(command_id, token)
-        handling.status, handling.code, handling.message = "rejected", code, message
+        handling.status, handling.code, handling.message = CommandStatus.REJECTED, code, message
 
     async def mark_running(
         self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
     ) -> datetime:
         self.database.fail("mark_running")
         handling = self._hold(command_id, token)
-        handling.status, handling.result = "running", dict(result)
+        handling.status, handling.result = CommandStatus.RUNNING, dict(result)
         handling.token = (handling.token or NOW) + timedelta(seconds=1)
         self.done.append(("mark_running", lease))
         return handling.token
@@ -160,11 +158,11 @@ class FakeControls:
         self.database.fail("set_url")
         self.done.append(("set_url", merchant_id, url))
 
-    async def count_failed(self, wish: RetryFailed) -> int:
+    async def count_failed(self, command: RetryFailed) -> int:
         return sum(chunk.matched for chunk in self.chunks)
 
     async def reopen_failed(
-        self, wish: RetryFailed, after: tuple[datetime, int], most: int
+        self, command: RetryFailed, after: tuple[datetime, int], most: int
     ) -> ReopenedChunk | None:
         self.database.fail("reopen_failed")
         self.asked_chunks.append((after, most))
@@ -175,7 +173,7 @@ class FakeControls:
         self.counted.append(tuple(seqs))
         return self.waiting.popleft() if self.waiting else 0
 
-    async def skip_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+    async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
         self.asked_chunks.append((after, 0))
         return self.chunks.pop(0) if self.chunks else None
 

@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.claim import (
     Recalls,
     RunAsk,
 )
-from webhook_dispatcher.domain.command import Code, Command, RetryFailed
+from webhook_dispatcher.domain.command import Code, CommandRow, RetryFailed
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
@@ -194,7 +194,7 @@ class CommandTransaction(Protocol):
         """
         ...
 
-    async def read_command(self, command_id: int) -> Command:
+    async def read_command(self, command_id: int) -> CommandRow:
         """Read that command; the transaction can be used on if the database refuses it."""
         ...
 
@@ -254,12 +254,12 @@ class CommandTransaction(Protocol):
         """Change an endpoint's URL."""
         ...
 
-    async def count_failed(self, wish: RetryFailed) -> int:
+    async def count_failed(self, command: RetryFailed) -> int:
         """Count what a mass retry will go through."""
         ...
 
     async def reopen_failed(
-        self, wish: RetryFailed, after: tuple[datetime, int], most: int
+        self, command: RetryFailed, after: tuple[datetime, int], most: int
     ) -> ReopenedChunk | None:
         """Make the next failed deliveries owed again, oldest first; None at the end of the range."""
         ...
@@ -268,7 +268,7 @@ class CommandTransaction(Protocol):
         """Count those of a mass retry's deliveries whose attempt has not ended."""
         ...
 
-    async def skip_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+    async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
         """Pass over the next failed delivery, without reading its object; None at the end of the range."""
         ...
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.command import Code, Command, CommandRejected, RetryFailed
+from webhook_dispatcher.domain.command import Code, CommandRejected, CommandRow, CommandStatus, RetryFailed
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import (
@@ -46,15 +46,15 @@ class PostgresCommandTransaction:
         row = await self._row("next_command", list(except_ids))
         return None if row is None else int(row["id"])
 
-    async def read_command(self, command_id: int) -> Command:
+    async def read_command(self, command_id: int) -> CommandRow:
         """See domain.ports.CommandTransaction."""
         with translated():
             async with self.connection.transaction():
                 row = await self.connection.fetchrow(_CONTROL["read_command"].text, command_id)
-        assert row is not None  # only whoever is alone removes commands
-        return Command(
+        assert row is not None  # commands are removed only long after they were handled
+        return CommandRow(
             id=row["id"],
-            command=row["command"],
+            name=row["command"],
             merchant_id=row["merchant_id"],
             event_id=row["event_id"],
             args=_object(row["args"]),
@@ -65,12 +65,13 @@ class PostgresCommandTransaction:
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
         """See domain.ports.CommandTransaction."""
         text = json.dumps(result)
-        if await self._row("finish_command", command_id, "done", text, None, None, token) is None:
+        if await self._row("finish_command", command_id, CommandStatus.DONE, text, None, None, token) is None:
             raise LeaseLost(f"command {command_id}")
 
     async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
         """See domain.ports.CommandTransaction."""
-        if await self._row("finish_command", command_id, "rejected", None, int(code), message, token) is None:
+        arguments = command_id, CommandStatus.REJECTED, None, int(code), message, token
+        if await self._row("finish_command", *arguments) is None:
             raise LeaseLost(f"command {command_id}")
 
     async def mark_running(
@@ -151,19 +152,21 @@ class PostgresCommandTransaction:
         """See domain.ports.CommandTransaction."""
         await self._do("set_url", merchant_id, url)
 
-    async def count_failed(self, wish: RetryFailed) -> int:
+    async def count_failed(self, command: RetryFailed) -> int:
         """See domain.ports.CommandTransaction."""
-        row = await self._row("count_failed", wish.merchant_id, wish.since, wish.until, wish.limit)
+        row = await self._row(
+            "count_failed", command.merchant_id, command.since, command.until, command.limit
+        )
         assert row is not None
         return int(row["matched"])
 
     async def reopen_failed(
-        self, wish: RetryFailed, after: tuple[datetime, int], most: int
+        self, command: RetryFailed, after: tuple[datetime, int], most: int
     ) -> ReopenedChunk | None:
         """See domain.ports.CommandTransaction."""
         with translated():
             rows = await self.connection.fetch(
-                _CONTROL["reopen_failed"].text, wish.merchant_id, *after, wish.until, most
+                _CONTROL["reopen_failed"].text, command.merchant_id, *after, command.until, most
             )
         if not rows:
             return None
@@ -182,9 +185,9 @@ class PostgresCommandTransaction:
         assert row is not None
         return int(row["waiting"])
 
-    async def skip_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+    async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
         """See domain.ports.CommandTransaction."""
-        row = await self._row("find_next_failed", wish.merchant_id, *after, wish.until)
+        row = await self._row("find_next_failed", command.merchant_id, *after, command.until)
         return None if row is None else ReopenedChunk(1, 0, {}, (row["finished_at"], row["seq"]))
 
     async def log_test_event(self, test: TestLog) -> None:

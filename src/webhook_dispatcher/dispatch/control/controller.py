@@ -19,17 +19,18 @@ from webhook_dispatcher.dispatch.control.long_running import (
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.domain.command import (
-    COMMANDS,
+    UNKNOWN,
     Cancel,
     Code,
-    Command,
     CommandRejected,
+    CommandRow,
+    CommandStatus,
     Pause,
     Retry,
     RetryFailed,
     SetUrl,
     TestEvent,
-    understand,
+    parse,
 )
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import State
@@ -79,7 +80,7 @@ class Controller:
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
         """Take up one command; False when there was none."""
-        command: Command | None = None
+        row: CommandRow | None = None
         now = self._clock.elapsed()
         self._postponed = {id_: until for id_, until in self._postponed.items() if until > now}
         try:
@@ -88,24 +89,24 @@ class Controller:
                 if command_id is None:
                     return False
                 try:
-                    command = await transaction.read_command(command_id)
+                    row = await transaction.read_command(command_id)
                 except StatementRefused as error:
                     if not error.blames_the_row:
                         raise
                     await self._pass_unread(transaction, command_id, error)
                     return True
                 self._unread.discard(command_id)
-                errand = await self._take_up(transaction, command)
+                errand = await self._take_up(transaction, row)
         except StatementRefused as error:
-            if command is None:
+            if row is None:
                 raise
             # The values themselves are refused: trying again would hold up all later commands.
             async with self._controls.transaction() as transaction:
-                await self._reject(transaction, command, CommandRejected(Code.MALFORMED, error.detail))
+                await self._reject(transaction, row, CommandRejected(Code.MALFORMED, error.detail))
             return True
         except StorageUnavailable:
-            if command is not None:  # what it needs may be locked: let others pass for a moment
-                self._postponed[command.id] = now + POSTPONED_FOR
+            if row is not None:  # what it needs may be locked: let others pass for a moment
+                self._postponed[row.id] = now + POSTPONED_FOR
             raise
         if errand is not None:
             group.create_task(errand())
@@ -122,71 +123,70 @@ class Controller:
             return
         await transaction.reject(command_id, Code.MALFORMED, error.detail)
         self._unread.discard(command_id)
-        self._metrics.control_commands.labels("unknown", "rejected").inc()
+        self._metrics.control_commands.labels(UNKNOWN, CommandStatus.REJECTED).inc()
         _log.error("command.unreadable", command_id=command_id, error=str(error))
 
-    async def _take_up(self, transaction: CommandTransaction, command: Command) -> Callable[[], Any] | None:
+    async def _take_up(self, transaction: CommandTransaction, row: CommandRow) -> Callable[[], Any] | None:
         try:
-            wish = understand(command)
-            match wish:
+            command = parse(row)
+            match command:
                 case RetryFailed():
-                    progress = command.result or await self._long_running.begin_mass_retry(transaction, wish)
+                    progress = row.result or await self._long_running.begin_mass_retry(transaction, command)
                     check_mass_retry(progress)
-                    token = await transaction.mark_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._long_running.retry_failed(command, wish, progress, token)
+                    token = await transaction.mark_running(row.id, RUNNING_LEASE, progress)
+                    return lambda: self._long_running.retry_failed(row, command, progress, token)
                 case TestEvent(merchant_id):
                     if await transaction.is_paused(merchant_id):
                         raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
-                    progress = command.result or self._long_running.begin_test()
+                    progress = row.result or self._long_running.begin_test()
                     read_test(progress)
-                    token = await transaction.mark_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._long_running.send_test(command, merchant_id, progress, token)
+                    token = await transaction.mark_running(row.id, RUNNING_LEASE, progress)
+                    return lambda: self._long_running.send_test(row, merchant_id, progress, token)
                 case Retry():
-                    result = await _retry(transaction, wish)
+                    result = await _retry(transaction, command)
                 case Cancel():
-                    result = await self._cancel(transaction, wish)
+                    result = await self._cancel(transaction, command)
                 case SetUrl():
-                    result = await self._set_url(transaction, wish)
+                    result = await self._set_url(transaction, command)
                 case Pause():
-                    result = await _pause(transaction, wish)
+                    result = await _pause(transaction, command)
         except CommandRejected as rejection:
-            await self._reject(transaction, command, rejection)
+            await self._reject(transaction, row, rejection)
             return None
-        await transaction.finish(command.id, result)
-        self._tell(command, "done", result)
+        await transaction.finish(row.id, result)
+        self._tell(row, CommandStatus.DONE, result)
         return None
 
-    async def _cancel(self, transaction: CommandTransaction, wish: Cancel) -> dict[str, Any]:
-        delivery = await transaction.find_delivery(wish.event_id)
+    async def _cancel(self, transaction: CommandTransaction, command: Cancel) -> dict[str, Any]:
+        delivery = await transaction.find_delivery(command.event_id)
         if not delivery.is_owed or delivery.state is State.DELIVERED:
             raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
-        if not await transaction.cancel(wish.event_id, delivery.merchant_id):
+        if not await transaction.cancel(command.event_id, delivery.merchant_id):
             raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
         await transaction.wake_lanes({delivery.merchant_id: None})  # if it was in flight, its place is free
         self._metrics.deliveries.labels(State.FAILED, delivery.type).inc()
         return {"in_flight": delivery.is_in_flight}
 
-    async def _set_url(self, transaction: CommandTransaction, wish: SetUrl) -> dict[str, Any]:
-        await transaction.require_endpoint(wish.merchant_id)
-        if (fault := self._url_guard.find_fault(wish.url)) is not None:
+    async def _set_url(self, transaction: CommandTransaction, command: SetUrl) -> dict[str, Any]:
+        await transaction.require_endpoint(command.merchant_id)
+        if (fault := self._url_guard.find_fault(command.url)) is not None:
             raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
-        await transaction.set_url(wish.merchant_id, wish.url)
+        await transaction.set_url(command.merchant_id, command.url)
         return {}
 
     async def _reject(
-        self, transaction: CommandTransaction, command: Command, rejection: CommandRejected
+        self, transaction: CommandTransaction, row: CommandRow, rejection: CommandRejected
     ) -> None:
-        await transaction.reject(command.id, rejection.code, rejection.message)
-        self._tell(command, "rejected", {"code": int(rejection.code)})
+        await transaction.reject(row.id, rejection.code, rejection.message)
+        self._tell(row, CommandStatus.REJECTED, {"code": int(rejection.code)})
 
-    def _tell(self, command: Command, status: str, result: dict[str, Any]) -> None:
-        name = command.command if command.command in COMMANDS else "unknown"
-        self._metrics.control_commands.labels(name, status).inc()
-        _log.info("control.handled", command_id=command.id, command=name, status=status, **result)
+    def _tell(self, row: CommandRow, status: CommandStatus, result: dict[str, Any]) -> None:
+        self._metrics.control_commands.labels(row.label, status).inc()
+        _log.info("control.handled", command_id=row.id, command=row.label, status=status, **result)
 
 
-async def _retry(transaction: CommandTransaction, wish: Retry) -> dict[str, Any]:
-    delivery = await transaction.find_delivery(wish.event_id)
+async def _retry(transaction: CommandTransaction, command: Retry) -> dict[str, Any]:
+    delivery = await transaction.find_delivery(command.event_id)
     if delivery.is_in_flight:
         return {"in_flight": True}
     if delivery.state is State.PENDING:
@@ -196,7 +196,7 @@ async def _retry(transaction: CommandTransaction, wish: Retry) -> dict[str, Any]
         if not await transaction.run_now(delivery):
             return {"in_flight": True}
     else:
-        if delivery.state is State.DELIVERED and not wish.force:
+        if delivery.state is State.DELIVERED and not command.force:
             raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
         await transaction.require_endpoint(delivery.merchant_id)
         match await transaction.reopen(delivery):
@@ -210,8 +210,8 @@ async def _retry(transaction: CommandTransaction, wish: Retry) -> dict[str, Any]
     return {"in_flight": False}
 
 
-async def _pause(transaction: CommandTransaction, wish: Pause) -> dict[str, Any]:
-    if wish.merchant_id is not None:
-        await transaction.require_endpoint(wish.merchant_id)
-    await transaction.pause(wish.merchant_id, wish.is_paused)
+async def _pause(transaction: CommandTransaction, command: Pause) -> dict[str, Any]:
+    if command.merchant_id is not None:
+        await transaction.require_endpoint(command.merchant_id)
+    await transaction.pause(command.merchant_id, command.is_paused)
     return {}

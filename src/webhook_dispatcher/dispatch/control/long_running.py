@@ -12,7 +12,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.domain.command import Code, Command, RetryFailed, malformed_progress
+from webhook_dispatcher.domain.command import Code, CommandRow, CommandStatus, RetryFailed, malformed_progress
 from webhook_dispatcher.domain.errors import LeaseLost, StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls, ReopenedChunk, TestLog
@@ -88,25 +88,25 @@ class LongRunning:
         self._metrics = instruments.metrics
         self._stop = stop
 
-    async def begin_mass_retry(self, transaction: CommandTransaction, wish: RetryFailed) -> dict[str, Any]:
+    async def begin_mass_retry(self, transaction: CommandTransaction, command: RetryFailed) -> dict[str, Any]:
         """Make the first `result` of a mass retry."""
-        return {"matched": await transaction.count_failed(wish), "retried": 0, "passed": 0}
+        return {"matched": await transaction.count_failed(command), "retried": 0, "passed": 0}
 
     def begin_test(self) -> dict[str, Any]:
         """Make the first `result` of a test event."""
         return {"event_id": str(uuid4()), "created_at": self._database_clock.now().isoformat()}
 
     async def retry_failed(
-        self, command: Command, wish: RetryFailed, progress: Mapping[str, Any], token: datetime
+        self, row: CommandRow, command: RetryFailed, progress: Mapping[str, Any], token: datetime
     ) -> None:
         """Make failed deliveries owed again, chunk by chunk, each in a transaction with its progress."""
         result: dict[str, Any] = dict(progress)
-        after = _reached(result) or (wish.since, -1)
+        after = _reached(result) or (command.since, -1)
         size, pace = CHUNK, _Pace(self._clock)
-        while result["passed"] < wish.limit:
+        while result["passed"] < command.limit:
             await self._stop.wait_at_most(CHUNK_PAUSE)
             if self._stop.is_set():
-                await self._hand_over(command, result, token)
+                await self._hand_over(row, result, token)
                 return
             await self._recorder.caught_up()
             try:
@@ -114,8 +114,8 @@ class LongRunning:
                     # Chunks lock rows before lanes, other commands the reverse: one at a time.
                     if not (await transaction.lock_control() and await pace.allows_more(transaction)):
                         continue
-                    most = min(size, wish.limit - result["passed"])
-                    chunk = await _next_chunk(transaction, wish, after, most)
+                    most = min(size, command.limit - result["passed"])
+                    chunk = await _next_chunk(transaction, command, after, most)
                     if chunk is None:
                         break
                     await transaction.wake_lanes(chunk.heads)
@@ -125,20 +125,20 @@ class LongRunning:
                         "retried": result["retried"] + chunk.retried,
                         "reached": [chunk.reached[0].isoformat(), chunk.reached[1]],
                     }
-                    token = await transaction.mark_running(command.id, RUNNING_LEASE, advanced, token)
+                    token = await transaction.mark_running(row.id, RUNNING_LEASE, advanced, token)
             except _ChunkRefused:
                 size = most // 2
                 continue
             except (StorageError, LeaseLost) as error:
                 # Whether the chunk was committed is unknown: its progress row knows, whoever resumes.
-                _log.warning("control.interrupted", command_id=command.id, error=str(error))
+                _log.warning("control.interrupted", command_id=row.id, error=str(error))
                 return
             result, after, size = advanced, chunk.reached, size or CHUNK
             pace.made(chunk)
-        await self._finish(command, {"matched": result["matched"], "retried": result["retried"]}, token)
+        await self._finish(row, {"matched": result["matched"], "retried": result["retried"]}, token)
 
     async def send_test(
-        self, command: Command, merchant_id: str, progress: Mapping[str, Any], token: datetime
+        self, row: CommandRow, merchant_id: str, progress: Mapping[str, Any], token: datetime
     ) -> None:
         """Make the one attempt of a test event, outside the order, and write down how it went."""
         event_id, created_at = read_test(progress)
@@ -155,66 +155,66 @@ class LongRunning:
         try:
             endpoint = (await self._claims.read_endpoints([merchant_id])).get(merchant_id)
             if endpoint is None:
-                await self._reject(command, Code.NOT_CONFIGURED, "the merchant has no endpoint", token)
+                await self._reject(row, Code.NOT_CONFIGURED, "the merchant has no endpoint", token)
                 return
             secrets = self._attempter.open_secrets(endpoint)
             attempt, seen = await self._attempter.make(event, endpoint, secrets)
         except UnknownKey as error:
-            await self._reject(command, Code.WRONG_STATE, f"the secret cannot be opened: {error}", token)
+            await self._reject(row, Code.WRONG_STATE, f"the secret cannot be opened: {error}", token)
             return
         except StorageError as error:
-            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+            _log.warning("control.interrupted", command_id=row.id, error=str(error))
             return
         self._attempter.conclude(event, 0, True, attempt, seen)
         state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
         result = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
-        await self._finish(command, result, token, TestLog(event, attempt, state))
+        await self._finish(row, result, token, TestLog(event, attempt, state))
 
     async def _finish(
-        self, command: Command, result: dict[str, Any], token: datetime, test: TestLog | None = None
+        self, row: CommandRow, result: dict[str, Any], token: datetime, test: TestLog | None = None
     ) -> None:
         try:
             async with self._controls.transaction() as transaction:
                 if test is not None:
                     await transaction.log_test_event(test)
-                await transaction.finish(command.id, result, token)
+                await transaction.finish(row.id, result, token)
         except (StorageError, LeaseLost) as error:
-            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+            _log.warning("control.interrupted", command_id=row.id, error=str(error))
             return
         if test is not None:
             self._metrics.deliveries.labels(test.state, test.event.type).inc()
-        self._metrics.control_commands.labels(command.command, "done").inc()
-        _log.info("control.handled", command_id=command.id, command=command.command, status="done")
+        self._metrics.control_commands.labels(row.name, CommandStatus.DONE).inc()
+        _log.info("control.handled", command_id=row.id, command=row.name, status=CommandStatus.DONE)
 
-    async def _reject(self, command: Command, code: Code, message: str, token: datetime) -> None:
+    async def _reject(self, row: CommandRow, code: Code, message: str, token: datetime) -> None:
         try:
             async with self._controls.transaction() as transaction:
-                await transaction.reject(command.id, code, message, token)
+                await transaction.reject(row.id, code, message, token)
         except (StorageError, LeaseLost) as error:
-            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+            _log.warning("control.interrupted", command_id=row.id, error=str(error))
             return
-        self._metrics.control_commands.labels(command.command, "rejected").inc()
+        self._metrics.control_commands.labels(row.name, CommandStatus.REJECTED).inc()
 
-    async def _hand_over(self, command: Command, result: Mapping[str, Any], token: datetime) -> None:
+    async def _hand_over(self, row: CommandRow, result: Mapping[str, Any], token: datetime) -> None:
         try:
             async with self._controls.transaction() as transaction:
-                await transaction.mark_running(command.id, timedelta(), result, token)
+                await transaction.mark_running(row.id, timedelta(), result, token)
         except (StorageError, LeaseLost) as error:
-            _log.warning("control.interrupted", command_id=command.id, error=str(error))
+            _log.warning("control.interrupted", command_id=row.id, error=str(error))
 
 
 async def _next_chunk(
-    transaction: CommandTransaction, wish: RetryFailed, after: tuple[datetime, int], most: int
+    transaction: CommandTransaction, command: RetryFailed, after: tuple[datetime, int], most: int
 ) -> ReopenedChunk | None:
     """Reopen so many; the one that is refused alone is passed over (`most` is 0 then)."""
     if most:
         try:
-            return await transaction.reopen_failed(wish, after, most)
+            return await transaction.reopen_failed(command, after, most)
         except StatementRefused as error:
             if not error.blames_the_row:
                 raise
             raise _ChunkRefused from error
-    chunk = await transaction.skip_failed(wish, after)
+    chunk = await transaction.skip_failed(command, after)
     if chunk is not None:
         _log.error("delivery.passed_over", seq=chunk.reached[1], reason="it cannot be made owed again")
     return chunk
