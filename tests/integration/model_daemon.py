@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
-from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession
@@ -244,8 +244,8 @@ class ModelDaemon:
         dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits, name)
         retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold)
         retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, dispatcher.lack_key, stop)
-        errands = LongRunning(controls, ports, attempter, recorder, instruments, stop)
-        controller = Controller(controls, errands, Guard(EgressPolicy()), instruments, stop)
+        long_running = LongRunningCommands(controls, ports, attempter, recorder, instruments, stop)
+        controller = Controller(controls, long_running, Guard(EgressPolicy()), instruments, stop)
         daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controller, instruments)
         attempter.daemon, attempter.sender = daemon, sender
         return daemon

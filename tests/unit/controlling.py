@@ -9,7 +9,7 @@ from tests.unit.fakes import KEYRING, LEASE, FakeDatabase, FakeSender
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.controller import Controller
-from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -32,7 +32,7 @@ class ControllerHarness:
         instruments = Instruments.of(self.clock, self.metrics)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0, lambda: None)
-        errands = LongRunning(
+        long_running = LongRunningCommands(
             self.controls,
             FakeClaims(self.database),
             attempter,
@@ -40,7 +40,7 @@ class ControllerHarness:
             instruments,
             self.stop,
         )
-        self.controller = Controller(self.controls, errands, self, instruments, self.stop)
+        self.controller = Controller(self.controls, long_running, self, instruments, self.stop)
 
     def find_fault(self, url: str) -> str | None:
         return None if url == URL else "it is not public"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.controlling import URL, ControllerHarness
 from tests.unit.fake_controls import EVENT_ID
-from webhook_dispatcher.dispatch.control.controller import POSTPONED_FOR
+from webhook_dispatcher.dispatch.control.controller import POSTPONE_SECONDS
 from webhook_dispatcher.domain.command import Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
@@ -138,7 +138,7 @@ async def test_a_command_that_cannot_be_read_does_not_hold_up_later_ones() -> No
     assert harness.controls.handlings[unread.id].status == "pending"
     assert await harness.step()
     assert harness.controls.handlings[later.id].status == "done"
-    harness.clock.advance(POSTPONED_FOR + 0.1)
+    harness.clock.advance(POSTPONE_SECONDS + 0.1)
     harness.database.faults["read_command"].append(DAMAGE)
     assert await harness.step()
     assert harness.controls.handlings[unread.id].code is Code.MALFORMED
@@ -150,7 +150,7 @@ async def test_a_command_that_could_not_be_read_once_is_carried_out() -> None:
     command = harness.controls.insert("pause")
     harness.database.faults["read_command"].append(DAMAGE)
     assert await harness.step()
-    harness.clock.advance(POSTPONED_FOR + 0.1)
+    harness.clock.advance(POSTPONE_SECONDS + 0.1)
     await harness.assert_done(command, {}, ("pause", None, True))
 
 
@@ -180,6 +180,6 @@ async def test_a_command_that_could_not_be_carried_out_lets_later_ones_pass_for_
             await harness.controller.step(group)
     await harness.assert_done(harness.controls.insert("pause"), {}, ("pause", None, True))
     assert not await harness.step()
-    harness.clock.advance(POSTPONED_FOR + 0.1)
+    harness.clock.advance(POSTPONE_SECONDS + 0.1)
     assert await harness.step()
     assert harness.controls.handlings[stuck.id].code is Code.NOT_FOUND

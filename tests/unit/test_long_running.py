@@ -11,7 +11,8 @@ from tests.unit.controlling import ControllerHarness
 from tests.unit.fake_controls import EVENT_ID
 from tests.unit.fakes import NOW, make_endpoint
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.control.long_running import CHUNK, MOST_WAITING, PATIENCE, RUNNING_LEASE
+from webhook_dispatcher.dispatch.control.mass_retry import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
+from webhook_dispatcher.dispatch.control.running_command import RUNNING_LEASE
 from webhook_dispatcher.domain.command import LONG_AGO, Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
@@ -83,7 +84,7 @@ async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None
     handling = harness.controls.handlings[command.id]
     assert (handling.status, handling.result) == ("done", {"matched": 150, "retried": 149})
     starts = [(LONG_AGO, -1), (NOW + timedelta(seconds=5), 5), (NOW + timedelta(seconds=9), 9)]
-    assert harness.controls.asked_chunks == [(start, CHUNK) for start in starts]
+    assert harness.controls.asked_chunks == [(start, CHUNK_SIZE) for start in starts]
     running = ("mark_running", RUNNING_LEASE)
     woken = [("wake_lanes", {"a": None, "b": 3}), ("wake_lanes", {"a": None})]
     assert harness.controls.done == [running, woken[0], running, woken[1], running]
@@ -103,7 +104,7 @@ async def test_a_resumed_mass_retry_goes_on_where_it_was() -> None:
     progress = {"matched": 101, "retried": 100, "passed": 100, "reached": [NOW.isoformat(), 4]}
     command = harness.controls.insert("retry_failed", "m", result=progress)
     await harness.step()
-    assert harness.controls.asked_chunks[0] == ((NOW, 4), CHUNK)
+    assert harness.controls.asked_chunks[0] == ((NOW, 4), CHUNK_SIZE)
     assert harness.controls.handlings[command.id].result == {"matched": 101, "retried": 101}
 
 
@@ -168,7 +169,7 @@ async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again() -> None
     await harness.step()
     handling = harness.controls.handlings[command.id]
     assert (handling.status, handling.result) == ("done", {"matched": 10, "retried": 9})
-    assert [most for _, most in harness.controls.asked_chunks] == [0, CHUNK, CHUNK]
+    assert [most for _, most in harness.controls.asked_chunks] == [0, CHUNK_SIZE, CHUNK_SIZE]
 
 
 @pytest.mark.parametrize("method", ["transaction", "lock_control", "wake_lanes", "mark_running"])
@@ -183,7 +184,9 @@ async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_n
     command = harness.controls.insert("retry_failed", "m")
     await harness.step()
     assert harness.controls.handlings[command.id].status == "running"
-    assert harness.controls.asked_chunks in ([], [((LONG_AGO, -1), CHUNK)]), "tried once, and not in parts"
+    assert harness.controls.asked_chunks in ([], [((LONG_AGO, -1), CHUNK_SIZE)]), (
+        "tried once, and not in parts"
+    )
 
 
 async def test_a_mass_retry_that_is_refused_for_want_of_rights_passes_nothing_over() -> None:
@@ -221,7 +224,7 @@ async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted()
     harness = ControllerHarness()
     first = replace(chunk(100, 100, 5), seqs=tuple(range(100)))
     harness.controls.chunks = [first, replace(chunk(1, 1, 9), seqs=(100,))]
-    harness.controls.waiting.extend([100, MOST_WAITING + 1, MOST_WAITING])
+    harness.controls.waiting.extend([100, MAX_WAITING + 1, MAX_WAITING])
     harness.controls.insert("retry_failed", "m")
     await harness.step()
     assert harness.controls.counted == [first.seqs] * 3 + [(100,)]
@@ -238,7 +241,7 @@ async def test_a_chunk_that_is_not_attempted_holds_up_the_next_for_a_while_only(
         while not harness.controls.counted:
             await asyncio.wait([running], timeout=0.005)
         assert len(harness.controls.asked_chunks) == 1
-        harness.database.clock.advance(PATIENCE)
+        harness.database.clock.advance(MAX_CHUNK_WAIT_SECONDS)
         await running
     assert harness.controls.handlings[command.id].status == "done"
     assert len(harness.controls.asked_chunks) == 3

@@ -23,7 +23,7 @@ from webhook_dispatcher.app.outbound import make_sender
 from webhook_dispatcher.app.report import ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
-from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import trust
@@ -191,8 +191,10 @@ class Daemon:
             self._dispatcher.lack_key,
             stop,
         )
-        errands = LongRunning(controls, claims, self._attempter, self._recorder, instruments, stop)
-        controller = Controller(controls, errands, guard, instruments, stop)
+        long_running = LongRunningCommands(
+            controls, claims, self._attempter, self._recorder, instruments, stop
+        )
+        controller = Controller(controls, long_running, guard, instruments, stop)
         clock, metrics = self._clock, self.metrics
         self._work = asyncio.create_task(
             _together(

@@ -182,9 +182,10 @@ class Cancel:
         return cls(_event_id(row))
 
 
+ShortCommand = Retry | SetUrl | Pause | Cancel
 LongCommand = RetryFailed | TestEvent
 """Commands that take longer than one transaction may: they are `running` in between."""
-Command = Retry | LongCommand | SetUrl | Pause | Cancel
+Command = ShortCommand | LongCommand
 
 
 @dataclass(frozen=True, slots=True)
