@@ -154,6 +154,22 @@ async def test_a_command_that_could_not_be_read_once_is_carried_out() -> None:
     await harness.assert_done(command, {}, ("pause", None, True))
 
 
+async def test_a_command_that_was_read_in_between_is_not_rejected_as_unreadable() -> None:
+    harness = ControllerHarness()
+    command = harness.controls.insert("set_url", "m", args={"url": URL})
+    faults = harness.database.faults
+    faults["read_command"].append(DAMAGE)
+    assert await harness.step()
+    harness.clock.advance(POSTPONE_SECONDS + 0.1)
+    faults["set_url"].append(DOWN)
+    with pytest.raises(ExceptionGroup):
+        await harness.step()
+    harness.clock.advance(POSTPONE_SECONDS + 0.1)
+    faults["read_command"].append(DAMAGE)
+    assert await harness.step()
+    assert harness.controls.handlings[command.id].status == "pending"
+
+
 @pytest.mark.parametrize(
     ("method", "error"),
     [

@@ -92,7 +92,7 @@ async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None
 
 async def test_a_mass_retry_stops_at_its_limit() -> None:
     harness = ControllerHarness()
-    harness.controls.chunks = [chunk(100, 100, 5), chunk(20, 20, 9), chunk(1, 1, 10)]
+    harness.controls.chunks = [chunk(100, 99, 5), chunk(20, 20, 9), chunk(1, 1, 10)]
     harness.controls.insert("retry_failed", "m", args={"limit": 120})
     await harness.step()
     assert [most for _, most in harness.controls.asked_chunks] == [100, 20]
@@ -208,6 +208,15 @@ async def test_a_worker_whose_command_was_taken_over_stops() -> None:
         harness.controls.handlings[command.id].token = NOW
     assert harness.controls.handlings[command.id].status == "running"
     assert len(harness.controls.asked_chunks) == 1
+
+
+async def test_a_worker_whose_command_was_taken_over_does_not_finish_it() -> None:
+    harness = ControllerHarness()
+    command = harness.controls.insert("retry_failed", "m")
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
+        await harness.controller.step(group)
+        harness.controls.handlings[command.id].token = NOW
+    assert harness.controls.handlings[command.id].status == "running"
 
 
 async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:
