@@ -40,7 +40,8 @@ class PostgresCommandTransaction:
 
     async def next_command(self, except_ids: Sequence[int]) -> int | None:
         """See domain.ports.CommandTransaction."""
-        # Looked for before locking, which takes a transaction id: its commit is flushed, four times a second.
+        # First without the lock, which takes a transaction id: its commit is flushed to disk, and most looks,
+        # four a second, find nothing.
         if await self._row("next_command", list(except_ids)) is None or not await self.lock_control():
             return None
         row = await self._row("next_command", list(except_ids))
@@ -248,7 +249,7 @@ class PostgresControls:
             opened = connection.transaction()
             with translated():
                 await opened.start()
-                # Whoever locks a lane or a row for long holds up only the commands that want it.
+                # A lane or row that somebody keeps locked delays only the commands that need it.
                 await connection.execute("SET LOCAL lock_timeout = '200ms'")
             try:
                 yield PostgresCommandTransaction(connection)
@@ -259,6 +260,6 @@ class PostgresControls:
             with translated():
                 await opened.commit()
         finally:
-            # It may have broken after the commit: what was done stays done, and the pool has let go of it.
+            # It may have broken after the commit. The commit stands, and the pool has dropped the connection.
             with suppress(StorageError), translated():
                 await self._pool.release(connection)
