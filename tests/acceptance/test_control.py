@@ -47,7 +47,7 @@ async def test_failed_delivery_is_retried_once_per_command(world: World) -> None
     assert triggers == ["schedule", "schedule", "manual", "manual"]
 
 
-async def test_waiting_retry_is_hastened_and_the_schedule_goes_on(world: World) -> None:
+async def test_waiting_retry_is_run_now_and_the_schedule_goes_on(world: World) -> None:
     await world.configure("m1")
     world.receiver.behave("m1", FAILS, FAILS, Behaviour())
     await world.start(RETRY_SCHEDULE="PT1H,PT0.2S")

@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
-from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.control.recalls import obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -35,6 +35,7 @@ from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.telemetry.metrics import Metrics
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
 LEASE = timedelta(seconds=30)
 ATTEMPT_TIMEOUT = 10.0
@@ -244,8 +245,8 @@ class ModelDaemon:
         dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits, name)
         retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold)
         retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, stop)
-        errands = LongRunning(controls, ports, attempter, recorder, instruments, stop)
-        controller = Controller(controls, errands, lambda url: None, instruments, stop)
+        long_running = LongRunningCommands(controls, ports, attempter, recorder, instruments, stop)
+        controller = Controller(controls, long_running, Guard(EgressPolicy()), instruments, stop)
         daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controller, instruments)
         attempter.daemon, attempter.sender = daemon, sender
         return daemon

@@ -182,12 +182,12 @@ QUESTIONS: Mapping[str, Question] = {
     "next_command": Question(("ARRAY[1, 2]",)),
     "read_command": Question(("1",)),
     "finish_command": Question(("1", "'done'", "'{}'", "NULL", "NULL", "NULL")),
-    "run_command": Question(("1", "'30 seconds'", "'{}'", "NULL")),
+    "mark_running": Question(("1", "'30 seconds'", "'{}'", "NULL")),
     "lock_lane": Question((MERCHANT,)),
     "recall_lane": Question((MERCHANT,)),
     "pause_lane": Question((MERCHANT, "true")),
     "pause_everything": Question(("true",)),
-    "is_configured": Question((MERCHANT,)),
+    "read_pause": Question((MERCHANT,)),
     "set_url": Question((MERCHANT, "'https://example.com/new'")),
     "log_test_event": Question(
         ("gen_random_uuid()", MERCHANT, NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
@@ -195,10 +195,10 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     # reopening
     "find_delivery": Question((_uuid(_seq(HOT - 1)),)),
-    "hasten_retry": Question((str(_seq(HOT)),)),
+    "run_retry_now": Question((str(_seq(HOT)),)),
     "reopen_delivery": Question((str(LOGGED), FINISHED_AT, LOGGED_FOR)),
-    "read_loss": Question((str(LOGGED), FINISHED_AT, LOGGED_FOR)),
-    "announce": Question((NAMES, _each("9", "bigint")), ASKED),
+    "is_object_lost": Question((str(LOGGED), FINISHED_AT, LOGGED_FOR)),
+    "wake_lanes": Question((NAMES, _each("9", "bigint")), ASKED),
     "cancel_delivery": Question((IN_OUTBOX,)),
     "count_failed": Question(("NULL", LONG_AGO, "'infinity'", str(ASKED)), ASKED),
     "reopen_failed": Question((*RANGE, str(ASKED)), ASKED),

@@ -123,13 +123,13 @@ async def test_pause_recalls_leased_lanes_and_is_shown_when_it_is_for_everything
     await here.lease("held", "other")
     await here.lease("lapsed", lease=LAPSED)
     await here.claims.create_lanes(["free"])
-    async with PostgresControls(here.pool).desk() as desk:
+    async with PostgresControls(here.pool).transaction() as transaction:
         for merchant in ("held", "lapsed", "free"):
-            await desk.pause(merchant, True)
+            await transaction.pause(merchant, True)
     recalls = await here.claims.read_recalls()
     assert (recalls.everything_is_paused, recalls.merchants) == (False, frozenset({"held", "lapsed"}))
-    async with PostgresControls(here.pool).desk() as desk:
-        await desk.pause(None, True)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        await transaction.pause(None, True)
     assert (await here.claims.read_recalls()).everything_is_paused
 
 

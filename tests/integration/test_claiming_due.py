@@ -108,12 +108,12 @@ async def test_a_mass_retrys_deliveries_wait_until_they_were_attempted(
 ) -> None:
     rows = await bench.insert_due("m", -1, -1, -1)
     await bench.db.execute("UPDATE webhook.outbox SET trigger = 'manual' WHERE seq <> $1", rows[0])
-    async with PostgresControls(here.pool).desk() as desk:
-        assert await desk.count_waiting(rows) == 2
-        assert await desk.count_waiting([]) == 0
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.count_waiting(rows) == 2
+        assert await transaction.count_waiting([]) == 0
     await bench.db.execute("DELETE FROM webhook.outbox WHERE seq = $1", rows[1])
-    async with PostgresControls(here.pool).desk() as desk:
-        assert await desk.count_waiting(rows) == 1
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.count_waiting(rows) == 1
 
 
 async def test_a_cursor_is_a_place_in_the_order_and_no_lane_need_stand_there(

@@ -166,12 +166,12 @@ async def test_row_that_was_handed_back_is_claimed_at_once(bench: Workbench, her
 async def test_due_retries_wait_while_paused(bench: Workbench, here: Daemon, merchant: str | None) -> None:
     (paused,) = await bench.insert_due("m", -1)
     (other,) = await bench.insert_due("n", -1)
-    desk = PostgresControls(here.pool).desk
-    async with desk() as open_desk:
-        await open_desk.pause(merchant, True)
+    controls = PostgresControls(here.pool)
+    async with controls.transaction() as transaction:
+        await transaction.pause(merchant, True)
     assert _seqs(await _claim(here)) == ([] if merchant is None else [other])
-    async with desk() as open_desk:
-        await open_desk.pause(merchant, False)
+    async with controls.transaction() as transaction:
+        await transaction.pause(merchant, False)
     assert paused in _seqs(await _claim(here))
 
 

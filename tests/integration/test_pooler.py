@@ -263,14 +263,14 @@ async def test_commands_are_asked_for_and_carried_out(
         await admin.check_schema()
         asked = await admin.ask(ControlRequest("pause", "a test", "m"))
         with suppress(ZeroDivisionError):
-            async with PostgresControls(pool).desk() as desk:
-                assert await desk.next_command([]) is not None
-                await desk.finish(asked, {})
+            async with PostgresControls(pool).transaction() as transaction:
+                assert await transaction.next_command([]) is not None
+                await transaction.finish(asked, {})
                 raise ZeroDivisionError
         assert (await admin.find_command(asked)).status == "pending"
-        async with PostgresControls(pool).desk() as desk:
-            await desk.pause("m", True)
-            await desk.finish(asked, {"done": 1})
+        async with PostgresControls(pool).transaction() as transaction:
+            await transaction.pause("m", True)
+            await transaction.finish(asked, {"done": 1})
         assert (await admin.find_command(asked)).result == {"done": 1}
     assert (await bench.lane("m"))["paused"]
 

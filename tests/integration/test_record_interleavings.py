@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from tests.integration.workbench import GATED, LAPSED, LEASE, Daemon, Workbench, answered
+from webhook_dispatcher.domain.ports import Reopened
 from webhook_dispatcher.domain.record import LaneTurn, Record
 from webhook_dispatcher.storage.controls import PostgresControls
 
@@ -173,15 +174,15 @@ async def test_record_after_a_lapsed_lease_does_not_pass_what_was_put_back_in_or
     here = await bench.daemon("here")
     controls = PostgresControls(here.pool)
     cancelled = (await here.read("m"))[0].id
-    async with controls.desk() as desk:
-        await desk.cancel(cancelled, "m")
+    async with controls.transaction() as transaction:
+        await transaction.cancel(cancelled, "m")
     # The holder is frozen, or the database was away: the lease has lapsed, and nobody else has claimed it.
     lease, [event] = await here.claim("m", lease=LAPSED)
-    async with controls.desk() as desk:
-        delivery = await desk.find_delivery(cancelled)
+    async with controls.transaction() as transaction:
+        delivery = await transaction.find_delivery(cancelled)
         assert delivery is not None
-        assert await desk.reopen(delivery)
-        await desk.announce({"m": first})
+        assert await transaction.reopen(delivery) is Reopened.IN_ORDER
+        await transaction.wake_lanes({"m": first})
     turn = LaneTurn("m", lease.epoch, True, second)
     await here.records.write([answered(event, lease.epoch, await bench.now(), 200)], [turn], LEASE)
     assert (await bench.lane("m"))["from_seq"] < first
@@ -199,6 +200,6 @@ async def test_holder_whose_lease_has_lapsed_is_recalled_too(bench: Workbench, c
             b"sealed",
         )
     else:
-        async with PostgresControls(here.pool).desk() as desk:
-            await desk.pause("m", True)
+        async with PostgresControls(here.pool).transaction() as transaction:
+            await transaction.pause("m", True)
     assert (await bench.lane("m"))["recalled"]

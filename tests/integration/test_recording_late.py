@@ -32,8 +32,8 @@ async def _cancelled(bench: Workbench, here: Daemon, status: int | None) -> Reco
     """Answer an event that was cancelled while it was in flight."""
     await bench.insert("m")
     lease, (event,) = await here.claim("m")
-    async with PostgresControls(here.pool).desk() as desk:
-        assert await desk.cancel(event.id, "m")
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.cancel(event.id, "m")
     record = answered(event, lease.epoch, await bench.now(), status)
     assert (await here.records.write([record], [], LEASE)).seqs == frozenset()
     assert await here.records.read_unwritten([record]) == frozenset()
@@ -126,8 +126,8 @@ async def test_late_failure_says_nothing_new_of_an_attempt_that_was_counted(
     record = await _late(bench, here, 503)
     counted = answered(record.event, (await bench.lane("m"))["epoch"], record.at, None)
     await here.records.write([counted], [], LEASE)
-    async with PostgresControls(here.pool).desk() as desk:
-        assert await desk.cancel(record.event.id, "m")
+    async with PostgresControls(here.pool).transaction() as transaction:
+        assert await transaction.cancel(record.event.id, "m")
     assert await here.records.write_late(record)
     log = await bench.logged(record.event.seq)
     assert _found(log, *STANDING) == ("failed", "cancelled", 1, None, "timeout")

@@ -195,12 +195,12 @@ async def test_an_event_without_object_is_not_sent_by_hand(bench: Workbench) -> 
     logged = await bench.logged(lost)
     assert logged is not None
     controls = PostgresControls(daemon.pool)
-    async with controls.desk() as desk:
-        delivery = await desk.find_delivery(logged["event_id"])
+    async with controls.transaction() as transaction:
+        delivery = await transaction.find_delivery(logged["event_id"])
         with pytest.raises(CommandRejected, match="could not be read") as rejected:
-            await desk.reopen(delivery)
+            await transaction.reopen(delivery)
         assert rejected.value.code is Code.WRONG_STATE
-        await desk.pause(None, False)  # the transaction goes on
+        await transaction.pause(None, False)  # the transaction goes on
     assert await bench.owed(lost) is None
 
 
@@ -216,20 +216,20 @@ async def test_a_mass_retry_can_pass_over_what_it_is_refused(bench: Workbench) -
     failed = unsent(retry.event, retry.claim, now, FailedReason.UNSENDABLE, is_retry=True)
     await daemon.records.write([failed], [], LEASE)
     controls = PostgresControls(daemon.pool)
-    wish = RetryFailed("m", LONG_AGO, await bench.now() + timedelta(hours=1), 100)
+    command = RetryFailed("m", LONG_AGO, await bench.now() + timedelta(hours=1), 100)
     with pytest.raises(StatementRefused) as refused:
-        async with controls.desk() as desk:
-            await desk.reopen_failed(wish, (LONG_AGO, -1), 100)
+        async with controls.transaction() as transaction:
+            await transaction.reopen_failed(command, (LONG_AGO, -1), 100)
     assert refused.value.blames_the_row
     assert await bench.owed(lost) is None
-    async with controls.desk() as desk:
-        passed = await desk.pass_failed(wish, (LONG_AGO, -1))
+    async with controls.transaction() as transaction:
+        passed = await transaction.skip_failed(command, (LONG_AGO, -1))
         assert passed is not None
         assert (passed.matched, passed.retried, passed.reached[1]) == (1, 0, lost)
-        chunk = await desk.reopen_failed(wish, passed.reached, 100)
+        chunk = await transaction.reopen_failed(command, passed.reached, 100)
         assert chunk is not None
         assert (chunk.matched, chunk.retried) == (1, 1)
-        assert await desk.pass_failed(wish, chunk.reached) is None
+        assert await transaction.skip_failed(command, chunk.reached) is None
     assert [await bench.owed(seq) is not None for seq in good] == [True]
 
 
@@ -265,14 +265,14 @@ async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transac
         unread = await bench.db.fetchval(put, large_object())
     later = await bench.db.fetchval(put, "{}")
     controls = PostgresControls(daemon.pool)
-    async with controls.desk() as desk:
-        assert await desk.next_command([]) == unread
+    async with controls.transaction() as transaction:
+        assert await transaction.next_command([]) == unread
         with pytest.raises(StatementRefused) as refused:
-            await desk.read_command(unread)
+            await transaction.read_command(unread)
         assert refused.value.blames_the_row
-        await desk.reject(unread, Code.MALFORMED, "it cannot be read")
-        assert await desk.next_command([]) == later
-        assert (await desk.read_command(later)).command == "pause"
+        await transaction.reject(unread, Code.MALFORMED, "it cannot be read")
+        assert await transaction.next_command([]) == later
+        assert (await transaction.read_command(later)).name == "pause"
 
 
 async def test_a_row_that_cannot_even_be_named_blocks_its_own_lane_alone(bench: Workbench) -> None:

@@ -1,39 +1,38 @@
-"""A controller with its desk and everything around it in memory."""
+"""A controller with the control table and everything around it in memory."""
 
 import asyncio
 from typing import Any
 
-from tests.unit.fake_desk import FakeControls, FakeDesk
+from tests.unit.fake_controls import FakeControls
 from tests.unit.fake_storage import FakeClaims, FakeRecords
 from tests.unit.fakes import KEYRING, LEASE, FakeDatabase, FakeSender
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.controller import Controller
-from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.domain.command import Code, Command
+from webhook_dispatcher.domain.command import Code, CommandRow
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 URL = "https://new.example/"
 
 
-class Office:
-    """A controller, its desk, and a merchant `m` with an endpoint."""
+class ControllerHarness:
+    """A controller, the control table, and a merchant `m` with an endpoint; it is the UrlGuard too."""
 
     def __init__(self) -> None:
         self.database = FakeDatabase()
         self.database.configure("m")
-        self.desk = FakeDesk(self.database)
-        self.controls = FakeControls(self.desk)
+        self.controls = FakeControls(self.database)
         self.sender, self.stop, self.metrics = FakeSender(), Stop(), Metrics("test")
         self.clock = self.database.clock
         instruments = Instruments.of(self.clock, self.metrics)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0, lambda: None)
-        errands = LongRunning(
+        long_running = LongRunningCommands(
             self.controls,
             FakeClaims(self.database),
             attempter,
@@ -41,7 +40,7 @@ class Office:
             instruments,
             self.stop,
         )
-        self.controller = Controller(self.controls, errands, self.find_fault, instruments, self.stop)
+        self.controller = Controller(self.controls, long_running, self, instruments, self.stop)
 
     def find_fault(self, url: str) -> str | None:
         return None if url == URL else "it is not public"
@@ -50,26 +49,26 @@ class Office:
         """Take one command up, and let what it began end."""
         async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
             has_handled = await self.controller.step(group)
-        assert self.controls.open_desks == 0
+        assert self.controls.open_transactions == 0
         return has_handled
 
     def counted(self, command: str, status: str) -> float | None:
         labels = {"command": command, "status": status}
         return self.metrics.registry.get_sample_value("webhook_control_commands_total", labels)
 
-    async def assert_rejected(self, command: Command, code: Code) -> None:
+    async def assert_rejected(self, row: CommandRow, code: Code) -> None:
         assert await self.step()
-        assert (self.desk.standing[command.id].status, self.desk.standing[command.id].code) == (
+        assert (self.controls.handlings[row.id].status, self.controls.handlings[row.id].code) == (
             "rejected",
             code,
         )
-        assert self.desk.done == [] or self.desk.done[-1][0] in {"reopen", "cancel"}
+        assert self.controls.done == [] or self.controls.done[-1][0] in {"reopen", "cancel"}
 
-    async def assert_done(self, command: Command, result: dict[str, Any], *done: tuple[Any, ...]) -> None:
+    async def assert_done(self, row: CommandRow, result: dict[str, Any], *done: tuple[Any, ...]) -> None:
         assert await self.step()
-        assert (self.desk.standing[command.id].status, self.desk.standing[command.id].result) == (
+        assert (self.controls.handlings[row.id].status, self.controls.handlings[row.id].result) == (
             "done",
             result,
         )
-        assert self.desk.done == list(done)
-        assert self.counted(command.command, "done") == 1
+        assert self.controls.done == list(done)
+        assert self.counted(row.name, "done") == 1

@@ -84,6 +84,9 @@ async def test_no_keys_at_all_is_found() -> None:
     findings = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=""))
     assert problems(findings).keys() == {"configuration", "keys"}
     assert problems(findings)["configuration"][1] == 2
+    assert [finding.mend for finding in findings if finding.check == "configuration"][-1] == (
+        'give id:base64key, the key being 32 random bytes (for example "k1:$(openssl rand -base64 32)")'
+    )
 
 
 async def test_a_schema_of_another_version_is_found_and_calls_for_exit_3() -> None:
@@ -135,7 +138,7 @@ async def test_a_pooler_that_was_not_expected_is_named_with_its_setting() -> Non
     async def found(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
         if not pooled:
             raise PoolerInBetween(
-                "a pooler stands before the database: set WEBHOOK_DATABASE_POOLER=transaction"
+                "a pooler stands before the database", remedy="set WEBHOOK_DATABASE_POOLER=transaction"
             )
         yield FakeAdministration()
 

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.fake_administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage.administration import AttemptView, ControlView, DeliveryView
@@ -34,11 +35,11 @@ DELIVERY = DeliveryView(
     "status",
     NOW + timedelta(days=1),
 )
-ASKED = ControlView(12, "retry", "pending", None, None, None, None)
-RUNNING = replace(ASKED, status="running", result={"matched": 5})
-DONE = replace(ASKED, status="done", handled_at=NOW, result={"matched": 5, "retried": 5})
+ASKED = ControlView(12, "retry", CommandStatus.PENDING, None, None, None, None)
+RUNNING = replace(ASKED, status=CommandStatus.RUNNING, result={"matched": 5})
+DONE = replace(ASKED, status=CommandStatus.DONE, handled_at=NOW, result={"matched": 5, "retried": 5})
 REJECTED = replace(
-    ASKED, status="rejected", handled_at=NOW, error_code=-14004, error_message="it was delivered"
+    ASKED, status=CommandStatus.REJECTED, handled_at=NOW, error_code=-14004, error_message="it was delivered"
 )
 
 

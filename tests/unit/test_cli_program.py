@@ -9,6 +9,7 @@ import pytest
 from tests.unit.fake_administration import FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.domain.command import COMMANDS as CONTROL_COMMANDS
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
     DispatcherError,
@@ -32,11 +33,7 @@ COMMANDS = [
     "endpoint remove",
     "deliveries list",
     "deliveries show",
-    "deliveries retry",
-    "deliveries retry-failed",
-    "test-event",
-    "pause",
-    "resume",
+    *(" ".join(spec.cli.path) for spec in CONTROL_COMMANDS.values() if spec.cli is not None),
 ]
 DATABASE = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges"}
 

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.fake_administration import FakeAdministration
 from webhook_dispatcher.cli import daemon, main
 from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.domain.command import COMMANDS
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.storage.administration import Administration
 
@@ -31,11 +32,7 @@ OF_ONE_DATABASE = [
     "endpoint remove m1 --yes",
     "deliveries list",
     f"deliveries show {EVENT}",
-    f"deliveries retry {EVENT} --no-wait",
-    "deliveries retry-failed --merchant m1 --no-wait",
-    "test-event m1 --no-wait",
-    "pause m1 --no-wait",
-    "resume --all --no-wait",
+    *(f"{spec.cli.example} --no-wait" for spec in COMMANDS.values() if spec.cli is not None),
 ]
 
 

@@ -13,18 +13,19 @@ from tests.unit.fakes import NOW
 from webhook_dispatcher.domain.command import (
     COMMANDS,
     LONG_AGO,
-    MOST_RETRIED,
+    MAX_RETRIED,
     Cancel,
     Code,
     Command,
+    CommandName,
     CommandRejected,
+    CommandRow,
     Pause,
     Retry,
     RetryFailed,
     SetUrl,
     TestEvent,
-    Wish,
-    understand,
+    parse,
 )
 
 ID = UUID(int=7)
@@ -32,25 +33,25 @@ SINCE = "2026-11-20T08:15:30+02:00"
 SINCE_AT = datetime(2026, 11, 20, 6, 15, 30, tzinfo=UTC)
 
 
-def make(command: str, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any) -> Command:
-    return Command(1, command, merchant_id, event_id, args, result={}, created_at=NOW)
+def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any) -> CommandRow:
+    return CommandRow(1, name, merchant_id, event_id, args, result={}, created_at=NOW)
 
 
 @pytest.mark.parametrize(
-    ("command", "wish"),
+    ("row", "command"),
     [
         (make("retry", event_id=ID), Retry(ID, force=False)),
         (make("retry", event_id=ID, force=True), Retry(ID, force=True)),
         (make("retry", event_id=ID, force=False), Retry(ID, force=False)),
-        (make("retry_failed", "m"), RetryFailed("m", LONG_AGO, NOW, MOST_RETRIED)),
-        (make("retry_failed", since=SINCE), RetryFailed(None, SINCE_AT, NOW, MOST_RETRIED)),
+        (make("retry_failed", "m"), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
+        (make("retry_failed", since=SINCE), RetryFailed(None, SINCE_AT, NOW, MAX_RETRIED)),
         (
             make("retry_failed", "m", until="2026-11-20T06:15:30Z"),
-            RetryFailed("m", LONG_AGO, SINCE_AT, MOST_RETRIED),
+            RetryFailed("m", LONG_AGO, SINCE_AT, MAX_RETRIED),
         ),
         (make("retry_failed", "m", limit=1), RetryFailed("m", LONG_AGO, NOW, 1)),
-        (make("retry_failed", "m", limit=MOST_RETRIED), RetryFailed("m", LONG_AGO, NOW, MOST_RETRIED)),
-        (make("retry_failed", "m", since=None), RetryFailed("m", LONG_AGO, NOW, MOST_RETRIED)),
+        (make("retry_failed", "m", limit=MAX_RETRIED), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
+        (make("retry_failed", "m", since=None), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
         (make("test_event", "m"), TestEvent("m")),
         (make("set_url", "m", url="https://a.example/"), SetUrl("m", "https://a.example/")),
         (make("pause", "m"), Pause("m", True)),
@@ -60,12 +61,12 @@ def make(command: str, merchant_id: str | None = None, event_id: UUID | None = N
         (make("cancel", event_id=ID), Cancel(ID)),
     ],
 )
-def test_commands_are_understood(command: Command, wish: Wish) -> None:
-    assert understand(command) == wish
+def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
+    assert parse(row) == command
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("row", "says"),
     [
         (make("retry"), "retry needs event_id"),
         (make("retry", "m"), "retry needs event_id"),
@@ -76,7 +77,7 @@ def test_commands_are_understood(command: Command, wish: Wish) -> None:
         (make("retry_failed", until=SINCE), "retry_failed needs merchant_id or args.since"),
         (make("retry_failed", "m", limit=0), "args.limit is a whole number from 1"),
         (make("retry_failed", "m", limit=-1), "args.limit is a whole number"),
-        (make("retry_failed", "m", limit=MOST_RETRIED + 1), "args.limit is a whole number"),
+        (make("retry_failed", "m", limit=MAX_RETRIED + 1), "args.limit is a whole number"),
         (make("retry_failed", "m", limit=True), "args.limit is a whole number"),
         (make("retry_failed", "m", limit=1.0), "args.limit is a whole number"),
         (make("retry_failed", "m", limit="10"), "args.limit is a whole number"),
@@ -106,9 +107,9 @@ def test_commands_are_understood(command: Command, wish: Wish) -> None:
         (make("delete", "m"), "known are retry, retry_failed, test_event, set_url, pause, resume, cancel"),
     ],
 )
-def test_malformed_commands_say_what_is_wrong(command: Command, says: str) -> None:
+def test_malformed_commands_say_what_is_wrong(row: CommandRow, says: str) -> None:
     with pytest.raises(CommandRejected) as caught:
-        understand(command)
+        parse(row)
     assert caught.value.code is Code.MALFORMED
     assert says in caught.value.message
 
@@ -131,17 +132,17 @@ JSON = st.recursive(
 
 
 @given(
-    st.sampled_from(COMMANDS) | st.text(),
+    st.sampled_from(list(COMMANDS)) | st.text(),
     st.none() | st.text(),
     st.none() | st.uuids(),
     st.dictionaries(st.sampled_from(["force", "since", "until", "limit", "url"]), JSON),
 )
-def test_whatever_was_written_is_understood_or_rejected(
+def test_whatever_was_written_is_parsed_or_rejected(
     name: str, merchant_id: str | None, event_id: UUID | None, args: dict[str, Any]
 ) -> None:
-    command = make(name, merchant_id, event_id, **args)
+    row = make(name, merchant_id, event_id, **args)
     try:
-        understand(command)
+        parse(row)
     except CommandRejected as rejection:
         code = rejection.code
     else:
@@ -151,10 +152,25 @@ def test_whatever_was_written_is_understood_or_rejected(
 
 def test_arguments_that_cannot_be_read_are_malformed() -> None:
     with pytest.raises(CommandRejected, match="args must be a JSON object"):
-        understand(replace(make("pause"), args=None))
+        parse(replace(make("pause"), args=None))
 
 
 def test_a_mass_retry_never_reaches_beyond_the_time_it_was_asked_for() -> None:
-    wish = understand(make("retry_failed", "m", until="2099-01-01T00:00:00Z"))
-    assert isinstance(wish, RetryFailed)
-    assert wish.until == NOW
+    command = parse(make("retry_failed", "m", until="2099-01-01T00:00:00Z"))
+    assert isinstance(command, RetryFailed)
+    assert command.until == NOW
+
+
+def test_every_name_is_in_the_table_and_parses_or_says_what_it_needs() -> None:
+    assert list(COMMANDS) == list(CommandName)
+    for name, spec in COMMANDS.items():
+        if spec.needs == "`event_id`":
+            with pytest.raises(CommandRejected, match=f"^{name} needs event_id$"):
+                parse(make(name, "m"))
+        elif spec.needs.startswith("`merchant_id`, or none"):
+            assert parse(make(name, "m")) != parse(make(name))
+
+
+def test_a_name_that_is_none_of_ours_never_becomes_a_label() -> None:
+    assert [make(name).label for name in COMMANDS] == list(CommandName)
+    assert make("m' or whatever").label == "unknown"

@@ -24,7 +24,7 @@ NAMES_FOR_URLS = [f"{number}-{reason}" for number, (_, _, reason) in enumerate(U
 
 def is_refused(guard: Guard, url: str) -> bool:
     try:
-        guard.check_url(url)
+        guard.target(url)
     except Forbidden:
         return True
     return False
@@ -81,7 +81,7 @@ def test_port_beyond_65535_is_refused() -> None:
 
 @pytest.mark.parametrize("label", ["xn--fa-hia", "xn--mnchen-3ya", "xn--ls8h", "xn--55qx5d"])
 def test_punycode_that_decodes_is_accepted(label: str) -> None:
-    Guard(EgressPolicy()).check_url(f"https://{label}.com/")
+    Guard(EgressPolicy()).target(f"https://{label}.com/")
 
 
 @pytest.mark.parametrize("label", ["xn--", "xn--a", "xn--abc-", "xn--99999999", "xn--9"])
@@ -91,7 +91,7 @@ def test_punycode_that_does_not_decode_is_refused(label: str) -> None:
 
 def test_refusal_does_not_quote_what_was_not_checked() -> None:
     with pytest.raises(Forbidden) as caught:
-        Guard(EgressPolicy()).check_url("https://user:whsec_hidden@\x00evil/")
+        Guard(EgressPolicy()).target("https://user:whsec_hidden@\x00evil/")
     assert "hidden" not in caught.value.reason
     assert "\x00" not in caught.value.reason
 
@@ -120,7 +120,7 @@ ALLOWING = Guard(
     ],
 )
 def test_what_the_operator_allows_is_accepted(url: str) -> None:
-    ALLOWING.check_url(url)
+    ALLOWING.target(url)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_a_literal_allowed_as_a_host_is_denied_all_the_same() -> None:
 def test_neighbours_of_what_is_denied_are_not(address: str) -> None:
     DENYING.check_address(address)
     literal = f"[{address}]" if ":" in address else address
-    DENYING.check_url(f"https://{literal}/")
+    DENYING.target(f"https://{literal}/")
 
 
 def test_a_host_allowed_by_name_needs_no_public_address() -> None:
-    DENYING.check_url("https://ours.example.org/")
+    DENYING.target("https://ours.example.org/")
     DENYING.check_address("10.0.0.1", is_trusted=True)

@@ -7,11 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.controlling import Office
-from tests.unit.fake_desk import EVENT_ID
+from tests.unit.controlling import ControllerHarness
+from tests.unit.fake_controls import EVENT_ID
 from tests.unit.fakes import NOW, make_endpoint
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.control.long_running import CHUNK, MOST_WAITING, PATIENCE, RUNNING_LEASE
+from webhook_dispatcher.dispatch.control.mass_retry import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
+from webhook_dispatcher.dispatch.control.running_command import RUNNING_LEASE
 from webhook_dispatcher.domain.command import LONG_AGO, Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
@@ -32,43 +33,43 @@ DOWN = StorageUnavailable("down")
 async def test_a_test_event_is_sent_once_and_written_down(
     seen: Answer | Failure, state: State, outcome: str, status: int | None
 ) -> None:
-    office = Office()
-    office.sender.answers.append(seen)
-    command = office.desk.give("test_event", "m")
-    assert await office.step()
-    standing, [test] = office.desk.standing[command.id], office.desk.tests
-    assert standing.result == {"event_id": str(test.event.id), "outcome": outcome, "status": status}
-    assert (standing.status, test.state, test.event.type) == ("done", state, "webhook.test")
-    assert len(office.sender.sent) == 1
+    harness = ControllerHarness()
+    harness.sender.answers.append(seen)
+    command = harness.controls.insert("test_event", "m")
+    assert await harness.step()
+    handling, [test] = harness.controls.handlings[command.id], harness.controls.tests
+    assert handling.result == {"event_id": str(test.event.id), "outcome": outcome, "status": status}
+    assert (handling.status, test.state, test.event.type) == ("done", state, "webhook.test")
+    assert len(harness.sender.sent) == 1
 
 
 async def test_a_resumed_test_keeps_its_id() -> None:
-    office = Office()
+    harness = ControllerHarness()
     result = {"event_id": str(EVENT_ID), "created_at": NOW.isoformat()}
-    office.desk.give("test_event", "m", result=result)
-    await office.step()
-    assert (office.desk.tests[0].event.id, office.desk.tests[0].event.created_at) == (EVENT_ID, NOW)
-    assert UUID(office.sender.sent[0][1]["Service-Event-Id"]) == EVENT_ID
+    harness.controls.insert("test_event", "m", result=result)
+    await harness.step()
+    assert (harness.controls.tests[0].event.id, harness.controls.tests[0].event.created_at) == (EVENT_ID, NOW)
+    assert UUID(harness.sender.sent[0][1]["Service-Event-Id"]) == EVENT_ID
 
 
 async def test_a_test_that_cannot_be_sent_is_rejected() -> None:
-    office = Office()
-    office.desk.paused = {"m"}
-    await office.assert_rejected(office.desk.give("test_event", "m"), Code.WRONG_STATE)
-    office.desk.paused = set()
-    office.database.endpoints["m"] = make_endpoint("m", key_id="gone")
-    command = office.desk.give("test_event", "m")
-    await office.step()
-    assert office.desk.standing[command.id].code is Code.WRONG_STATE
-    assert office.sender.sent == []
+    harness = ControllerHarness()
+    harness.controls.paused = {"m"}
+    await harness.assert_rejected(harness.controls.insert("test_event", "m"), Code.WRONG_STATE)
+    harness.controls.paused = set()
+    harness.database.endpoints["m"] = make_endpoint("m", key_id="gone")
+    command = harness.controls.insert("test_event", "m")
+    await harness.step()
+    assert harness.controls.handlings[command.id].code is Code.WRONG_STATE
+    assert harness.sender.sent == []
 
 
 async def test_a_test_whose_worker_fails_stays_running_for_another() -> None:
-    office = Office()
-    office.database.faults["read_endpoints"].append(DOWN)
-    command = office.desk.give("test_event", "m")
-    await office.step()
-    assert office.desk.standing[command.id].status == "running"
+    harness = ControllerHarness()
+    harness.database.faults["read_endpoints"].append(DOWN)
+    command = harness.controls.insert("test_event", "m")
+    await harness.step()
+    assert harness.controls.handlings[command.id].status == "running"
 
 
 def chunk(matched: int, retried: int, reached: int, **heads: int | None) -> ReopenedChunk:
@@ -76,35 +77,35 @@ def chunk(matched: int, retried: int, reached: int, **heads: int | None) -> Reop
 
 
 async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None:
-    office = Office()
-    office.desk.chunks = [chunk(100, 99, 5, a=None, b=3), chunk(50, 50, 9, a=None)]
-    command = office.desk.give("retry_failed", "m")
-    await office.step()
-    standing = office.desk.standing[command.id]
-    assert (standing.status, standing.result) == ("done", {"matched": 150, "retried": 149})
+    harness = ControllerHarness()
+    harness.controls.chunks = [chunk(100, 99, 5, a=None, b=3), chunk(50, 50, 9, a=None)]
+    command = harness.controls.insert("retry_failed", "m")
+    await harness.step()
+    handling = harness.controls.handlings[command.id]
+    assert (handling.status, handling.result) == ("done", {"matched": 150, "retried": 149})
     starts = [(LONG_AGO, -1), (NOW + timedelta(seconds=5), 5), (NOW + timedelta(seconds=9), 9)]
-    assert office.desk.asked_chunks == [(start, CHUNK) for start in starts]
-    running = ("keep_running", RUNNING_LEASE)
-    announced = [("announce", {"a": None, "b": 3}), ("announce", {"a": None})]
-    assert office.desk.done == [running, announced[0], running, announced[1], running]
+    assert harness.controls.asked_chunks == [(start, CHUNK_SIZE) for start in starts]
+    running = ("mark_running", RUNNING_LEASE)
+    woken = [("wake_lanes", {"a": None, "b": 3}), ("wake_lanes", {"a": None})]
+    assert harness.controls.done == [running, woken[0], running, woken[1], running]
 
 
 async def test_a_mass_retry_stops_at_its_limit() -> None:
-    office = Office()
-    office.desk.chunks = [chunk(100, 100, 5), chunk(20, 20, 9), chunk(1, 1, 10)]
-    office.desk.give("retry_failed", "m", args={"limit": 120})
-    await office.step()
-    assert [most for _, most in office.desk.asked_chunks] == [100, 20]
+    harness = ControllerHarness()
+    harness.controls.chunks = [chunk(100, 99, 5), chunk(20, 20, 9), chunk(1, 1, 10)]
+    harness.controls.insert("retry_failed", "m", args={"limit": 120})
+    await harness.step()
+    assert [most for _, most in harness.controls.asked_chunks] == [100, 20]
 
 
 async def test_a_resumed_mass_retry_goes_on_where_it_was() -> None:
-    office = Office()
-    office.desk.chunks = [chunk(1, 1, 9)]
+    harness = ControllerHarness()
+    harness.controls.chunks = [chunk(1, 1, 9)]
     progress = {"matched": 101, "retried": 100, "passed": 100, "reached": [NOW.isoformat(), 4]}
-    command = office.desk.give("retry_failed", "m", result=progress)
-    await office.step()
-    assert office.desk.asked_chunks[0] == ((NOW, 4), CHUNK)
-    assert office.desk.standing[command.id].result == {"matched": 101, "retried": 101}
+    command = harness.controls.insert("retry_failed", "m", result=progress)
+    await harness.step()
+    assert harness.controls.asked_chunks[0] == ((NOW, 4), CHUNK_SIZE)
+    assert harness.controls.handlings[command.id].result == {"matched": 101, "retried": 101}
 
 
 @pytest.mark.parametrize(
@@ -126,117 +127,130 @@ async def test_a_resumed_mass_retry_goes_on_where_it_was() -> None:
     ],
 )
 async def test_progress_that_no_worker_wrote_is_rejected(command: str, changed: dict[str, object]) -> None:
-    office = Office()
+    harness = ControllerHarness()
     written = {"matched": 101, "retried": 100, "passed": 100, "reached": [NOW.isoformat(), 4]}
     written |= {"event_id": str(EVENT_ID), "created_at": NOW.isoformat()}
-    await office.assert_rejected(office.desk.give(command, "m", result=written | changed), Code.MALFORMED)
+    await harness.assert_rejected(
+        harness.controls.insert(command, "m", result=written | changed), Code.MALFORMED
+    )
     del written[next(iter(changed))]
     if "reached" not in changed:
-        await office.assert_rejected(office.desk.give(command, "m", result=written), Code.MALFORMED)
+        await harness.assert_rejected(harness.controls.insert(command, "m", result=written), Code.MALFORMED)
 
 
 async def test_a_stop_hands_a_mass_retry_over_at_once() -> None:
-    office = Office()
-    office.desk.chunks = [chunk(1, 1, 9)]
-    command = office.desk.give("retry_failed", "m")
-    office.stop.set()
-    await office.step()
-    assert office.desk.standing[command.id].status == "running"
-    assert office.desk.done[-1] == ("keep_running", timedelta())
-    assert office.desk.asked_chunks == []
+    harness = ControllerHarness()
+    harness.controls.chunks = [chunk(1, 1, 9)]
+    command = harness.controls.insert("retry_failed", "m")
+    harness.stop.set()
+    await harness.step()
+    assert harness.controls.handlings[command.id].status == "running"
+    assert harness.controls.done[-1] == ("mark_running", timedelta())
+    assert harness.controls.asked_chunks == []
 
 
-@pytest.mark.parametrize("method", ["reopen_failed", "keep_running", "finish"])
+@pytest.mark.parametrize("method", ["reopen_failed", "mark_running", "finish"])
 async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(method: str) -> None:
-    office = Office()
-    office.database.faults[method].extend([None] * (method == "keep_running") + [DOWN])
-    office.desk.chunks = [chunk(1, 1, 9)]
-    command = office.desk.give("retry_failed", "m")
-    await office.step()
-    assert office.desk.standing[command.id].status == "running"
+    harness = ControllerHarness()
+    harness.database.faults[method].extend([None] * (method == "mark_running") + [DOWN])
+    harness.controls.chunks = [chunk(1, 1, 9)]
+    command = harness.controls.insert("retry_failed", "m")
+    await harness.step()
+    assert harness.controls.handlings[command.id].status == "running"
 
 
 async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again() -> None:
-    office = Office()
+    harness = ControllerHarness()
     refused = StatementRefused("XX001", "missing chunk number 0")
     halvings = [100, 50, 25, 12, 6, 3, 1]
-    office.database.faults["reopen_failed"].extend([refused] * len(halvings))
-    office.desk.chunks = [chunk(1, 0, 5), chunk(9, 9, 14, m=None)]
-    command = office.desk.give("retry_failed", "m")
-    await office.step()
-    standing = office.desk.standing[command.id]
-    assert (standing.status, standing.result) == ("done", {"matched": 10, "retried": 9})
-    assert [most for _, most in office.desk.asked_chunks] == [0, CHUNK, CHUNK]
+    harness.database.faults["reopen_failed"].extend([refused] * len(halvings))
+    harness.controls.chunks = [chunk(1, 0, 5), chunk(9, 9, 14, m=None)]
+    command = harness.controls.insert("retry_failed", "m")
+    await harness.step()
+    handling = harness.controls.handlings[command.id]
+    assert (handling.status, handling.result) == ("done", {"matched": 10, "retried": 9})
+    assert [most for _, most in harness.controls.asked_chunks] == [0, CHUNK_SIZE, CHUNK_SIZE]
 
 
-@pytest.mark.parametrize("method", ["desk", "is_alone", "announce", "keep_running"])
+@pytest.mark.parametrize("method", ["transaction", "lock_control", "wake_lanes", "mark_running"])
 async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_nothing_over(
     method: str,
 ) -> None:
-    office = Office()
+    harness = ControllerHarness()
     refused = StatementRefused("XX000", "unable to check out connection from the pool")
-    before = {"desk": 1, "is_alone": 0, "announce": 0, "keep_running": 1}[method]
-    office.database.faults[method].extend([None] * before + [refused])
-    office.desk.chunks = [chunk(100, 100, 9, m=None)]
-    command = office.desk.give("retry_failed", "m")
-    await office.step()
-    assert office.desk.standing[command.id].status == "running"
-    assert office.desk.asked_chunks in ([], [((LONG_AGO, -1), CHUNK)]), "tried once, and not in parts"
+    before = {"transaction": 1, "lock_control": 0, "wake_lanes": 0, "mark_running": 1}[method]
+    harness.database.faults[method].extend([None] * before + [refused])
+    harness.controls.chunks = [chunk(100, 100, 9, m=None)]
+    command = harness.controls.insert("retry_failed", "m")
+    await harness.step()
+    assert harness.controls.handlings[command.id].status == "running"
+    assert harness.controls.asked_chunks in ([], [((LONG_AGO, -1), CHUNK_SIZE)]), (
+        "tried once, and not in parts"
+    )
 
 
 async def test_a_mass_retry_that_is_refused_for_want_of_rights_passes_nothing_over() -> None:
-    office = Office()
-    office.database.faults["reopen_failed"].append(StatementRefused("42501", "permission denied"))
-    office.desk.chunks = [chunk(1, 1, 9)]
-    command = office.desk.give("retry_failed", "m")
-    await office.step()
-    assert office.desk.standing[command.id].status == "running"
-    assert office.desk.asked_chunks == []
+    harness = ControllerHarness()
+    harness.database.faults["reopen_failed"].append(StatementRefused("42501", "permission denied"))
+    harness.controls.chunks = [chunk(1, 1, 9)]
+    command = harness.controls.insert("retry_failed", "m")
+    await harness.step()
+    assert harness.controls.handlings[command.id].status == "running"
+    assert harness.controls.asked_chunks == []
 
 
 async def test_a_worker_whose_command_was_taken_over_stops() -> None:
-    office = Office()
-    office.desk.chunks = [chunk(1, 1, 9), chunk(1, 1, 10)]
-    command = office.desk.give("retry_failed", "m")
+    harness = ControllerHarness()
+    harness.controls.chunks = [chunk(1, 1, 9), chunk(1, 1, 10)]
+    command = harness.controls.insert("retry_failed", "m")
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        await office.controller.step(group)
-        office.desk.standing[command.id].token = NOW
-    assert office.desk.standing[command.id].status == "running"
-    assert len(office.desk.asked_chunks) == 1
+        await harness.controller.step(group)
+        harness.controls.handlings[command.id].token = NOW
+    assert harness.controls.handlings[command.id].status == "running"
+    assert len(harness.controls.asked_chunks) == 1
+
+
+async def test_a_worker_whose_command_was_taken_over_does_not_finish_it() -> None:
+    harness = ControllerHarness()
+    command = harness.controls.insert("retry_failed", "m")
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
+        await harness.controller.step(group)
+        harness.controls.handlings[command.id].token = NOW
+    assert harness.controls.handlings[command.id].status == "running"
 
 
 async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:
-    office = Office()
-    office.desk.chunks = [chunk(1, 1, 9)]
-    office.desk.busy_looks = 2
-    command = office.desk.give("retry_failed", "m")
-    await office.step()
-    assert office.desk.standing[command.id].result == {"matched": 1, "retried": 1}
-    assert office.desk.busy_looks == -2
+    harness = ControllerHarness()
+    harness.controls.chunks = [chunk(1, 1, 9)]
+    harness.controls.looks_while_locked = 2
+    command = harness.controls.insert("retry_failed", "m")
+    await harness.step()
+    assert harness.controls.handlings[command.id].result == {"matched": 1, "retried": 1}
+    assert harness.controls.looks_while_locked == -2
 
 
 async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted() -> None:
-    office = Office()
+    harness = ControllerHarness()
     first = replace(chunk(100, 100, 5), seqs=tuple(range(100)))
-    office.desk.chunks = [first, replace(chunk(1, 1, 9), seqs=(100,))]
-    office.desk.waiting.extend([100, MOST_WAITING + 1, MOST_WAITING])
-    office.desk.give("retry_failed", "m")
-    await office.step()
-    assert office.desk.counted == [first.seqs] * 3 + [(100,)]
-    assert len(office.desk.asked_chunks) == 3
+    harness.controls.chunks = [first, replace(chunk(1, 1, 9), seqs=(100,))]
+    harness.controls.waiting.extend([100, MAX_WAITING + 1, MAX_WAITING])
+    harness.controls.insert("retry_failed", "m")
+    await harness.step()
+    assert harness.controls.counted == [first.seqs] * 3 + [(100,)]
+    assert len(harness.controls.asked_chunks) == 3
 
 
 async def test_a_chunk_that_is_not_attempted_holds_up_the_next_for_a_while_only() -> None:
-    office = Office()
-    office.desk.chunks = [replace(chunk(100, 100, 5), seqs=tuple(range(100))), chunk(1, 1, 9)]
-    office.desk.waiting.extend([100] * 1000)
-    command = office.desk.give("retry_failed", "m")
-    running = asyncio.create_task(office.step())
+    harness = ControllerHarness()
+    harness.controls.chunks = [replace(chunk(100, 100, 5), seqs=tuple(range(100))), chunk(1, 1, 9)]
+    harness.controls.waiting.extend([100] * 1000)
+    command = harness.controls.insert("retry_failed", "m")
+    running = asyncio.create_task(harness.step())
     async with asyncio.timeout(MAX_WAIT):
-        while not office.desk.counted:
+        while not harness.controls.counted:
             await asyncio.wait([running], timeout=0.005)
-        assert len(office.desk.asked_chunks) == 1
-        office.database.clock.advance(PATIENCE)
+        assert len(harness.controls.asked_chunks) == 1
+        harness.database.clock.advance(MAX_CHUNK_WAIT_SECONDS)
         await running
-    assert office.desk.standing[command.id].status == "done"
-    assert len(office.desk.asked_chunks) == 3
+    assert harness.controls.handlings[command.id].status == "done"
+    assert len(harness.controls.asked_chunks) == 3

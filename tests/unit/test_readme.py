@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook_dispatcher.domain.command import COMMANDS, Code
+from webhook_dispatcher.domain.command import COMMANDS, Code, commands_table
 from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.settings import Settings, settings_table
@@ -62,7 +62,7 @@ def drawn_files(tree: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("name", "table"),
-    [("settings", settings_table()), ("metrics", metrics_table())],
+    [("settings", settings_table()), ("metrics", metrics_table()), ("commands", commands_table())],
     ids=lambda text: text[:8],
 )
 def test_table_is_the_one_the_code_writes(name: str, table: str) -> None:
@@ -112,7 +112,7 @@ def test_architecture_shows_every_file_and_no_other() -> None:
 
 def test_control_commands_and_codes_are_all_explained() -> None:
     text = section("Control commands")
-    rows = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    rows = "\n".join(line for line in CONTRACT.splitlines() if line.startswith("|"))
     for command in COMMANDS:
         assert f"`{command}`" in rows, command
         assert f"'{command}'" in text or command == "resume", command

@@ -25,7 +25,7 @@ from webhook_dispatcher.app.outbound import make_sender
 from webhook_dispatcher.app.report import ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
-from webhook_dispatcher.dispatch.control.long_running import LongRunning
+from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -55,7 +55,7 @@ from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics
-from webhook_dispatcher.transport.guard import Forbidden, Guard
+from webhook_dispatcher.transport.guard import Guard
 
 MAX_STATEMENT_TIME = timedelta(seconds=10)
 MIN_STATEMENT_TIME = timedelta(seconds=2)
@@ -200,8 +200,10 @@ class Daemon:
             RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold),
             stop,
         )
-        errands = LongRunning(controls, claims, self._attempter, self._recorder, instruments, stop)
-        controller = Controller(controls, errands, partial(_find_fault, guard), instruments, stop)
+        long_running = LongRunningCommands(
+            controls, claims, self._attempter, self._recorder, instruments, stop
+        )
+        controller = Controller(controls, long_running, guard, instruments, stop)
         self._gauges = Gauges(upkeep, keyring.key_ids, self.metrics)
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention)
@@ -286,11 +288,3 @@ async def _together(*loops: Coroutine[Any, Any, None]) -> None:
     async with asyncio.TaskGroup() as group:
         for loop in loops:
             group.create_task(loop)
-
-
-def _find_fault(guard: Guard, url: str) -> str | None:
-    try:
-        guard.check_url(url)
-    except Forbidden as error:
-        return error.reason
-    return None

@@ -28,7 +28,7 @@ from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.pooler import PoolerInBetween
-from webhook_dispatcher.transport.guard import Forbidden, Guard
+from webhook_dispatcher.transport.guard import Guard
 
 MOST_CLOCK_DIFFERENCE = timedelta(seconds=30)
 DAYS_AHEAD = 3
@@ -89,7 +89,7 @@ async def examine(session: Session) -> list[Finding]:
         names = [shard.name for shard in settings.databases()]
     except ConfigurationError as error:
         mend = "see the settings table of the README"
-        return [Finding("configuration", line, mend, code=2) for line in str(error).splitlines()]
+        return [Finding("configuration", problem, mend, code=2) for problem in error.problems]
     findings = [Finding("configuration"), *_open_files(settings)]
     keyring, missing_keys = _keyring(settings)
     findings += missing_keys
@@ -110,8 +110,7 @@ async def _examine_database(session: Session, settings: Settings, keyring: Keyri
     except StorageUnavailable as error:
         findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL and the server", code=4))
     except PoolerInBetween as error:
-        problem, _, mend = str(error).rpartition(": ")
-        findings.append(Finding("database", problem, mend, code=2))
+        findings += _unconfigured("database", error)
     except ConfigurationError as error:
         findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL", code=2))
     return [replace(finding, shard=settings.shard_name) for finding in findings]
@@ -152,16 +151,18 @@ def _open_files(settings: Settings) -> Iterator[Finding]:
         check_open_files(settings.max_lanes, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
         yield Finding("open files")
     except ConfigurationError as error:
-        problem, _, mend = str(error).rpartition(": ")
-        yield Finding("open files", problem, mend, code=2)
+        yield from _unconfigured("open files", error)
 
 
 def _keyring(settings: Settings) -> tuple[Keyring | None, list[Finding]]:
     try:
         return settings.keyring(), []
     except ConfigurationError as error:
-        problem, _, mend = str(error).partition("; ")
-        return None, [Finding("configuration", problem, mend, code=2)]
+        return None, _unconfigured("configuration", error)
+
+
+def _unconfigured(check: str, error: ConfigurationError) -> list[Finding]:
+    return [Finding(check, problem, error.remedy, code=2) for problem in error.problems]
 
 
 async def _clock(session: Session, database: Administration) -> Finding:
@@ -219,12 +220,11 @@ async def _partitions(database: Administration) -> Finding:
 
 def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[Finding]:
     guard = Guard(settings.egress_policy())
-    forbidden = []
-    for endpoint in endpoints:
-        try:
-            guard.check_url(endpoint.url)
-        except Forbidden as error:
-            forbidden.append((endpoint.merchant_id, error.reason))
+    forbidden = [
+        (endpoint.merchant_id, fault)
+        for endpoint in endpoints
+        if (fault := guard.find_fault(endpoint.url)) is not None
+    ]
     for merchant, reason in forbidden[:MOST_NAMED]:
         mend = f"webhook-dispatcher endpoint set {shown(merchant)} URL, or allow it by WEBHOOK_EGRESS_*"
         yield Finding("endpoint", f"{shown(merchant)}: {reason}", mend)

@@ -1,4 +1,4 @@
-"""Commands that a dispatcher carries out: retry, retry-failed, test-event, pause, resume.
+"""Commands that a dispatcher carries out. Which they are, and their help, says domain.command.COMMANDS.
 
 Each inserts a row into webhook.control and waits until it is handled. The wait ends when nothing has changed
 for the deadline; the command itself stays asked for.
@@ -23,11 +23,13 @@ from webhook_dispatcher.cli.options import (
 )
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import Session, operator, session_of
+from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
 
-LOOK_EVERY = 0.05
+LOOK_SECONDS = 0.05
+"""How long to wait between two looks at the command's row."""
 
 Event = Annotated[UUID, typer.Argument(metavar="EVENT_ID", help="The event's id.")]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result, or only ask.")]
@@ -47,7 +49,7 @@ RequestedBy = Annotated[
 DEFAULT_DEADLINE: Any = "PT30S"
 
 
-def retry(
+def ask_retry(
     context: typer.Context,
     event: Event,
     force: Annotated[bool, typer.Option("--force", help="Send it even if it was delivered.")] = False,
@@ -57,14 +59,14 @@ def retry(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attempt one delivery now: a failed one once more, a waiting one ahead of its time."""
+    """Ask for `retry`."""
     request = ControlRequest(
-        "retry", requested_by or operator(), event_id=event, args={"force": True} if force else {}
+        CommandName.RETRY, requested_by or operator(), event_id=event, args={"force": True} if force else {}
     )
     _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
-def retry_failed(
+def ask_retry_failed(
     context: typer.Context,
     merchant: MerchantFilter = None,
     since: Since = None,
@@ -76,7 +78,7 @@ def retry_failed(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attempt failed deliveries once more: those of a merchant, or that failed in a range of time."""
+    """Ask for `retry_failed`."""
     if merchant is None and since is None:
         raise typer.BadParameter("give --merchant, --since or both")
     session = session_of(context, shard)
@@ -89,12 +91,14 @@ def retry_failed(
             "limit": limit,
         }
         given = {name: value for name, value in args.items() if value is not None}
-        return ControlRequest("retry_failed", requested_by or operator(), merchant_id=merchant, args=given)
+        return ControlRequest(
+            CommandName.RETRY_FAILED, requested_by or operator(), merchant_id=merchant, args=given
+        )
 
     _carry_out(session, session.work(prepare), deadline if wait else None, as_json)
 
 
-def send_test_event(
+def ask_test_event(
     context: typer.Context,
     merchant: Merchant,
     wait: Wait = True,
@@ -103,11 +107,8 @@ def send_test_event(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send a merchant a webhook.test event with a sample charge, at once and only once.
-
-    Exits with 1 when it was not delivered.
-    """
-    request = ControlRequest("test_event", requested_by or operator(), merchant_id=merchant)
+    """Ask for `test_event`, and exit with 1 when it was not delivered."""
+    request = ControlRequest(CommandName.TEST_EVENT, requested_by or operator(), merchant_id=merchant)
     _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
@@ -117,7 +118,7 @@ MerchantOrAll = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="Every merchant at once.")]
 
 
-def pause(
+def ask_pause(
     context: typer.Context,
     merchant: MerchantOrAll = None,
     everything: Everything = False,
@@ -127,12 +128,12 @@ def pause(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop sending to a merchant (or to all): events are kept, in order, until `resume`."""
-    request = _for_one_or_all("pause", merchant, everything, requested_by)
+    """Ask for `pause`."""
+    request = _for_one_or_all(CommandName.PAUSE, merchant, everything, requested_by)
     _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
-def resume(
+def ask_resume(
     context: typer.Context,
     merchant: MerchantOrAll = None,
     everything: Everything = False,
@@ -142,39 +143,39 @@ def resume(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send to a merchant (or to all) again after `pause`."""
-    request = _for_one_or_all("resume", merchant, everything, requested_by)
+    """Ask for `resume`."""
+    request = _for_one_or_all(CommandName.RESUME, merchant, everything, requested_by)
     _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
 def _for_one_or_all(
-    command: str, merchant: str | None, everything: bool, requested_by: str | None
+    command: CommandName, merchant: str | None, everything: bool, requested_by: str | None
 ) -> ControlRequest:
     if (merchant is None) != everything:
         raise typer.BadParameter("give either a merchant or --all")
     return ControlRequest(command, requested_by or operator(), merchant_id=merchant)
 
 
-def _carry_out(session: Session, request: ControlRequest, patience: timedelta | None, as_json: bool) -> None:
+def _carry_out(session: Session, request: ControlRequest, deadline: timedelta | None, as_json: bool) -> None:
     async def carry_out(database: Administration) -> ControlView:
         command_id = await database.ask(request)
-        if patience is None:
+        if deadline is None:
             return await database.find_command(command_id)
-        return await follow(session, database, command_id, patience)
+        return await follow(session, database, command_id, deadline)
 
     _report(session.work(carry_out), as_json)
 
 
 async def follow(
-    session: Session, database: Administration, command_id: int, patience: timedelta
+    session: Session, database: Administration, command_id: int, deadline: timedelta
 ) -> ControlView:
     """Wait until a command is handled; Refused when nothing has changed for too long."""
     seen = await database.find_command(command_id)
     changed_at = session.monotonic()
-    while seen.status in ("pending", "running"):
-        if session.monotonic() - changed_at >= patience.total_seconds():
+    while not seen.status.is_final:
+        if session.monotonic() - changed_at >= deadline.total_seconds():
             raise Refused(_no_news(seen))
-        await session.pause(LOOK_EVERY)
+        await session.pause(LOOK_SECONDS)
         latest = await database.find_command(command_id)
         if latest != seen:
             seen, changed_at = latest, session.monotonic()
@@ -182,7 +183,7 @@ async def follow(
 
 
 def _no_news(seen: ControlView) -> str:
-    if seen.status == "pending":
+    if seen.status is CommandStatus.PENDING:
         return (
             f"{seen.command} (command {seen.id}) was asked for, but no dispatcher took it up: is one running?"
         )
@@ -192,13 +193,17 @@ def _no_news(seen: ControlView) -> str:
 def _report(seen: ControlView, as_json: bool) -> None:
     if as_json:
         print_json(seen)
-    if seen.status == "rejected":
+    if seen.status is CommandStatus.REJECTED:
         code = f" ({seen.error_code})" if seen.error_code is not None else ""
         raise Refused(f"{seen.command} (command {seen.id}) was rejected: {shown(seen.error_message)}{code}")
     if not as_json:
         facts = "".join(f", {name} {shown(value)}" for name, value in (seen.result or {}).items())
         typer.echo(f"{seen.command} (command {seen.id}): {seen.status}{facts}")
-    if seen.command == "test_event" and seen.status == "done" and _outcome(seen) != "delivered":
+    if (
+        seen.command == CommandName.TEST_EVENT
+        and seen.status is CommandStatus.DONE
+        and _outcome(seen) != "delivered"
+    ):
         raise typer.Exit(1)
 
 

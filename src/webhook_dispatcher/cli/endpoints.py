@@ -29,15 +29,13 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Configure a merchant and print its secret, once; for a configured merchant change the URL only."""
-    from webhook_dispatcher.transport.guard import Forbidden, Guard
+    from webhook_dispatcher.transport.guard import Guard
 
     session = session_of(context, shard)
     settings = session.settings()
     keyring = settings.keyring()
-    try:
-        Guard(settings.egress_policy()).check_url(url)
-    except Forbidden as error:
-        raise ConfigurationError(f"URL: {error.reason}") from None
+    if (fault := Guard(settings.egress_policy()).find_fault(url)) is not None:
+        raise ConfigurationError(f"URL: {fault}")
     secret = _new_secret()
 
     async def configure(database: Administration) -> bool:

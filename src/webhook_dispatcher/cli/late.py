@@ -21,12 +21,19 @@ def bare_program() -> typer.Typer:
 
 
 class LateCommand(TyperCommand):
-    """Stands for `webhook_dispatcher.cli.<module>.<function>`, whose first sentence is `summary`."""
+    """Stands for `webhook_dispatcher.cli.<module>.<function>`.
 
-    def __init__(self, source: str, summary: str, example: str | None = None) -> None:
+    summary: for lists of commands, and the beginning of the command's own help.
+    help_: the command's own help; by default the function's docstring.
+    """
+
+    def __init__(
+        self, source: str, summary: str, example: str | None = None, help_: str | None = None
+    ) -> None:
         super().__init__(None, help=summary, hidden=example is None, rich_markup_mode=None)
         self._source = source
         self._example = example
+        self._help = help_
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **options: Any) -> Any:
         """Import the command and hand over to it."""
@@ -37,5 +44,6 @@ class LateCommand(TyperCommand):
         module, _, function = self._source.partition(".")
         alone = bare_program()
         epilog = f"Example: {NAME} {self._example}" if self._example else None
-        alone.command(epilog=epilog)(getattr(importlib.import_module(f"{__package__}.{module}"), function))
+        loaded = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+        alone.command(help=self._help, epilog=epilog)(loaded)
         return get_command(alone)

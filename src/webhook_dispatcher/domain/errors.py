@@ -6,7 +6,16 @@ class DispatcherError(Exception):
 
 
 class ConfigurationError(DispatcherError):
-    """A setting, key, URL or argument is wrong. Reaction: say it in one line, exit 2."""
+    """A setting, key, URL or argument is wrong. Reaction: say it, a line for each problem, exit 2.
+
+    remedy: what to do about the one problem there is, where that can be said.
+    """
+
+    def __init__(self, *problems: str, remedy: str | None = None, separator: str = ": ") -> None:
+        self.problems = problems
+        self.remedy = remedy
+        said = "\n".join(problems)
+        super().__init__(said if remedy is None else f"{said}{separator}{remedy}")
 
 
 class Refused(DispatcherError):

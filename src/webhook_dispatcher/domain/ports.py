@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from webhook_dispatcher.domain.claim import (
     Recalls,
     RunAsk,
 )
-from webhook_dispatcher.domain.command import Code, Command, RetryFailed
+from webhook_dispatcher.domain.command import Code, CommandRow, RetryFailed
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
@@ -30,6 +31,14 @@ class Sender(Protocol):
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
         """Make one POST within the attempt's time; never raises but when cancelled."""
+        ...
+
+
+class UrlGuard(Protocol):
+    """Which URLs may be sent to."""
+
+    def find_fault(self, url: str) -> str | None:
+        """Say why a URL must not be sent to, in words for operators; None when it may be."""
         ...
 
 
@@ -134,12 +143,24 @@ class FoundDelivery:
     finished_at: datetime | None
 
 
+class Reopened(Enum):
+    """What became of a finished delivery that was to be owed again, for one attempt."""
+
+    DUE_NOW = auto()
+    IN_ORDER = auto()
+    """It was never attempted, and is back at its place in the merchant's order."""
+    ID_IS_OWED = auto()
+    """Nothing: an event with the same id is owed already, or the delivery is gone from the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReopenedChunk:
-    """What one chunk of a mass retry went through; `reached` is where the next one goes on.
+    """What one chunk of a mass retry did.
 
-    heads: the merchants concerned, with the lowest seq that went back to its place in the order, if any.
-    seqs: what was made owed again.
+    matched: how many deliveries it looked at. retried: how many of them are owed again.
+    heads: their merchants, each with the lowest seq that went back to its place in the order, if any.
+    reached: (finished_at, seq) of the last delivery; the next chunk begins behind it.
+    seqs: the deliveries that are owed again.
     """
 
     matched: int
@@ -159,33 +180,40 @@ class TestLog:
     state: State
 
 
-class Desk(Protocol):
-    """What can be done for commands inside one transaction. All methods raise StorageError."""
+class CommandTransaction(Protocol):
+    """One transaction in which commands are carried out. All methods raise StorageError."""
 
-    async def is_alone(self) -> bool:
-        """Become the only one that carries out commands, for this transaction; False if another is."""
+    async def lock_control(self) -> bool:
+        """Keep other dispatchers from carrying out commands until this transaction ends.
+
+        False when another dispatcher is at it.
+        """
         ...
 
     async def next_command(self, except_ids: Sequence[int]) -> int | None:
-        """Find the oldest command not taken up; None also while another dispatcher is at it."""
+        """Lock the control table, and find the oldest command that nobody carries out.
+
+        except_ids: these are left out, and whatever is for the same merchant or event.
+        None: there is no such command, or another dispatcher has the lock.
+        """
         ...
 
-    async def read_command(self, command_id: int) -> Command:
-        """Read that command; the transaction goes on if that is refused."""
+    async def read_command(self, command_id: int) -> CommandRow:
+        """Read that command; the transaction can be used on if the database refuses it."""
         ...
 
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
-        """Mark a command as done; LeaseLost when a token is given and another worker has it now."""
+        """Mark a command as done; LeaseLost when a token is given and another worker has the command now."""
         ...
 
     async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
         """Mark a command as rejected; LeaseLost as for `finish`."""
         ...
 
-    async def keep_running(
+    async def mark_running(
         self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
     ) -> datetime:
-        """Mark a long command as ours for the lease, and show its progress; returns the next token.
+        """Mark a command as running and ours for the lease, with its progress; returns the next token.
 
         LeaseLost when a token is given and another worker has the command now.
         """
@@ -195,28 +223,31 @@ class Desk(Protocol):
         """Find an event's latest delivery and lock its lane; CommandRejected when there is none."""
         ...
 
-    async def hasten(self, delivery: FoundDelivery) -> bool:
-        """Make a waiting retry due now; False when it is in flight."""
+    async def run_now(self, delivery: FoundDelivery) -> bool:
+        """Make a waiting retry due now; False when it is in flight, or no longer owed."""
         ...
 
-    async def reopen(self, delivery: FoundDelivery) -> bool | None:
-        """Make a finished delivery owed again, for one attempt; None when its id is owed already.
+    async def reopen(self, delivery: FoundDelivery) -> Reopened:
+        """Make a finished delivery owed again, for one attempt; CommandRejected when its object is lost."""
+        ...
 
-        True when it was never attempted, and so went back to its place in the order. CommandRejected when
-        its object is lost.
+    async def wake_lanes(self, heads: Mapping[str, int | None]) -> None:
+        """Let these merchants' due rows be found at once.
+
+        heads: by merchant, the lowest seq that went back to its place in the order, if any.
         """
-        ...
-
-    async def announce(self, heads: Mapping[str, int | None]) -> None:
-        """Let these merchants' due rows be looked for at once, and what is back in order from its seq on."""
         ...
 
     async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
         """Turn an owed delivery into a cancelled one and recall its lane; False when it is not owed."""
         ...
 
+    async def require_endpoint(self, merchant_id: str) -> None:
+        """Raise CommandRejected when a merchant has no endpoint."""
+        ...
+
     async def is_paused(self, merchant_id: str) -> bool:
-        """Tell whether nothing is sent to a merchant; CommandRejected when it has no endpoint."""
+        """Tell whether a merchant, or everything, is paused; CommandRejected when it has no endpoint."""
         ...
 
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
@@ -227,25 +258,25 @@ class Desk(Protocol):
         """Change an endpoint's URL."""
         ...
 
-    async def count_failed(self, wish: RetryFailed) -> int:
+    async def count_failed(self, command: RetryFailed) -> int:
         """Count what a mass retry will go through."""
         ...
 
     async def reopen_failed(
-        self, wish: RetryFailed, after: tuple[datetime, int], most: int
+        self, command: RetryFailed, after: tuple[datetime, int], most: int
     ) -> ReopenedChunk | None:
         """Make the next failed deliveries owed again, oldest first; None at the end of the range."""
         ...
 
     async def count_waiting(self, seqs: Sequence[int]) -> int:
-        """Count those of a mass retry's deliveries whose attempt is still to come, or under way."""
+        """Count those of a mass retry's deliveries whose attempt has not ended."""
         ...
 
-    async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
-        """Leave the next failed delivery as it is, and go on behind it; None at the end of the range."""
+    async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+        """Pass over the next failed delivery, without reading its object; None at the end of the range."""
         ...
 
-    async def log_test(self, test: TestLog) -> None:
+    async def log_test_event(self, test: TestLog) -> None:
         """Write a test event down as finished."""
         ...
 
@@ -253,7 +284,7 @@ class Desk(Protocol):
 class Controls(Protocol):
     """The control table."""
 
-    def desk(self) -> AbstractAsyncContextManager[Desk]:
+    def transaction(self) -> AbstractAsyncContextManager[CommandTransaction]:
         """Open a transaction; it commits when left without error."""
         ...
 

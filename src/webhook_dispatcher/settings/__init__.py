@@ -40,7 +40,7 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
     except ValidationError as error:
         problems += [_problem(found["loc"], found["msg"]) for found in error.errors(include_input=False)]
     if problems:
-        raise ConfigurationError("\n".join(problems))
+        raise ConfigurationError(*problems)
     return settings
 
 
@@ -62,10 +62,10 @@ def check_open_files(max_lanes: int, limit: int) -> None:
     needed = max_lanes * FILES_PER_LANE + OWN_OPEN_FILES
     if limit < needed:
         possible = (limit - OWN_OPEN_FILES) // FILES_PER_LANE
-        mend = f" or set it to {possible} or less" if possible >= 1 else ""
+        fewer = f" or set it to {possible} or less" if possible >= 1 else ""
         raise ConfigurationError(
-            f"{PREFIX}MAX_LANES: {max_lanes} lanes need {needed} open files, but the limit is {limit}: "
-            f"raise it (ulimit -n, LimitNOFILE){mend}"
+            f"{PREFIX}MAX_LANES: {max_lanes} lanes need {needed} open files, but the limit is {limit}",
+            remedy=f"raise it (ulimit -n, LimitNOFILE){fewer}",
         )
 
 

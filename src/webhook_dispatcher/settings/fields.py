@@ -240,8 +240,10 @@ class Settings(BaseModel):
         """Return the encryption keys, or say that they are missing."""
         if self.secret_keys is None:
             raise ConfigurationError(
-                f"{PREFIX}SECRET_KEYS: not set, but required with {PREFIX}DATABASE_URL; give id:base64key, "
-                'the key being 32 random bytes (for example "k1:$(openssl rand -base64 32)")'
+                f"{PREFIX}SECRET_KEYS: not set, but required with {PREFIX}DATABASE_URL",
+                remedy="give id:base64key, the key being 32 random bytes "
+                '(for example "k1:$(openssl rand -base64 32)")',
+                separator="; ",
             )
         return Keyring.parse(self.secret_keys.get_secret_value())
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
+from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.signing import SealedSecret
@@ -84,7 +85,7 @@ class ControlView:
 
     id: int
     command: str
-    status: str
+    status: CommandStatus
     handled_at: datetime | None
     result: dict[str, Any] | None
     error_code: int | None
@@ -180,7 +181,8 @@ class Administration:
         if not rows:
             raise StorageUnavailable(f"control command {command_id} is gone")
         row = rows[0]
-        return ControlView(**{**row, "result": json.loads(row["result"]) if row["result"] else None})
+        result = json.loads(row["result"]) if row["result"] else None
+        return ControlView(**{**row, "status": CommandStatus(row["status"]), "result": result})
 
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         """Return the database's time, or the instant that long ago."""

@@ -264,8 +264,8 @@ def _reaching(dsn: str) -> Iterator[None]:
 
 def _pooler_in_between(sign: str) -> PoolerInBetween:
     return PoolerInBetween(
-        f"a connection pooler stands before the database ({sign}): "
-        "set WEBHOOK_DATABASE_POOLER=transaction, or connect straight to Postgres"
+        f"a connection pooler stands before the database ({sign})",
+        remedy="set WEBHOOK_DATABASE_POOLER=transaction, or connect straight to Postgres",
     )
 
 

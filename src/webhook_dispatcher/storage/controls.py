@@ -12,10 +12,16 @@ from uuid import UUID
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.command import Code, Command, CommandRejected, RetryFailed
+from webhook_dispatcher.domain.command import Code, CommandRejected, CommandRow, CommandStatus, RetryFailed
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.ports import Desk, FoundDelivery, ReopenedChunk, TestLog
+from webhook_dispatcher.domain.ports import (
+    CommandTransaction,
+    FoundDelivery,
+    Reopened,
+    ReopenedChunk,
+    TestLog,
+)
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -23,32 +29,33 @@ _CONTROL = {**load("control"), **load("reopening")}
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresDesk:
-    """Implements domain.ports.Desk inside one transaction."""
+class PostgresCommandTransaction:
+    """Implements domain.ports.CommandTransaction inside one transaction."""
 
     connection: PoolConnectionProxy
 
-    async def is_alone(self) -> bool:
-        """See domain.ports.Desk."""
+    async def lock_control(self) -> bool:
+        """See domain.ports.CommandTransaction."""
         return await self._row("lock_control") is not None
 
     async def next_command(self, except_ids: Sequence[int]) -> int | None:
-        """See domain.ports.Desk."""
-        # Looked for before locking, which takes a transaction id: its commit is flushed, four times a second.
-        if await self._row("next_command", list(except_ids)) is None or not await self.is_alone():
+        """See domain.ports.CommandTransaction."""
+        # First without the lock, which takes a transaction id: its commit is flushed to disk, and most looks,
+        # four a second, find nothing.
+        if await self._row("next_command", list(except_ids)) is None or not await self.lock_control():
             return None
         row = await self._row("next_command", list(except_ids))
         return None if row is None else int(row["id"])
 
-    async def read_command(self, command_id: int) -> Command:
-        """See domain.ports.Desk."""
+    async def read_command(self, command_id: int) -> CommandRow:
+        """See domain.ports.CommandTransaction."""
         with translated():
             async with self.connection.transaction():
                 row = await self.connection.fetchrow(_CONTROL["read_command"].text, command_id)
-        assert row is not None  # only whoever is alone removes commands
-        return Command(
+        assert row is not None  # commands are removed only long after they were handled
+        return CommandRow(
             id=row["id"],
-            command=row["command"],
+            name=row["command"],
             merchant_id=row["merchant_id"],
             event_id=row["event_id"],
             args=_object(row["args"]),
@@ -57,31 +64,32 @@ class PostgresDesk:
         )
 
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
-        """See domain.ports.Desk."""
+        """See domain.ports.CommandTransaction."""
         text = json.dumps(result)
-        if await self._row("finish_command", command_id, "done", text, None, None, token) is None:
+        if await self._row("finish_command", command_id, CommandStatus.DONE, text, None, None, token) is None:
             raise LeaseLost(f"command {command_id}")
 
     async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
-        """See domain.ports.Desk."""
-        if await self._row("finish_command", command_id, "rejected", None, int(code), message, token) is None:
+        """See domain.ports.CommandTransaction."""
+        arguments = command_id, CommandStatus.REJECTED, None, int(code), message, token
+        if await self._row("finish_command", *arguments) is None:
             raise LeaseLost(f"command {command_id}")
 
-    async def keep_running(
+    async def mark_running(
         self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
     ) -> datetime:
-        """See domain.ports.Desk."""
-        row = await self._row("run_command", command_id, lease, json.dumps(result), token)
+        """See domain.ports.CommandTransaction."""
+        row = await self._row("mark_running", command_id, lease, json.dumps(result), token)
         if row is None:
             raise LeaseLost(f"command {command_id}")
         running_until: datetime = row["running_until"]
         return running_until
 
     async def find_delivery(self, event_id: UUID) -> FoundDelivery:
-        """See domain.ports.Desk."""
+        """See domain.ports.CommandTransaction."""
         if (row := await self._row("find_delivery", event_id)) is not None:
-            # Locked lane first, then read again: what it said before the lock may be over.
-            await self._row("lock_lane", row["merchant_id"])
+            # It may have changed before its lane was locked.
+            await self._do("lock_lane", row["merchant_id"])
             row = await self._row("find_delivery", event_id)
         if row is None:
             raise CommandRejected(Code.NOT_FOUND, "no delivery of this event is known")
@@ -95,64 +103,71 @@ class PostgresDesk:
             finished_at=row["finished_at"],
         )
 
-    async def hasten(self, delivery: FoundDelivery) -> bool:
-        """See domain.ports.Desk."""
-        return await self._row("hasten_retry", delivery.seq) is not None
+    async def run_now(self, delivery: FoundDelivery) -> bool:
+        """See domain.ports.CommandTransaction."""
+        return await self._row("run_retry_now", delivery.seq) is not None
 
-    async def reopen(self, delivery: FoundDelivery) -> bool | None:
-        """See domain.ports.Desk."""
+    async def reopen(self, delivery: FoundDelivery) -> Reopened:
+        """See domain.ports.CommandTransaction."""
         place = delivery.seq, delivery.finished_at, delivery.merchant_id
-        row = await self._row("reopen_delivery", *place)
-        if row is not None:
-            return bool(row["is_in_order"])
-        loss = await self._row("read_loss", *place)
-        if loss is not None and loss["is_lost"]:
+        reopened = await self._row("reopen_delivery", *place)
+        if reopened is not None:
+            return Reopened.IN_ORDER if reopened["is_in_order"] else Reopened.DUE_NOW
+        logged = await self._row("is_object_lost", *place)
+        if logged is not None and logged["is_lost"]:
             raise CommandRejected(
                 Code.WRONG_STATE, "its object could not be read when it was due, and is lost"
             )
-        return None
+        return Reopened.ID_IS_OWED
 
-    async def announce(self, heads: Mapping[str, int | None]) -> None:
-        """See domain.ports.Desk."""
-        await self._do("announce", list(heads), list(heads.values()))
+    async def wake_lanes(self, heads: Mapping[str, int | None]) -> None:
+        """See domain.ports.CommandTransaction."""
+        await self._do("wake_lanes", list(heads), list(heads.values()))
 
     async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
-        """See domain.ports.Desk."""
+        """See domain.ports.CommandTransaction."""
         cancelled = await self._row("cancel_delivery", event_id)
         await self._do("recall_lane", merchant_id)
         return cancelled is not None
 
+    async def require_endpoint(self, merchant_id: str) -> None:
+        """See domain.ports.CommandTransaction."""
+        if await self._row("read_pause", merchant_id) is None:
+            raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
+
     async def is_paused(self, merchant_id: str) -> bool:
-        """See domain.ports.Desk."""
-        row = await self._row("is_configured", merchant_id)
+        """See domain.ports.CommandTransaction."""
+        row = await self._row("read_pause", merchant_id)
         if row is None:
             raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
         return bool(row["is_paused"])
 
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
-        """See domain.ports.Desk."""
+        """See domain.ports.CommandTransaction."""
         if merchant_id is None:
             await self._do("pause_everything", is_paused)
         else:
             await self._do("pause_lane", merchant_id, is_paused)
 
     async def set_url(self, merchant_id: str, url: str) -> None:
-        """See domain.ports.Desk."""
+        """See domain.ports.CommandTransaction."""
         await self._do("set_url", merchant_id, url)
 
-    async def count_failed(self, wish: RetryFailed) -> int:
-        """See domain.ports.Desk."""
-        row = await self._row("count_failed", wish.merchant_id, wish.since, wish.until, wish.limit)
+    async def count_failed(self, command: RetryFailed) -> int:
+        """See domain.ports.CommandTransaction."""
+        row = await self._row(
+            "count_failed", command.merchant_id, command.since, command.until, command.limit
+        )
         assert row is not None
         return int(row["matched"])
 
     async def reopen_failed(
-        self, wish: RetryFailed, after: tuple[datetime, int], most: int
+        self, command: RetryFailed, after: tuple[datetime, int], most: int
     ) -> ReopenedChunk | None:
-        """See domain.ports.Desk."""
+        """See domain.ports.CommandTransaction."""
         with translated():
             rows = await self.connection.fetch(
-                _CONTROL["reopen_failed"].text, wish.merchant_id, *after, wish.until, most
+                _CONTROL["reopen_failed"].text, command.merchant_id, *after, command.until, most
             )
         if not rows:
             return None
@@ -166,18 +181,18 @@ class PostgresDesk:
         return ReopenedChunk(len(rows), len(reopened), heads, reached, seqs)
 
     async def count_waiting(self, seqs: Sequence[int]) -> int:
-        """See domain.ports.Desk."""
+        """See domain.ports.CommandTransaction."""
         row = await self._row("count_waiting", list(seqs))
         assert row is not None
         return int(row["waiting"])
 
-    async def pass_failed(self, wish: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
-        """See domain.ports.Desk."""
-        row = await self._row("find_next_failed", wish.merchant_id, *after, wish.until)
+    async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+        """See domain.ports.CommandTransaction."""
+        row = await self._row("find_next_failed", command.merchant_id, *after, command.until)
         return None if row is None else ReopenedChunk(1, 0, {}, (row["finished_at"], row["seq"]))
 
-    async def log_test(self, test: TestLog) -> None:
-        """See domain.ports.Desk."""
+    async def log_test_event(self, test: TestLog) -> None:
+        """See domain.ports.CommandTransaction."""
         is_delivered = test.state is State.DELIVERED
         await self._do(
             "log_test_event",
@@ -226,25 +241,25 @@ class PostgresControls:
         self._pool = pool
 
     @asynccontextmanager
-    async def desk(self) -> AsyncIterator[Desk]:
+    async def transaction(self) -> AsyncIterator[CommandTransaction]:
         """Open a transaction in which commands are carried out; it commits when left without error."""
         with translated():
             connection = await self._pool.acquire()
         try:
-            transaction = connection.transaction()
+            opened = connection.transaction()
             with translated():
-                await transaction.start()
-                # Whoever locks a lane or a row for long holds up only the commands that want it.
+                await opened.start()
+                # A lane or row that somebody keeps locked delays only the commands that need it.
                 await connection.execute("SET LOCAL lock_timeout = '200ms'")
             try:
-                yield PostgresDesk(connection)
+                yield PostgresCommandTransaction(connection)
             except BaseException:
                 with translated():
-                    await transaction.rollback()
+                    await opened.rollback()
                 raise
             with translated():
-                await transaction.commit()
+                await opened.commit()
         finally:
-            # It may have broken after the commit: what was done stays done, and the pool has let go of it.
+            # It may have broken after the commit. The commit stands, and the pool has dropped the connection.
             with suppress(StorageError), translated():
                 await self._pool.release(connection)

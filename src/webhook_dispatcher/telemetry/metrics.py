@@ -12,15 +12,14 @@ from itertools import product
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from webhook_dispatcher.domain.command import COMMANDS, FINAL_STATUSES
 from webhook_dispatcher.domain.event import EVENT_TYPES, State, Trigger
 from webhook_dispatcher.domain.verdict import Outcome
 
 ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 9.0, 10.0, 11.0)
 LAG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0, 86400.0)
 STATEMENT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-CONTROL_COMMANDS = ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel")
 OWN_FAULTS = ("local", "signer", "fleet", "clock")
-CONTROL_RESULTS = ("done", "rejected")
 SHARD = "shard"
 """The label of what is measured in a database, where databases have names."""
 
@@ -109,7 +108,7 @@ class Metrics:
         self.control_commands = self._counter(
             "control_commands", "Control commands handled.", "command", "status"
         )
-        _create(self.control_commands, product(CONTROL_COMMANDS, CONTROL_RESULTS))
+        _create(self.control_commands, product(COMMANDS, FINAL_STATUSES))
 
     def _process(self, version: str) -> None:
         self.lanes_leased = self._gauge("lanes_leased", "Merchants held by this daemon now.", "livesum")

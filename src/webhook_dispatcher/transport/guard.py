@@ -102,9 +102,13 @@ class Guard:
         # The verdict depends on nothing but the text and the policy; refusals are not remembered.
         self.target = lru_cache(_REMEMBERED_URLS)(self._target)
 
-    def check_url(self, url: str) -> None:
-        """Refuse a URL that can be refused without DNS. Raises Forbidden."""
-        self.target(url)
+    def find_fault(self, url: str) -> str | None:
+        """See domain.ports.UrlGuard. What only DNS can tell is not looked at."""
+        try:
+            self.target(url)
+        except Forbidden as error:
+            return error.reason
+        return None
 
     def check_address(self, address: str, is_trusted: bool = False) -> None:
         """Refuse an address (as in sockaddr[0]) that is denied, or neither public nor allowed.

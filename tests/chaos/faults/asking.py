@@ -20,7 +20,7 @@ REJECTED = "SELECT command, error_message FROM webhook.control WHERE id = ANY($1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CommandRequest:
     """One command."""
 
     command: str
@@ -29,14 +29,14 @@ class Wish:
     args: dict[str, Any] = field(default_factory=dict)
 
 
-async def ask(stage: Stage, wishes: Sequence[Wish]) -> list[int]:
+async def ask(stage: Stage, requests: Sequence[CommandRequest]) -> list[int]:
     """Give commands, in this order, each once even if the database is away meanwhile; return their ids."""
     ids = []
-    for wish in wishes:
+    for request in requests:
         asker = f"operator {uuid4()}"
-        args = json.dumps(wish.args)
+        args = json.dumps(request.args)
         await stage.server.execute(
-            ASK, wish.command, wish.merchant_id, wish.event_id, args, asker, patience=PATIENCE
+            ASK, request.command, request.merchant_id, request.event_id, args, asker, patience=PATIENCE
         )
         ids += [row["id"] for row in await stage.server.fetch(ASKED, asker, patience=PATIENCE)]
     return ids

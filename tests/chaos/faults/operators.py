@@ -8,7 +8,7 @@ import asyncpg
 
 from tests.chaos.evidence import Repeats
 from tests.chaos.faults import storm  # noqa: F401 (it registers)
-from tests.chaos.faults.asking import PATIENCE, Wish, ask, rejected, taken_up
+from tests.chaos.faults.asking import PATIENCE, CommandRequest, ask, rejected, taken_up
 from tests.chaos.faults.hold import hold_over_all
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import NotHitError, Track, fault
@@ -79,11 +79,11 @@ async def pause_everything(stage: Stage, hit: Hit) -> None:
 async def _pause(stage: Stage, hit: Hit, whom: Sequence[str | None]) -> None:
     pauses: list[int] = []
     try:
-        pauses = await ask(stage, [Wish("pause", merchant_id) for merchant_id in whom])
+        pauses = await ask(stage, [CommandRequest("pause", merchant_id) for merchant_id in whom])
         await taken_up(stage, pauses)
         await stage.wait(stage.random.uniform(0.5, 2))
     finally:
-        resumes = await ask(stage, [Wish("resume", merchant_id) for merchant_id in whom])
+        resumes = await ask(stage, [CommandRequest("resume", merchant_id) for merchant_id in whom])
         await taken_up(stage, resumes)
     hit.note = "; ".join(await rejected(stage, [*pauses, *resumes]))
 
@@ -107,8 +107,10 @@ async def change_urls(stage: Stage, hit: Hit) -> None:
     with stage.borrow(5) as merchants:
         hit.touches(merchants)
         spelling = f"?n={stage.random.randrange(1000)}"
-        wishes = [Wish("set_url", name, args={"url": stage.url(name) + spelling}) for name in merchants]
-        ids = await ask(stage, wishes)
+        requests = [
+            CommandRequest("set_url", name, args={"url": stage.url(name) + spelling}) for name in merchants
+        ]
+        ids = await ask(stage, requests)
         await taken_up(stage, ids)
         hit.note = "; ".join(await rejected(stage, ids))
 

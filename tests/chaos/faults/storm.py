@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from tests.chaos.evidence import Repeats
-from tests.chaos.faults.asking import PATIENCE, Wish, ask, rejected, taken_up
+from tests.chaos.faults.asking import PATIENCE, CommandRequest, ask, rejected, taken_up
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import Track, fault
 from tests.chaos.stage import Stage
@@ -23,16 +23,16 @@ UNDELIVERED = (
     "WHERE merchant_id = $1 AND state <> 'delivered' AND type <> 'webhook.test'"
 )
 NONSENSE = (
-    Wish("dance"),
-    Wish("retry"),
-    Wish("retry", event_id=UUID(int=0)),
-    Wish("cancel"),
-    Wish("retry_failed"),
-    Wish("retry_failed", args={"since": "yesterday"}),
-    Wish("set_url", "nobody", args={"url": "https://hooks.example.com/"}),
-    Wish("test_event"),
-    Wish("test_event", "nobody"),
-    Wish("pause", "nobody"),
+    CommandRequest("dance"),
+    CommandRequest("retry"),
+    CommandRequest("retry", event_id=UUID(int=0)),
+    CommandRequest("cancel"),
+    CommandRequest("retry_failed"),
+    CommandRequest("retry_failed", args={"since": "yesterday"}),
+    CommandRequest("set_url", "nobody", args={"url": "https://hooks.example.com/"}),
+    CommandRequest("test_event"),
+    CommandRequest("test_event", "nobody"),
+    CommandRequest("pause", "nobody"),
 )
 
 
@@ -41,42 +41,42 @@ async def storm(stage: Stage, hit: Hit) -> None:
     """Ask for retries of whatever there is, cancel some, test endpoints, and talk nonsense in between."""
     with stage.borrow(25) as merchants:
         hit.touches(merchants)
-        wishes = [
+        requests = [
             *await _about_events(stage, merchants),
             *await _mass_retry(stage, merchants[:2]),
-            *[Wish("test_event", merchant_id) for merchant_id in merchants[3:5]],
-            Wish("set_url", merchants[0], args={"url": "ftp://nowhere/"}),
-            Wish("retry", event_id=uuid4()),
+            *[CommandRequest("test_event", merchant_id) for merchant_id in merchants[3:5]],
+            CommandRequest("set_url", merchants[0], args={"url": "ftp://nowhere/"}),
+            CommandRequest("retry", event_id=uuid4()),
             *stage.random.sample(NONSENSE, 3),
         ]
-        stage.random.shuffle(wishes)
-        ids = await ask(stage, wishes)
+        stage.random.shuffle(requests)
+        ids = await ask(stage, requests)
         await taken_up(stage, ids)
         refused = len(await rejected(stage, ids))
         hit.note = f"{len(ids)} commands, {refused} of them rejected"
 
 
-async def _about_events(stage: Stage, merchants: Sequence[str]) -> list[Wish]:
+async def _about_events(stage: Stage, merchants: Sequence[str]) -> list[CommandRequest]:
     """Choose events to retry or cancel; the book knows of it before anybody is asked."""
-    wishes = []
+    requests = []
     for row in await stage.server.fetch(KNOWN, merchants, patience=PATIENCE):
         event_id = row["event_id"]
         if row["state"] != "delivered" and stage.random.random() < 0.3:
             stage.book.cancelled.add(str(event_id))
-            wishes.append(Wish("cancel", event_id=event_id))
+            requests.append(CommandRequest("cancel", event_id=event_id))
             continue
         for _ in range(stage.random.choice((1, 1, 2))):
             stage.book.by_hand[str(event_id)] += 1
             args = {"force": True} if stage.random.random() < 0.7 else {}
-            wishes.append(Wish("retry", event_id=event_id, args=args))
-    return wishes
+            requests.append(CommandRequest("retry", event_id=event_id, args=args))
+    return requests
 
 
-async def _mass_retry(stage: Stage, merchants: Sequence[str]) -> list[Wish]:
+async def _mass_retry(stage: Stage, merchants: Sequence[str]) -> list[CommandRequest]:
     """Retry all that failed of a few merchants until now; what is not delivered may be among it."""
     [row] = await stage.server.fetch("SELECT clock_timestamp() AS now", patience=PATIENCE)
     until = row["now"].isoformat()
     for merchant_id in merchants:
         for known in await stage.server.fetch(UNDELIVERED, merchant_id, patience=PATIENCE):
             stage.book.by_hand[str(known["event_id"])] += 1
-    return [Wish("retry_failed", merchant_id, args={"until": until}) for merchant_id in merchants]
+    return [CommandRequest("retry_failed", merchant_id, args={"until": until}) for merchant_id in merchants]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.stage import Stage
+from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -45,25 +46,25 @@ class Scenes:
         await self._set_url()
 
     async def _test_event(self) -> None:
-        done = await self._ask("test_event", merchant_id=cast.HEALTHY.id)
+        done = await self._ask(CommandName.TEST_EVENT, merchant_id=cast.HEALTHY.id)
         self._expect(done.result, "outcome", "delivered")
 
     async def _pause_cancel_resume(self) -> None:
         merchant_id = cast.PAUSED.id
-        await self._ask("pause", merchant_id=merchant_id)
+        await self._ask(CommandName.PAUSE, merchant_id=merchant_id)
         kept, unwanted = await self._write(merchant_id), await self._write(merchant_id)
         self._say(f"  {merchant_id} is paused: two more events of it wait")
-        await self._ask("cancel", event_id=unwanted.id)
+        await self._ask(CommandName.CANCEL, event_id=unwanted.id)
         self.cancelled.add(str(unwanted.id))
         await self._delivery_becomes(unwanted.id, State.FAILED)
         if (waiting := await self._delivery(kept.id)).state != State.PENDING:
             raise Refused(f"an event of a paused merchant is {waiting.state}")
-        await self._ask("resume", merchant_id=merchant_id)
+        await self._ask(CommandName.RESUME, merchant_id=merchant_id)
         await self._delivery_becomes(kept.id, State.DELIVERED)
 
     async def _retry(self) -> None:
         failed = await self._first_failed(cast.FAILING.id)
-        await self._ask("retry", event_id=failed.event_id)
+        await self._ask(CommandName.RETRY, event_id=failed.event_id)
 
         async def is_repeated() -> bool:
             now = await self._delivery(failed.event_id)
@@ -83,12 +84,12 @@ class Scenes:
         merchant_id = cast.HANGING.id
         await self._first_failed(merchant_id)
         url = self._stage.receiver.url(cast.MOVED_TO)
-        await self._ask("set_url", merchant_id=merchant_id, url=url)
+        await self._ask(CommandName.SET_URL, merchant_id=merchant_id, url=url)
         await self._retry_all_failed(merchant_id)
 
     async def _retry_all_failed(self, merchant_id: str) -> None:
         failed = await self._deliveries(merchant_id, State.FAILED)
-        done = await self._ask("retry_failed", merchant_id=merchant_id)
+        done = await self._ask(CommandName.RETRY_FAILED, merchant_id=merchant_id)
         retried = (done.result or {}).get("retried", 0)
         if retried < len(failed):
             raise Refused(
@@ -104,7 +105,7 @@ class Scenes:
         return written
 
     async def _ask(
-        self, command: str, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any
+        self, command: CommandName, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any
     ) -> ControlView:
         """Insert a command and wait until it has been carried out."""
         number = await self._stage.admin.ask(ControlRequest(command, "demo", merchant_id, event_id, args))
@@ -112,13 +113,13 @@ class Scenes:
 
         async def is_handled() -> bool:
             seen.append(await self._stage.admin.find_command(number))
-            return seen[-1].status in ("done", "rejected")
+            return seen[-1].status.is_final
 
         about = str(merchant_id or event_id)
         await self._stage.until(is_handled, f"{command} {about} carried out", PATIENCE)
         done = seen[-1]
         self._say(f"{command} {about}: {done.status} {json.dumps(done.result or {})}")
-        if done.status != "done":
+        if done.status is not CommandStatus.DONE:
             raise Refused(f"{command} {about} was rejected: {done.error_code} {done.error_message}")
         return done
 

@@ -2,5 +2,6 @@
 
 controller: takes commands up, and carries out the short ones.
 recalls: ends the sessions of lanes that were called back, and begins or ends a pause of everything.
-long_running: mass retries and test events.
+long_running: begins the long ones, and carries them out: mass_retry and sample_event, each of which has its
+command under a lease (running_command).
 """

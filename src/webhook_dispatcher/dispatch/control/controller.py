@@ -1,204 +1,226 @@
 """Carries out the control table's commands.
 
-Short ones are done in the transaction that takes them up. Long ones are marked running in it and go on in
-tasks of their own; if their worker dies, another dispatcher resumes them when their lease has run out.
+A short command is carried out in the transaction that takes it up. A long one is marked as running in it and
+goes on in a task of its own (long_running).
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import structlog
 
-from webhook_dispatcher.dispatch.control.long_running import (
-    RUNNING_LEASE,
-    LongRunning,
-    check_mass_retry,
-    read_test,
-)
+from webhook_dispatcher.dispatch.control.long_running import LongRunningCommand, LongRunningCommands
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Interval, Stop, every
 from webhook_dispatcher.domain.command import (
-    COMMANDS,
+    UNKNOWN,
     Cancel,
     Code,
-    Command,
     CommandRejected,
+    CommandRow,
+    CommandStatus,
+    LongCommand,
     Pause,
     Retry,
-    RetryFailed,
     SetUrl,
-    TestEvent,
-    understand,
+    ShortCommand,
+    parse,
 )
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.ports import Controls, Desk
+from webhook_dispatcher.domain.ports import (
+    CommandTransaction,
+    Controls,
+    FoundDelivery,
+    Reopened,
+    UrlGuard,
+)
 
 POLL = Interval(0.25)
 """Between two looks at the control table (contract 3: taken up within a second)."""
-
-POSTPONED_FOR = 1.0
-"""Seconds for which a command that could not be carried out lets later ones pass."""
+POSTPONE_SECONDS = 1.0
+"""How long later commands go before one that could not be carried out."""
 
 _log = structlog.get_logger()
 
 
 class Controller:
-    """Takes commands up, in order of their id, one transaction each."""
+    """Takes commands up in order of their id, one transaction each."""
 
     def __init__(
         self,
         controls: Controls,
-        errands: LongRunning,
-        find_fault_with_url: Callable[[str], str | None],
+        long_running: LongRunningCommands,
+        url_guard: UrlGuard,
         instruments: Instruments,
         stop: Stop,
     ) -> None:
         self._controls = controls
+        self._long_running = long_running
+        self._url_guard = url_guard
         self._clock = instruments.clock
-        self._postponed: dict[int, float] = {}
-        self._unread: set[int] = set()
-        self._long_running = errands
-        self._find_fault_with_url = find_fault_with_url
         self._metrics = instruments.metrics
         self._stop = stop
+        self._postponed_until: dict[int, float] = {}
+        self._unread: set[int] = set()
 
     async def run(self) -> None:
-        """Take commands up until stopped; long ones then hand over to whoever comes next."""
+        """Take commands up until stopped; long ones are released to other dispatchers then."""
         async with asyncio.TaskGroup() as group:
             step = partial(self.step, group)
             await every(POLL, step, "control.failed", self._clock, self._metrics, self._stop)
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
-        """Take up one command; False when there was none."""
-        command: Command | None = None
-        now = self._clock.elapsed()
-        self._postponed = {id_: until for id_, until in self._postponed.items() if until > now}
+        """Take up one command, and go on with a long one in `group`; False when there was none."""
+        row: CommandRow | None = None
         try:
-            async with self._controls.desk() as desk:
-                command_id = await desk.next_command(list(self._postponed))
+            async with self._controls.transaction() as transaction:
+                command_id = await transaction.next_command(self._postponed())
                 if command_id is None:
                     return False
-                try:
-                    command = await desk.read_command(command_id)
-                except StatementRefused as error:
-                    if not error.blames_the_row:
-                        raise
-                    await self._pass_unread(desk, command_id, error)
+                row = await self._read(transaction, command_id)
+                if row is None:
                     return True
-                self._unread.discard(command_id)
-                errand = await self._take_up(desk, command)
+                long_command = await self._take_up(transaction, row)
         except StatementRefused as error:
-            if command is None:
+            if row is None:
                 raise
-            # The values themselves are refused: trying again would hold up all later commands.
-            async with self._controls.desk() as desk:
-                await self._reject(desk, command, CommandRejected(Code.MALFORMED, error.detail))
+            # The command's own values are refused: if it were tried again, it would hold up all later ones.
+            async with self._controls.transaction() as transaction:
+                await self._reject(transaction, row, CommandRejected(Code.MALFORMED, error.detail))
             return True
         except StorageUnavailable:
-            if command is not None:  # what it needs may be locked: let others pass for a moment
-                self._postponed[command.id] = now + POSTPONED_FOR
+            if row is not None:  # what it needs may be locked
+                self._postpone(row.id)
             raise
-        if errand is not None:
-            group.create_task(errand())
+        if long_command is not None:
+            group.create_task(self._long_running.carry_out(long_command))
         return True
 
-    async def _pass_unread(self, desk: Desk, command_id: int, error: StatementRefused) -> None:
-        """Let others pass a command that the database cannot read; refused again later, it is rejected."""
+    def _postpone(self, command_id: int) -> None:
+        self._postponed_until[command_id] = self._clock.elapsed() + POSTPONE_SECONDS
+
+    def _postponed(self) -> list[int]:
+        now = self._clock.elapsed()
+        self._postponed_until = {id_: until for id_, until in self._postponed_until.items() if until > now}
+        return list(self._postponed_until)
+
+    async def _read(self, transaction: CommandTransaction, command_id: int) -> CommandRow | None:
+        """Read a command; None when the database cannot read it, after postponing or rejecting it."""
+        try:
+            row = await transaction.read_command(command_id)
+        except StatementRefused as error:
+            if not error.blames_the_row:
+                raise
+            await self._handle_unreadable(transaction, command_id, error)
+            return None
+        self._unread.discard(command_id)
+        return row
+
+    async def _handle_unreadable(
+        self, transaction: CommandTransaction, command_id: int, error: StatementRefused
+    ) -> None:
+        """Postpone a command that the database cannot read; the second time, reject it."""
         if command_id not in self._unread:
             self._unread.add(command_id)
-            self._postponed[command_id] = self._clock.elapsed() + POSTPONED_FOR
+            self._postpone(command_id)
             _log.warning("control.failed", command_id=command_id, error=str(error))
             return
-        await desk.reject(command_id, Code.MALFORMED, error.detail)
+        await transaction.reject(command_id, Code.MALFORMED, error.detail)
         self._unread.discard(command_id)
-        self._metrics.control_commands.labels("unknown", "rejected").inc()
+        self._metrics.control_commands.labels(UNKNOWN, CommandStatus.REJECTED).inc()
         _log.error("command.unreadable", command_id=command_id, error=str(error))
 
-    async def _take_up(self, desk: Desk, command: Command) -> Callable[[], Any] | None:
+    async def _take_up(self, transaction: CommandTransaction, row: CommandRow) -> LongRunningCommand | None:
+        """Carry a short command out, or begin a long one; what is rejected is marked so."""
         try:
-            wish = understand(command)
-            match wish:
-                case RetryFailed():
-                    progress = command.result or await self._long_running.begin_mass_retry(desk, wish)
-                    check_mass_retry(progress)
-                    token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._long_running.retry_failed(command, wish, progress, token)
-                case TestEvent(merchant_id):
-                    if await desk.is_paused(merchant_id):
-                        raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
-                    progress = command.result or self._long_running.begin_test()
-                    read_test(progress)
-                    token = await desk.keep_running(command.id, RUNNING_LEASE, progress)
-                    return lambda: self._long_running.send_test(command, merchant_id, progress, token)
-                case Retry():
-                    result = await _retry(desk, wish)
-                case Cancel():
-                    result = await self._cancel(desk, wish)
-                case SetUrl():
-                    result = await self._set_url(desk, wish)
-                case Pause():
-                    result = await _pause(desk, wish)
+            command = parse(row)
+            if isinstance(command, LongCommand):
+                return await self._long_running.begin(transaction, row, command)
+            result = await self._carry_out(transaction, command)
         except CommandRejected as rejection:
-            await self._reject(desk, command, rejection)
+            await self._reject(transaction, row, rejection)
             return None
-        await desk.finish(command.id, result)
-        self._tell(command, "done", result)
+        await transaction.finish(row.id, result)
+        self._tell(row, CommandStatus.DONE, result)
         return None
 
-    async def _cancel(self, desk: Desk, wish: Cancel) -> dict[str, Any]:
-        delivery = await desk.find_delivery(wish.event_id)
+    async def _carry_out(self, transaction: CommandTransaction, command: ShortCommand) -> dict[str, Any]:
+        """Carry a short command out and return its result. Raises CommandRejected."""
+        match command:
+            case Retry():
+                return await _retry(transaction, command)
+            case Cancel():
+                return await self._cancel(transaction, command)
+            case SetUrl():
+                return await self._set_url(transaction, command)
+            case Pause():
+                return await _pause(transaction, command)
+            case _:
+                assert_never(command)
+
+    async def _cancel(self, transaction: CommandTransaction, command: Cancel) -> dict[str, Any]:
+        delivery = await transaction.find_delivery(command.event_id)
         if not delivery.is_owed or delivery.state is State.DELIVERED:
             raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
-        if not await desk.cancel(wish.event_id, delivery.merchant_id):
+        if not await transaction.cancel(command.event_id, delivery.merchant_id):
             raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
-        await desk.announce({delivery.merchant_id: None})  # if it was in flight, its place is free
+        # If it was in flight, one of the merchant's slots for retries is free now.
+        await transaction.wake_lanes({delivery.merchant_id: None})
         self._metrics.deliveries.labels(State.FAILED, delivery.type).inc()
         return {"in_flight": delivery.is_in_flight}
 
-    async def _set_url(self, desk: Desk, wish: SetUrl) -> dict[str, Any]:
-        await desk.is_paused(wish.merchant_id)
-        if (fault := self._find_fault_with_url(wish.url)) is not None:
+    async def _set_url(self, transaction: CommandTransaction, command: SetUrl) -> dict[str, Any]:
+        await transaction.require_endpoint(command.merchant_id)
+        if (fault := self._url_guard.find_fault(command.url)) is not None:
             raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
-        await desk.set_url(wish.merchant_id, wish.url)
+        await transaction.set_url(command.merchant_id, command.url)
         return {}
 
-    async def _reject(self, desk: Desk, command: Command, rejection: CommandRejected) -> None:
-        await desk.reject(command.id, rejection.code, rejection.message)
-        self._tell(command, "rejected", {"code": int(rejection.code)})
+    async def _reject(
+        self, transaction: CommandTransaction, row: CommandRow, rejection: CommandRejected
+    ) -> None:
+        await transaction.reject(row.id, rejection.code, rejection.message)
+        self._tell(row, CommandStatus.REJECTED, {"code": int(rejection.code)})
 
-    def _tell(self, command: Command, status: str, result: dict[str, Any]) -> None:
-        name = command.command if command.command in COMMANDS else "unknown"
-        self._metrics.control_commands.labels(name, status).inc()
-        _log.info("control.handled", command_id=command.id, command=name, status=status, **result)
+    def _tell(self, row: CommandRow, status: CommandStatus, result: dict[str, Any]) -> None:
+        self._metrics.control_commands.labels(row.label, status).inc()
+        _log.info("control.handled", command_id=row.id, command=row.label, status=status, **result)
 
 
-async def _retry(desk: Desk, wish: Retry) -> dict[str, Any]:
-    delivery = await desk.find_delivery(wish.event_id)
+async def _retry(transaction: CommandTransaction, command: Retry) -> dict[str, Any]:
+    delivery = await transaction.find_delivery(command.event_id)
     if delivery.is_in_flight:
         return {"in_flight": True}
     if delivery.state is State.PENDING:
         raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
     head: int | None = None
     if delivery.is_owed:
-        if not await desk.hasten(delivery):
+        if not await transaction.run_now(delivery):
             return {"in_flight": True}
+    elif delivery.state is State.DELIVERED and not command.force:
+        raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
     else:
-        if delivery.state is State.DELIVERED and not wish.force:
-            raise CommandRejected(Code.WRONG_STATE, "the event was delivered; args.force sends it again")
-        await desk.is_paused(delivery.merchant_id)
-        is_in_order = await desk.reopen(delivery)
-        if is_in_order is None:
-            raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
-        head = delivery.seq if is_in_order else None
-    await desk.announce({delivery.merchant_id: head})
+        head = await _reopen(transaction, delivery)
+    await transaction.wake_lanes({delivery.merchant_id: head})
     return {"in_flight": False}
 
 
-async def _pause(desk: Desk, wish: Pause) -> dict[str, Any]:
-    if wish.merchant_id is not None:
-        await desk.is_paused(wish.merchant_id)
-    await desk.pause(wish.merchant_id, wish.is_paused)
+async def _reopen(transaction: CommandTransaction, delivery: FoundDelivery) -> int | None:
+    """Make a finished delivery owed again; return its seq if it went back to its place in the order."""
+    await transaction.require_endpoint(delivery.merchant_id)
+    match await transaction.reopen(delivery):
+        case Reopened.ID_IS_OWED:
+            raise CommandRejected(Code.WRONG_STATE, "another event with the same id is owed")
+        case Reopened.IN_ORDER:
+            return delivery.seq
+        case Reopened.DUE_NOW:
+            return None
+
+
+async def _pause(transaction: CommandTransaction, command: Pause) -> dict[str, Any]:
+    if command.merchant_id is not None:
+        await transaction.require_endpoint(command.merchant_id)
+    await transaction.pause(command.merchant_id, command.is_paused)
     return {}

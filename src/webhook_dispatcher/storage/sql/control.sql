@@ -1,18 +1,18 @@
--- Carrying out the control table. One dispatcher at a time takes commands up, in order of id, each in a
--- transaction of its own: what a command does and that it is done are committed together.
+-- Carrying out the control table's commands. One dispatcher at a time carries them out, in order of id, each in
+-- a transaction of its own: what a command does and that it is done are committed together.
 
 -- name: lock_control
--- Become the one that takes up commands, for this transaction.
+-- Keep other dispatchers from carrying out commands until this transaction ends.
 -- row: is_only boolean
--- none: another dispatcher is at it
+-- none: another dispatcher carries out commands just now
 SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: next_command
--- Find the oldest command that nobody has taken up, or whose worker has gone, leaving out those that are
--- postponed and whatever they have a merchant or event in common with.
+-- Find the oldest command that is pending, or running while its worker's lease has ended. Left out are the named
+-- ones, and those for the same merchant or event.
 -- $1 except_ids bigint[]
 -- row: id bigint
--- none: nothing to do
+-- none: there is no such command
 SELECT control.id
 FROM webhook.control
 WHERE
@@ -45,7 +45,7 @@ FROM webhook.control
 WHERE control.id = $1;
 
 -- name: finish_command
--- Say what became of a command.
+-- Write down what became of a command.
 -- $1 id bigint
 -- $2 status text
 -- $3 result jsonb
@@ -61,8 +61,8 @@ SET
 WHERE control.id = $1 AND ($6::timestamptz IS NULL OR control.running_until = $6)
 RETURNING control.id;
 
--- name: run_command
--- Mark a long command as running, or show how far it has come; its worker has until the lease's end.
+-- name: mark_running
+-- Mark a command as running until the lease ends, and write down its progress.
 -- $1 id bigint
 -- $2 lease interval
 -- $3 result jsonb
@@ -91,7 +91,7 @@ WHERE lane.merchant_id = $1
 FOR NO KEY UPDATE;
 
 -- name: recall_lane
--- Ask the holder of a lane to give it back before it starts anything else; one whose lease has lapsed, too.
+-- Recall a lane: its holder releases it before it starts another attempt, even if the lease has ended.
 -- $1 merchant_id text
 -- none: always
 UPDATE webhook.lane
@@ -113,7 +113,7 @@ WHERE lane.merchant_id = $1;
 -- none: always
 UPDATE webhook.state SET paused = $1 WHERE state.is_only;
 
--- name: is_configured
+-- name: read_pause
 -- Tell whether a merchant has an endpoint, and whether it is paused.
 -- $1 merchant_id text
 -- row: is_paused boolean

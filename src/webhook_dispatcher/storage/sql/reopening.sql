@@ -1,10 +1,10 @@
--- What commands do to deliveries: send them again, sooner, or not at all.
--- A row of the log is named by its merchant as well: by the number alone, an index that begins with merchants
--- can be read from end to end.
--- Whoever makes a row due lowers its lane's retry_at in the same transaction (announce).
+-- What commands do to deliveries: attempt them again, attempt them now, or cancel them.
+-- A row of the log is looked up by its merchant as well: with the number alone, a plan may read an index that
+-- begins with merchants from end to end.
+-- A statement that makes a row due is followed by wake_lanes in the same transaction.
 
 -- name: find_delivery
--- Find the latest delivery of an event, wherever it stands.
+-- Find the latest delivery of an event, in the outbox or in the log.
 -- $1 event_id uuid
 -- row: seq bigint, merchant_id text, type text, state text, failed_reason text, is_owed boolean, is_in_flight boolean, finished_at timestamptz
 -- none: not known, or dropped with its day's log
@@ -42,7 +42,7 @@ SELECT * FROM (
 ORDER BY known.is_owed DESC, known.seq DESC
 LIMIT 1;
 
--- name: hasten_retry
+-- name: run_retry_now
 -- Make a waiting retry due now.
 -- $1 seq bigint
 -- row: seq bigint
@@ -93,8 +93,8 @@ USING owed
 WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.merchant_id = $3
 RETURNING delivery_log.seq, owed.attempts = 0 AS is_in_order;
 
--- name: read_loss
--- Tell whether a finished delivery has lost its object: it was unreadable, and a JSON null stands for it.
+-- name: is_object_lost
+-- Tell whether a finished delivery has lost its object: it could not be read, and was replaced by a JSON null.
 -- $1 seq bigint
 -- $2 finished_at timestamptz
 -- $3 merchant_id text
@@ -104,8 +104,8 @@ SELECT json_typeof(delivery_log.object) <> 'object' AS is_lost
 FROM webhook.delivery_log
 WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.merchant_id = $3;
 
--- name: announce
--- Let the lanes of these merchants be looked at for due rows at once, and for rows put back in order.
+-- name: wake_lanes
+-- Make these merchants' lanes be looked at for due rows at once, and for rows that went back to the order.
 -- $1 merchants text[]
 -- $2 heads bigint[]
 -- none: always; a null head where nothing was put back in order

@@ -1,0 +1,62 @@
+"""A command that is being carried out outside of the transaction that took it up."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from webhook_dispatcher.domain.command import Code, CommandRow, CommandStatus
+from webhook_dispatcher.domain.ports import CommandTransaction, Controls, TestLog
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+RUNNING_LEASE = timedelta(seconds=30)
+"""How long a running command is its worker's; must exceed the time of one attempt or chunk."""
+
+_log = structlog.get_logger()
+
+
+class RunningCommand:
+    """A command that is marked as running, and ours until its lease ends.
+
+    It alone knows the token by which the control table recognises our lease. All methods raise StorageError,
+    and LeaseLost when another worker has the command now.
+    """
+
+    def __init__(self, row: CommandRow, token: datetime, controls: Controls, metrics: Metrics) -> None:
+        self._row = row
+        self._token = token
+        self._controls = controls
+        self._metrics = metrics
+
+    @property
+    def id(self) -> int:
+        """Return the command's id."""
+        return self._row.id
+
+    async def renew(self, transaction: CommandTransaction, progress: Mapping[str, Any]) -> None:
+        """Prolong the lease and write the progress down, when the transaction is committed."""
+        self._token = await transaction.mark_running(self.id, RUNNING_LEASE, progress, self._token)
+
+    async def release(self, progress: Mapping[str, Any]) -> None:
+        """End the lease now, so that another dispatcher goes on at once."""
+        async with self._controls.transaction() as transaction:
+            await transaction.mark_running(self.id, timedelta(), progress, self._token)
+
+    async def finish(self, result: Mapping[str, Any], test: TestLog | None = None) -> None:
+        """Mark the command as done, and write a test event down in the same transaction."""
+        async with self._controls.transaction() as transaction:
+            if test is not None:
+                await transaction.log_test_event(test)
+            await transaction.finish(self.id, result, self._token)
+        self._count(CommandStatus.DONE)
+        _log.info("control.handled", command_id=self.id, command=self._row.label, status=CommandStatus.DONE)
+
+    async def reject(self, code: Code, message: str) -> None:
+        """Mark the command as rejected."""
+        async with self._controls.transaction() as transaction:
+            await transaction.reject(self.id, code, message, self._token)
+        self._count(CommandStatus.REJECTED)
+
+    def _count(self, status: CommandStatus) -> None:
+        self._metrics.control_commands.labels(self._row.label, status).inc()

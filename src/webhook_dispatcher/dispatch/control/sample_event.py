@@ -1,0 +1,100 @@
+"""`test_event`: one attempt of a sample event, outside the order and never retried."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+from uuid import UUID
+
+from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.control.running_command import RunningCommand
+from webhook_dispatcher.domain.command import Code, malformed_progress
+from webhook_dispatcher.domain.errors import UnknownKey
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
+from webhook_dispatcher.domain.ports import Claims, TestLog
+from webhook_dispatcher.domain.record import Attempt
+from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+SAMPLE_CHARGE = (
+    b'{"id":"ch_test","object":"charge","amount":1990,"currency":"EUR","status":"succeeded",'
+    b'"createdAt":"2026-01-01T00:00:00.000Z","recipients":[{"id":"rcp_test","amount":1990}]}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleProgress:
+    """Which event is sent: written down before the attempt, so that a repetition has the same id."""
+
+    event_id: UUID
+    created_at: datetime
+
+    @classmethod
+    def parse(cls, result: Mapping[str, Any]) -> Self:
+        """Read what an earlier worker wrote; CommandRejected when none can have written it."""
+        try:
+            created_at = datetime.fromisoformat(result["created_at"])
+            if created_at.tzinfo is None:
+                malformed_progress()
+            return cls(UUID(result["event_id"]), created_at.astimezone(UTC))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            malformed_progress()
+
+    def as_result(self) -> dict[str, Any]:
+        """Return it as the command's `result` shows it while the command is running."""
+        return {"event_id": str(self.event_id), "created_at": self.created_at.isoformat()}
+
+
+class SampleEvent:
+    """One test event that this daemon sends."""
+
+    def __init__(
+        self,
+        merchant_id: str,
+        progress: SampleProgress,
+        running: RunningCommand,
+        claims: Claims,
+        attempter: Attempter,
+        metrics: Metrics,
+    ) -> None:
+        self.running = running
+        self._event = _sample(merchant_id, progress)
+        self._claims = claims
+        self._attempter = attempter
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Make the one attempt and write down how it went. Raises StorageError or LeaseLost."""
+        merchant_id = self._event.merchant_id
+        endpoint = (await self._claims.read_endpoints([merchant_id])).get(merchant_id)
+        if endpoint is None:
+            await self.running.reject(Code.NOT_CONFIGURED, "the merchant has no endpoint")
+            return
+        try:
+            secrets = self._attempter.secrets_of(endpoint)
+        except UnknownKey as error:
+            await self.running.reject(Code.WRONG_STATE, f"the secret cannot be opened: {error}")
+            return
+        attempt, seen = await self._attempter.make(self._event, endpoint, secrets)
+        self._attempter.conclude(self._event, 0, True, attempt, seen)
+        await self._write_down(attempt)
+
+    async def _write_down(self, attempt: Attempt) -> None:
+        event = self._event
+        state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
+        result = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
+        await self.running.finish(result, TestLog(event, attempt, state))
+        self._metrics.deliveries.labels(state, event.type).inc()
+
+
+def _sample(merchant_id: str, progress: SampleProgress) -> Event:
+    return Event(
+        seq=0,
+        id=progress.event_id,
+        merchant_id=merchant_id,
+        type=TEST_EVENT_TYPE,
+        created_at=progress.created_at,
+        object=SAMPLE_CHARGE,
+        trigger=Trigger.MANUAL,
+        on_failure=State.FAILED,
+    )
