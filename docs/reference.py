@@ -34,8 +34,8 @@ Metric = Counter | Gauge | Histogram
 INTRODUCTION = """\
 # Reference
 
-Written from the code by `make docs`; do not edit it by hand. How these things are used is in the
-[README](../README.md), what of them is promised in [the contract](contract.md).
+Written from the code by `make docs`; do not edit it by hand. How these things are used is in
+[operations](operations.md), what of them is promised in [the contract](contract.md).
 """
 SETTINGS = """\
 ## Settings
@@ -69,8 +69,8 @@ EXIT = """\
 CONTROL_COMMANDS = """\
 ## Control commands
 
-Rows that are inserted into `webhook.control` ([how](../README.md#control-commands)). `args` is a JSON object;
-instants in it need an offset (`Z`, `+00:00`).
+Rows that are inserted into `webhook.control` ([how](operations.md#control-commands)). `args` is a JSON
+object; instants in it need an offset (`Z`, `+00:00`).
 """
 ERRORS = """\
 ### Error codes
@@ -145,7 +145,7 @@ CODES = {
     Code.INVALID_URL: "the URL is refused (`set_url`)",
     Code.NOT_CONFIGURED: "the merchant has no endpoint",
     Code.NOT_FOUND: "no delivery of this event is known",
-    Code.WRONG_STATE: "the state does not allow it",
+    Code.WRONG_STATE: "the state does not allow it ([which](operations.md#what-a-state-does-not-allow))",
     Code.MALFORMED: "malformed, or an unknown command",
 }
 

@@ -15,9 +15,13 @@ from webhook_dispatcher.settings import Settings
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "webhook_dispatcher"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
+SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+MEASURED = (ROOT / "benchmarks" / "results" / "standard.md").read_text(encoding="utf-8")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
 
 _INLINE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -25,9 +29,9 @@ _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 _BRANCH = re.compile(r"(?P<indent>(?:│   |    )*)(?:├── |└── )(?P<name>[\w.]+/?)")
 
 
-def section(heading: str) -> str:
-    """Return one section of the README."""
-    return README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def section(document: str, heading: str) -> str:
+    """Return one section of a document."""
+    return document.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def without_code(text: str) -> str:
@@ -53,16 +57,20 @@ def drawn_files(tree: str) -> set[str]:
     return paths
 
 
-@pytest.mark.parametrize("path", ["docs/verify/verify.py", "docs/verify/verify.mjs"])
-def test_inline_snippet_is_the_file_that_the_tests_run(path: str) -> None:
-    assert dict(_INLINE.findall(README))[path] == (ROOT / path).read_text(encoding="utf-8")
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda path: path.name)
+def test_a_verifier_is_shown_as_the_tests_run_it_and_linked(snippet: Path) -> None:
+    shown = dict(_INLINE.findall(VERIFYING))
+    assert shown[snippet.relative_to(ROOT).as_posix()] == snippet.read_text(encoding="utf-8")
+    assert snippet.name in _LINK.findall(VERIFYING)
+    assert snippet.relative_to(ROOT).as_posix() in _LINK.findall(README)
 
 
-def test_every_snippet_is_linked() -> None:
-    files = {
-        file.relative_to(ROOT).as_posix() for file in (ROOT / "docs" / "verify").iterdir() if file.is_file()
-    }
-    assert files <= set(_LINK.findall(README))
+def test_the_throughput_of_the_readme_was_measured() -> None:
+    [(rate, ratio)] = re.findall(r"delivers ([\d,]+) events a second.*?\s([\d.]+) times", README, re.DOTALL)
+    drain = MEASURED.partition("\n## Drain: 5,000 merchants, 1 KB, plain HTTP")[2]
+    assert drain.partition("| webhook-dispatcher | ")[2].startswith(f"{rate} |")
+    [measured] = re.findall(r"^\| drain ÷ bare loop \| ([\d.]+) \|", MEASURED, re.MULTILINE)
+    assert float(ratio) == round(float(measured), 2)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -95,7 +103,7 @@ def test_architecture_shows_every_file_and_no_other() -> None:
 
 
 def test_every_control_command_is_shown_in_sql_and_every_code_is_in_the_contract() -> None:
-    text = section("Control commands")
+    text = section(OPERATIONS, "Control commands")
     assert {command for command in COMMANDS if f"'{command}'" in text} == {*COMMANDS}
     assert {int(number) for number in re.findall(r"`(-14\d{3})`", CONTRACT)} == {*map(int, Code)}
 
@@ -104,7 +112,7 @@ def test_words_of_the_contract_are_the_codes() -> None:
     for word in (*EVENT_TYPES, *State, *FailedReason, *Outcome):
         assert re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", CONTRACT), word
     for event_type in EVENT_TYPES:
-        assert f"`{event_type}`" in section("Writing events") or event_type == TEST_EVENT_TYPE
+        assert f"`{event_type}`" in section(README, "Write") or event_type == TEST_EVENT_TYPE
 
 
 def test_settings_and_metrics_of_the_contract_are_the_codes() -> None:
