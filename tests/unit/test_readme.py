@@ -20,11 +20,13 @@ VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+DECISIONS = ROOT / "docs" / "adr"
 MEASURED = (ROOT / "benchmarks" / "results" / "standard.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
 
 _INLINE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_TITLED = r"\[([^\]]+)\]\(([^)]+)\)"
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 _BRANCH = re.compile(r"(?P<indent>(?:│   |    )*)(?:├── |└── )(?P<name>[\w.]+/?)")
 
@@ -84,6 +86,19 @@ def test_links_lead_somewhere(document: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_the_index_lists_every_decision_by_its_title() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d{4}) \| (.*?) \|", index, re.MULTILINE)
+    titles = {
+        file.name: file.read_text(encoding="utf-8").partition("\n")[0] for file in DECISIONS.glob("0*.md")
+    }
+    listed = {
+        name: f"# {number}: {title}" for number, row in rows for title, name in re.findall(_TITLED, row)
+    }
+    assert listed == titles
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
 
 
 def test_architecture_shows_every_file_and_no_other() -> None:
