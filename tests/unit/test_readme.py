@@ -1,6 +1,8 @@
 """The documents say what the code says: tables, snippets, the tree of files, links, codes."""
 
+import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,15 @@ def test_the_index_lists_every_decision_by_its_title() -> None:
     }
     assert listed == titles
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+
+
+def test_ci_runs_on_every_python_that_is_declared_and_no_other() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [name.split(" :: ")[-1] for name in project["classifiers"] if " :: Python :: 3." in name]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    [matrix] = re.findall(r"^ +python: (\[.*\])$", workflow, re.MULTILINE)
+    assert json.loads(matrix) == declared
+    assert all(python in README for python in declared)
 
 
 def test_architecture_shows_every_file_and_no_other() -> None:
