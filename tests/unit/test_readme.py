@@ -22,6 +22,7 @@ VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 DECISIONS = ROOT / "docs" / "adr"
 MEASURED = (ROOT / "benchmarks" / "results" / "standard.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
@@ -29,6 +30,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT /
 _INLINE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TITLED = r"\[([^\]]+)\]\(([^)]+)\)"
+_INVARIANT = re.compile(r"\bI([1-9]\d?)\b")
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 _BRANCH = re.compile(r"(?P<indent>(?:│   |    )*)(?:├── |└── )(?P<name>[\w.]+/?)")
 
@@ -101,6 +103,17 @@ def test_the_index_lists_every_decision_by_its_title() -> None:
     }
     assert listed == titles
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+
+
+def test_every_invariant_that_is_named_is_stated_with_tests_that_exist() -> None:
+    rows = re.findall(r"^\| I(\d+) \| (.*) \| (.*) \| (.*) \|$", GUARANTEES, re.MULTILINE)
+    assert [int(number) for number, *_ in rows] == list(range(1, len(rows) + 1))
+    assert all("test_" in shown for *_, shown in rows)
+    code = [file for part in ("src", "tests") for file in (ROOT / part).rglob("*.py")]
+    named = {number for file in code for number in _INVARIANT.findall(file.read_text(encoding="utf-8"))}
+    assert "10" in named
+    assert named <= {number for number, *_ in rows}
+    assert set(re.findall(r"\btest_\w+\.py\b", GUARANTEES)) <= {file.name for file in code}
 
 
 def test_ci_runs_on_every_python_that_is_declared_and_no_other() -> None:
