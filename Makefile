@@ -17,7 +17,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation bench-collusion check fmt lock clean
+.PHONY: help setup demo run test test-slow test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation bench-collusion check docs fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -108,15 +108,19 @@ bench-collusion: $(RIVALS) ## Measure what merchants that fail alike cost the ot
 test-slow: $(READY) ## Run the tests that pour gigabytes at us (minutes)
 	@TEST_SLOW=1 $(PYTHON) -m pytest -n 0 tests/integration/test_sender_memory.py
 
-check: $(READY) ## Lint, format, types, layers, migrations, shell scripts
+check: $(READY) ## Lint, format, types, layers, the reference, migrations, shell scripts
 	@failed=0; try() { "$$@" || failed=1; }; \
 	try $(PYTHON) -m ruff check --quiet .; \
 	try $(PYTHON) -m ruff format --quiet --check .; \
 	try $(PYTHON) -m mypy --no-error-summary; \
 	try $(VENV)/bin/lint-imports --no-logo; \
+	try $(PYTHON) -m docs.reference --check; \
 	try $(VENV)/bin/squawk migrations/sql/*.sql; \
 	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres .ci/install-programs; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
+
+docs: $(READY) ## Write docs/reference.md from the code
+	@$(PYTHON) -m docs.reference
 
 fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(PYTHON) -m ruff check --fix .

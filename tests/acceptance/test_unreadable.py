@@ -1,4 +1,4 @@
-"""Rows that the database cannot read any more hold nobody up. Source: design I9."""
+"""Rows that the database cannot read any more hold nobody up. Source: I9."""
 
 import pytest
 

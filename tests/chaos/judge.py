@@ -1,4 +1,4 @@
-"""Holds what a run left behind against what is promised (design I1 to I3, contract 2): a pure function."""
+"""Holds what a run left behind against what is promised (I1 to I3, contract 2): a pure function."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

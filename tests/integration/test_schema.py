@@ -1,12 +1,17 @@
 """The migration, what the schema asks of producers, and what each role may do."""
 
+import re
+from pathlib import Path
+
 import asyncpg
 import pytest
 
 from tests.conftest import Database
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.event import Trigger
 from webhook_dispatcher.storage import schema
 
+CONTRACT = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="utf-8")
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING id, seq"
 
 
@@ -122,3 +127,39 @@ async def test_printed_migration_makes_the_same_schema(database: Database) -> No
     await connection.execute("RESET ROLE")
     assert await connection.fetch(query) == migrated
     await connection.close()
+
+
+def promised(relation: str) -> str:
+    """Return the contract's paragraph about a table or view."""
+    _, _, rest = CONTRACT.partition(f"\n**`webhook.{relation}`**")
+    return rest.partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("view", ["endpoints", "deliveries", "attempts"])
+async def test_a_view_has_the_columns_that_the_contract_lists(database: Database, view: str) -> None:
+    connection = await database.connect()
+    columns = await connection.fetch(
+        "SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 ORDER BY attnum",
+        f"webhook.{view}",
+    )
+    await connection.close()
+    quoted = " ".join(promised(view).split()).split("`")[1::2]
+    words = [word for group in quoted for word in group.split(", ") if word not in {*Trigger}]
+    assert words[: len(columns)] == [name for (name,) in columns]
+
+
+@pytest.mark.parametrize(("table", "role"), [("outbox", "webhook_producer"), ("control", "webhook_admin")])
+async def test_the_contract_names_the_columns_that_others_may_insert(
+    database: Database, table: str, role: str
+) -> None:
+    connection = await database.connect()
+    columns = await connection.fetch(
+        "SELECT column_name FROM information_schema.column_privileges WHERE table_schema = 'webhook' "
+        "AND table_name = $1 AND grantee = $2 AND privilege_type = 'INSERT'",
+        table,
+        role,
+    )
+    await connection.close()
+    quoted = promised(table).replace("\n", " ").split("`")[1::2]
+    assert columns
+    assert {name for (name,) in columns} <= {word for group in quoted for word in re.findall(r"\w+", group)}

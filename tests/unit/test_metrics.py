@@ -3,7 +3,8 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from webhook_dispatcher.telemetry.metrics import Metrics, SupervisorMetrics, metrics_table
+from docs.reference import metrics_table
+from webhook_dispatcher.telemetry.metrics import Metrics, SupervisorMetrics
 
 CONTRACT = {
     "webhook_attempts_total": {"outcome", "trigger"},

@@ -1,40 +1,43 @@
 """The documents say what the code says: tables, snippets, the tree of files, links, codes."""
 
+import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from webhook_dispatcher.domain.command import COMMANDS, Code, commands_table
+from docs.reference import metrics_table
+from webhook_dispatcher.cli.failures import EXIT_CODES
+from webhook_dispatcher.domain.command import COMMANDS, Code
 from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.settings import Settings, settings_table
-from webhook_dispatcher.telemetry.metrics import metrics_table
+from webhook_dispatcher.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "webhook_dispatcher"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
+SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+DECISIONS = ROOT / "docs" / "adr"
+MEASURED = (ROOT / "benchmarks" / "results" / "standard.md").read_text(encoding="utf-8")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
 
 _INLINE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_TITLED = r"\[([^\]]+)\]\(([^)]+)\)"
+_INVARIANT = re.compile(r"\bI([1-9]\d?)\b")
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 _BRANCH = re.compile(r"(?P<indent>(?:│   |    )*)(?:├── |└── )(?P<name>[\w.]+/?)")
 
 
-def marked(name: str) -> str:
-    """Return what stands between a pair of markers."""
-    _, _, rest = README.partition(f"<!-- {name} -->\n")
-    text, found, _ = rest.partition(f"<!-- /{name} -->")
-    assert found, f"README.md lacks <!-- {name} --> … <!-- /{name} -->"
-    return text
-
-
-def section(heading: str) -> str:
-    """Return one section of the README."""
-    return README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def section(document: str, heading: str) -> str:
+    """Return one section of a document."""
+    return document.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def without_code(text: str) -> str:
@@ -60,25 +63,20 @@ def drawn_files(tree: str) -> set[str]:
     return paths
 
 
-@pytest.mark.parametrize(
-    ("name", "table"),
-    [("settings", settings_table()), ("metrics", metrics_table()), ("commands", commands_table())],
-    ids=lambda text: text[:8],
-)
-def test_table_is_the_one_the_code_writes(name: str, table: str) -> None:
-    assert marked(name) == table, f"replace the {name} table of README.md by:\n{table}"
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda path: path.name)
+def test_a_verifier_is_shown_as_the_tests_run_it_and_linked(snippet: Path) -> None:
+    shown = dict(_INLINE.findall(VERIFYING))
+    assert shown[snippet.relative_to(ROOT).as_posix()] == snippet.read_text(encoding="utf-8")
+    assert snippet.name in _LINK.findall(VERIFYING)
+    assert snippet.relative_to(ROOT).as_posix() in _LINK.findall(README)
 
 
-@pytest.mark.parametrize("path", ["docs/verify/verify.py", "docs/verify/verify.mjs"])
-def test_inline_snippet_is_the_file_that_the_tests_run(path: str) -> None:
-    assert dict(_INLINE.findall(README))[path] == (ROOT / path).read_text(encoding="utf-8")
-
-
-def test_every_snippet_is_linked() -> None:
-    files = {
-        file.relative_to(ROOT).as_posix() for file in (ROOT / "docs" / "verify").iterdir() if file.is_file()
-    }
-    assert files <= set(_LINK.findall(README))
+def test_the_throughput_of_the_readme_was_measured() -> None:
+    [(rate, ratio)] = re.findall(r"delivers ([\d,]+) events a second.*?\s([\d.]+) times", README, re.DOTALL)
+    drain = MEASURED.partition("\n## Drain: 5,000 merchants, 1 KB, plain HTTP")[2]
+    assert drain.partition("| webhook-dispatcher | ")[2].startswith(f"{rate} |")
+    [measured] = re.findall(r"^\| drain ÷ bare loop \| ([\d.]+) \|", MEASURED, re.MULTILINE)
+    assert float(ratio) == round(float(measured), 2)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -92,6 +90,39 @@ def test_links_lead_somewhere(document: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_the_index_lists_every_decision_by_its_title() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d{4}) \| (.*?) \|", index, re.MULTILINE)
+    titles = {
+        file.name: file.read_text(encoding="utf-8").partition("\n")[0] for file in DECISIONS.glob("0*.md")
+    }
+    listed = {
+        name: f"# {number}: {title}" for number, row in rows for title, name in re.findall(_TITLED, row)
+    }
+    assert listed == titles
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+
+
+def test_every_invariant_that_is_named_is_stated_with_tests_that_exist() -> None:
+    rows = re.findall(r"^\| I(\d+) \| (.*) \| (.*) \| (.*) \|$", GUARANTEES, re.MULTILINE)
+    assert [int(number) for number, *_ in rows] == list(range(1, len(rows) + 1))
+    assert all("test_" in shown for *_, shown in rows)
+    code = [file for part in ("src", "tests") for file in (ROOT / part).rglob("*.py")]
+    named = {number for file in code for number in _INVARIANT.findall(file.read_text(encoding="utf-8"))}
+    assert "10" in named
+    assert named <= {number for number, *_ in rows}
+    assert set(re.findall(r"\btest_\w+\.py\b", GUARANTEES)) <= {file.name for file in code}
+
+
+def test_ci_runs_on_every_python_that_is_declared_and_no_other() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [name.split(" :: ")[-1] for name in project["classifiers"] if " :: Python :: 3." in name]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    [matrix] = re.findall(r"^ +python: (\[.*\])$", workflow, re.MULTILINE)
+    assert json.loads(matrix) == declared
+    assert all(python in README for python in declared)
 
 
 def test_architecture_shows_every_file_and_no_other() -> None:
@@ -110,15 +141,9 @@ def test_architecture_shows_every_file_and_no_other() -> None:
     }
 
 
-def test_control_commands_and_codes_are_all_explained() -> None:
-    text = section("Control commands")
-    rows = "\n".join(line for line in CONTRACT.splitlines() if line.startswith("|"))
-    for command in COMMANDS:
-        assert f"`{command}`" in rows, command
-        assert f"'{command}'" in text or command == "resume", command
-    assert {int(number) for number in re.findall(r"^\| (-14\d{3}) \|", text, re.MULTILINE)} == {
-        *map(int, Code)
-    }
+def test_every_control_command_is_shown_in_sql_and_every_code_is_in_the_contract() -> None:
+    text = section(OPERATIONS, "Control commands")
+    assert {command for command in COMMANDS if f"'{command}'" in text} == {*COMMANDS}
     assert {int(number) for number in re.findall(r"`(-14\d{3})`", CONTRACT)} == {*map(int, Code)}
 
 
@@ -126,7 +151,7 @@ def test_words_of_the_contract_are_the_codes() -> None:
     for word in (*EVENT_TYPES, *State, *FailedReason, *Outcome):
         assert re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", CONTRACT), word
     for event_type in EVENT_TYPES:
-        assert f"`{event_type}`" in section("Writing events") or event_type == TEST_EVENT_TYPE
+        assert f"`{event_type}`" in section(README, "Write") or event_type == TEST_EVENT_TYPE
 
 
 def test_settings_and_metrics_of_the_contract_are_the_codes() -> None:
@@ -136,6 +161,12 @@ def test_settings_and_metrics_of_the_contract_are_the_codes() -> None:
     assert named == {name.upper() for name in Settings.model_fields}
     of_the_code = set(re.findall(r"^\| `(\w+)`", metrics_table(), re.MULTILINE))
     assert set(re.findall(r"`(webhook_\w+)", metrics)) == of_the_code
+
+
+def test_exit_codes_of_the_contract_are_the_codes() -> None:
+    text = " ".join(CONTRACT.split())
+    named = ", ".join(f"{code} {meaning.replace(',', '')}" for code, meaning in EXIT_CODES.items())
+    assert f"Exit codes: {named}." in text
 
 
 def test_sections_of_the_contract_keep_their_numbers() -> None:

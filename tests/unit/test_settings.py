@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.schedule import DEFAULT_DELAYS
-from webhook_dispatcher.settings import Settings, check_open_files, load_settings, settings_table
+from webhook_dispatcher.settings import Settings, check_open_files, load_settings
 
 KEY = base64.b64encode(b"k" * 32).decode()
 DATABASE_URL = "postgresql://dispatcher:sesame@db.internal:5432/charges"
@@ -270,12 +270,3 @@ def test_lanes_need_open_files() -> None:
     check_open_files(1000, 3064)
     with pytest.raises(ConfigurationError, match=r"^WEBHOOK_MAX_LANES: .* 3064 .* set it to 320 or less$"):
         check_open_files(1000, 1024)
-
-
-def test_the_table_has_every_setting_once() -> None:
-    rows = settings_table().splitlines()[2:]
-    assert [row.split("`")[1] for row in rows] == [
-        f"WEBHOOK_{name.upper()}" for name in Settings.model_fields
-    ]
-    assert "| `WEBHOOK_RETRY_SCHEDULE` | `PT1M,PT5M,PT15M,PT1H,PT3H,PT6H,PT12H` |" in settings_table()
-    assert all(row.count("|") == 4 and "None" not in row for row in rows)

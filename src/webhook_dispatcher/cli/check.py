@@ -88,7 +88,7 @@ async def examine(session: Session) -> list[Finding]:
         settings = session.settings()
         names = [shard.name for shard in settings.databases()]
     except ConfigurationError as error:
-        mend = "see the settings table of the README"
+        mend = "see the settings in docs/reference.md"
         return [Finding("configuration", problem, mend, code=2) for problem in error.problems]
     findings = [Finding("configuration"), *_open_files(settings)]
     keyring, missing_keys = _keyring(settings)

@@ -1,8 +1,4 @@
-"""What goes wrong, as a line on standard error and an exit code.
-
-Exit codes: 0 done, 1 refused or not found, 2 bad usage or configuration, 3 the schema does not match this
-version, 4 the database cannot be reached. Source: contract 4.
-"""
+"""What goes wrong, as a line on standard error and an exit code. Source: contract 4."""
 
 import typer
 
@@ -15,6 +11,13 @@ from webhook_dispatcher.domain.errors import (
 )
 
 NAME = "webhook-dispatcher"
+EXIT_CODES = {
+    0: "done",
+    1: "refused, or not found",
+    2: "bad usage or configuration",
+    3: "the schema does not match this version",
+    4: "the database cannot be reached",
+}
 
 
 def exit_code(error: DispatcherError) -> int:

@@ -1,6 +1,6 @@
 """The control table's commands: which there are, what each takes, and reading rows into them.
 
-COMMANDS has one entry for each. Parsing, the metrics' labels, the command line's help and the README's table
+COMMANDS has one entry for each. Parsing, the metrics' labels, the command line's help and docs/reference.md
 follow from it.
 Source: contract 3, `webhook.control`.
 """
@@ -213,18 +213,19 @@ class CommandSpec:
     """What there is to know about one command.
 
     parse: reads a row that bears its name.
-    needs, effect, result: columns of the README's table (markdown).
+    needs: columns and arguments without which it is rejected (markdown, as all below); "or" between choices.
+    takes: those it may have besides. effect: what it does. result: what it brings.
     cli: None where the command line does not offer the command.
     """
 
     parse: Callable[[CommandRow], Command]
     needs: str
+    takes: str
     effect: str
     result: str = ""
     cli: CommandLine | None = None
 
 
-_ONE_OR_ALL = "`merchant_id`, or none for everything"
 _EXAMPLE_EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 
 COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
@@ -232,6 +233,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RETRY: CommandSpec(
             Retry.parse,
             "`event_id`",
+            "`args.force`",
             "`failed`: one attempt now (one that was never attempted goes back to its place in the order "
             "for it); if it fails, `failed` again. `pending_retry`: its next scheduled attempt, now. "
             "`delivered`: only with `args.force`, and it stays `delivered` whatever comes of it",
@@ -245,6 +247,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RETRY_FAILED: CommandSpec(
             RetryFailed.parse,
             "`merchant_id` or `args.since`",
+            "`args.until`, `args.limit`",
             "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
             "ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < `args.until` (by "
             "default, and at the latest, the time of the command); at most `args.limit`. The next hundred "
@@ -260,6 +263,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.TEST_EVENT: CommandSpec(
             TestEvent.parse,
             "`merchant_id`",
+            "",
             "a `webhook.test` event with a sample charge: one attempt at once, outside the order, never "
             "retried",
             "`event_id`, `outcome`, `status`",
@@ -273,11 +277,13 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.SET_URL: CommandSpec(
             SetUrl.parse,
             "`merchant_id`, `args.url`",
+            "",
             "changes the URL of a configured endpoint",
         ),
         CommandName.PAUSE: CommandSpec(
             Pause.parse,
-            _ONE_OR_ALL,
+            "",
+            "`merchant_id`, else everything",
             "nothing is sent while paused; events are kept, in order, and due retries wait",
             cli=CommandLine(
                 ("pause",),
@@ -287,8 +293,9 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         ),
         CommandName.RESUME: CommandSpec(
             Pause.parse_resume,
-            _ONE_OR_ALL,
-            "ends a pause: of that merchant, or of everything",
+            "",
+            "`merchant_id`, else everything",
+            "ends a pause; that of everything and that of one merchant are switches of their own",
             cli=CommandLine(
                 ("resume",), "Send to a merchant (or to all) again after `pause`.", "resume --all"
             ),
@@ -296,6 +303,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.CANCEL: CommandSpec(
             Cancel.parse,
             "`event_id`",
+            "",
             "`pending` or `pending_retry` becomes `failed` with the reason `cancelled`",
             "`in_flight`: true if an attempt is, or may be, under way; it ends and counts, and a 2xx makes "
             "the delivery `delivered` all the same",
@@ -318,15 +326,6 @@ def parse(row: CommandRow) -> Command:
 def malformed_progress() -> NoReturn:
     """Reject a command whose result, as it stands, no worker of ours can have written."""
     _malformed("result is not what a worker wrote: ask anew")
-
-
-def commands_table() -> str:
-    """Write the README's table of commands (markdown)."""
-    rows = ["| command | needs | does | `result` |", "| --- | --- | --- | --- |"]
-    for name, spec in COMMANDS.items():
-        result = f"{spec.result} " if spec.result else ""
-        rows.append(f"| `{name}` | {spec.needs} | {spec.effect} | {result}|")
-    return "\n".join(rows) + "\n"
 
 
 def _argument(row: CommandRow, name: str, default: object = None) -> Any:

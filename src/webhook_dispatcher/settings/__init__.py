@@ -6,17 +6,14 @@ counts as unset. Every problem becomes one line that names the variable and says
 
 import difflib
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from pydantic import ValidationError
 
-from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings.fields import PREFIX, Settings
 
-__all__ = ["Settings", "check_open_files", "load_settings", "settings_table"]
+__all__ = ["Settings", "check_open_files", "load_settings"]
 
 IGNORED_PREFIX = "WEBHOOK_DISPATCHER_"
 OWN_OPEN_FILES = 64
@@ -67,25 +64,3 @@ def check_open_files(max_lanes: int, limit: int) -> None:
             f"{PREFIX}MAX_LANES: {max_lanes} lanes need {needed} open files, but the limit is {limit}",
             remedy=f"raise it (ulimit -n, LimitNOFILE){fewer}",
         )
-
-
-def settings_table() -> str:
-    """Write the README's table of settings (markdown)."""
-    rows = ["| name | default | meaning |", "| --- | --- | --- |"]
-    for name, field in Settings.model_fields.items():
-        extra = field.json_schema_extra
-        shown = str(extra["shown"]) if isinstance(extra, dict) else f"`{_rendered(field.default)}`"
-        rows.append(f"| `{PREFIX}{name.upper()}` | {shown} | {field.description} |")
-    return "\n".join(rows) + "\n"
-
-
-def _rendered(value: object) -> str:
-    match value:
-        case timedelta():
-            return render_duration(value)
-        case Schedule():
-            return ",".join(render_duration(delay) for delay in value.delays)
-        case bool():
-            return str(value).lower()
-        case _:
-            return str(value)

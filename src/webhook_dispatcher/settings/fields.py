@@ -26,7 +26,7 @@ LEASE_MARGIN = timedelta(seconds=5)
 
 
 def _described(default: Any, description: str, shown: str | None = None) -> Any:
-    """Declare a field; `shown` is the default as the README has it, where the value does not say it."""
+    """Declare a field; `shown` is its default in docs/reference.md, where the value does not say it."""
     return Field(default, description=description, json_schema_extra={"shown": shown} if shown else None)
 
 
@@ -35,22 +35,22 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    database_url: Annotated[tuple[Shard, ...] | None, forms.text(shards.read)] = _described(
+    database_url: Annotated[tuple[Shard, ...] | None, shards.FORM] = _described(
         None,
         "The charge service's database, `postgresql://user:password@host:port/database`, or several, each "
         "with a name: `eu1=postgresql://… eu2=postgresql://…`; `demo` and `run --embedded` start one of "
         "their own instead.",
         "required",
     )
-    migration_database_url: Annotated[tuple[Shard, ...] | None, forms.text(shards.read)] = _described(
+    migration_database_url: Annotated[tuple[Shard, ...] | None, shards.FORM] = _described(
         None,
         "The same databases, by the same names, as the user who may create schema and roles, for `migrate`.",
         "as `DATABASE_URL`",
     )
-    processes: Annotated[int | Literal["auto"], forms.text(forms.processes)] = _described(
+    processes: Annotated[int | Literal["auto"], forms.PROCESSES] = _described(
         1,
-        "How many processes share the work on each database: 1 to 64, or `auto`, the CPUs that may be used "
-        "divided by the databases. With more than one, or several databases, `run` starts and watches them.",
+        "How many processes share the work on each database; `auto` is the CPUs that may be used, divided by "
+        "the databases. With more than one, or several databases, `run` starts and watches them.",
     )
     database_tls: Annotated[Literal["verify-full", "waived"], forms.choice("verify-full", "waived")] = (
         _described(
@@ -66,17 +66,17 @@ class Settings(BaseModel):
             "PgBouncer; `migrate` then needs a `MIGRATION_DATABASE_URL` straight to Postgres.",
         )
     )
-    data_dir: Annotated[Path, forms.text(Path)] = _described(
+    data_dir: Annotated[Path, forms.PATH] = _described(
         Path(".webhook"), "Where the embedded database and the development key are kept.", "`./.webhook`"
     )
-    secret_keys: Annotated[SecretStr | None, forms.text(forms.secret_keys)] = _described(
+    secret_keys: Annotated[SecretStr | None, forms.SECRET_KEYS] = _described(
         None,
-        "`id:base64key[,id:base64key]`, each of 32 bytes, for the merchants' secrets: the first encrypts, "
-        "all decrypt; generated in `DATA_DIR` when there is no `DATABASE_URL`.",
+        "Keys of 32 bytes for the merchants' secrets: the first encrypts, all decrypt; one is generated in "
+        "`DATA_DIR` when there is no `DATABASE_URL`.",
         "required with `DATABASE_URL`",
     )
-    retry_schedule: Annotated[Schedule, forms.text(forms.schedule)] = _described(
-        Schedule(), "Delays between attempts, each from the end of the attempt before it; 1 to 20 of them."
+    retry_schedule: Annotated[Schedule, forms.SCHEDULE] = _described(
+        Schedule(), "Delays between attempts, each from the end of the attempt before it."
     )
     attempt_timeout: Annotated[timedelta, forms.duration("PT0.05S", "PT5M")] = _described(
         timedelta(seconds=10),
@@ -102,14 +102,14 @@ class Settings(BaseModel):
     unconfigured_hold: Annotated[timedelta, forms.duration("PT0S", "P365D")] = _described(
         timedelta(days=1), "How long events of a merchant without an endpoint wait for one."
     )
-    ops_address: Annotated[str, forms.text(forms.address)] = _described(
-        "127.0.0.1:9464", "Where `/metrics`, `/healthz` and `/readyz` are served, `host:port`."
+    ops_address: Annotated[str, forms.ADDRESS] = _described(
+        "127.0.0.1:9464", "Where `/metrics`, `/healthz` and `/readyz` are served."
     )
     log_format: Annotated[Literal["json", "console"] | None, forms.choice("json", "console")] = _described(
-        None, "`json` or `console`.", "`json` (`console` on a terminal)"
+        None, "How lines of the log are written.", "`json` (`console` on a terminal)"
     )
     log_level: Annotated[str, forms.choice("debug", "info", "warning", "error")] = _described(
-        "info", "`debug`, `info`, `warning` or `error`."
+        "info", "Lines of the log that are less severe are left out."
     )
     shutdown_grace: Annotated[timedelta, forms.duration("PT0S", "PT1H")] = _described(
         timedelta(seconds=12), "How long a stopping process waits for requests in flight and their records."
@@ -117,30 +117,30 @@ class Settings(BaseModel):
     retention: Annotated[timedelta, forms.duration("P1D", "P3650D")] = _described(
         timedelta(days=30), "Finished deliveries older than this are dropped."
     )
-    egress_allow_networks: Annotated[tuple[forms.Network, ...], forms.text(forms.networks)] = _described(
+    egress_allow_networks: Annotated[tuple[forms.Network, ...], forms.NETWORKS] = _described(
         (), "Private networks that endpoints may be in all the same, such as `10.1.0.0/16`.", "none"
     )
-    egress_allow_hosts: Annotated[frozenset[str], forms.text(forms.hosts)] = _described(
+    egress_allow_hosts: Annotated[frozenset[str], forms.HOSTS] = _described(
         frozenset(), "Names that endpoints may have all the same, such as `receiver.internal`.", "none"
     )
-    egress_allow_http: Annotated[bool, forms.text(forms.boolean)] = _described(
+    egress_allow_http: Annotated[bool, forms.BOOLEAN] = _described(
         False, "Whether allowed networks and hosts may be reached by `http` too."
     )
-    egress_deny_networks: Annotated[tuple[forms.Network, ...], forms.text(forms.networks)] = _described(
+    egress_deny_networks: Annotated[tuple[forms.Network, ...], forms.NETWORKS] = _described(
         (),
         "Networks that endpoints may never be in, whatever allows them, such as your own public addresses.",
         "none",
     )
-    egress_proxy: Annotated[SecretStr | None, forms.text(forms.egress_proxy)] = _described(
+    egress_proxy: Annotated[SecretStr | None, forms.EGRESS_PROXY] = _described(
         None,
-        "`http://[user:password@]host:port`: send through this proxy (CONNECT), which resolves the names; "
-        "not with `EGRESS_ALLOW_HTTP`. Proxies of the environment are never used.",
+        "Send through this proxy (CONNECT), which resolves the names; not with `EGRESS_ALLOW_HTTP`. Proxies "
+        "of the environment are never used.",
         "none",
     )
-    egress_nameservers: Annotated[tuple[str, ...], forms.text(forms.nameservers)] = _described(
-        (), "Name servers to ask, `address:port`, separated by commas.", "the system's"
+    egress_nameservers: Annotated[tuple[str, ...], forms.NAMESERVERS] = _described(
+        (), "Name servers to ask.", "the system's"
     )
-    egress_ca_file: Annotated[Path | None, forms.text(forms.ca_file)] = _described(
+    egress_ca_file: Annotated[Path | None, forms.CA_FILE] = _described(
         None, "A PEM file of certificate authorities to trust besides the system's.", "system roots"
     )
     sender: Annotated[Literal["llhttp", "aiohttp"], forms.choice("llhttp", "aiohttp")] = _described(

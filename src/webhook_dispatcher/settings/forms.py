@@ -6,6 +6,7 @@ Values that are of the field's own type already pass, so that a program can make
 import re
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -28,12 +29,19 @@ _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0
 Network = IPv4Network | IPv6Network
 
 
-def text(parse: Callable[[str], Any]) -> PlainValidator:
+@dataclass(frozen=True)
+class Form(PlainValidator):
+    """How a value is read from its text; `shape` says to people what the text may be."""
+
+    shape: str = ""
+
+
+def text(parse: Callable[[str], Any], shape: str) -> Form:
     """Parse what comes as text; values of the field's own type pass."""
-    return PlainValidator(lambda value: parse(value.strip()) if isinstance(value, str) else value)
+    return Form(lambda value: parse(value.strip()) if isinstance(value, str) else value, shape=shape)
 
 
-def duration(shortest: str, longest: str) -> PlainValidator:
+def duration(shortest: str, longest: str) -> Form:
     """Read an ISO 8601 duration between two others."""
     low, high = parse_duration(shortest), parse_duration(longest)
 
@@ -43,10 +51,10 @@ def duration(shortest: str, longest: str) -> PlainValidator:
             raise ValueError(f"must be from {shortest} to {longest}")
         return duration
 
-    return PlainValidator(check)
+    return Form(check, shape=f"duration from `{shortest}` to `{longest}`")
 
 
-def whole_number(low: int, high: int) -> PlainValidator:
+def whole_number(low: int, high: int) -> Form:
     """Read a whole number between two others."""
 
     def check(value: Any) -> int:
@@ -54,7 +62,7 @@ def whole_number(low: int, high: int) -> PlainValidator:
             raise ValueError(f"must be a whole number from {low} to {high}, not {value!r}")
         return int(value)
 
-    return PlainValidator(check)
+    return Form(check, shape=f"whole number from {low:,} to {high:,}")
 
 
 def processes(text: str) -> int | str:
@@ -66,7 +74,7 @@ def processes(text: str) -> int | str:
     return int(text)
 
 
-def choice(*choices: str) -> PlainValidator:
+def choice(*choices: str) -> Form:
     """Read one of a few words."""
 
     def check(text: str) -> str:
@@ -74,7 +82,8 @@ def choice(*choices: str) -> PlainValidator:
             raise ValueError(f"must be one of {', '.join(choices)}, not {text!r}")
         return text.lower()
 
-    return text(check)
+    *others, last = (f"`{word}`" for word in choices)
+    return text(check, f"{', '.join(others)} or {last}")
 
 
 def boolean(text: str) -> bool:
@@ -197,3 +206,16 @@ def root_certificates(url: str) -> None:
             ca_file(named)
         except ValueError as error:
             raise ValueError(f"sslrootcert={error}") from None
+
+
+PROCESSES = text(processes, f"whole number from 1 to {MOST_PROCESSES}, or `auto`")
+SECRET_KEYS = text(secret_keys, "`id:base64key`, or several, separated by commas")
+SCHEDULE = text(schedule, f"1 to {MOST_RETRIES} durations of at most `P30D`, separated by commas")
+ADDRESS = text(address, "`host:port`")
+NETWORKS = text(networks, "networks, separated by commas")
+HOSTS = text(hosts, "host names, separated by commas")
+NAMESERVERS = text(nameservers, "`address:port`, or several, separated by commas")
+EGRESS_PROXY = text(egress_proxy, "`http://[user:password@]host:port`")
+BOOLEAN = text(boolean, "`true` or `false`")
+CA_FILE = text(ca_file, "path of a file")
+PATH = text(Path, "path")

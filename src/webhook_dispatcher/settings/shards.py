@@ -86,3 +86,6 @@ def choose(shards: Sequence[Shard], name: str | None) -> Shard:
     if shards[0].name is None:
         raise ConfigurationError(f"--shard {name}: the database has no name; leave --shard out")
     raise ConfigurationError(f"--shard {name}: no such database; there are {names_of(shards)}")
+
+
+FORM = forms.text(read, "URL, or several, each as `name=URL`, separated by white space")

@@ -212,25 +212,6 @@ class SupervisorMetrics:
         return self.process_restarts if shard is None else self.process_restarts.labels(shard)
 
 
-def metrics_table() -> str:
-    """Write the README's table of metrics (markdown)."""
-    rows = ["| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
-    daemon = Metrics("table", shard="table")
-    supervisor = SupervisorMetrics(CollectorRegistry(), ["table"], lambda *_: 0)
-    for collector in (*vars(daemon).values(), *vars(supervisor).values()):
-        if not isinstance(collector, (Counter, Gauge, Histogram)):
-            continue
-        family = next(iter(collector.collect()))
-        name = family.name + ("_total" if family.type == "counter" else "")
-        labels = ", ".join(map(_shown, collector._labelnames))
-        rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
-    return "\n".join(rows) + "\n"
-
-
-def _shown(label: str) -> str:
-    return f"`{label}` where databases have names" if label == SHARD else f"`{label}`"
-
-
 def _create(metric: Counter | Histogram, label_values: Iterable[tuple[str, ...]]) -> None:
     for values in label_values:
         metric.labels(*values)

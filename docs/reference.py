@@ -1,0 +1,246 @@
+"""Writes docs/reference.md from the code: settings, metrics, the command line, control commands.
+
+`python -m docs.reference` writes it (`make docs`); with `--check` it only says whether it is out of date
+(`make check`). It needs no database. It is no part of the program, and not in its wheel.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import typer
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pydantic.fields import FieldInfo
+from typer.core import TyperCommand, TyperGroup
+
+from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
+from webhook_dispatcher.cli.late import LateCommand
+from webhook_dispatcher.cli.program import program
+from webhook_dispatcher.domain.command import COMMANDS, Code
+from webhook_dispatcher.domain.duration import render_duration
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.settings.fields import PREFIX
+from webhook_dispatcher.settings.forms import Form
+from webhook_dispatcher.telemetry.metrics import SHARD, Metrics, SupervisorMetrics
+
+FILE = Path(__file__).with_suffix(".md")
+Metric = Counter | Gauge | Histogram
+
+INTRODUCTION = """\
+# Reference
+
+Written from the code by `make docs`; do not edit it by hand. How these things are used is in
+[operations](operations.md), what of them is promised in [the contract](contract.md).
+"""
+SETTINGS = """\
+## Settings
+
+Variables of the environment, read once at start. Durations are ISO 8601. A misspelt `WEBHOOK_*` name is an
+error, as is any malformed value; names that begin with `WEBHOOK_DISPATCHER_` are ignored, an empty value
+counts as not set. They are declared in `src/webhook_dispatcher/settings/fields.py`.
+"""
+METRICS = """\
+## Metrics
+
+Served for Prometheus at `/metrics` of `WEBHOOK_OPS_ADDRESS`. Gauges of the database (`webhook_pending`,
+`webhook_oldest_*`) are the same from every daemon: take the maximum (by `shard`, where databases have names),
+not the sum. No label holds a merchant, a URL or an id. They are declared in
+`src/webhook_dispatcher/telemetry/metrics.py`.
+"""
+LABELS = """\
+Values that labels have from the start, so that the first increase counts too:
+"""
+COMMAND_LINE = """\
+## Command line
+
+`webhook-dispatcher COMMAND`, or `python -m webhook_dispatcher COMMAND`; `--version` prints the version, and
+every command takes `--help`. Where several databases are listed, `--shard NAME` says which is meant;
+`migrate` and `check` do all. Commands that read take `--json`. Those that ask a daemon for something wait for
+its answer (`--no-wait` does not). The control command `cancel` is for SQL alone.
+"""
+EXIT = """\
+### Exit codes
+"""
+CONTROL_COMMANDS = """\
+## Control commands
+
+Rows that are inserted into `webhook.control` ([how](operations.md#control-commands)). `args` is a JSON
+object; instants in it need an offset (`Z`, `+00:00`).
+"""
+ERRORS = """\
+### Error codes
+"""
+SQL = """\
+## SQL
+
+Tables, views, columns and roles that others may rely on are in
+[the contract](contract.md#3-sql-schema-webhook-in-the-charge-services-own-database); `migrate --sql` prints
+all there is. They are not written here: only a server that has run the migrations knows its columns, and this
+file is made and checked without one. A test compares the contract's columns with those of a migrated database
+(`tests/integration/test_schema.py`).
+"""
+
+
+CODES = {
+    Code.INVALID_URL: "the URL is refused (`set_url`)",
+    Code.NOT_CONFIGURED: "the merchant has no endpoint",
+    Code.NOT_FOUND: "no delivery of this event is known",
+    Code.WRONG_STATE: "the state does not allow it ([which](operations.md#what-a-state-does-not-allow))",
+    Code.MALFORMED: "malformed, or an unknown command",
+}
+
+
+def reference() -> str:
+    """Write the whole file."""
+    parts = [
+        INTRODUCTION,
+        SETTINGS,
+        settings_table(),
+        METRICS,
+        metrics_table(),
+        LABELS,
+        labels_table(),
+        COMMAND_LINE,
+        *map(_command_text, commands()),
+        EXIT,
+        _table(("code", "meaning"), ((str(code), meaning) for code, meaning in EXIT_CODES.items())),
+        CONTROL_COMMANDS,
+        control_table(),
+        ERRORS,
+        _table(("`error_code`", "when"), ((str(int(code)), CODES[code]) for code in Code)),
+        SQL,
+    ]
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def settings_table() -> str:
+    """List every setting, in the order of their declaration."""
+    rows = (
+        (f"`{PREFIX}{name.upper()}`", _shape(field), _default(field), str(field.description))
+        for name, field in Settings.model_fields.items()
+    )
+    return _table(("name", "type", "default", "meaning"), rows)
+
+
+def _shape(field: FieldInfo) -> str:
+    [form] = (found for found in field.metadata if isinstance(found, Form))
+    return form.shape
+
+
+def _default(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    return str(extra["shown"]) if isinstance(extra, dict) else f"`{_rendered(field.default)}`"
+
+
+def _rendered(value: object) -> str:
+    match value:
+        case timedelta():
+            return render_duration(value)
+        case Schedule():
+            return ",".join(render_duration(delay) for delay in value.delays)
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
+def _metrics() -> Iterator[tuple[str, Metric]]:
+    """Make the metrics of a daemon and of a supervisor, and name each as Prometheus sees it."""
+    daemon = Metrics("of the program", shard="its name")
+    supervisor = SupervisorMetrics(CollectorRegistry(), ["its name"], lambda *_: 0)
+    for metric in (*vars(daemon).values(), *vars(supervisor).values()):
+        if isinstance(metric, Metric):
+            family = next(iter(metric.collect()))
+            yield family.name + ("_total" if family.type == "counter" else ""), metric
+
+
+def metrics_table() -> str:
+    """List every metric."""
+    rows = []
+    for name, metric in _metrics():
+        family = next(iter(metric.collect()))
+        labels = ", ".join(map(_label, metric._labelnames))
+        rows.append((f"`{name}`", family.type, labels, family.documentation))
+    return _table(("name", "type", "labels", "meaning"), rows)
+
+
+def _label(name: str) -> str:
+    return f"`{name}` where databases have names" if name == SHARD else f"`{name}`"
+
+
+def labels_table() -> str:
+    """List the values that labels have from the start, and the metrics that have them."""
+    named: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for name, metric in _metrics():
+        samples = [sample for family in metric.collect() for sample in family.samples]
+        for label in set(metric._labelnames) - {SHARD, "version"}:
+            if values := dict.fromkeys(sample.labels[label] for sample in samples):
+                named[label, tuple(values)].append(name)
+    rows = (
+        (f"`{label}`", _quoted(metrics), _quoted(values))
+        for (label, values), metrics in sorted(named.items())
+    )
+    return _table(("label", "of", "values"), rows)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def commands(
+    group: TyperGroup | None = None, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, TyperCommand]]:
+    """Load every command that is shown, and name it with the groups it is in."""
+    for name, command in (group or program()).commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, (*path, name))
+        elif isinstance(command, LateCommand) and not command.hidden:
+            yield " ".join((*path, name)), command.load()
+
+
+def _command_text(named: tuple[str, TyperCommand]) -> str:
+    name, command = named
+    context = typer.Context(command, info_name=name)
+    usage = " ".join([NAME, name, *command.collect_usage_pieces(context)])
+    example = str(command.epilog).removeprefix("Example: ")
+    described = (parameter.get_help_record(context) for parameter in command.params)
+    parameters = "".join(f"- `{form}`: {_prose(meaning)}\n" for form, meaning in filter(None, described))
+    parts = [f"### {name}\n", f"`{usage}`\n", f"{command.help}\n", parameters, f"Example: `{example}`\n"]
+    return "\n".join(filter(None, parts))
+
+
+def _prose(text: str) -> str:
+    """Put white space right, and keep what stands in angle brackets from being taken for HTML."""
+    return re.sub(r"<(?=[a-z])", "&lt;", " ".join(text.split()))
+
+
+def control_table() -> str:
+    """List every control command."""
+    rows = []
+    for name, spec in COMMANDS.items():
+        rows.append((f"`{name}`", spec.needs, spec.takes, spec.effect, spec.result))
+    return _table(("command", "needs", "may have", "does", "`result`"), rows)
+
+
+def main(arguments: Sequence[str], file: Path = FILE) -> int:
+    """Write the file, or with `--check` say whether it is what would be written."""
+    written = reference()
+    if list(arguments) != ["--check"]:
+        file.write_text(written, encoding="utf-8")
+    elif not file.is_file() or file.read_text(encoding="utf-8") != written:
+        print("docs/reference.md is out of date: run make docs", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
