@@ -28,7 +28,7 @@ class Recording:
         self.bodies = instruments.bodies
         self.refusals: list[bool] = []
         self.recorder = Recorder(self.records, instruments, LEASE, TRUST, lambda: self.refusals.append(True))
-        self.losses = instruments.losses
+        self.blocked = instruments.blocked
         self.closed: list[Visit] = []
         self.recorder.on_closed = self.closed.append
 

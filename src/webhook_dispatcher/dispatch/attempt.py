@@ -8,7 +8,6 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.unattempted import fail_unsendable
 from webhook_dispatcher.domain.endpoint import Endpoint, Secret
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.keyring import Keyring
@@ -54,13 +53,11 @@ class Attempter:
     async def attend(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
-        """Make one attempt now, judge it, and return what is to be written; none of what cannot be read.
+        """Make one attempt now, judge it, and return what is to be written.
 
         None when it failed through a fault of our own, or would: then it does not count, and is made again.
         """
         started = self._clock.elapsed()
-        if event.is_unreadable:
-            return fail_unsendable(event, fence, is_retry, self._database_clock.now())
         if self._faults.clock_is_off():
             return None  # its signature would be refused
         attempt, seen = await self.make(event, endpoint, secrets)

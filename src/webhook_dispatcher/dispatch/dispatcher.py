@@ -82,6 +82,7 @@ class Dispatcher:
         self._visits: dict[str, Visit] = {}
         self._wake = asyncio.Event()
         self._supply = Supply(claims, instruments, lambda: self._tail.stable, self._wake.set)
+        self._blocked = instruments.blocked
         self._unreadable = Unreadable(claims, instruments)
         self._stopping = False
         self._absence = instruments.absence
@@ -101,9 +102,10 @@ class Dispatcher:
         return len(self._visits)
 
     def show(self) -> None:
-        """Show in the metrics which lanes are held."""
+        """Show in the metrics which lanes are held, and which rows cannot be delivered."""
         self._metrics.lanes_leased.set(self.lanes_leased)
         self._metrics.suspect_lanes.set(self._standings.tally(self._visits)[Standing.SUSPECT])
+        self._blocked.show()
 
     @property
     def is_hungry(self) -> bool:

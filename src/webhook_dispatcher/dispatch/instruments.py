@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Self
 
+from webhook_dispatcher.dispatch.blocked import Blocked
 from webhook_dispatcher.dispatch.bodies import Bodies
 from webhook_dispatcher.dispatch.faults import Faults
-from webhook_dispatcher.dispatch.losses import Losses
 from webhook_dispatcher.dispatch.pace import Absence
 from webhook_dispatcher.dispatch.standing import Standings
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
@@ -22,7 +22,7 @@ class Instruments:
     faults: Faults
     metrics: Metrics
     absence: Absence
-    losses: Losses
+    blocked: Blocked
     standings: Standings
 
     @classmethod
@@ -31,4 +31,5 @@ class Instruments:
         database_clock = DatabaseClock(clock)
         faults = Faults(clock, database_clock, metrics)
         standings = Standings(clock, faults.suspicions.holds)
-        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock), Losses(clock), standings)
+        blocked = Blocked(clock, metrics)
+        return cls(clock, database_clock, Bodies(), faults, metrics, Absence(clock), blocked, standings)

@@ -148,6 +148,11 @@ class Visit:
         if not self.unwritten:
             self.unstuck.set()
 
+    def spend(self) -> None:
+        """Let the visit start nothing more, and wait for nothing."""
+        self.spent_at = 0.0
+        self.unstuck.set()
+
     def end(self) -> None:
         """Start nothing more, and forget the rest of the run: its rows were never marked."""
         self.is_over = True

@@ -30,7 +30,7 @@ from webhook_dispatcher.dispatch.unattempted import (
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
@@ -71,7 +71,6 @@ class Retrier:
         lack_key: Callable[[UnknownKey], None],
         stop: Stop,
     ) -> None:
-        self._claims = claims
         self._recorder = recorder
         self._attempter = attempter
         self._bodies = instruments.bodies
@@ -160,13 +159,7 @@ class Retrier:
             lanes = most = min(most, room.for_anybody)
         elif not (lanes := await self._due.pick(room, places, most)):
             return []
-        try:
-            return await self._claims.claim_retries(lanes, places, most, lease)
-        except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            self._metrics.database_errors.labels("claim_retries").inc()
-            return await self._unreadable.claim_retries(lanes, places, most, lease)
+        return await self._unreadable.claim_retries(lanes, places, most, lease)
 
     def _landed(self, merchant_id: str, _: asyncio.Task[None]) -> None:
         self._in_flight[merchant_id] -= 1

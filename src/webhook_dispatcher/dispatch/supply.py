@@ -5,13 +5,15 @@ Reading on needs no new lease: whether the lane is still ours is checked before 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 
+from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane import Visit
-from webhook_dispatcher.dispatch.unreadable import BLOCKED_WAIT, Unreadable
-from webhook_dispatcher.domain.claim import RunAsk
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Claims
 
 RUN = 20
@@ -27,11 +29,9 @@ class Supply:
         self, claims: Claims, instruments: Instruments, stable: Callable[[], int], wake: Callable[[], None]
     ) -> None:
         """Set up. `stable`: the number at or below which nothing can become visible any more."""
-        self._claims = claims
         self._stable = stable
         self._bodies = instruments.bodies
         self._database_clock = instruments.database_clock
-        self._metrics = instruments.metrics
         self._unreadable = Unreadable(claims, instruments)
         self._wake = wake
         self._low: list[Visit] = []
@@ -44,41 +44,23 @@ class Supply:
         return future
 
     async def read(self, visits: Sequence[Visit]) -> None:
-        """Read the next run of each visit."""
+        """Read the next run of each visit; a lane waits whose next row is damaged."""
         stable = self._stable()  # before the read: what settles during it may be missing from it
         asks = [visit.ask(RUN, RUN_BYTES) for visit in visits]
         try:
-            runs = await self._claims.read_runs(asks) if asks else {}
-        except StatementRefused as error:
-            await self._read_apart(visits, asks, stable, error)
-            return
+            runs = await self._unreadable.read_runs(asks)
         except StorageError:
-            _cut(visits)
+            for visit in visits:
+                visit.is_cut = True
             raise
         for visit, ask in zip(visits, asks, strict=True):
-            visit.take_in(runs.get(visit.merchant_id, []), ask, stable)
-
-    async def _read_apart(
-        self, visits: Sequence[Visit], asks: Sequence[RunAsk], stable: int, error: StatementRefused
-    ) -> None:
-        """Read what can be read; a lane of which nothing can ends its visit, and waits."""
-        self._metrics.database_errors.labels("read_runs").inc()
-        try:
-            if not error.blames_the_row:
-                raise error
-            seen = {seq for visit in visits for seq in visit.seen}
-            found = await self._unreadable.read_runs(asks, seen)
-        except StorageError:
-            _cut(visits)
-            raise
-        for visit in visits:
-            if visit.merchant_id in found.blocked:
-                visit.is_cut = True
-                visit.spent_at = 0.0
-                visit.wait_until = self._database_clock.now() + BLOCKED_WAIT
+            events, is_cut = runs[visit.merchant_id]
+            if events or not is_cut:
+                visit.take_in(events, replace(ask, most_events=len(events)) if is_cut else ask, stable)
             else:
-                ask, run = found.runs[visit.merchant_id]
-                visit.take_in(run, ask, stable)
+                # What it has still in memory goes out before it ends.
+                visit.is_cut = True
+                visit.wait_until = self._database_clock.now() + timedelta(seconds=BLOCKED_WAIT)
 
     async def read_endpoints(self, visits: Sequence[Visit]) -> dict[str, Endpoint]:
         """Read where the visits' merchants are reached."""
@@ -102,11 +84,6 @@ class Supply:
         for visit in self._low:
             _resume(visit)
         self._low.clear()
-
-
-def _cut(visits: Sequence[Visit]) -> None:
-    for visit in visits:
-        visit.is_cut = True
 
 
 def _resume(visit: Visit) -> None:

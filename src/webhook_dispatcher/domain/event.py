@@ -61,7 +61,6 @@ class Event(NamedTuple):
     object: the producer's JSON text as UTF-8, byte for byte; empty where it is too large to be read.
     attempts: how many have been recorded before this one.
     on_failure: what becomes of the delivery if a manual attempt fails; None where the schedule decides.
-    is_unreadable: the database cannot give its object, which is empty here; it is not sent, but finished.
     """
 
     seq: int
@@ -73,7 +72,6 @@ class Event(NamedTuple):
     attempts: int = 0
     trigger: Trigger = Trigger.SCHEDULE
     on_failure: State | None = None
-    is_unreadable: bool = False
 
     @property
     def fault(self) -> str | None:
