@@ -11,12 +11,15 @@ from uuid import UUID
 import structlog
 
 from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 BLOCKED_WAIT = 15.0
 """Seconds until a row or lane is tried again that could not be served."""
 FORGOTTEN_AFTER = 4 * BLOCKED_WAIT
 """Seconds after which a row that was not found again is not counted any more."""
+LONGEST_TYPE = 100
+"""Characters of an unknown type that are told."""
 
 _log = structlog.get_logger()
 
@@ -25,6 +28,7 @@ class Reason(StrEnum):
     """Why a row cannot be delivered."""
 
     UNREADABLE = "unreadable"
+    UNKNOWN_TYPE = "unknown_type"
 
 
 class _Row(NamedTuple):
@@ -59,6 +63,11 @@ class Blocked:
                 detail=detail,
             )
         self._found_at[row] = self._clock.elapsed()
+
+    def find_unknown(self, event: Event) -> None:
+        """Learn of an event of a type that this version does not know."""
+        type_ = event.type[:LONGEST_TYPE]
+        self.find(Reason.UNKNOWN_TYPE, event.merchant_id, event.seq, event.id, f"its type is {type_!r}")
 
     def seqs(self) -> list[int]:
         """Return the rows that are not worth trying yet."""

@@ -180,6 +180,8 @@ class Dispatcher:
 
     def notice_probe(self, probe: Probe) -> bool:
         """Learn from the sweep that a merchant is owed something; True if it was not known to wait."""
+        if self._blocked.is_left(probe.merchant_id):
+            return False
         if not probe.is_free and probe.merchant_id not in self._visits:
             return False
         self._wake.set()

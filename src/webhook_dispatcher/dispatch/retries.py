@@ -81,6 +81,7 @@ class Retrier:
         self._limits = limits
         self._lack_key = lack_key
         self._stop = stop
+        self._blocked = instruments.blocked
         self._unreadable = Unreadable(claims, instruments)
         self._standings = instruments.standings
         self._due = DueLanes(claims, self._standings)
@@ -167,6 +168,11 @@ class Retrier:
             del self._in_flight[merchant_id]
 
     async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, trusted_until: float) -> None:
+        if not retry.event.is_known:
+            # Due at once for a newer daemon, while our claims leave it out.
+            self._blocked.find_unknown(retry.event)
+            self._hand_back(retry, timedelta())
+            return
         if endpoint is None:
             self._settle_unconfigured(retry)
             return

@@ -14,6 +14,7 @@ from webhook_dispatcher.dispatch.lane import Visit
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.ports import Claims
 
 RUN = 20
@@ -32,6 +33,7 @@ class Supply:
         self._stable = stable
         self._bodies = instruments.bodies
         self._database_clock = instruments.database_clock
+        self._blocked = instruments.blocked
         self._unreadable = Unreadable(claims, instruments)
         self._wake = wake
         self._low: list[Visit] = []
@@ -44,7 +46,11 @@ class Supply:
         return future
 
     async def read(self, visits: Sequence[Visit]) -> None:
-        """Read the next run of each visit; a lane waits whose next row is damaged."""
+        """Read the next run of each visit.
+
+        A lane whose next row is damaged waits. One whose next event is of a type that we do not know is left
+        alone by this process only: a newer daemon may take it at once.
+        """
         stable = self._stable()  # before the read: what settles during it may be missing from it
         asks = [visit.ask(RUN, RUN_BYTES) for visit in visits]
         try:
@@ -54,13 +60,25 @@ class Supply:
                 visit.is_cut = True
             raise
         for visit, ask in zip(visits, asks, strict=True):
-            events, is_cut = runs[visit.merchant_id]
+            found, is_cut = runs[visit.merchant_id]
+            events = self._known(found)
+            is_cut = is_cut or len(events) < len(found)
             if events or not is_cut:
                 visit.take_in(events, replace(ask, most_events=len(events)) if is_cut else ask, stable)
+                continue
+            visit.is_cut = True  # what it has still in memory goes out before it ends
+            if found:
+                self._blocked.leave(visit.merchant_id)
             else:
-                # What it has still in memory goes out before it ends.
-                visit.is_cut = True
                 visit.wait_until = self._database_clock.now() + timedelta(seconds=BLOCKED_WAIT)
+
+    def _known(self, events: list[Event]) -> list[Event]:
+        """Return the events before the first one of a type that we do not know."""
+        for place, event in enumerate(events):
+            if not event.is_known:
+                self._blocked.find_unknown(event)
+                return events[:place]
+        return events
 
     async def read_endpoints(self, visits: Sequence[Visit]) -> dict[str, Endpoint]:
         """Read where the visits' merchants are reached."""
