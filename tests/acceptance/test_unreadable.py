@@ -1,10 +1,15 @@
-"""Rows that the database cannot read any more hold nobody up. Source: I9."""
+"""Rows that the database cannot read any more: they wait, are named, hold up nobody. Source: I9."""
+
+import asyncio
+import re
+from uuid import UUID
 
 import pytest
 
 from tests.acceptance.process import Daemon, until, until_found
-from tests.acceptance.world import World
+from tests.acceptance.world import PATIENT, Sent, World
 from tests.integration.damage import damaging, large_object
+from tests.integration.test_unreadable import documented
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -24,15 +29,36 @@ async def start(world: World, **changed: str) -> Daemon:
     return daemon
 
 
-async def make_due(world: World, merchant_id: str, text: str = "{}") -> str:
+async def make_due(world: World, merchant_id: str, text: str = "{}") -> Sent:
     """Write an event that has had one attempt and is due for the next."""
     sent = await world.emit(merchant_id, text)
     await world.owner.execute(DUE, sent.id)
     await world.owner.execute(LOOK, merchant_id)
-    return str(sent.id)
+    return sent
 
 
-async def test_two_unreadable_rows_end_unsendable_and_hold_up_nobody(world: World) -> None:
+async def blocked_rows(daemon: Daemon) -> float:
+    """Read the gauge."""
+    _, metrics = await daemon.asked("/metrics")
+    [line] = re.findall(r'^webhook_blocked_rows{reason="unreadable"} (.*)$', metrics, re.MULTILINE)
+    return float(line)
+
+
+async def nobody_waits_but(world: World, *waiting: UUID) -> None:
+    """Wait until everything else is delivered."""
+
+    async def is_so() -> bool:
+        rows = await world.admin.fetch(
+            "SELECT event_id FROM webhook.deliveries WHERE state IN ('pending', 'pending_retry')"
+        )
+        return {row["event_id"] for row in rows} == set(waiting)
+
+    await until_found(is_so, PATIENCE)
+
+
+async def test_unreadable_rows_wait_and_are_named_until_they_are_restored_or_quarantined(
+    world: World,
+) -> None:
     await world.configure(*MERCHANTS)
     good = await world.emit_each(MERCHANTS, 3)
     due = [await make_due(world, merchant_id) for merchant_id in MERCHANTS]
@@ -41,90 +67,82 @@ async def test_two_unreadable_rows_end_unsendable_and_hold_up_nobody(world: Worl
     async with damaging(world.owner):
         retry = await make_due(world, "m11", large_object())
     good += await world.emit_each(MERCHANTS, 3)
+    behind = [sent for sent in good[-3 * len(MERCHANTS) :] if sent.merchant_id == "m07"]
+    due.append(await make_due(world, "m11"))
 
     daemon = await start(world)
-    await world.all_delivered(len(good) + len(due), PATIENCE)
-
-    async def all_ended() -> bool:
-        return await world.count("state = 'failed' AND failed_reason = 'unsendable'") == 2
-
-    await until_found(all_ended, PATIENCE)
-    assert await world.count("state IN ('pending', 'pending_retry')") == 0
-    for merchant_id in MERCHANTS:
-        firsts = {str(sent.id) for sent in good if sent.merchant_id == merchant_id}
-        arrivals = [a.event_id for a in world.receiver.of(merchant_id) if a.event_id in firsts]
-        assert arrivals == [str(sent.id) for sent in good if sent.merchant_id == merchant_id]
-    arrived = {arrival.event_id for arrival in world.receiver.arrivals}
-    assert arrived == {str(sent.id) for sent in good} | set(due), "what cannot be read was not sent"
-
+    await nobody_waits_but(world, in_order.id, retry.id, *[sent.id for sent in behind])
     await until(lambda: len(daemon.log("row.unreadable")) >= 2)
-    told = daemon.log("row.unreadable")
-    assert len(told) == 2
-    assert {(line["merchant_id"], line["event_id"]) for line in told} == {
-        ("m07", str(in_order.id)),
-        ("m11", retry),
-    }
-    assert all("toast" in line["error"] for line in told)
+    told = {(line["merchant_id"], line["event_id"], line["seq"]) for line in daemon.log("row.unreadable")}
+    assert told == {("m07", str(in_order.id), in_order.seq), ("m11", str(retry.id), retry.seq)}
+    assert len(daemon.log("row.unreadable")) == 2
+    assert all("toast" in line["detail"] for line in daemon.log("row.unreadable"))
+    assert await blocked_rows(daemon) == 2
 
-    delivery = await world.delivery(in_order.id)
-    assert (delivery["object"], delivery["attempts"]) == ("null", 0)
-    assert await world.attempts(in_order.id) == []
-    shown = world.command("deliveries", "show", str(in_order.id))
-    assert shown.returncode == 0, shown.stderr
-    assert "unsendable" in shown.stdout
+    as_dispatcher = world.database.settings("webhook_dispatcher")
 
-    asked = await world.do("retry", event_id=in_order.id)
-    assert asked["status"] == "rejected"
-    assert "could not be read" in asked["error_message"]
+    async def are_named_by_check() -> bool:
+        checked = await asyncio.to_thread(world.command, "check", "--json", **as_dispatcher)
+        return checked.returncode == 1 and all(
+            f"{sent.merchant_id}: event {sent.id}, seq {sent.seq}, cannot be read" in checked.stdout
+            for sent in (in_order, retry)
+        )
+
+    await until_found(are_named_by_check, PATIENCE)
+    assert await world.count("state = 'failed'") == 0, "nothing is given up by itself"
+
+    await world.owner.execute(documented("restore", in_order.seq))
+    await world.owner.execute(documented("quarantine", retry.seq))
+    await nobody_waits_but(world)
+    for merchant_id in MERCHANTS:
+        firsts = [str(sent.id) for sent in good if sent.merchant_id == merchant_id]
+        if merchant_id == "m07":
+            firsts.insert(3, str(in_order.id))
+        arrivals = [a.event_id for a in world.receiver.of(merchant_id) if a.event_id in firsts]
+        assert arrivals == firsts
+    arrived = [arrival.event_id for arrival in world.receiver.arrivals]
+    assert sorted(arrived) == sorted(str(sent.id) for sent in [*good, *due, in_order])
+
+    row = await world.delivery(retry.id)
+    assert (row["state"], row["failed_reason"], row["object"]) == ("failed", "unsendable", "null")
+    asked = await world.do("retry", event_id=retry.id)
+    assert (asked["status"], "could not be read" in asked["error_message"]) == ("rejected", True)
     everything = await world.do("retry_failed", since="2026-01-01T00:00:00Z")
-    assert everything["result"] == {"matched": 2, "retried": 0}
-    assert await world.count("state = 'failed'") == 2
+    assert everything["result"] == {"matched": 1, "retried": 0}
 
-    _, metrics = await daemon.asked("/metrics")
-    ended = [
-        line for line in metrics.splitlines() if "_deliveries_total{" in line and 'state="failed"' in line
-    ]
-    assert sum(float(line.rsplit(" ", 1)[1]) for line in ended) == 2
+    async def is_forgotten() -> bool:
+        return await blocked_rows(daemon) == 0
+
+    await until_found(is_forgotten, 2 * PATIENCE)
 
 
-async def test_rows_that_cannot_even_be_changed_hold_up_nobody(world: World) -> None:
-    await world.configure(*MERCHANTS[:5])
-    good = await world.emit_each(MERCHANTS[:5], 2)
-    async with damaging(world.owner, is_stuck=True):
-        stuck = await world.emit("m03", large_object())
-        retry = await make_due(world, "m03", large_object())
-    good += await world.emit_each(MERCHANTS[:5], 2)
-    await start(world)
-    await world.all_delivered(len(good), PATIENCE)
-    # Found again and again by the sweep, it does not keep later ones from their turn.
-    for _ in range(3):
-        later = await world.emit_each(MERCHANTS[:5], 1)
-        good += later
-        await world.all_delivered(len(good), PATIENCE)
-    arrivals = [arrival.event_id for arrival in world.receiver.of("m03")]
-    assert arrivals == [str(sent.id) for sent in good if sent.merchant_id == "m03"]
-    assert await world.count("state = 'pending'") == 1
-    assert not {str(stuck.id), retry} & set(arrivals)
-
-
-async def test_a_row_damaged_while_its_request_is_under_way_is_finished(world: World) -> None:
+async def test_an_outcome_whose_row_was_damaged_meanwhile_is_kept_until_it_can_be_recorded(
+    world: World,
+) -> None:
     await world.configure("m00", "m01")
     world.receiver.behave("m00", Behaviour(hangs=True))
-    await start(world, ATTEMPT_TIMEOUT="PT2S")
+    daemon = await start(world, **PATIENT)
     async with damaging(world.owner):
         sent = await world.emit("m00", large_object())
         await world.arrived(1)
-    await world.emit("m01")
-    await world.all_delivered(1, PATIENCE)
+    world.receiver.behave("m00", Behaviour())
+    world.receiver.answer_hanging("m00")
+    [behind] = await world.emit_each(["m00"], 1)
+    await until(lambda: bool(daemon.log("row.unreadable")), PATIENCE)
+    [told] = daemon.log("row.unreadable")
+    assert (told["merchant_id"], told["event_id"], told["seq"]) == ("m00", str(sent.id), sent.seq)
+    for count in range(1, 4):
+        await world.emit("m01")
+        await world.all_delivered(count, PATIENCE)
+    assert (await daemon.asked("/readyz"))[0] == 200
+    assert (await world.delivery(behind.id))["state"] == "pending"
 
-    async def ended() -> bool:
-        return await world.count(f"event_id = '{sent.id}' AND state = 'failed'") == 1
-
-    await until_found(ended, PATIENCE)
-    row = await world.delivery(sent.id)
-    assert (row["failed_reason"], row["last_outcome"], row["object"]) == ("unsendable", "timeout", "null")
-    [attempt] = await world.attempts(sent.id)
-    assert attempt["outcome"] == "timeout"
+    await world.owner.execute(documented("quarantine", sent.seq))
+    row = await world.settled(sent.id, "delivered", 1, PATIENCE)
+    assert row["last_status"] == 200
+    assert len(await world.attempts(sent.id)) == 1
+    await world.settled(behind.id, "delivered", 1, PATIENCE)
+    assert [arrival.event_id for arrival in world.receiver.of("m00")] == [str(sent.id), str(behind.id)]
 
 
 ONCE = """
@@ -181,7 +199,7 @@ async def test_while_the_log_is_damaged_nothing_is_sent_again(world: World, tabl
     await until(lambda: len(daemon.log("record.failed")) > 12, PATIENCE)
     sent = [arrival.event_id for arrival in world.receiver.arrivals]
     assert len(set(sent)) == len(sent) == before <= 6, "nothing twice, and nothing new"
-    assert daemon.log("row.stuck") == []
+    assert daemon.log("row.unreadable") == []
     status_said, said = await daemon.asked("/readyz")
     assert (status_said, "outcomes cannot be written" in said) == (503, True)
     await world.owner.execute(f"DROP TRIGGER refuse ON {table}")

@@ -4,6 +4,7 @@ The next version is made here: a copy of this one with one more migration, whose
 """
 
 import asyncio
+import re
 import shutil
 import textwrap
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, repetitions, start_daemons
 from tests.acceptance.process import Daemon, until, until_found
 from tests.acceptance.world import World
+from tests.integration.test_unreadable import documented
 from webhook_dispatcher.local.arrivals import overlapping
+from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +39,12 @@ USES = (
     f"recorded_by = {NEXT},",
 )
 """A line of the statement that records outcomes, and what the next version has behind it."""
+NEW_TYPE = "charge.disputed"
+RULES = (ROOT / "migrations/sql/0004_rules_by_full_names.sql").read_text(encoding="utf-8")
+ALLOWS = RULES[RULES.index("CREATE OR REPLACE") : RULES.index("UPDATE")].replace(
+    "'webhook.test'", f"'webhook.test', '{NEW_TYPE}'"
+)
+"""What the rules for producers' rows become with one more type."""
 REVISION = '''
     """One more."""
 
@@ -80,11 +89,16 @@ class NextVersion(NamedTuple):
             done = await asyncio.to_thread(world.command, "migrate", MIGRATION_DATABASE_URL=dsn)
         assert done.returncode == 0, done.stderr
 
-    async def start(self, world: World) -> Daemon:
+    def learn_type(self) -> None:
+        """Let this version know one more event type."""
+        types = '    "webhook.test",\n'
+        replace(self.root / "src/webhook_dispatcher/domain/event.py", types, f'{types}    "{NEW_TYPE}",\n')
+
+    async def start(self, world: World, **changed: str) -> Daemon:
         """Start a daemon of this version."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(self.root / "src"))
-            daemon = world.spawn()
+            daemon = world.spawn(**changed)
         await daemon.logged("daemon.started", PATIENCE)
         return daemon
 
@@ -160,3 +174,58 @@ async def test_version_that_the_schema_no_longer_serves_ends_with_3_and_leaves_i
     known = await all_settled(world.owner, PATIENCE)
     check_promises(load.sent, world.receiver.arrivals, known)
     assert repetitions(world.receiver.arrivals, known) == {}
+
+
+async def test_events_of_a_type_that_only_the_next_version_knows_are_left_to_it(
+    world: World, tmp_path: Path
+) -> None:
+    next_version = NextVersion.make(tmp_path / "next", ADDS + ALLOWS)
+    next_version.learn_type()
+    await world.configure("m", "other")
+    old = await world.start(RETRY_SCHEDULE="PT2S,PT2S")
+    await next_version.migrate(world)
+    types = ["charge.created", NEW_TYPE, "charge.succeeded", NEW_TYPE, "charge.failed"]
+    sent = [await world.emit("m", event_type=event_type) for event_type in types]
+    await world.emit("other")
+    await world.all_delivered(2, PATIENCE)
+    told = await old.logged("row.unknown_type", PATIENCE)
+    assert (told["merchant_id"], told["seq"], NEW_TYPE in told["detail"]) == ("m", sent[1].seq, True)
+    assert await until_found(lambda: shows_unknown(old))
+    waits = "SELECT lease_until > clock_timestamp() OR wait_until > clock_timestamp() FROM webhook.lane"
+    assert not await world.owner.fetchval(f"{waits} WHERE merchant_id = 'm'"), "free for a newer daemon"
+
+    new = await next_version.start(world, RETRY_SCHEDULE="PT2S,PT2S")
+    await world.all_delivered(6, PATIENCE)
+    assert [arrival.event_id for arrival in world.receiver.of("m")] == [str(event.id) for event in sent]
+
+    world.receiver.behave("m", Behaviour(status=500))
+    retried = await world.emit("m", event_type=NEW_TYPE)
+    await world.settled(retried.id, "pending_retry", 1, PATIENCE)
+    new.terminate()
+    assert await new.ended(PATIENCE) == 0
+    world.receiver.behave("m", Behaviour())
+    await until(lambda: retried.seq in {line["seq"] for line in old.log("row.unknown_type")}, PATIENCE)
+    assert (await world.delivery(retried.id))["attempts"] == 1, "the old version does not send it"
+    await next_version.start(world)
+    await world.settled(retried.id, "delivered", 2, PATIENCE)
+    assert await world.count("state <> 'delivered'") == 0
+
+
+async def test_an_event_type_that_nobody_ever_knows_is_cancelled_and_its_lane_goes_on(
+    world: World, tmp_path: Path
+) -> None:
+    await NextVersion.make(tmp_path / "next", ADDS + ALLOWS).migrate(world)
+    await world.configure("m")
+    old = await world.start()
+    stray, behind = await world.emit("m", event_type=NEW_TYPE), await world.emit("m")
+    told = await old.logged("row.unknown_type", PATIENCE)
+    [example] = re.findall(r"'([0-9a-f-]{36})'", documented("cancel"))
+    await world.admin.execute(documented("cancel").replace(example, told["event_id"]))
+    await world.settled(behind.id, "delivered", 1, PATIENCE)
+    row = await world.delivery(stray.id)
+    assert (row["state"], row["failed_reason"]) == ("failed", "cancelled")
+
+
+async def shows_unknown(daemon: Daemon) -> bool:
+    _, metrics = await daemon.asked("/metrics")
+    return 'webhook_blocked_rows{reason="unknown_type"} 1.0' in metrics

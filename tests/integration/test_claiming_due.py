@@ -7,8 +7,7 @@ import pytest
 
 from tests.integration.cost import PLANS, execute, prepare
 from tests.integration.workbench import LEASE, Daemon, Workbench
-from webhook_dispatcher.dispatch.retries import START
-from webhook_dispatcher.domain.claim import DueCursor
+from webhook_dispatcher.domain.claim import START, DueCursor
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.statements import load
 

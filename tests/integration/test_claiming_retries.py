@@ -59,8 +59,8 @@ async def test_cap_of_a_merchant_holds_over_two_daemons(bench: Workbench, here: 
     async with one.transaction():
         assert await one.fetch(RETRYING["lock_retry_lanes"].text, 100)
         assert await _claim(there) == []  # both lanes are being claimed
-        await one.fetch(RETRYING["claim_retries"].text, ["m"], PLACES, 100, LEASE)
-        await one.execute(RETRYING["plan_retries"].text, ["m"], PLACES)
+        await one.fetch(RETRYING["claim_retries"].text, ["m"], PLACES, 100, LEASE, [])
+        await one.execute(RETRYING["plan_retries"].text, ["m"], PLACES, [])
     assert _seqs(await _claim(there)) == [other]
     await bench.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")  # whatever was planned
     assert await _claim(there) == []

@@ -1,20 +1,30 @@
-"""Rows that the database cannot read any more: what is refused, and how the statements get past them."""
+"""Rows that the database cannot read any more: what is refused, what finds them, and what operators do."""
 
-from datetime import datetime, timedelta
+import re
+from datetime import timedelta
+from pathlib import Path
 from secrets import token_bytes
 
 import pytest
 
 from tests.integration.damage import damaging, large_object
-from tests.integration.workbench import LEASE, Workbench, seqs, unsent
-from webhook_dispatcher.domain.claim import RunAsk
+from tests.integration.workbench import LEASE, Workbench, answered, seqs
+from webhook_dispatcher.domain.claim import DueRow, RunAsk
 from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, RetryFailed
 from webhook_dispatcher.domain.errors import StatementRefused
-from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
-from webhook_dispatcher.domain.record import LaneTurn, Record
+from webhook_dispatcher.domain.event import State, Trigger
+from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls
 
 PLACES = 2
+OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+
+
+def documented(name: str, seq: int = 0) -> str:
+    """Return a statement as the page for operators has it, with this number in place of the example's."""
+    [text] = re.findall(rf"<!-- statement: {name} -->\n *```sql\n(.*?)```", OPERATIONS, re.DOTALL)
+    assert text.count("4711") == (seq > 0)
+    return str(text).replace("4711", str(seq))
 
 
 async def insert_damaged(bench: Workbench, merchant: str, *, is_stuck: bool = False) -> int:
@@ -23,10 +33,15 @@ async def insert_damaged(bench: Workbench, merchant: str, *, is_stuck: bool = Fa
     return seq
 
 
-async def insert_damaged_due(bench: Workbench, merchant: str, *, is_stuck: bool = False) -> int:
-    async with damaging(bench.db, is_stuck=is_stuck):
-        [seq] = await bench.insert_due(merchant, -1)
-        await bench.db.execute("UPDATE webhook.outbox SET object = $2 WHERE seq = $1", seq, large_object())
+async def insert_damaged_due(bench: Workbench, merchant: str, *, on_failure: str | None = None) -> int:
+    async with damaging(bench.db):
+        [seq] = await bench.insert_due(merchant, -15)
+        await bench.db.execute(
+            "UPDATE webhook.outbox SET object = $2, on_failure = $3 WHERE seq = $1",
+            seq,
+            large_object(),
+            on_failure,
+        )
     return seq
 
 
@@ -34,164 +49,147 @@ def ask(merchant: str, after: int = 0, most: int = 20) -> RunAsk:
     return RunAsk(merchant, after, most, 1 << 20)
 
 
-async def test_a_damaged_event_is_refused_with_all_that_is_read_with_it(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
+async def test_a_damaged_event_is_refused_with_all_that_is_read_with_it_and_can_be_named(
+    bench: Workbench,
+) -> None:
+    claims = (await bench.daemon("d")).claims
     await bench.insert("well")
     seq = await insert_damaged(bench, "ill")
     with pytest.raises(StatementRefused) as refused:
-        await daemon.claims.read_runs([ask("well"), ask("ill")])
+        await claims.read_runs([ask("well"), ask("ill")])
     assert refused.value.is_damage
     assert refused.value.blames_the_row
-    suspect = await daemon.claims.read_suspect("ill", 0)
-    assert suspect is not None
-    assert (suspect.seq, suspect.object, suspect.is_unreadable) == (seq, b"", True)
+    following = await claims.read_next("ill", 0)
+    assert following is not None
+    assert (following.seq, following.object) == (seq, b"")
+    assert await claims.read_next("ill", seq) is None
 
 
-def unreadable(event: Event, fence: int, at: datetime) -> Record:
-    return Record(event, fence, False, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
-
-
-async def test_a_damaged_event_is_finished_without_its_object_under_its_fence(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    seq = await insert_damaged(bench, "m")
-    [lease] = await daemon.lease("m")
-    event = await daemon.claims.read_suspect("m", 0)
-    assert event is not None
-    now = await bench.now()
-    stale = await daemon.records.write([unreadable(event, lease.epoch - 1, now)], [], LEASE)
-    assert stale.seqs == frozenset()
-    turn = LaneTurn("m", lease.epoch, True, seq)
-    written = await daemon.records.write([unreadable(event, lease.epoch, now)], [turn], LEASE)
-    assert written.seqs == {seq}
-    assert written.released == ("m",)
-    assert await bench.owed(seq) is None
-    logged = await bench.logged(seq)
-    assert logged is not None
-    assert (logged["object"], logged["state"], logged["failed_reason"]) == ("null", "failed", "unsendable")
-    assert (logged["attempts"], await bench.attempts(event)) == (0, [])
-    assert (await bench.lane("m"))["from_seq"] == seq
-
-
-async def test_only_a_damaged_row_proves_to_be_unreadable_and_nothing_is_deleted(bench: Workbench) -> None:
+async def test_only_a_damaged_row_proves_to_be_unreadable(bench: Workbench) -> None:
     records = (await bench.daemon("d")).records
-    [well] = await bench.insert("m", large_object())
-    ill = await insert_damaged(bench, "m")
-    stuck = await insert_damaged(bench, "m", is_stuck=True)
+    well, odd = await bench.insert("m", large_object(), "{}")
+    await bench.db.execute("ALTER TABLE webhook.outbox DROP CONSTRAINT event_can_be_sent")
+    await bench.db.execute("UPDATE webhook.outbox SET object = '[]' WHERE seq = $1", odd)
+    ill, stuck = await insert_damaged(bench, "m"), await insert_damaged(bench, "m", is_stuck=True)
     gone = stuck + 1
-    assert [await records.is_unreadable(seq) for seq in (well, ill, stuck, gone)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
-    assert [await records.is_stuck(seq) for seq in (well, ill, stuck, gone)] == [False, False, True, False]
-    assert await bench.db.fetchval("SELECT count(*) FROM webhook.outbox") == 3
+    damaged = [seq for seq in (well, odd, ill, stuck, gone) if await records.is_unreadable(seq)]
+    assert damaged == [ill, stuck]
     await bench.db.execute("REVOKE SELECT ON webhook.outbox FROM webhook_dispatcher")
     with pytest.raises(StatementRefused):
         await records.is_unreadable(ill)
 
 
-async def test_a_readable_event_keeps_its_object_in_the_same_statement(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    [first] = await bench.insert("m", '{"id":"ch_1"}')
-    second = await insert_damaged(bench, "m")
-    [lease] = await daemon.lease("m")
-    [event] = (await daemon.claims.read_runs([ask("m", most=1)]))["m"]
-    suspect = await daemon.claims.read_suspect("m", first)
-    assert suspect is not None
-    now = await bench.now()
-    records = [unreadable(event, lease.epoch, now), unreadable(suspect, lease.epoch, now)]
-    written = await daemon.records.write(records, [], LEASE)
-    assert written.seqs == {first, second}
-    kept, lost = await bench.logged(first), await bench.logged(second)
-    assert kept is not None
-    assert lost is not None
-    assert (kept["object"], lost["object"]) == ('{"id":"ch_1"}', "null")
-
-
-async def test_one_damaged_row_refuses_a_whole_claim_and_is_found_among_many(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
+async def test_one_damaged_due_row_refuses_a_whole_claim_and_all_others_are_claimed_without_it(
+    bench: Workbench,
+) -> None:
+    claims = (await bench.daemon("d")).claims
     merchants = [f"m{number}" for number in range(7)]
-    due = [(await bench.insert_due(merchant, -1))[0] for merchant in merchants]
-    bad = await insert_damaged_due(bench, "m3")
+    bad = [await insert_damaged_due(bench, "m3") for _ in range(PLACES)]
+    due = [(await bench.insert_due(merchant, -0.5))[0] for merchant in merchants]
     with pytest.raises(StatementRefused):
-        await daemon.claims.claim_retries(200, PLACES, 200, LEASE)
-    apart = await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close=10)
-    assert sorted(seqs([retry.event for retry in apart.claimed])) == due
-    assert [(row.event.seq, row.is_closed) for row in apart.unreadable] == [(bad, True)]
-    logged = await bench.logged(bad)
+        await claims.claim_retries(200, PLACES, 200, LEASE)
+    named = await claims.name_due(merchants, PLACES, [])
+    assert sorted(row.seq for row in named if row.merchant_id == "m3") == bad
+    assert len(named) == len(bad) + 6
+    for row in named:
+        if row.seq in bad:
+            with pytest.raises(StatementRefused) as refused:
+                await claims.try_rows([row])
+            assert refused.value.is_damage
+    await claims.try_rows([row for row in named if row.seq not in bad])
+    claimed = await claims.claim_retries(200, PLACES, 200, LEASE, bad)
+    assert sorted(seqs([retry.event for retry in claimed])) == due
+    assert (await bench.lane("m0"))["retry_at"] > await bench.now() + timedelta(seconds=20)
+    looked_at_again = (await bench.lane("m3"))["retry_at"] - await bench.now()
+    assert timedelta(0) < looked_at_again < timedelta(seconds=1), "behind what is due, and before it lapses"
+
+
+async def test_a_due_row_that_breaks_a_rule_is_closed_with_its_object(bench: Workbench) -> None:
+    claims = (await bench.daemon("d")).claims
+    [seq] = await bench.insert_due("m", -1)
+    [later] = await bench.insert_due("m", 60)
+    await bench.db.execute("ALTER TABLE webhook.outbox DROP CONSTRAINT event_can_be_sent")
+    await bench.db.execute("UPDATE webhook.outbox SET object = '[]'")
+    rows = [DueRow("m", number, (await bench.owed(number))["id"]) for number in (seq, later)]  # type: ignore[index]
+    with pytest.raises(StatementRefused) as refused:
+        await claims.try_rows(rows[:1])
+    assert (refused.value.blames_the_row, refused.value.is_damage) == (True, False)
+    assert [await claims.close_row(row) for row in rows] == [(State.FAILED, "charge.created"), None]
+    logged = await bench.logged(seq)
+    assert logged is not None
+    assert (logged["object"], logged["failed_reason"], logged["attempts"]) == ("[]", "unsendable", 1)
+    assert await bench.owed(later) is not None
+
+
+async def test_lanes_whose_due_rows_cannot_be_named_are_looked_at_later(bench: Workbench) -> None:
+    claims = (await bench.daemon("d")).claims
+    await bench.insert_due("m", -1)
+    await claims.look_later(["m"], timedelta(seconds=15))
+    assert (await bench.lane("m"))["retry_at"] > await bench.now() + timedelta(seconds=10)
+    assert await claims.claim_retries(200, PLACES, 200, LEASE) == []
+
+
+async def test_the_outcome_of_a_row_that_was_quarantined_meanwhile_is_written_late(bench: Workbench) -> None:
+    daemon = await bench.daemon("d")
+    async with damaging(bench.db):
+        [seq] = await bench.insert("m", large_object())
+        lease, [event] = await daemon.claim("m")
+    record = answered(event, lease.epoch, await bench.now(), 200)
+    with pytest.raises(StatementRefused) as refused:
+        await daemon.records.write([record], [], LEASE)
+    assert refused.value.is_damage
+    assert await daemon.records.read_unwritten([record]) == {seq}
+    await (await bench.session()).execute(documented("quarantine", seq))
+    assert (await daemon.records.write([record], [], LEASE)).seqs == frozenset()
+    assert await daemon.records.read_unwritten([record]) == frozenset()
+    assert await daemon.records.write_late(record)
+    logged = await bench.logged(seq)
+    assert logged is not None
+    assert (logged["state"], logged["failed_reason"], logged["object"]) == ("delivered", None, "null")
+    assert len(await bench.attempts(event)) == 1
+
+
+@pytest.mark.parametrize("is_stuck", [False, True], ids=["", "with its remains"])
+async def test_the_documented_statements_restore_a_row_or_move_it_out_of_the_way(
+    bench: Workbench, is_stuck: bool
+) -> None:
+    daemon = await bench.daemon("d")
+    restored, quarantined = [await insert_damaged(bench, "m", is_stuck=is_stuck) for _ in range(2)]
+    [behind] = await bench.insert("m")
+    operator = await bench.session()
+    statements = [documented("restore", restored), documented("quarantine", quarantined)]
+    if is_stuck:
+        for statement in statements:
+            with pytest.raises(Exception, match="tuple concurrently deleted"):
+                await operator.execute(statement)
+        assert "`tuple concurrently deleted`" in OPERATIONS
+        await bench.db.execute(documented("clear"))
+    for statement in statements:
+        await operator.execute(statement)
+    events = await daemon.read("m")
+    assert [(event.seq, event.object) for event in events] == [(restored, b'{"id":"ch_1"}'), (behind, b"{}")]
+    logged = await bench.logged(quarantined)
     assert logged is not None
     assert (logged["object"], logged["state"], logged["failed_reason"]) == ("null", "failed", "unsendable")
-    assert logged["attempts"] == 1
-    assert await daemon.claims.claim_retries(200, PLACES, 200, LEASE) == []
-    assert (await bench.lane("m3"))["retry_at"] > await bench.now()
 
 
-async def test_claims_are_the_same_apart_with_nothing_damaged(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    due = await bench.insert_due("m", -3, -2, -1)
-    apart = await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close=10)
-    assert seqs([retry.event for retry in apart.claimed]) == due[:PLACES]
-    assert apart.unreadable == ()
-
-
-async def test_places_and_the_most_of_a_claim_hold_beside_a_damaged_row(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    await insert_damaged_due(bench, "m")
-    due = await bench.insert_due("m", -0.9, -0.8, -0.7)
-    others = [(await bench.insert_due(f"n{number}", -0.1))[0] for number in range(4)]
-    apart = await daemon.claims.claim_retries_apart(200, PLACES, 4, LEASE, may_close=10)
-    claimed = seqs([retry.event for retry in apart.claimed])
-    assert len(claimed) == 4
-    assert set(claimed) <= {*due[:PLACES], *others}
-
-
-async def test_a_delivered_event_stays_so_when_it_cannot_be_read_again(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    seq = await insert_damaged_due(bench, "m")
-    async with damaging(bench.db):
-        await bench.db.execute(
-            "UPDATE webhook.outbox SET object = $2, on_failure = 'delivered' WHERE seq = $1",
-            seq,
-            large_object(),
-        )
-    await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close=1)
+async def test_what_was_delivered_stays_so_when_it_is_quarantined(bench: Workbench) -> None:
+    seq = await insert_damaged_due(bench, "m", on_failure="delivered")
+    await (await bench.session()).execute(documented("quarantine", seq))
     logged = await bench.logged(seq)
     assert logged is not None
     assert (logged["state"], logged["failed_reason"]) == ("delivered", None)
 
 
-@pytest.mark.parametrize(("is_stuck", "may_close"), [(True, 10), (False, 0)])
-async def test_a_row_that_cannot_or_may_not_be_finished_holds_up_no_other(
-    bench: Workbench, is_stuck: bool, may_close: int
+async def test_a_quarantined_event_is_not_sent_by_hand_and_a_mass_retry_passes_it_over(
+    bench: Workbench,
 ) -> None:
     daemon = await bench.daemon("d")
-    bad = [await insert_damaged_due(bench, "m", is_stuck=is_stuck) for _ in range(PLACES)]
-    due = await bench.insert_due("m", -0.5)  # a place stays free, which lets it be looked for at once
-    apart = await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close)
-    assert seqs([retry.event for retry in apart.claimed]) == due
-    assert [(row.event.seq, row.is_closed) for row in apart.unreadable] == [(seq, False) for seq in bad]
-    lane = await bench.lane("m")
-    assert lane["retry_at"] > await bench.now(), "not looked for at every poll"
-    assert lane["retry_at"] < await bench.now() + timedelta(minutes=1)
-
-
-async def test_what_is_refused_for_want_of_rights_finishes_nothing(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    [seq] = await bench.insert_due("m", -1)
-    await bench.db.execute("REVOKE USAGE ON SEQUENCE webhook.claim_token FROM webhook_dispatcher")
-    with pytest.raises(StatementRefused) as refused:
-        await daemon.claims.claim_retries(200, PLACES, 200, LEASE)
-    assert not refused.value.blames_the_row
-    with pytest.raises(StatementRefused):
-        await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close=10)
-    assert await bench.owed(seq) is not None
-
-
-async def test_an_event_without_object_is_not_sent_by_hand(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
+    await bench.db.execute(
+        "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', 'https://m', '', 'k')"
+    )
     lost = await insert_damaged_due(bench, "m")
-    await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close=10)
+    await (await bench.session()).execute(documented("quarantine", lost))
     logged = await bench.logged(lost)
     assert logged is not None
     controls = PostgresControls(daemon.pool)
@@ -201,21 +199,6 @@ async def test_an_event_without_object_is_not_sent_by_hand(bench: Workbench) -> 
             await transaction.reopen(delivery)
         assert rejected.value.code is Code.WRONG_STATE
         await transaction.pause(None, False)  # the transaction goes on
-    assert await bench.owed(lost) is None
-
-
-async def test_a_mass_retry_can_pass_over_what_it_is_refused(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    await bench.db.execute(
-        "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', 'https://m', '', 'k')"
-    )
-    good, lost = await bench.insert_due("m", -2), await insert_damaged_due(bench, "m")
-    apart = await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close=10)
-    now = await bench.now()
-    [retry] = apart.claimed
-    failed = unsent(retry.event, retry.claim, now, FailedReason.UNSENDABLE, is_retry=True)
-    await daemon.records.write([failed], [], LEASE)
-    controls = PostgresControls(daemon.pool)
     command = RetryFailed("m", LONG_AGO, await bench.now() + timedelta(hours=1), 100)
     with pytest.raises(StatementRefused) as refused:
         async with controls.transaction() as transaction:
@@ -226,11 +209,31 @@ async def test_a_mass_retry_can_pass_over_what_it_is_refused(bench: Workbench) -
         passed = await transaction.skip_failed(command, (LONG_AGO, -1))
         assert passed is not None
         assert (passed.matched, passed.retried, passed.reached[1]) == (1, 0, lost)
-        chunk = await transaction.reopen_failed(command, passed.reached, 100)
-        assert chunk is not None
-        assert (chunk.matched, chunk.retried) == (1, 1)
-        assert await transaction.skip_failed(command, chunk.reached) is None
-    assert [await bench.owed(seq) is not None for seq in good] == [True]
+        assert await transaction.skip_failed(command, passed.reached) is None
+
+
+async def test_check_reads_what_lanes_wait_for_and_names_what_is_damaged(bench: Workbench) -> None:
+    await bench.insert("waits for an endpoint")
+    ill, behind = await insert_damaged(bench, "ill"), await insert_damaged(bench, "ill")
+    elsewhere = await insert_damaged(bench, "has not been met yet")
+    due = await insert_damaged_due(bench, "due")
+    await bench.insert_due("due", -20)
+    await bench.db.execute(
+        "INSERT INTO webhook.lane (merchant_id, wait_until) VALUES "
+        "('waits for an endpoint', clock_timestamp() + interval '1 day'), "
+        "('ill', clock_timestamp() - interval '1 second'), ('has not been met yet', '-infinity')"
+    )
+    async with administration(bench.database.dsn()) as admin:
+        found, looked_at = await admin.find_unreadable(100)
+        assert [(row.merchant_id, row.seq) for row in found] == [("ill", ill), ("due", due)]
+        assert all("missing chunk" in row.error for row in found)
+        assert looked_at == 4
+        assert (await admin.find_unreadable(1))[1] == 1
+    assert {behind, elsewhere}.isdisjoint(row.seq for row in found)
+    async with administration(bench.database.dsn("webhook_admin")) as admin:
+        with pytest.raises(StatementRefused) as refused:
+            await admin.find_unreadable(100)
+        assert refused.value.sqlstate == "42501"
 
 
 async def test_an_endpoint_that_cannot_be_read_is_refused_with_all_that_are_read_with_it(
@@ -273,24 +276,3 @@ async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transac
         await transaction.reject(unread, Code.MALFORMED, "it cannot be read")
         assert await transaction.next_command([]) == later
         assert (await transaction.read_command(later)).name == "pause"
-
-
-async def test_a_row_that_cannot_even_be_named_blocks_its_own_lane_alone(bench: Workbench) -> None:
-    daemon = await bench.daemon("d")
-    await bench.db.execute("ALTER TABLE webhook.outbox DROP CONSTRAINT event_can_be_sent")
-    [strange] = await bench.insert_due("ill", -1)
-    await bench.insert("ill")
-    due = await bench.insert_due("well", -1)
-    async with damaging(bench.db):
-        await bench.db.execute(
-            "UPDATE webhook.outbox SET type = $1 WHERE merchant_id = 'ill'", large_object()
-        )
-    with pytest.raises(StatementRefused):
-        await daemon.claims.read_runs([ask("ill")])
-    with pytest.raises(StatementRefused):
-        await daemon.claims.claim_retries(200, PLACES, 200, LEASE)
-    apart = await daemon.claims.claim_retries_apart(200, PLACES, 200, LEASE, may_close=10)
-    assert seqs([retry.event for retry in apart.claimed]) == due
-    assert (apart.unreadable, list(apart.blocked)) == ((), ["ill"])
-    claimed = await bench.db.fetchval("SELECT claim FROM webhook.outbox WHERE seq = $1", strange)
-    assert claimed is None

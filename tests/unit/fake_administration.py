@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 from webhook_dispatcher.domain.endpoint import EndpointView
-from webhook_dispatcher.domain.errors import SchemaMismatch
+from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import (
     Administration,
@@ -17,6 +17,7 @@ from webhook_dispatcher.storage.administration import (
     DeliveryFilter,
     DeliveryView,
     StoredSecrets,
+    UnreadableRow,
 )
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
@@ -43,6 +44,9 @@ class FakeAdministration(Administration):
         self.schema_problem: SchemaMismatch | None = None
         self.missing: list[tuple[str, date]] = []
         self.pooler_is_there = False
+        self.unreadable: list[UnreadableRow] = []
+        self.waiting = 0
+        self.refusal: StatementRefused | None = None
 
     @asynccontextmanager
     async def open(self, dsn: str, pooled: bool) -> AsyncIterator[Administration]:
@@ -136,6 +140,11 @@ class FakeAdministration(Administration):
 
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
         return self.missing
+
+    async def find_unreadable(self, most: int) -> tuple[list[UnreadableRow], int]:
+        if self.refusal:
+            raise self.refusal
+        return self.unreadable, len(self.unreadable) or self.waiting
 
     async def check_schema(self) -> None:
         if self.schema_problem:

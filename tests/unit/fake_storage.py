@@ -3,26 +3,25 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from tests.unit.fakes import FakeDatabase, Owed
-from webhook_dispatcher.dispatch.retries import START
 from webhook_dispatcher.domain.claim import (
+    START,
     Arrival,
     Arrivals,
-    ClaimedApart,
     ClaimedRetry,
     DueCursor,
+    DueRow,
     Leased,
     Probe,
     Recalls,
     RunAsk,
-    UnreadableRow,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
-from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -45,6 +44,8 @@ class FakeClaims:
         self.created: list[str] = []
         self.create_gate: asyncio.Event | None = None
         self.recalls: deque[Recalls] = deque()
+        self.closed: list[int] = []
+        self.later: list[str] = []
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         self.database.fail("read_arrivals")
@@ -135,42 +136,59 @@ class FakeClaims:
         return [lane for lane in due if after == START or lane > after][:most]
 
     async def claim_retries(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+        self,
+        lanes: int | Sequence[str],
+        places: int,
+        most: int,
+        lease: timedelta,
+        except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
         self.database.fail("claim_retries")
         self.claims_asked.append(lanes)
         named = None if isinstance(lanes, int) else lanes
         wanted = [retry for retry in self.retries if named is None or retry.event.merchant_id in named]
-        claimed = wanted[:most]
-        self.database.read(retry.event.seq for retry in claimed)
+        claimed = [retry for retry in wanted if retry.event.seq not in except_seqs][:most]
+        self._try(retry.event.seq for retry in claimed)
         self.retries = [retry for retry in self.retries if retry not in claimed]
         for retry in claimed:
             self.database.owed[retry.event.seq] = Owed(retry.event, False, retry.claim)
         return claimed
 
-    async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
-        self.database.fail("read_suspect")
-        run = self._run(RunAsk(merchant_id, after_seq, 1, 1))
-        return run[0]._replace(object=b"", is_unreadable=True) if run else None
+    def _try(self, seqs: Iterable[int]) -> None:
+        seqs = list(seqs)
+        self.database.read(seqs)
+        if not self.database.unclaimable.isdisjoint(seqs):
+            raise StatementRefused("23514", "breaks a rule")
 
-    async def claim_retries_apart(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta, may_close: int
-    ) -> ClaimedApart:
-        asked, self.retries = self.retries[:most], self.retries[most:]
-        bad = [retry for retry in asked if retry.event.seq in self.database.damaged]
-        self.retries += bad[may_close:]
-        self.retries = [retry for retry in asked if retry not in bad] + self.retries
-        claimed = await self.claim_retries(lanes, places, most - len(bad), lease)
-        return ClaimedApart(
-            tuple(claimed),
-            tuple(
-                UnreadableRow(
-                    retry.event._replace(object=b"", is_unreadable=True), "XX001", place < may_close
-                )
-                for place, retry in enumerate(bad)
-            ),
-            {},
-        )
+    async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
+        self.database.fail("read_next")
+        run = self._run(RunAsk(merchant_id, after_seq, 1, 1))
+        return run[0]._replace(object=b"") if run else None
+
+    async def name_due(
+        self, merchants: Sequence[str], places: int, except_seqs: Sequence[int]
+    ) -> list[DueRow]:
+        self.database.fail("name_due")
+        if not self.database.unnamed.isdisjoint(merchants):
+            raise StatementRefused("XX001", "invalid page in block 7")
+        events = [retry.event for retry in self.retries if retry.event.seq not in except_seqs]
+        return [
+            DueRow(event.merchant_id, event.seq, event.id)
+            for merchant in merchants
+            for event in [event for event in events if event.merchant_id == merchant][:places]
+        ]
+
+    async def try_rows(self, rows: Sequence[DueRow]) -> None:
+        self.database.fail("try_rows")
+        self._try(row.seq for row in rows)
+
+    async def close_row(self, row: DueRow) -> tuple[State, str] | None:
+        self.retries = [retry for retry in self.retries if retry.event.seq != row.seq]
+        self.closed.append(row.seq)
+        return State.FAILED, "charge.created"
+
+    async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
+        self.later += merchants
 
 
 class FakeRecords:
@@ -204,8 +222,7 @@ class FakeRecords:
             raise StorageUnavailable("it did not answer in time")
         for record in records:
             seq = record.event.seq
-            is_read = not record.event.is_unreadable
-            if seq in self.database.stuck or (seq in self.database.damaged and is_read):
+            if seq in self.database.damaged:
                 raise StatementRefused("XX001", "missing chunk number 0")
             is_plain = record.attempt is None or record.attempt.outcome is Outcome.UNSENDABLE
             if record.event.seq in (self.hopeless if is_plain else self.hopeless | self.refused):
@@ -266,6 +283,8 @@ class FakeRecords:
 
     async def write_late(self, record: Record) -> bool:
         self.database.fail("write_late")
+        if record.event.seq in self.database.damaged & set(self.database.owed):
+            raise StatementRefused("XX001", "missing chunk number 0")
         if record.event.seq in self.refuses_late:
             raise StatementRefused("22000", "refused")
         self.late.append(record)
@@ -274,7 +293,3 @@ class FakeRecords:
     async def is_unreadable(self, seq: int) -> bool:
         self.database.fail("is_unreadable")
         return seq in self.database.damaged
-
-    async def is_stuck(self, seq: int) -> bool:
-        self.database.fail("is_stuck")
-        return seq in self.database.stuck

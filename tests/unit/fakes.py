@@ -94,7 +94,9 @@ class FakeDatabase:
     """What is owed, whose lanes are whose, and what has been logged.
 
     faults: what the next calls of a method meet: None, or an error to raise.
-    damaged: events whose object cannot be read; those in `stuck` cannot be changed either.
+    damaged: events whose object cannot be read; unread: those whose object is of values that cannot be read.
+    unclaimable: events that break a rule whenever they are changed. unnamed: merchants of whose due rows
+        nothing can be read.
     """
 
     clock: FakeClock = field(default_factory=FakeClock)
@@ -105,7 +107,9 @@ class FakeDatabase:
     last_seq: int = 0
     finished: dict[int, Record] = field(default_factory=dict)
     damaged: set[int] = field(default_factory=set)
-    stuck: set[int] = field(default_factory=set)
+    unread: set[int] = field(default_factory=set)
+    unclaimable: set[int] = field(default_factory=set)
+    unnamed: set[str] = field(default_factory=set)
     unreadable_endpoints: set[str] = field(default_factory=set)
     unchangeable_lanes: set[str] = field(default_factory=set)
 
@@ -127,7 +131,10 @@ class FakeDatabase:
         return Lease(merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at)
 
     def read(self, seqs: Iterable[int]) -> None:
-        """Refuse to read objects when one of them is damaged."""
+        """Refuse to read objects when one of them cannot be read."""
+        seqs = list(seqs)
+        if not self.unread.isdisjoint(seqs):
+            raise StatementRefused("22021", "invalid byte sequence")
         if not self.damaged.isdisjoint(seqs):
             raise StatementRefused("XX001", "missing chunk number 0")
 

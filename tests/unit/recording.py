@@ -28,7 +28,7 @@ class Recording:
         self.memory = instruments.memory
         self.refusals: list[bool] = []
         self.recorder = Recorder(self.records, instruments, LEASE, TRUST, lambda: self.refusals.append(True))
-        self.losses = instruments.losses
+        self.blocked = instruments.blocked
         self.closed: list[LaneSession] = []
 
     def visit(self, merchant_id: str, *seqs: int) -> LaneSession:

@@ -118,9 +118,9 @@ async def test_the_delay_counts_from_the_end_of_the_attempt() -> None:
     assert record.due_at == record.attempt.finished_at + timedelta(minutes=5)
 
 
-async def test_a_type_that_is_not_published_is_not_sent() -> None:
+async def test_what_cannot_be_sent_is_not_sent() -> None:
     office = Office()
-    record = await office.attend(make_event(5, type="charge.invented"))
+    record = await office.attend(make_event(5, object=b"[]"))
     assert office.sender.sent == []
     assert (record.state, record.reason) == (State.FAILED, FailedReason.UNSENDABLE)
 

@@ -13,8 +13,8 @@ from webhook_dispatcher.dispatch import finding, retries
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
 from webhook_dispatcher.dispatch.lane_session import MAX_BYTES, LaneSession
-from webhook_dispatcher.dispatch.retries import START, DueLanes
-from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor, Lease, Probe
+from webhook_dispatcher.dispatch.retries import DueLanes
+from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor, Lease, Probe
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
 MOST = 8

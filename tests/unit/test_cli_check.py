@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import date
+from uuid import UUID
 
 import pytest
 
 from tests.unit.fake_administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.check import Finding, examine
+from webhook_dispatcher.cli.check import MOST_READ, Finding, examine
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
+from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, Secret
-from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.administration import Administration, UnreadableRow
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 KEY = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
@@ -52,6 +53,7 @@ async def test_nothing_is_wrong() -> None:
         "schema",
         "keys",
         "partitions",
+        "rows",
         "endpoints",
     ]
 
@@ -101,6 +103,47 @@ async def test_missing_partitions_are_named() -> None:
     database.missing = [("webhook.attempt_log", date(2026, 11, 21))]
     findings = await examine(session(database))
     assert problems(findings) == {"partitions": ("1 missing (webhook.attempt_log: 2026-11-21)", 1)}
+
+
+async def test_rows_that_cannot_be_read_are_named() -> None:
+    database = await configured()
+    event_id = UUID(int=7)
+    database.unreadable = [UnreadableRow("m1", 7, event_id, "missing chunk number 0")]
+    [finding] = [finding for finding in await examine(session(database)) if finding.problem]
+    assert finding.problem == f"m1: event {event_id}, seq 7, cannot be read (missing chunk number 0)"
+    assert (finding.check, finding.code, finding.mend) == (
+        "rows",
+        1,
+        "mend or quarantine it: docs/operations.md",
+    )
+
+
+@pytest.mark.parametrize(
+    ("refusal", "waiting", "problem", "note"),
+    [
+        (None, 0, None, None),
+        (None, MOST_READ, None, "ok; of 1,000 rows that wait, and more do"),
+        (
+            StatementRefused("42501", "permission denied"),
+            0,
+            None,
+            "not looked at: that takes webhook_dispatcher's rights",
+        ),
+        (
+            StatementRefused("XX001", "invalid page in block 7"),
+            0,
+            "rows cannot even be named: invalid page in block 7",
+            None,
+        ),
+    ],
+)
+async def test_what_was_not_looked_at_is_told(
+    refusal: StatementRefused | None, waiting: int, problem: str | None, note: str | None
+) -> None:
+    database = await configured()
+    database.refusal, database.waiting = refusal, waiting
+    [finding] = [finding for finding in await examine(session(database)) if finding.check == "rows"]
+    assert (finding.problem, finding.note) == (problem, note)
 
 
 async def test_an_endpoint_that_is_no_longer_allowed_is_named() -> None:

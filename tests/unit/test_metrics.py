@@ -26,6 +26,7 @@ CONTRACT = {
     "webhook_event_loop_lag_seconds": set(),
     "webhook_own_fault": {"kind"},
     "webhook_merchants_held_back": set(),
+    "webhook_blocked_rows": {"reason"},
     "webhook_build_info": {"version"},
 }
 OF_A_DATABASE = {

@@ -1,4 +1,4 @@
-"""Whatever fails, is locked, is refused or is robbed: every outcome is written once, or settled as late."""
+"""Whatever fails, is locked, damaged, refused or robbed: each outcome is written once, or settled as late."""
 
 from collections import Counter
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.fakes import seqs_of
 from tests.unit.recording import Recording
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
+from webhook_dispatcher.dispatch.recorder import DAMAGE_WAIT
 from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
@@ -26,6 +27,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("lapse"), st.just(""), st.integers(0, 20)),
     st.tuples(st.just("lock"), st.just(""), st.integers(0, 20)),
     st.tuples(st.just("refuse"), st.just(""), st.integers(0, 20)),
+    st.tuples(st.just("damage"), st.just(""), st.integers(0, 20)),
     st.tuples(st.just("unlock"), st.just(""), st.just(0)),
     st.tuples(st.just("fail"), st.sampled_from(["write", "read_unwritten", "write_late"]), st.integers(0, 2)),
     st.tuples(st.just("lose_answer"), st.just(""), st.integers(0, 2)),
@@ -96,7 +98,12 @@ class Model:
     def do_refuse(self, _: str, number: int) -> None:
         self.recording.records.refused.add(number)
 
+    def do_damage(self, _: str, number: int) -> None:
+        if seqs := list(self.database.owed):
+            self.database.damaged.add(seqs[number % len(seqs)])
+
     def do_unlock(self, _: str, __: int) -> None:
+        self.database.damaged.clear()
         for row in self.database.owed.values():
             row.is_locked = False
         for lane in self.database.lanes.values():
@@ -128,6 +135,7 @@ class Model:
         self.recording.records.loses_answers.clear()
         for merchant_id in MERCHANTS:
             self.do_end(merchant_id, 0)
+        self.recording.clock.advance(DAMAGE_WAIT)
         self.recording.settle()
 
 

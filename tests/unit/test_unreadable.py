@@ -1,81 +1,88 @@
-"""Unreadable rows: found by halving, finished in order, and no burden to anybody else."""
+"""What is refused for one row's sake: the row is found, everybody else goes on, and nothing is given up."""
 
 import asyncio
-from collections.abc import Iterable
 from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.dispatching import Office
-from tests.unit.fakes import LEASE, make_event, quiet
-from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT, MOST_LOST, PERIOD
+from tests.unit.fakes import LEASE, make_event
+from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, FORGOTTEN_AFTER, Reason
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import RUN
-from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
+from webhook_dispatcher.domain.claim import ClaimedRetry, Probe
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
-from webhook_dispatcher.domain.event import FailedReason, State
+from webhook_dispatcher.domain.event import FailedReason
 
 DAMAGE = StatementRefused("XX001", "missing chunk number 0")
 
 
 def owe(office: Office, *merchants: str, each: int = 3) -> dict[str, list[int]]:
     """Let merchants have events, turn about; return the numbers of each."""
-    numbers: dict[str, list[int]] = {merchant: [] for merchant in merchants}
-    for place in range(each):
-        for turn, merchant in enumerate(merchants):
-            numbers[merchant].append(1 + place * len(merchants) + turn)
+    numbers = {
+        merchant: [1 + place * len(merchants) + turn for place in range(each)]
+        for turn, merchant in enumerate(merchants)
+    }
     for merchant, seqs in numbers.items():
         office.database.insert(*[make_event(seq, merchant) for seq in seqs])
     return numbers
 
 
-def ask(merchant: str, after: int = 0, most: int = 20) -> RunAsk:
-    return RunAsk(merchant, after, most, 10**6)
+def counted(office: Office) -> float | None:
+    office.dispatcher.show()
+    return office.metrics.registry.get_sample_value("webhook_blocked_rows", {"reason": "unreadable"})
 
 
-async def until_nothing_is_owed(office: Office, group: asyncio.TaskGroup) -> None:
-    while office.database.owed:
-        await office.rounds(group, count=1)
-
-
-def in_order(sent: Iterable[int], seqs: Iterable[int]) -> list[int]:
-    return [seq for seq in sent if seq in set(seqs)]
+async def look_again(office: Office, group: asyncio.TaskGroup) -> None:
+    """Let the wait of every lane be over, and the sweep find what is owed."""
+    office.clock.advance(BLOCKED_WAIT)
+    for owed in list(office.database.owed.values()):
+        office.dispatcher._notice(owed.event.merchant_id, owed.event.seq)
+    await office.rounds(group, count=6)
 
 
 @pytest.mark.parametrize("place", [0, 1, 4])
-@pytest.mark.parametrize(("merchants", "each"), [(7, 5), (4, RUN + 2)])
-async def test_everything_but_the_damaged_row_is_delivered_in_order(
+@pytest.mark.parametrize(("merchants", "each"), [(7, 5), (4, RUN + 7)])
+async def test_a_lane_waits_at_its_damaged_row_and_goes_on_once_that_is_mended(
     place: int, merchants: int, each: int
 ) -> None:
     office = Office()
     names = [f"m{number}" for number in range(merchants)]
+    ill = names[-1]
     with capture_logs() as logs:
         async with office.open(*names) as group:
             numbers = owe(office, *names, each=each)
-            bad = numbers[names[-1]][place]
+            bad = numbers[ill][place]
             office.database.damaged = {bad}
-            await until_nothing_is_owed(office, group)
-    for seqs in numbers.values():
-        good = [seq for seq in seqs if seq != bad]
-        assert in_order(office.sent, good) == good
-    assert len(office.sent) == merchants * each - 1
-    assert office.database.owed == {}
-    record = office.database.finished[bad]
-    assert (record.state, record.reason, record.attempt) == (State.FAILED, FailedReason.UNSENDABLE, None)
+            await office.rounds(group, count=20)
+            for merchant, seqs in numbers.items():
+                wanted = seqs[:place] if merchant == ill else seqs
+                assert [seq for seq in office.sent if seq in seqs] == wanted
+            waits_until = office.database.lanes[ill].wait_until
+            assert waits_until is not None
+            assert waits_until - office.clock.now <= timedelta(seconds=BLOCKED_WAIT)
+            await look_again(office, group)
+            assert (office.database.finished.keys() & {bad}, counted(office)) == (set(), 1)
+            office.database.damaged = set()
+            for _ in range(3):
+                await look_again(office, group)
+            assert [seq for seq in office.sent if seq in numbers[ill]] == numbers[ill]
+            office.clock.advance(FORGOTTEN_AFTER)
+            assert counted(office) == 0
     [told] = [line for line in logs if line["event"] == "row.unreadable"]
-    assert (told["merchant_id"], told["seq"]) == (names[-1], bad)
-    assert "XX001" in told["error"]
+    assert (told["merchant_id"], told["seq"], told["event_id"]) == (ill, bad, str(make_event(bad).id))
+    assert "XX001" in told["detail"]
 
 
-async def test_all_rows_damaged_are_finished_one_after_the_other() -> None:
+async def test_a_row_of_values_that_cannot_be_read_ends_unsendable_in_its_turn() -> None:
     office = Office()
     async with office.open("m") as group:
-        numbers = owe(office, "m", each=6)["m"]
-        office.database.damaged = set(numbers)
-        await until_nothing_is_owed(office, group)
-    assert office.sent == []
-    assert set(office.database.finished) == set(numbers)
+        owe(office, "m", each=5)
+        office.database.unread = {2, 3}
+        await office.rounds(group, count=10)
+    assert office.sent == [1, 4, 5]
+    assert {office.database.finished[seq].reason for seq in (2, 3)} == {FailedReason.UNSENDABLE}
 
 
 async def test_nothing_is_read_twice_when_nothing_is_refused() -> None:
@@ -86,28 +93,23 @@ async def test_nothing_is_read_twice_when_nothing_is_refused() -> None:
     assert len(office.claims.reads) == 1
 
 
-async def test_what_the_row_is_not_to_blame_for_finishes_nothing() -> None:
-    office = Office()
-    async with office.open("m") as group:
-        owe(office, "m")
-        office.database.faults["read_runs"].extend([StatementRefused("42501", "permission denied")] * 2)
-        for _ in range(2):
-            with pytest.raises(StatementRefused):
-                await office.dispatcher.step(group)
-            await office.write()
-        assert (office.database.finished, office.sent) == ({}, [])
-        await office.rounds(group)
-    assert office.sent == [1, 2, 3]
-
-
-async def test_a_database_that_goes_away_in_the_midst_finishes_nothing() -> None:
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [StatementRefused("42501", "permission denied")],
+        [DAMAGE, StatementRefused("42501", "permission denied")],
+        [DAMAGE, StorageUnavailable("down")],
+    ],
+)
+async def test_what_no_row_is_to_blame_for_blocks_none(errors: list[StatementRefused]) -> None:
     office = Office()
     async with office.open("a", "b") as group:
         owe(office, "a", "b")
-        office.database.faults["read_runs"].extend([DAMAGE, StorageUnavailable("down")])
-        with pytest.raises(StorageUnavailable):
+        office.database.faults["read_runs"].extend(errors)
+        with pytest.raises(type(errors[-1])):
             await office.dispatcher.step(group)
         await office.write()
+        assert (office.sent, counted(office)) == ([], 0)
         await office.rounds(group)
     assert sorted(office.sent) == [1, 2, 3, 4, 5, 6]
 
@@ -117,104 +119,140 @@ async def test_a_lane_whose_next_row_cannot_even_be_named_waits_and_the_others_g
     async with office.open("ill", "well") as group:
         owe(office, "ill", "well")
         office.database.damaged = {1}
-        office.database.faults["read_suspect"].append(DAMAGE)
-        await office.dispatcher.step(group)
-        await quiet()
-        await office.write()
+        office.database.faults["read_next"].append(DAMAGE)
+        await office.rounds(group, count=2)
         assert office.sent == [2, 4, 6]
-        waits_until = office.database.lanes["ill"].wait_until
-        assert waits_until is not None
-        assert abs(waits_until - office.clock.now - BLOCKED_WAIT) < timedelta(milliseconds=1)
+        assert office.database.lanes["ill"].wait_until is not None
+        assert counted(office) == 1
 
 
 async def test_a_row_that_can_be_read_after_all_is_sent() -> None:
     office = Office()
     async with office.open("m") as group:
         owe(office, "m")
-        office.database.faults["read_runs"].extend([DAMAGE] * 5)
+        office.database.faults["read_runs"].extend([DAMAGE])
         await office.rounds(group, count=8)
     assert office.sent == [1, 2, 3]
 
 
-async def test_an_unreadable_row_is_passed_over_by_the_visit_that_has_met_it() -> None:
+def retrying(**rows: str) -> tuple[Office, Unreadable]:
+    """Let rows be due, each named by the merchant it is of: `_1="m"`."""
     office = Office()
-    owe(office, "m")
-    office.database.damaged = office.database.stuck = {2}
-    search = Unreadable(office.claims, office.instruments)
-    (asked, run) = (await search.read_runs([ask("m")], ())).runs["m"]
-    assert ([event.seq for event in run], asked.most_events) == ([1, 2], 2)
-    (asked, run) = (await search.read_runs([ask("m")], {1, 2})).runs["m"]
-    assert [event.seq for event in run] == [1, 3], "the visit that has met it goes on behind it"
-    (asked, run) = (await search.read_runs([ask("m")], {1})).runs["m"]
-    assert [event.seq for event in run] == [1, 2], "a visit that has not must not overtake it"
+    for name, merchant in rows.items():
+        event = make_event(int(name[1:]), merchant, attempts=1)
+        office.claims.retries.append(ClaimedRetry(event, 100 + event.seq, None))
+    return office, Unreadable(office.claims, office.instruments)
 
 
-async def test_much_unreadable_at_once_is_left_alone_for_a_while() -> None:
-    office = Office()
-    names = [f"m{number:03}" for number in range(MOST_LOST + 10)]
-    owe(office, *names, each=1)
-    office.database.damaged = set(office.database.owed)
-    search = Unreadable(office.claims, office.instruments)
-    found = await search.read_runs([ask(name) for name in names], ())
-    assert (len(found.runs), len(found.blocked)) == (MOST_LOST, 10)
-    office.clock.advance(PERIOD)
-    found = await search.read_runs([ask(name) for name in found.blocked], ())
-    assert (len(found.runs), len(found.blocked)) == (10, 0)
+async def claim(unreadable: Unreadable) -> list[int]:
+    return [retry.event.seq for retry in await unreadable.claim_retries(200, 2, 200, LEASE)]
 
 
-async def test_retries_are_claimed_past_a_damaged_one_which_is_counted_and_told_once() -> None:
-    office = Office()
-    office.claims.retries = [ClaimedRetry(make_event(seq, attempts=1), 100 + seq, None) for seq in (1, 2, 3)]
-    office.database.damaged = {2}
-    search = Unreadable(office.claims, office.instruments)
+async def test_retries_are_claimed_past_a_damaged_one_which_is_tried_again_later() -> None:
+    office, unreadable = retrying(_1="m", _2="m", _3="n", _4="o")
+    office.database.damaged = {1}
     with capture_logs() as logs:
-        claimed = await search.claim_retries(200, 2, 200, LEASE)
-        await search.claim_retries(200, 2, 200, LEASE)
-    assert [retry.event.seq for retry in claimed] == [1, 3]
-    [told] = [line for line in logs if line["event"] == "row.unreadable"]
-    assert (told["seq"], told["is_closed"]) == (2, True)
-    count = office.metrics.registry.get_sample_value(
-        "webhook_deliveries_total", {"state": "failed", "type": "charge.created"}
-    )
-    assert count == 1
+        assert await claim(unreadable) == []
+        assert await claim(unreadable) == [2, 3, 4]
+        assert await claim(unreadable) == []
+        office.clock.advance(BLOCKED_WAIT)
+        assert await claim(unreadable) == []
+    assert [line["seq"] for line in logs if line["event"] == "row.unreadable"] == [1], "told once"
+    assert counted(office) == 1
+    office.clock.advance(BLOCKED_WAIT)
+    office.database.damaged = set()
+    assert await claim(unreadable) == [1]
+    office.clock.advance(FORGOTTEN_AFTER)
+    assert counted(office) == 0
+
+
+async def test_a_due_row_that_can_be_read_and_not_be_changed_is_closed_and_counted() -> None:
+    office, unreadable = retrying(_1="m", _2="n")
+    office.database.unclaimable = {1}
+    assert await claim(unreadable) == []
+    assert (office.claims.closed, await claim(unreadable), counted(office)) == ([1], [2], 0)
+    labels = {"state": "failed", "type": "charge.created"}
+    assert office.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
+
+
+async def test_a_lane_whose_due_rows_cannot_even_be_named_is_looked_at_later() -> None:
+    office, unreadable = retrying(_1="ill", _2="well")
+    office.database.damaged, office.database.unnamed = {1}, {"ill"}
+    assert await claim(unreadable) == []
+    assert (office.claims.later, counted(office)) == (["ill"], 1)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"claim_retries": StatementRefused("42501", "permission denied")},
+        {"claim_retries": DAMAGE},
+        {"claim_retries": DAMAGE, "try_rows": StorageUnavailable("down")},
+    ],
+)
+async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(
+    faults: dict[str, StatementRefused],
+) -> None:
+    office, unreadable = retrying(_1="m", _2="n")
+    for method, fault in faults.items():
+        office.database.faults[method].append(fault)
+    with pytest.raises(type([*faults.values()][-1])):
+        await claim(unreadable)
+    assert (office.claims.closed, counted(office)) == ([], 0)
+    assert await claim(unreadable) == [1, 2]
 
 
 async def test_an_endpoint_that_cannot_be_read_lets_its_lane_wait_and_the_others_go_on() -> None:
     office = Office()
     async with office.open("a", "b", "ill", "z") as group:
-        owe(office, "a", "b", "ill", "z")
+        numbers = owe(office, "a", "b", "ill", "z")
         office.database.unreadable_endpoints = {"ill"}
         await office.rounds(group)
         assert office.database.lanes["ill"].wait_until is not None
     assert len(office.sent) == 9
-    assert in_order(office.sent, [3, 7, 11]) == []
-    assert office.database.finished.keys() & {3, 7, 11} == set()
+    assert not set(numbers["ill"]) & ({*office.sent} | office.database.finished.keys())
 
 
 async def test_a_lane_that_cannot_be_leased_waits_alone_and_is_tried_again() -> None:
     office = Office()
     names = [f"m{number}" for number in range(7)]
-    heads = dict.fromkeys(names, 1)
-    async with office.open(*names):
+    async with office.open(*names) as group:
         office.database.unchangeable_lanes = {"m3"}
-        search = Unreadable(office.claims, office.instruments)
+        office.database.insert(*(make_event(seq, name) for seq, name in enumerate(names, 1)))
         with capture_logs() as logs:
-            leased = await search.lease(heads, LEASE, "us")
-        assert sorted(lease.merchant_id for lease in leased.leases) == [n for n in names if n != "m3"]
-        assert [line["merchant_id"] for line in logs] == ["m3"]
+            await office.rounds(group)
+        assert [line["merchant_id"] for line in logs if line["event"] == "lane.unreadable"] == ["m3"]
+        assert sorted(office.sent) == [1, 2, 3, 5, 6, 7]
         asked = len(office.claims.leases_asked)
-        assert await search.lease({"m3": 1}, LEASE, "us") == Leased((), (), ())
+        assert not office.dispatcher.notice_probe(Probe("m3", 4, is_free=True))
+        office.dispatcher._ready.add("m3", 4)
+        await office.rounds(group)
         assert len(office.claims.leases_asked) == asked, "it is left alone for a while"
         office.database.unchangeable_lanes = set()
-        office.clock.advance(BLOCKED_WAIT.total_seconds())
-        assert [lease.merchant_id for lease in (await search.lease({"m3": 1}, LEASE, "us")).leases] == ["m3"]
+        office.clock.advance(BLOCKED_WAIT)
+        assert office.dispatcher.notice_probe(Probe("m3", 4, is_free=True))
+        await office.rounds(group)
+    assert office.sent[-1] == 4
 
 
 async def test_who_may_not_lease_at_all_is_not_taken_for_a_bad_lane() -> None:
     office = Office()
     async with office.open("m"):
         office.database.faults["lease"].append(StatementRefused("42501", "permission denied"))
-        search = Unreadable(office.claims, office.instruments)
+        unreadable = Unreadable(office.claims, office.instruments)
         with pytest.raises(StatementRefused):
-            await search.lease({"m": 1}, LEASE, "us")
-        assert (await search.lease({"m": 1}, LEASE, "us")).leases
+            await unreadable.lease({"m": 1}, LEASE, "us")
+        assert (await unreadable.lease({"m": 1}, LEASE, "us")).leases
+
+
+def test_what_is_not_found_again_is_forgotten_and_found_anew_is_told_anew() -> None:
+    office = Office()
+    blocked = office.instruments.blocked
+    with capture_logs() as logs:
+        for _ in range(2):
+            blocked.find(Reason.UNREADABLE, "m", 7, None, "XX001")
+            blocked.find(Reason.UNREADABLE, "m", None, None, "XX001")
+            office.clock.advance(FORGOTTEN_AFTER)
+            assert blocked.seqs() == []
+            blocked.show()
+    assert len(logs) == 4

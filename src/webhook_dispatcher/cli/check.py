@@ -30,9 +30,13 @@ from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 from webhook_dispatcher.transport.guard import Guard
 
+MAY_NOT = "42501"
+"""The SQLSTATE of a permission that is wanting."""
 MOST_CLOCK_DIFFERENCE = timedelta(seconds=30)
 DAYS_AHEAD = 3
 MOST_NAMED = 10
+MOST_READ = 1_000
+"""Rows of lanes that wait which are read to find those that cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,8 @@ async def _database(
         yield Finding("schema")
         yield await _stored_keys(keyring, database)
         yield await _partitions(database)
+        for finding in await _unreadable(database):
+            yield finding
         for finding in _urls(settings, await database.list_endpoints()):
             yield finding
     except SchemaMismatch as error:
@@ -216,6 +222,30 @@ async def _partitions(database: Administration) -> Finding:
         f"{sum(tables.values())} missing ({days})",
         "start a dispatcher (it makes them ahead of time), and look in its log for why it did not",
     )
+
+
+async def _unreadable(database: Administration) -> list[Finding]:
+    """Name the rows that the database cannot read, among those that lanes wait for."""
+    mend = "mend or quarantine it: docs/operations.md"
+    try:
+        rows, looked_at = await database.find_unreadable(MOST_READ)
+    except StatementRefused as error:
+        if error.is_damage:
+            return [Finding("rows", f"rows cannot even be named: {error.detail}", mend)]
+        if error.sqlstate != MAY_NOT:
+            raise
+        return [Finding("rows", note="not looked at: that takes webhook_dispatcher's rights")]
+    if not rows:
+        is_cut = looked_at == MOST_READ
+        return [Finding("rows", note=f"ok; of {MOST_READ:,} rows that wait, and more do" if is_cut else None)]
+    return [
+        Finding(
+            "rows",
+            f"{shown(row.merchant_id)}: event {row.event_id}, seq {row.seq}, cannot be read ({row.error})",
+            mend,
+        )
+        for row in rows
+    ]
 
 
 def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[Finding]:

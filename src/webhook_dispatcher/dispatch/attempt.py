@@ -89,13 +89,11 @@ class Attempter:
     async def attend(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
-        """Make one attempt now, judge it, and return what is to be written; none of what cannot be read.
+        """Make one attempt now, judge it, and return what is to be written.
 
         None when it failed through a fault of our own, or would: then it does not count, and is made again.
         """
         started = self._clock.elapsed()
-        if event.is_unreadable:
-            return fail_unsendable(event, fence, is_retry, self._database_clock.now())
         if not self._own_faults.compare_clocks():
             return None  # its signature would be refused
         attempt, seen = await self.make(event, endpoint, secrets)

@@ -21,9 +21,9 @@ from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
-from webhook_dispatcher.domain.claim import Lease, Probe
+from webhook_dispatcher.domain.claim import Lease, Leased, Probe
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
@@ -78,6 +78,7 @@ class Dispatcher:
         self._locked: dict[str, int] = {}
         self._sessions: dict[str, LaneSession] = {}
         self._wake = asyncio.Event()
+        self._blocked = instruments.blocked
         self._unreadable = Unreadable(claims, instruments)
         self._stopping = False
         self._outage = instruments.outage
@@ -94,9 +95,10 @@ class Dispatcher:
         return len(self._sessions)
 
     def show(self) -> None:
-        """Show in the metrics which lanes are held."""
+        """Show in the metrics which lanes are held, and which rows cannot be delivered."""
         self._metrics.lanes_leased.set(self.lanes_leased)
         self._metrics.suspect_lanes.set(self._merchants.tally(self._sessions)[Health.SUSPECT])
+        self._blocked.show()
 
     @property
     def is_hungry(self) -> bool:
@@ -187,6 +189,8 @@ class Dispatcher:
 
     def notice_probe(self, probe: Probe) -> bool:
         """Learn from the sweep that a merchant is owed something; True if it was not known to wait."""
+        if self._blocked.is_left(probe.merchant_id):
+            return False
         if not probe.is_free and probe.merchant_id not in self._sessions:
             return False
         self._wake.set()
@@ -233,12 +237,14 @@ class Dispatcher:
         for merchant_id in heads.keys() & self._sessions.keys():
             # Noticed between the asking for its lease and the answer.
             self._sessions[merchant_id].notice(heads.pop(merchant_id))
+        for merchant_id in filter(self._blocked.is_left, heads.keys() & self._blocked.lanes.keys()):
+            del heads[merchant_id]  # the sweep finds it again
         if not heads:
             return
         asked = self._clock.elapsed()
         probes = heads.keys() if self._own_faults.circuit_is_open else heads.keys() & self._own_faults.held
         try:
-            leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
+            leased = await self._lease(heads)
         except StorageError:
             self._ready.add_all(heads)
             raise
@@ -248,6 +254,14 @@ class Dispatcher:
             self._create_lanes(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
         if leased.leases:
             await self._begin(group, leased.leases, probes, asked)
+
+    async def _lease(self, heads: Mapping[str, int]) -> Leased:
+        try:
+            return await self._claims.lease(heads, self._limits.lease, self._owner)
+        except StatementRefused as error:
+            if not error.blames_the_row:
+                raise
+            return await self._unreadable.lease(heads, self._limits.lease, self._owner)
 
     async def _begin(
         self, group: asyncio.TaskGroup, leases: Sequence[Lease], probes: Collection[str], asked: float
@@ -265,7 +279,7 @@ class Dispatcher:
         sessions = list(opened.values())
         try:
             _, endpoints = await asyncio.gather(
-                self._worker.fetch(sessions, self._tail.stable), self._unreadable.read_endpoints(list(opened))
+                self._worker.fetch(sessions, self._tail.stable), self._read_endpoints(list(opened))
             )
         except StorageError:
             for session in sessions:
@@ -275,6 +289,14 @@ class Dispatcher:
         self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
         for session in sessions:
             self._start(group, session, endpoints.get(session.merchant_id))
+
+    async def _read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+        try:
+            return await self._claims.read_endpoints(merchants)
+        except StatementRefused as error:
+            if not error.blames_the_row:
+                raise
+            return await self._unreadable.read_endpoints(merchants)
 
     def _create_lanes(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
         """Begin to create missing lanes, unless others are being created: then the sweep asks again.

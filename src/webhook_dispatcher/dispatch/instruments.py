@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Self
 
+from webhook_dispatcher.dispatch.blocked import BlockedRows
 from webhook_dispatcher.dispatch.health.merchants import MerchantHealth
 from webhook_dispatcher.dispatch.health.outage import Outage
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.lane_session import MemoryBudget
-from webhook_dispatcher.dispatch.losses import Losses
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -33,7 +33,7 @@ class Instruments:
     own_faults: OwnFaults
     metrics: Metrics
     outage: Outage
-    losses: Losses
+    blocked: BlockedRows
     merchants: MerchantHealth
     pause: OperatorPause
 
@@ -49,7 +49,7 @@ class Instruments:
             own_faults,
             metrics,
             Outage(clock),
-            Losses(clock),
+            BlockedRows(clock, metrics),
             MerchantHealth(clock, own_faults.held),
             OperatorPause(),
         )

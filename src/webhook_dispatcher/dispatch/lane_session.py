@@ -207,6 +207,8 @@ class LaneSession:
     def expire(self) -> None:
         """End after the event in flight; what is left waits until the lane is claimed again."""
         self._end_soon()
+        if self.unblocked is not None:
+            self.unblocked.set()
 
     def lose(self) -> bool:
         """Learn that another holder has the lane; True the first time."""

@@ -3,7 +3,7 @@
 One writer, strictly one statement after the other. What is handed over stays here until the database has
 said that it is written: a failed, cancelled or doubtful statement is written again, which changes nothing.
 While the oldest answer that is on its way to the database is older than MOST_BEHIND, nobody starts a new
-attempt (`caught_up`). A row that somebody holds locked keeps back only its own lane.
+attempt (`caught_up`). A row that somebody holds locked, or that is damaged, keeps back only its own lane.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
-from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.pace import Backoff, sleep
 from webhook_dispatcher.dispatch.writing import Writer
 from webhook_dispatcher.domain.errors import StorageError
@@ -29,6 +28,9 @@ MOST_BEHIND = 0.1
 """Seconds: the age of the oldest answer on its way to the database beyond which nothing new starts (I3)."""
 BOUNCE_WAIT = 0.02
 """Seconds until an outcome whose row or lane was locked is tried again."""
+DAMAGE_WAIT = 5.0
+"""The same, whose row is damaged; below blocked.BLOCKED_WAIT, so that it is written before a row that was
+mended is claimed anew."""
 RECORD_WAIT = 0.5
 """Seconds between two tries at most: less than outage.HEAD_START, so that nobody claims before."""
 MAX_BATCH = 500
@@ -83,9 +85,8 @@ class Recorder:
     ) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
         self._memory = instruments.memory
-        self._writer = Writer(records, lease, instruments.losses, on_refused)
+        self._writer = Writer(records, lease, instruments.blocked, on_refused)
         self._clock = instruments.clock
-        self._database_clock = instruments.database_clock
         self._metrics = instruments.metrics
         self._trust = trust
         self._batch = BatchSize()
@@ -256,13 +257,14 @@ class Recorder:
     def _keep(self, rest: list[Entry], locked: frozenset[int]) -> None:
         for entry in rest:
             if entry.record.event.seq not in locked:
-                if entry.session is not None and entry.record.event.seq in self._writer.stuck:
-                    entry.session.defer(self._database_clock.now() + BLOCKED_WAIT)
                 self._strike_off(entry)
                 continue
+            is_set_aside = entry.record.event.seq in self._writer.set_aside
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
-            entry.try_at = entry.added + BOUNCE_WAIT
-            if entry.session is not None:
+            entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else BOUNCE_WAIT)
+            if entry.session is not None and is_set_aside:
+                entry.session.expire()
+            elif entry.session is not None:
                 entry.session.block()
             self._bounced.append(entry)
         self._under_way([])

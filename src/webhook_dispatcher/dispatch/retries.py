@@ -27,9 +27,9 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
-from webhook_dispatcher.domain.claim import ClaimedRetry, DueCursor
+from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
@@ -44,7 +44,6 @@ CLAIM_LANES = 200
 """Most merchants in one claim."""
 LOOK = 2_000
 """Lanes read in one look."""
-START = DueCursor("-infinity", "")
 
 _log = structlog.get_logger()
 
@@ -82,6 +81,7 @@ class Retrier:
         self._metrics = instruments.metrics
         self._limits = limits
         self._stop = stop
+        self._blocked = instruments.blocked
         self._unreadable = Unreadable(claims, instruments)
         self._merchants = instruments.merchants
         self._due = DueLanes(claims, self._merchants)
@@ -159,13 +159,7 @@ class Retrier:
             lanes = most = min(most, room.for_anybody)
         elif not (lanes := await self._due.pick(room, places, most)):
             return []
-        try:
-            return await self._claims.claim_retries(lanes, places, most, lease)
-        except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            self._metrics.database_errors.labels("claim_retries").inc()
-            return await self._unreadable.claim_retries(lanes, places, most, lease)
+        return await self._unreadable.claim_retries(lanes, places, most, lease)
 
     def _landed(self, merchant_id: str, _: asyncio.Task[None]) -> None:
         self._in_flight[merchant_id] -= 1
@@ -173,6 +167,11 @@ class Retrier:
             del self._in_flight[merchant_id]
 
     async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, trusted_until: float) -> None:
+        if not retry.event.is_known:
+            # Due at once for a newer daemon, while our claims leave it out.
+            self._blocked.find_unknown(retry.event)
+            self._hand_back(retry, timedelta())
+            return
         if endpoint is None:
             self._settle_unconfigured(retry)
             return

@@ -1,23 +1,24 @@
-"""Gets past rows that the database cannot read, once a read of many has been refused.
+"""Gets past what the database refuses for a single row's sake.
 
-What was asked for is halved until the bad row is alone (I9): everything else is delivered, and that row is
-finished as unsendable, in order and under the fence of its lane or of the locks it was found with. A row
-finished so has lost its object for good, and much unreadable at once is rather a fault that can be mended
-(a damaged index): then the lanes concerned wait instead (`losses`).
+What was asked for many is asked for halves, until the bad one is alone; everybody else goes on. A row that
+is damaged (class XX) is named and left where it is: its lane waits, or a claim of due rows leaves it out,
+until somebody mends it or moves it out of the way (docs/operations.md). One that is refused for its values
+(22, 23) can never be sent, and ends as unsendable.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import NamedTuple, TypeVar
 
 import structlog
 
+from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, Reason
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
-from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
+from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused
-from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import SealedSecret
 
@@ -25,189 +26,155 @@ NO_KEY = "of an endpoint that cannot be read"
 """Stands for the key of such an endpoint; no key can have this id."""
 
 _log = structlog.get_logger()
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class Found:
-    """What could be read: runs with what was asked for them in the end, and lanes that must wait."""
+class Run(NamedTuple):
+    """A lane's next events. is_cut: more is known to stand behind them, such as a row that is damaged."""
 
-    seen: Collection[int]
-    runs: dict[str, tuple[RunAsk, list[Event]]] = field(default_factory=dict)
-    blocked: set[str] = field(default_factory=set)
+    events: list[Event]
+    is_cut: bool = False
+
+
+async def in_parts(
+    items: Sequence[T],
+    ask: Callable[[Sequence[T]], Awaitable[R]],
+    alone: Callable[[T, StatementRefused], Awaitable[R]],
+) -> list[R]:
+    """Ask for all items at once, or for halves where a row's sake forbids it; `alone` for a bad one."""
+    if not items:
+        return []
+    try:
+        return [await ask(items)]
+    except StatementRefused as error:
+        if not error.blames_the_row:
+            raise
+        if len(items) == 1:
+            return [await alone(items[0], error)]
+    half = len(items) // 2
+    return await in_parts(items[:half], ask, alone) + await in_parts(items[half:], ask, alone)
 
 
 class Unreadable:
-    """Reads and claims what it can of what was refused. All methods raise StorageError."""
+    """Leases, reads and claims what it can. All methods raise StorageError."""
 
     def __init__(self, claims: Claims, instruments: Instruments) -> None:
         self._claims = claims
-        self._losses = instruments.losses
+        self._blocked = instruments.blocked
         self._metrics = instruments.metrics
-        self._closing: set[int] = set()
-        self._told: set[tuple[int, bool]] = set()
-        self._clock = instruments.clock
-        self._refused_until: dict[str, float] = {}
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
         """Lease lanes; one whose row the database refuses to change waits alone."""
-        now = self._clock.elapsed()
-        self._refused_until = {name: until for name, until in self._refused_until.items() if until > now}
-        return await self._lease(
-            [head for head in heads.items() if head[0] not in self._refused_until], lease, owner
-        )
 
-    async def _lease(self, heads: Sequence[tuple[str, int]], lease: timedelta, owner: str) -> Leased:
-        if not heads:
+        async def ask(part: Sequence[str]) -> Leased:
+            return await self._claims.lease({name: heads[name] for name in part}, lease, owner)
+
+        async def alone(merchant_id: str, error: StatementRefused) -> Leased:
+            self._blocked.leave(merchant_id)
+            _log.error("lane.unreadable", merchant_id=merchant_id, error=str(error))
             return Leased((), (), ())
-        try:
-            return await self._claims.lease(dict(heads), lease, owner)
-        except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            if len(heads) == 1:
-                merchant_id = heads[0][0]
-                self._refused_until[merchant_id] = self._clock.elapsed() + BLOCKED_WAIT.total_seconds()
-                _log.error("lane.unreadable", merchant_id=merchant_id, error=str(error))
-                return Leased((), (), ())
-        half = len(heads) // 2
-        first = await self._lease(heads[:half], lease, owner)
-        second = await self._lease(heads[half:], lease, owner)
+
+        parts = await in_parts(list(heads), ask, alone)
         return Leased(
-            first.leases + second.leases, first.missing + second.missing, first.locked + second.locked
+            tuple(lease for part in parts for lease in part.leases),
+            tuple(name for part in parts for name in part.missing),
+            tuple(name for part in parts for name in part.locked),
         )
 
-    async def read_runs(self, asks: Sequence[RunAsk], seen: Collection[int]) -> Found:
-        """Read runs that were refused together; an unreadable event comes last in its run.
+    async def read_runs(self, asks: Sequence[RunAsk]) -> dict[str, Run]:
+        """Read runs, each as far as it can be read; a lane that is cut with no events must wait."""
 
-        seen: the events that the asking visits know already; of these none is in the way.
-        """
-        found = Found(seen)
-        await self._halve(asks, found)
-        return found
+        async def ask(part: Sequence[RunAsk]) -> dict[str, Run]:
+            runs = await self._claims.read_runs(part)
+            return {asked.merchant_id: Run(runs.get(asked.merchant_id, [])) for asked in part}
 
-    async def _halve(self, asks: Sequence[RunAsk], found: Found) -> None:
-        if len(asks) == 1:
-            await self._read_alone(asks[0], found)
-            return
-        half = len(asks) // 2
-        for part in (asks[:half], asks[half:]):
+        async def alone(asked: RunAsk, error: StatementRefused) -> dict[str, Run]:
+            self._metrics.database_errors.labels("read_runs").inc()
+            return {asked.merchant_id: await self._read_one_by_one(asked)}
+
+        return _together(await in_parts(asks, ask, alone))
+
+    async def _read_one_by_one(self, ask: RunAsk) -> Run:
+        """Read a lane up to its first damaged row, each row named before it is read by its own number."""
+        events: list[Event] = []
+        while len(events) < ask.most_events and sum(len(event.object) for event in events) < ask.most_bytes:
+            after = events[-1].seq if events else ask.after_seq
             try:
-                runs = await self._claims.read_runs(part)
+                following = await self._claims.read_next(ask.merchant_id, after)
             except StatementRefused as error:
-                if not error.blames_the_row:
-                    raise
-                await self._halve(part, found)
-            else:
-                found.runs |= {ask.merchant_id: (ask, runs.get(ask.merchant_id, [])) for ask in part}
-
-    async def _read_alone(self, ask: RunAsk, found: Found) -> None:
-        try:
-            run, is_cut = await self._read_around(ask, found.seen)
-        except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            _log.error("lane.unreadable", merchant_id=ask.merchant_id, error=str(error))
-            found.blocked.add(ask.merchant_id)
-            return
-        if is_cut and not run:
-            found.blocked.add(ask.merchant_id)
-        else:
-            most = len(run) if is_cut else len(run) + 1
-            found.runs[ask.merchant_id] = (replace(ask, most_events=most), run)
-
-    async def _read_around(self, ask: RunAsk, seen: Collection[int]) -> tuple[list[Event], bool]:
-        """Read one refused lane up to its first unreadable event, that one included; tell if there is more.
-
-        One that this visit has met already goes unmentioned: it is under way, or cannot be changed either.
-        """
-        run = await self._read_prefix(ask)
-        suspect = await self._claims.read_suspect(ask.merchant_id, run[-1].seq if run else ask.after_seq)
-        if suspect is None:
-            return run, False
-        alone = RunAsk(ask.merchant_id, suspect.seq - 1, 1, ask.most_bytes)
-        try:
-            # By its own number: whether that very row is refused, whatever has come or gone meanwhile.
-            return run + (await self._claims.read_runs([alone])).get(ask.merchant_id, []), True
-        except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            refusal = error
-        if suspect.seq in seen:
-            rest, is_cut = await self._read_behind(replace(ask, after_seq=suspect.seq), seen)
-            return run + rest, is_cut
-        return run + [suspect] * self._close(suspect, refusal), True
-
-    async def _read_behind(self, ask: RunAsk, seen: Collection[int]) -> tuple[list[Event], bool]:
-        try:
-            run = (await self._claims.read_runs([ask])).get(ask.merchant_id, [])
-        except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            return await self._read_around(ask, seen)
-        return run, bool(run)
-
-    async def _read_prefix(self, ask: RunAsk) -> list[Event]:
-        """Read as many of a lane's events as can be read, by bisection."""
-        run: list[Event] = []
-        readable, refused = 0, ask.most_events
-        while refused - readable > 1:
-            most = (readable + refused) // 2
+                return self._stop(ask.merchant_id, None, events, error)
+            if following is None:
+                return Run(events)
             try:
-                runs = await self._claims.read_runs([replace(ask, most_events=most)])
+                alone = replace(ask, after_seq=following.seq - 1, most_events=1)
+                events += (await self._claims.read_runs([alone])).get(ask.merchant_id, [])
             except StatementRefused as error:
-                if not error.blames_the_row:
-                    raise
-                refused = most
-            else:
-                run, readable = runs.get(ask.merchant_id, []), most
-        return run
+                if error.is_damage or not error.blames_the_row:
+                    return self._stop(ask.merchant_id, following, events, error)
+                events.append(following)  # it cannot be sent without its object, and ends so in its turn
+        return Run(events, is_cut=True)
 
-    def _close(self, event: Event, error: StatementRefused) -> bool:
-        """Tell whether an unreadable event may be finished, and count it once."""
-        may_close = event.seq in self._closing or self._losses.left > 0
-        self._tell(event, str(error), may_close)
-        if may_close and event.seq not in self._closing:
-            self._losses.count()
-            self._closing.add(event.seq)
-        return may_close
+    def _stop(self, merchant_id: str, row: Event | None, events: list[Event], error: StatementRefused) -> Run:
+        if not error.blames_the_row:
+            raise error
+        self._blocked.find(Reason.UNREADABLE, merchant_id, row and row.seq, row and row.id, str(error))
+        return Run(events, is_cut=True)
 
     async def claim_retries(
         self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
-    ) -> tuple[ClaimedRetry, ...]:
-        """Claim due rows after `Claims.claim_retries` was refused; what cannot be read is finished."""
-        apart = await self._claims.claim_retries_apart(lanes, places, most, lease, self._losses.left)
-        for row in apart.unreadable:
-            if row.is_closed:
-                self._metrics.deliveries_by[row.event.on_failure or State.FAILED, row.event.type].inc()
-                self._losses.count()
-            self._tell(row.event, row.error, row.is_closed)
-        for merchant_id, error in apart.blocked.items():
-            _log.error("lane.unreadable", merchant_id=merchant_id, error=error)
-        return apart.claimed
-
-    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
-        """Read endpoints; one that cannot be read comes with a secret that opens with no key, so it waits."""
+    ) -> Sequence[ClaimedRetry]:
+        """Claim due rows; where some are refused, find those, and leave the others to the next claim."""
         try:
-            return await self._claims.read_endpoints(merchants)
+            return await self._claims.claim_retries(lanes, places, most, lease, self._blocked.seqs())
         except StatementRefused as error:
             if not error.blames_the_row:
                 raise
-            if len(merchants) == 1:
-                _log.error("endpoint.unreadable", merchant_id=merchants[0], error=str(error))
-                return {merchants[0]: Endpoint(merchants[0], "", (SealedSecret(NO_KEY, b""),))}
-        half = len(merchants) // 2
-        return await self.read_endpoints(merchants[:half]) | await self.read_endpoints(merchants[half:])
+            self._metrics.database_errors.labels("claim_retries").inc()
+            if not await self._find_refused(lanes, places):
+                raise
+        return ()
 
-    def _tell(self, event: Event, error: str, is_closed: bool) -> None:
-        if (event.seq, is_closed) in self._told:
-            return
-        self._told.add((event.seq, is_closed))
-        _log.error(
-            "row.unreadable",
-            merchant_id=event.merchant_id,
-            event_id=str(event.id),
-            seq=event.seq,
-            is_closed=is_closed,
-            failed_reason=FailedReason.UNSENDABLE if is_closed else None,
-            error=error,
-        )
+    async def _find_refused(self, lanes: int | Sequence[str], places: int) -> bool:
+        """Look for the rows that a claim was refused for; tell whether there were any."""
+        if isinstance(lanes, int):
+            lanes = [lane.merchant_id for lane in await self._claims.find_due(START, lanes)]
+        unnamed: list[str] = []
+
+        async def name(part: Sequence[str]) -> list[DueRow]:
+            return await self._claims.name_due(part, places, self._blocked.seqs())
+
+        async def cannot_name(merchant_id: str, error: StatementRefused) -> list[DueRow]:
+            unnamed.append(merchant_id)
+            self._blocked.find(Reason.UNREADABLE, merchant_id, None, None, str(error))
+            return []
+
+        async def try_rows(part: Sequence[DueRow]) -> bool:
+            await self._claims.try_rows(part)
+            return False
+
+        rows = [row for part in await in_parts(lanes, name, cannot_name) for row in part]
+        if unnamed:
+            await self._claims.look_later(unnamed, timedelta(seconds=BLOCKED_WAIT))
+        return any([*await in_parts(rows, try_rows, self._leave_out), *unnamed])
+
+    async def _leave_out(self, row: DueRow, error: StatementRefused) -> bool:
+        if error.is_damage:
+            self._blocked.find(Reason.UNREADABLE, row.merchant_id, row.seq, row.id, str(error))
+        elif (closed := await self._claims.close_row(row)) is not None:
+            self._metrics.deliveries_by[closed].inc()
+            _log.error("row.refused", event_id=str(row.id), seq=row.seq, state=closed[0], error=str(error))
+        return True
+
+    async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+        """Read endpoints; one that cannot be read comes with a secret that opens with no key, so it waits."""
+
+        async def alone(merchant_id: str, error: StatementRefused) -> dict[str, Endpoint]:
+            _log.error("endpoint.unreadable", merchant_id=merchant_id, error=str(error))
+            return {merchant_id: Endpoint(merchant_id, "", (SealedSecret(NO_KEY, b""),))}
+
+        return _together(await in_parts(merchants, self._claims.read_endpoints, alone))
+
+
+def _together(parts: Sequence[Mapping[str, R]]) -> dict[str, R]:
+    return {name: found for part in parts for name, found in part.items()}

@@ -5,16 +5,20 @@ Reading on needs no new lease: whether the lane is still ours is checked before 
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import takewhile
 
 from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
-from webhook_dispatcher.dispatch.losses import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.dispatch.unreadable import Unreadable
+from webhook_dispatcher.dispatch.unreadable import Run, Unreadable
 from webhook_dispatcher.domain.claim import RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.event import KNOWN_TYPES
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import Secret
 
@@ -47,7 +51,7 @@ class Worker:
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
         self._memory = instruments.memory
-        self._metrics = instruments.metrics
+        self._blocked = instruments.blocked
         self._own_faults = instruments.own_faults
         self._unreadable = Unreadable(claims, instruments)
         self._wake = wake
@@ -102,36 +106,50 @@ class Worker:
         asks = [session.ask(RUN, RUN_BYTES) for session in sessions]
         try:
             runs = await self._claims.read_runs(asks) if asks else {}
-        except StatementRefused as error:
-            await self._fetch_apart(sessions, asks, stable, error)
-            return
+        except StorageError as error:
+            if isinstance(error, StatementRefused) and error.blames_the_row:
+                await self._fetch_apart(sessions, asks, stable)
+                return
+            _miss(sessions)
+            raise
+        for session, ask in zip(sessions, asks, strict=True):
+            run = runs.get(session.merchant_id, [])
+            if all(event.type in KNOWN_TYPES for event in run):
+                session.take_in(run, ask, stable)
+            else:
+                self._take_in_part(session, ask, Run(run), stable)
+
+    async def _fetch_apart(
+        self, sessions: Sequence[LaneSession], asks: Sequence[RunAsk], stable: int
+    ) -> None:
+        """Read what can be read, where the database refuses a row among it."""
+        try:
+            runs = await self._unreadable.read_runs(asks)
         except StorageError:
             _miss(sessions)
             raise
         for session, ask in zip(sessions, asks, strict=True):
-            session.take_in(runs.get(session.merchant_id, []), ask, stable)
+            self._take_in_part(session, ask, runs[session.merchant_id], stable)
 
-    async def _fetch_apart(
-        self, sessions: Sequence[LaneSession], asks: Sequence[RunAsk], stable: int, error: StatementRefused
-    ) -> None:
-        """Read what can be read; a lane of which nothing can ends its session, and waits."""
-        self._metrics.database_errors.labels("read_runs").inc()
-        try:
-            if not error.blames_the_row:
-                raise error
-            seen = {seq for session in sessions for seq in session.seen}
-            found = await self._unreadable.read_runs(asks, seen)
-        except StorageError:
-            _miss(sessions)
-            raise
-        for session in sessions:
-            if session.merchant_id in found.blocked:
-                session.missed_read()
-                session.expire()
-                session.defer(self._database_clock.now() + BLOCKED_WAIT)
-            else:
-                ask, run = found.runs[session.merchant_id]
-                session.take_in(run, ask, stable)
+    def _take_in_part(self, session: LaneSession, ask: RunAsk, run: Run, stable: int) -> None:
+        """Take in a run up to what stops it: a damaged row, or an event of a type that we do not know.
+
+        With nothing before it the lane waits in the first case. In the second this process alone leaves it:
+        a newer daemon may take it at once. What the session has still in memory goes out before it ends.
+        """
+        known = list(takewhile(lambda event: event.type in KNOWN_TYPES, run.events))
+        is_unknown = len(known) < len(run.events)
+        if is_unknown:
+            self._blocked.find_unknown(run.events[len(known)])
+        if known or not (run.is_cut or is_unknown):
+            is_cut = run.is_cut or is_unknown
+            session.take_in(known, replace(ask, most_events=len(known)) if is_cut else ask, stable)
+            return
+        session.missed_read()
+        if is_unknown:
+            self._blocked.leave(session.merchant_id)
+        else:
+            session.defer(self._database_clock.now() + timedelta(seconds=BLOCKED_WAIT))
 
     async def read_on(self, stable: int) -> None:
         """Read on for the sessions that have asked for more; `stable` as for `fetch`."""

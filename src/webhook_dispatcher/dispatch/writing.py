@@ -1,9 +1,8 @@
 """Writes a batch of records whatever is in it.
 
 A batch that the database refuses is halved until the bad record is alone. Refused for its values, that one
-is written plainer (I9). Refused for damage, it is written as it is in a later round, unless its own row
-alone proves to be unreadable in both: only then it is written without its object, or left where it is if the
-row cannot be deleted either. Damage anywhere else stops everything, loudly, and loses nothing. What the
+is written plainer (I9). Refused for damage, it is set aside and tried again from time to time, if its own
+row proves to be unreadable; damage anywhere else stops everything, loudly, and loses nothing. What the
 statement left out was either locked, and may still be written, or has come too late for its fence, and then
 says only what is a fact.
 """
@@ -14,7 +13,7 @@ from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.dispatch.losses import Losses
+from webhook_dispatcher.dispatch.blocked import BlockedRows, Reason
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.ports import Records
@@ -30,25 +29,24 @@ NOTHING_WRITTEN = Written(frozenset(), (), (), (), ())
 class Writer:
     """Writes records; all methods raise StorageError, and may then be called again.
 
-    stuck: seqs whose rows can be neither read nor deleted; their records were dropped.
+    set_aside: seqs whose rows are damaged, so that their outcomes cannot be written for the time being.
     """
 
     def __init__(
-        self, records: Records, lease: timedelta, losses: Losses, on_refused: Callable[[], None]
+        self, records: Records, lease: timedelta, blocked: BlockedRows, on_refused: Callable[[], None]
     ) -> None:
         """Set up. `on_refused` is called when the database refuses what should be possible."""
-        self.stuck: set[int] = set()
+        self.set_aside: set[int] = set()
         self._records = records
         self._lease = lease
-        self._losses = losses
+        self._blocked = blocked
         self._on_refused = on_refused
-        self._doubted: set[int] = set()
-        self._given_up: set[int] = set()
 
     async def write(self, records: Sequence[Record], turns: Sequence[LaneTurn]) -> Written:
         """Write a batch of outcomes, and what becomes of their lanes."""
+        self.set_aside -= {record.event.seq for record in records}
         try:
-            written = await self._records.write(records, turns, self._lease)
+            return await self._records.write(records, turns, self._lease)
         except StatementRefused as error:
             if not records:
                 raise
@@ -59,54 +57,29 @@ class Writer:
             first = await self.write(records[:half], [])
             second = await self.write(records[half:], [])
             return replace(first, seqs=first.seqs | second.seqs)
-        self._doubted -= written.seqs
-        self.stuck -= written.seqs
-        return written
 
     async def _write_alone(self, record: Record, error: StatementRefused) -> Written:
         if error.is_damage:
-            return await self._get_past_damage(record, error)
+            return await self._set_aside(record, error)
         _log.error("record.refused", event_id=str(record.event.id), seq=record.event.seq, error=str(error))
-        return await self._write_instead(_plainer(record))
-
-    async def _write_instead(self, record: Record) -> Written:
         try:
-            return await self._records.write([record], [], self._lease)
+            return await self._records.write([_plainer(record)], [], self._lease)
         except StatementRefused:
             self._on_refused()
             raise
 
-    async def _get_past_damage(self, record: Record, error: StatementRefused) -> Written:
-        """Give a row's object up, or its record, once that very row is proven to be damaged."""
+    async def _set_aside(self, record: Record, error: StatementRefused) -> Written:
+        """Leave an outcome unwritten whose very row is damaged; raises where the damage is elsewhere."""
         event = record.event
         if not await self._records.is_unreadable(event.seq):
-            self._doubted.discard(event.seq)
             self._on_refused()
             raise error
-        is_lost_already = event.is_unreadable  # counted when it was read
-        if event.seq not in self._doubted or not (is_lost_already or self._losses.left > 0):
-            self._doubted.add(event.seq)
-            raise error
-        if await self._records.is_stuck(event.seq):
-            if event.seq not in self.stuck:
-                _log.error("row.stuck", event_id=str(event.id), seq=event.seq, error=str(error))
-            self.stuck.add(event.seq)
-            self._given_up.add(event.seq)
-            written = NOTHING_WRITTEN
-        else:
-            written = await self._write_instead(_without_object(record))
-            self._doubted.discard(event.seq)
-            if not is_lost_already:
-                _tell_unreadable(record, error)
-        if not is_lost_already:
-            self._losses.count()
-        return written
+        self.set_aside.add(event.seq)
+        self._blocked.find(Reason.UNREADABLE, event.merchant_id, event.seq, event.id, str(error))
+        return NOTHING_WRITTEN
 
     async def settle(self, records: Sequence[Record]) -> frozenset[int]:
         """Write what came too late for its fence; return the seqs that were only locked: try those again."""
-        # What nobody can change holds up nothing else; it stays as it is until it is found again.
-        records = [record for record in records if record.event.seq not in self._given_up]
-        self._given_up.clear()
         if not records:
             return frozenset()
         still_ours = await self._records.read_unwritten(records)
@@ -120,6 +93,9 @@ class Writer:
         try:
             return await self._records.write_late(record)
         except StatementRefused as error:
+            if error.is_damage:
+                self.set_aside.add(record.event.seq)
+                return False
             # Whoever holds the row now decides about it; at worst the event is sent once more.
             _log.error("record.refused", event_id=str(record.event.id), error=str(error))
             return True
@@ -133,24 +109,7 @@ def _plainer(record: Record) -> Record:
     return _failed(record)._replace(attempt=attempt)
 
 
-def _without_object(record: Record) -> Record:
-    """Finish a damaged row with its attempt; it cannot be postponed."""
-    finished = record if record.state is not None else _failed(record)
-    return finished._replace(event=record.event._replace(is_unreadable=True))
-
-
 def _failed(record: Record) -> Record:
     if record.event.on_failure is State.DELIVERED:
         return record._replace(state=State.DELIVERED, reason=None, due_at=None)
     return record._replace(state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None)
-
-
-def _tell_unreadable(record: Record, error: StatementRefused) -> None:
-    _log.error(
-        "row.unreadable",
-        merchant_id=record.event.merchant_id,
-        event_id=str(record.event.id),
-        seq=record.event.seq,
-        is_closed=True,
-        error=str(error),
-    )

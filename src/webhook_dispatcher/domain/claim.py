@@ -1,9 +1,9 @@
 """What a claim brings from storage."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from webhook_dispatcher.domain.event import Event
 
@@ -80,6 +80,10 @@ class DueCursor(NamedTuple):
     merchant_id: str
 
 
+START = DueCursor("-infinity", "")
+"""Before everything that is due."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimedRetry:
     """A row claimed outside the order; `claim` fences its record."""
@@ -89,29 +93,12 @@ class ClaimedRetry:
     endpoint_removed_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableRow:
-    """A due row that cannot be claimed; its event is without object.
+class DueRow(NamedTuple):
+    """A due row that was named and not read."""
 
-    is_closed: it was finished as unsendable, or as delivered where it had been; else it is in nobody's hands
-    still, since it cannot be changed either.
-    """
-
-    event: Event
-    error: str
-    is_closed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedApart:
-    """What a claim brought that got past unreadable rows.
-
-    blocked: merchants whose due rows cannot even be named, and why.
-    """
-
-    claimed: tuple[ClaimedRetry, ...]
-    unreadable: tuple[UnreadableRow, ...]
-    blocked: Mapping[str, str]
+    merchant_id: str
+    seq: int
+    id: UUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from uuid import UUID
 from webhook_dispatcher.domain.claim import (
     Arrival,
     Arrivals,
-    ClaimedApart,
     ClaimedRetry,
     DueCursor,
+    DueRow,
     Leased,
     Probe,
     Recalls,
@@ -90,19 +90,36 @@ class Claims(Protocol):
         ...
 
     async def claim_retries(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+        self,
+        lanes: int | Sequence[str],
+        places: int,
+        most: int,
+        lease: timedelta,
+        except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
         """Claim due rows: of so many merchants, or of those named, `places` in flight each, `most` in all."""
         ...
 
-    async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
-        """Read the next event of a leased lane without its object, as an unreadable one."""
+    async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
+        """Read the next event of a leased lane without its object."""
         ...
 
-    async def claim_retries_apart(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta, may_close: int
-    ) -> ClaimedApart:
-        """Claim like `claim_retries`, which was refused; finish up to `may_close` unreadable rows."""
+    async def name_due(
+        self, merchants: Sequence[str], places: int, except_seqs: Sequence[int]
+    ) -> list[DueRow]:
+        """Name the due rows that `claim_retries` would take, up to `places` of each merchant."""
+        ...
+
+    async def try_rows(self, rows: Sequence[DueRow]) -> None:
+        """Read in the database what claiming these rows would read; StatementRefused as it would be."""
+        ...
+
+    async def close_row(self, row: DueRow) -> tuple[State, str] | None:
+        """Finish a due row that can be read and not be claimed; returns its state and type, if it was due."""
+        ...
+
+    async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
+        """Look for these merchants' due rows no earlier than this."""
         ...
 
 
@@ -122,11 +139,7 @@ class Records(Protocol):
         ...
 
     async def is_unreadable(self, seq: int) -> bool:
-        """Tell whether this owed row's object cannot be read, for damage, though the row is found."""
-        ...
-
-    async def is_stuck(self, seq: int) -> bool:
-        """Tell whether this owed row cannot be deleted, for damage, though it is found. Changes nothing."""
+        """Tell whether this owed row cannot be read, for damage, though it is found."""
         ...
 
 

@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import connect, translated
@@ -102,12 +102,22 @@ class StoredSecrets:
     previous_is_over: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableRow:
+    """An owed row whose object the database cannot read, for damage."""
+
+    merchant_id: str
+    seq: int
+    event_id: UUID
+    error: str
+
+
 class Administration:
     """Statements of `sql/administration.sql`; errors are ours (`storage.connection.translated`)."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
-        self._statements = load("administration")
+        self._statements = {**load("administration"), **load("unreadable")}
 
     async def check_schema(self) -> None:
         """Raise SchemaMismatch unless the schema serves this version."""
@@ -232,6 +242,20 @@ class Administration:
         """Return table and day of each log partition that is missing, today and the next days."""
         rows = await self._rows("missing_partitions", list(PARTITIONED), days)
         return [(row["parent"], row["day"]) for row in rows]
+
+    async def find_unreadable(self, most: int) -> tuple[list[UnreadableRow], int]:
+        """Read the rows that lanes may wait for; return those that are damaged, and how many were read."""
+        rows = await self._rows("name_waiting_rows", most)
+        found = []
+        for row in rows:
+            try:
+                await self._rows("try_rows", [row["seq"]])
+            except StatementRefused as error:
+                if not error.blames_the_row:
+                    raise
+                if error.is_damage:
+                    found.append(UnreadableRow(row["merchant_id"], row["seq"], row["id"], error.detail))
+        return found, len(rows)
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
         with translated():

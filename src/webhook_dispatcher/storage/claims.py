@@ -9,9 +9,9 @@ from asyncpg.pool import PoolConnectionProxy
 from webhook_dispatcher.domain.claim import (
     Arrival,
     Arrivals,
-    ClaimedApart,
     ClaimedRetry,
     DueCursor,
+    DueRow,
     Lease,
     Leased,
     Probe,
@@ -19,16 +19,14 @@ from webhook_dispatcher.domain.claim import (
     RunAsk,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.connection import LockTaken, translated
 from webhook_dispatcher.storage.events import to_event, to_retry
 from webhook_dispatcher.storage.statements import load
-from webhook_dispatcher.storage.unreadable import Search
 
-_CLAIMING = load("claiming")
 _RETRYING = load("retrying")
-_UNREADABLE = load("unreadable")
+_CLAIMING = {**load("claiming"), **load("unreadable")}
 
 
 class PostgresClaims:
@@ -139,7 +137,12 @@ class PostgresClaims:
         return [DueCursor(row["retry_at"], row["merchant_id"]) for row in rows]
 
     async def claim_retries(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+        self,
+        lanes: int | Sequence[str],
+        places: int,
+        most: int,
+        lease: timedelta,
+        except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql, three statements in one transaction."""
         with translated():
@@ -148,29 +151,35 @@ class PostgresClaims:
                 if not merchants:
                     return []
                 claimed = await connection.fetch(
-                    _RETRYING["claim_retries"].text, merchants, places, most, lease
+                    _RETRYING["claim_retries"].text, merchants, places, most, lease, except_seqs
                 )
-                await connection.execute(_RETRYING["plan_retries"].text, merchants, places)
+                await connection.execute(_RETRYING["plan_retries"].text, merchants, places, except_seqs)
         return [to_retry(row) for row in claimed]
 
-    async def read_suspect(self, merchant_id: str, after_seq: int) -> Event | None:
-        """See domain.ports.Claims; source: unreadable.sql `read_suspect`."""
-        with translated():
-            row = await self._pool.fetchrow(_UNREADABLE["read_suspect"].text, merchant_id, after_seq)
-        return None if row is None else to_event(row, attempts=0)
+    async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
+        """See domain.ports.Claims; source: unreadable.sql `read_next`."""
+        rows = await self._fetch("read_next", merchant_id, after_seq)
+        return to_event(rows[0], attempts=0) if rows else None
 
-    async def claim_retries_apart(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta, may_close: int
-    ) -> ClaimedApart:
-        """See domain.ports.Claims; source: unreadable.sql, in the transaction of `claim_retries`."""
-        with translated():
-            async with self._pool.acquire() as connection, connection.transaction():
-                merchants = await _lock_retry_lanes(connection, lanes)
-                search = Search(connection, places, lease, most, may_close)
-                await search.claim(merchants)
-                await search.plan(merchants)
-        claimed = tuple([to_retry(row) for row in search.claimed])
-        return ClaimedApart(claimed, tuple(search.unreadable), search.blocked)
+    async def name_due(
+        self, merchants: Sequence[str], places: int, except_seqs: Sequence[int]
+    ) -> list[DueRow]:
+        """See domain.ports.Claims; source: unreadable.sql `name_due`."""
+        rows = await self._fetch("name_due", list(merchants), places, list(except_seqs))
+        return [DueRow(row["merchant_id"], row["seq"], row["id"]) for row in rows]
+
+    async def try_rows(self, rows: Sequence[DueRow]) -> None:
+        """See domain.ports.Claims; source: unreadable.sql `try_rows`."""
+        await self._fetch("try_rows", [row.seq for row in rows])
+
+    async def close_row(self, row: DueRow) -> tuple[State, str] | None:
+        """See domain.ports.Claims; source: unreadable.sql `close_row`."""
+        closed = await self._fetch("close_row", row.seq)
+        return (State(closed[0]["state"]), closed[0]["type"]) if closed else None
+
+    async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
+        """See domain.ports.Claims; source: unreadable.sql `look_later`."""
+        await self._fetch("look_later", list(merchants), wait)
 
     async def _fetch(self, name: str, *arguments: object) -> list[asyncpg.Record]:
         with translated():

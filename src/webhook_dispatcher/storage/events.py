@@ -10,7 +10,7 @@ MAX_ATTEMPTS = 2**15 - 2
 
 
 def to_event(row: asyncpg.Record, attempts: int) -> Event:
-    """Map a row; one that was read without its object makes an unreadable event.
+    """Map a row; one that was read without its object makes an event without, which cannot be sent.
 
     What only an operator's edit can have put into trigger, on_failure or attempts counts as if it were not
     there. What else keeps an event from being sent, `Event.fault` says.
@@ -25,7 +25,6 @@ def to_event(row: asyncpg.Record, attempts: int) -> Event:
         attempts=min(max(attempts, 0), MAX_ATTEMPTS),
         trigger=_TRIGGERS.get(row["trigger"], Trigger.SCHEDULE),
         on_failure=_ENDS.get(row["on_failure"]),
-        is_unreadable="object" not in row,
     )
 
 

@@ -48,7 +48,6 @@ class PostgresRecords:
                 [turn.wait_until or _LONG_AGO for turn in turns],
                 [turn.reach for turn in turns],
                 lease,
-                [record.event.is_unreadable for record in records],
             )
         assert row is not None
         return Written(
@@ -94,26 +93,13 @@ class PostgresRecords:
         return bool(settled)
 
     async def is_unreadable(self, seq: int) -> bool:
-        """See domain.ports.Records; source: unreadable.sql `try_reading`."""
-        return await self._is_damage("try_reading", seq)
-
-    async def is_stuck(self, seq: int) -> bool:
-        """See domain.ports.Records; source: unreadable.sql `try_deleting`, rolled back."""
-        return await self._is_damage("try_deleting", seq)
-
-    async def _is_damage(self, name: str, seq: int) -> bool:
+        """See domain.ports.Records; source: unreadable.sql `find_row` and `try_rows`."""
         with translated():
-            async with self._pool.acquire() as connection:
-                transaction = connection.transaction()
-                await transaction.start()
-                try:
-                    # Whatever refuses even this is not the row.
-                    await connection.execute(_UNREADABLE["find_row"].text, seq)
-                    try:
-                        with translated():
-                            await connection.execute(_UNREADABLE[name].text, seq)
-                    except StatementRefused as error:
-                        return error.is_damage
-                    return False
-                finally:
-                    await transaction.rollback()
+            # Whatever refuses even this is not the row.
+            await self._pool.fetch(_UNREADABLE["find_row"].text, seq)
+        try:
+            with translated():
+                await self._pool.fetch(_UNREADABLE["try_rows"].text, [seq])
+        except StatementRefused as error:
+            return error.is_damage
+        return False

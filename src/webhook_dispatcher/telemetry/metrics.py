@@ -134,6 +134,13 @@ class Metrics:
         self.build_info = self._gauge("build_info", "1, labelled with the version.", "livemax", "version")
         self.build_info.labels(version).set(1)
 
+        self.blocked_rows = self._gauge(
+            "blocked_rows",
+            "Rows that a daemon cannot deliver and leaves where they are, with their lanes, by the reason.",
+            "livemax",
+            "reason",
+        )
+
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(name, meaning, labels, namespace="webhook", registry=self.registry)
 

@@ -274,3 +274,34 @@ WHERE NOT EXISTS (
         AND bound[2]::timestamptz >= (today + ahead + 1)::timestamp AT TIME ZONE 'UTC'
 )
 ORDER BY parent, day;
+
+-- name: name_waiting_rows
+-- Name the rows that lanes may wait for: the next one of each lane that waits, or waited a minute ago, and due
+-- rows that nobody has claimed for ten seconds. Reads no objects.
+-- $1 most bigint
+-- row: merchant_id text, seq bigint, id uuid
+-- none: no lane waits
+SELECT head.merchant_id, head.seq, head.id
+FROM webhook.lane
+CROSS JOIN LATERAL (
+    SELECT outbox.merchant_id, outbox.seq, outbox.id
+    FROM webhook.outbox
+    WHERE outbox.merchant_id = lane.merchant_id AND outbox.due_at IS NULL
+    ORDER BY outbox.merchant_id, outbox.seq
+    LIMIT 1
+) AS head
+WHERE NOT lane.paused AND lane.wait_until > clock_timestamp() - interval '1 minute'
+UNION ALL
+SELECT due.merchant_id, due.seq, due.id
+FROM webhook.lane
+CROSS JOIN LATERAL (
+    SELECT outbox.merchant_id, outbox.seq, outbox.id
+    FROM webhook.outbox
+    WHERE
+        outbox.merchant_id = lane.merchant_id
+        AND outbox.due_at <= (SELECT clock_timestamp() - interval '10 seconds')
+    ORDER BY outbox.due_at
+    LIMIT 10
+) AS due
+WHERE NOT lane.paused AND lane.retry_at < 'infinity'
+LIMIT $1;

@@ -7,7 +7,6 @@
 -- An outcome counts only under the fence it was claimed with: the lane's epoch for a first attempt,
 -- the row's claim for a retry; compared on the locked versions, not on the snapshot.
 -- An outcome without attempt (null outcome) finishes or hands back a row that was not sent.
--- A row whose object cannot be read is finished with a JSON null in its place.
 -- Each row and lane is looked up where it is named: a join of two tables may read the whole of one.
 -- $1 seqs bigint[]
 -- $2 merchants text[]
@@ -30,7 +29,6 @@
 -- $19 lane_waits timestamptz[]
 -- $20 lane_reaches bigint[]
 -- $21 lease interval
--- $22 are_unreadable boolean[]
 -- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
 -- order: one row; a lane in none of the lists was locked by somebody and is written next time
 WITH answered AS MATERIALIZED (
@@ -38,10 +36,10 @@ WITH answered AS MATERIALIZED (
     FROM unnest(
         $1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::text[],
         $8::smallint[], $9::timestamptz[], $10::smallint[], $11::text[], $12::text[],
-        $13::timestamptz[], $14::integer[], $15::timestamptz[], $22::boolean[]
+        $13::timestamptz[], $14::integer[], $15::timestamptz[]
     ) AS entry (
         seq, merchant_id, event_id, fence, is_retry, state, reason,
-        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at, is_unreadable
+        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at
     )
 ),
 visit AS MATERIALIZED (
@@ -77,8 +75,7 @@ finished AS (
     USING owed
     WHERE outbox.seq = ANY(ARRAY[owed.seq]) AND owed.state IS NOT NULL
     RETURNING
-        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
-        CASE WHEN owed.is_unreadable THEN 'null'::json ELSE outbox.object END AS object,
+        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
         owed.state, owed.reason, owed.attempts,
         CASE WHEN owed.outcome IS NULL THEN outbox.last_status ELSE owed.status END AS status,
         coalesce(owed.outcome, outbox.last_outcome) AS outcome,

@@ -59,6 +59,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- $2 places bigint
 -- $3 most bigint
 -- $4 lease interval
+-- $5 except_seqs bigint[]; rows that are left alone
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, trigger text, on_failure text, claim bigint, endpoint_removed_at timestamptz
 -- order: none
 -- none: all places are taken, or the rows are locked by somebody
@@ -79,7 +80,10 @@ due AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT outbox.seq
         FROM webhook.outbox
-        WHERE outbox.merchant_id = room.merchant_id AND outbox.due_at <= (SELECT clock_timestamp())
+        WHERE
+            outbox.merchant_id = room.merchant_id
+            AND outbox.due_at <= (SELECT clock_timestamp())
+            AND outbox.seq <> ALL($5::bigint[])
         ORDER BY outbox.due_at
         LIMIT room.places
         FOR NO KEY UPDATE SKIP LOCKED
@@ -108,19 +112,34 @@ RETURNING
 -- name: plan_retries
 -- Say when each locked lane must be looked at again. The only statement that raises retry_at.
 -- A lane whose places are all taken waits for the first claim to lapse: a record comes sooner.
+-- A lane with rows that are left alone is looked at again after a second: others may be able to claim them,
+-- and a time in the past would put it in front of all others at every look.
 -- $1 merchants text[]
 -- $2 places bigint
+-- $3 except_seqs bigint[]
 -- none: always
+WITH left_alone AS MATERIALIZED (
+    SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.seq = ANY($3::bigint[])
+)
 UPDATE webhook.lane
 SET
     retry_at = coalesce(
         CASE WHEN flying.places_taken >= $2 THEN flying.lapses_at END,
-        (
-            SELECT outbox.due_at
-            FROM webhook.outbox
-            WHERE outbox.merchant_id = lane.merchant_id AND outbox.due_at IS NOT NULL
-            ORDER BY outbox.due_at
-            LIMIT 1
+        least(
+            (
+                SELECT outbox.due_at
+                FROM webhook.outbox
+                WHERE
+                    outbox.merchant_id = lane.merchant_id
+                    AND outbox.due_at IS NOT NULL
+                    AND outbox.seq <> ALL($3::bigint[])
+                ORDER BY outbox.due_at
+                LIMIT 1
+            ),
+            CASE
+                WHEN lane.merchant_id IN (SELECT left_alone.merchant_id FROM left_alone)
+                    THEN clock_timestamp() + interval '1 second'
+            END
         ),
         'infinity'
     )

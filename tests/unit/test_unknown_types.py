@@ -1,0 +1,82 @@
+"""Events of a type that only a newer version knows: left to it, and lost by nobody."""
+
+import re
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from tests.unit.dispatching import Office
+from tests.unit.fakes import LEASE, make_event, seqs_of
+from tests.unit.test_retries import Office as RetryOffice
+from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, LONGEST_TYPE
+from webhook_dispatcher.dispatch.worker import RUN
+from webhook_dispatcher.domain.claim import Probe
+from webhook_dispatcher.domain.event import State
+
+NEW_TYPE = "charge.disputed"
+
+
+async def test_a_lane_is_left_to_a_newer_daemon_at_the_first_event_of_an_unknown_type() -> None:
+    office = Office()
+    with capture_logs() as logs:
+        async with office.open("m", "n", "late") as group:
+            office.database.insert(
+                *[make_event(seq, "m") for seq in (1, 2, 5)],
+                *[make_event(seq, "m", type=NEW_TYPE) for seq in (3, 4)],
+                make_event(6, "n"),
+                *[make_event(seq, "late") for seq in range(10, 10 + RUN)],
+                make_event(40, "late", type="x" * 1000),
+            )
+            await office.rounds(group, count=8)
+            assert sorted(office.sent) == [1, 2, 6, *range(10, 10 + RUN)]
+            lane = office.database.lanes["m"]
+            assert (lane.is_leased, lane.wait_until) == (False, None), "a newer daemon may take it at once"
+            asked = len(office.claims.leases_asked)
+            office.database.insert(make_event(50, "m"))
+            assert not office.dispatcher.notice_probe(Probe("m", 3, is_free=True)), "nothing for us"
+            await office.rounds(group)
+            assert len(office.claims.leases_asked) == asked, "it is left alone for a while"
+            office.clock.advance(BLOCKED_WAIT)
+            for seq in (3, 4):
+                del office.database.owed[seq]  # delivered by that newer one
+            assert office.dispatcher.notice_probe(Probe("m", 5, is_free=True))
+            await office.rounds(group)
+    assert [seq for seq in office.sent if seq in (1, 2, 3, 4, 5, 50)] == [1, 2, 5, 50]
+    assert set(office.database.finished) == set(office.sent)
+    told = [line for line in logs if line["event"] == "row.unknown_type"]
+    assert [(line["merchant_id"], line["seq"]) for line in told] == [("m", 3), ("late", 40)]
+    assert (NEW_TYPE in told[0]["detail"], len(told[1]["detail"]) < LONGEST_TYPE + 20) == (True, True)
+    labels = {"reason": "unknown_type"}
+    assert office.metrics.registry.get_sample_value("webhook_blocked_rows", labels) == 0
+    office.dispatcher.show()
+    assert office.metrics.registry.get_sample_value("webhook_blocked_rows", labels) == 2
+
+
+async def test_a_due_row_of_an_unknown_type_is_given_back_at_once_and_left_out_for_a_while() -> None:
+    office = RetryOffice()
+    office.owe(1, type=NEW_TYPE)
+    office.owe(2)
+    assert await office.round() == 2
+    assert office.sender.event_ids == [2]
+    [given_back] = [record for record in office.records.written if record.event.seq == 1]
+    assert (given_back.attempt, given_back.state, given_back.due_at) == (None, None, office.clock.now)
+    assert (seqs_of(office.records.written), office.memory.held) == ([1, 2], 0)
+    office.owe(1, type=NEW_TYPE)
+    assert await office.round() == 0
+    office.clock.advance(BLOCKED_WAIT)
+    assert await office.round() == 1
+    assert State.FAILED not in {record.state for record in office.records.written}
+
+
+async def test_an_event_of_an_unknown_type_outlives_the_want_of_an_endpoint() -> None:
+    office = Office()
+    async with office.open() as group:
+        office.database.insert(make_event(1, "m", type=NEW_TYPE))
+        office.clock.advance(LEASE.total_seconds() + 10 * 86_400)
+        await office.rounds(group)
+        assert (office.database.finished, 1 in office.database.owed) == ({}, True)
+
+
+def test_the_longest_a_lane_is_left_is_what_the_page_for_operators_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert re.search(rf"for\s{BLOCKED_WAIT:.0f}\sseconds", page)
