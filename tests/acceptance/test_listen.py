@@ -21,7 +21,7 @@ BODY = b'{"id":"0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"}'
 def listening() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     with subprocess.Popen(
         [sys.executable, "-m", "webhook_dispatcher", "listen", "--port", "0"],
-        env=environment({}) | {"LISTEN_SECRET": SECRET.reveal().decode()},
+        env=environment({}) | {"LISTEN_SECRET": SECRET.revealed.decode()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -47,7 +47,7 @@ class Receiving:
     async def configure(self, world: World, merchants: list[str]) -> None:
         """Start it, and point the merchants at it."""
         await world.configure(*merchants)
-        revealed = {name: secret.reveal().decode() for name, secret in world.receiver.secrets.items()}
+        revealed = {name: secret.revealed.decode() for name, secret in world.receiver.secrets.items()}
         self._secrets.write_text(json.dumps(revealed))
         self._process = ReceiverProcess(self._log, self._secrets)
         change = "UPDATE webhook.endpoint SET url = $1 || merchant_id"

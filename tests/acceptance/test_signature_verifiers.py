@@ -12,8 +12,8 @@ from tests.acceptance.verifying import Verifiers, Verify
 from tests.acceptance.world import World
 from webhook_dispatcher.domain.signing import Secret, signature
 
-SECRET = Secret.from_random(bytes(range(32))).reveal().decode()
-OTHER_SECRET = Secret.from_random(bytes(range(32, 64))).reveal().decode()
+SECRET = Secret.from_random(bytes(range(32))).revealed.decode()
+OTHER_SECRET = Secret.from_random(bytes(range(32, 64))).revealed.decode()
 ACCEPTED, STALE, WRONG = 200, 400, 401
 OURS = ("python", "node", "php", "go")
 STRIPES = ("stripe of PyPI", "stripe of npm")
@@ -50,7 +50,7 @@ async def test_what_a_daemon_sent_is_accepted_and_refused_with_one_byte_changed(
     await world.emit("m1", '{"id":"ch_1",  "amount":1.10,"name":"\\u00e9 é"}')
     [arrival] = await world.arrived(1)
     header = arrival.headers["service-signature"]
-    secret = world.receiver.secrets["m1"].reveal().decode()
+    secret = world.receiver.secrets["m1"].revealed.decode()
     for name in ("stripe of PyPI", "python", "node"):
         verify = verifiers[name]
         assert verify(arrival.body, header, secret) == ACCEPTED, name

@@ -240,7 +240,7 @@ class Stage:
             names=[name_of(name) for name in self.hosted],
             ca_file=str(self._ca_file),
             log=str(self.arrivals_file),
-            secrets={name: [s.reveal().decode() for s in kept] for name, kept in self.secrets.items()},
+            secrets={name: [s.revealed.decode() for s in kept] for name, kept in self.secrets.items()},
             behaviours={name: merchant.behaviours for name, merchant in self.cast.items()},
         )
         file = self.folder / "receiver.json"

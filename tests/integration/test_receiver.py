@@ -277,7 +277,7 @@ async def test_a_receiver_of_its_own_process_writes_what_it_saw(
 ) -> None:
     log = tmp_path / "arrivals.jsonl"
     secrets = tmp_path / "secrets.json"
-    secrets.write_text(f'{{"m": "{SECRET.reveal().decode()}"}}')
+    secrets.write_text(f'{{"m": "{SECRET.revealed.decode()}"}}')
     command = [sys.executable, "-m", "webhook_dispatcher.local.receiver", "--log", str(log)]
     command += ["--secrets", str(secrets), "--behaviours", '{"m": [{"status": 500}, {"status": 201}]}']
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -67,10 +67,10 @@ async def opened(bench: Workbench, keyring: Keyring) -> dict[str, tuple[bytes, b
     rows = await bench.db.fetch("SELECT * FROM webhook.endpoint")
     return {
         row["merchant_id"]: (
-            keyring.open(row["merchant_id"], SealedSecret(row["key_id"], row["secret"])).reveal(),
+            keyring.open(row["merchant_id"], SealedSecret(row["key_id"], row["secret"])).revealed,
             keyring.open(
                 row["merchant_id"], SealedSecret(row["previous_key_id"], row["previous_secret"])
-            ).reveal()
+            ).revealed
             if row["previous_key_id"]
             else None,
         )

@@ -152,7 +152,7 @@ def test_an_error_in_the_middle_of_setting_an_endpoint_shows_neither_secret_nor_
 
     def make(cls: type[Secret], random: bytes) -> Secret:
         secret: Secret = really_make(cls, random)
-        made.append(secret.reveal().decode())
+        made.append(secret.revealed.decode())
         return secret
 
     monkeypatch.setattr(Secret, "from_random", classmethod(make))
@@ -189,5 +189,5 @@ def test_what_holds_secrets_does_not_show_them() -> None:
     keyring = settings.keyring()
     holders = (secret, settings, keyring, Session(given), keyring.seal("m1", secret), settings.secret_keys)
     shown = "".join(f"{holder!r} {holder} {[holder]}" for holder in holders)
-    for hidden in [*spellings(secret.reveal().decode()), *key_spellings(), "sesame"]:
+    for hidden in [*spellings(secret.revealed.decode()), *key_spellings(), "sesame"]:
         assert hidden not in shown

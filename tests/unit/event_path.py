@@ -20,6 +20,7 @@ from typing import Any
 import webhook_dispatcher
 from tests.unit.dispatching import Office
 from tests.unit.fakes import is_delivered, make_event, quiet
+from webhook_dispatcher.domain.verdict import Answer
 
 _PRODUCT = Path(webhook_dispatcher.__file__).parent
 
@@ -74,6 +75,7 @@ async def follow_one_event() -> EventPath:
         office.database.insert(make_event(1))
         await office.rounds(group)
         office.database.insert(make_event(2))
+        office.sender.answers.append(Answer(200))
         with _recording(path):
             await office.dispatcher.step(group)
             await quiet()

@@ -210,6 +210,7 @@ class FakeRecords:
         self.late: list[Record] = []
         self.gate: asyncio.Event | None = None
         self.times_out_beyond = sys.maxsize
+        self.takes = 0.0
 
     async def write(self, records: Sequence[Record], turns: Sequence[LaneTurn], lease: timedelta) -> Written:
         seqs = [record.event.seq for record in records]
@@ -218,6 +219,7 @@ class FakeRecords:
         if self.gate is not None:
             await self.gate.wait()
         self.database.fail("write")
+        self.database.clock.advance(self.takes)
         if max(len(records), len(turns)) > self.times_out_beyond:
             raise StorageUnavailable("it did not answer in time")
         for record in records:

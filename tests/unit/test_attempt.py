@@ -173,9 +173,9 @@ async def test_attempts_are_counted() -> None:
 
 def test_secrets_are_opened_newest_first_or_the_key_is_named() -> None:
     attempter = Office().attempter
-    assert [secret.reveal() for secret in attempter.secrets_of(make_endpoint())] == [SECRET.reveal()]
+    assert [secret.revealed for secret in attempter.open_secrets(make_endpoint())] == [SECRET.revealed]
     with pytest.raises(UnknownKey):
-        attempter.secrets_of(make_endpoint(key_id="gone"))
+        attempter.open_secrets(make_endpoint(key_id="gone"))
 
 
 async def test_attempts_do_not_start_before_one_that_ended_earlier() -> None:

@@ -89,7 +89,7 @@ def test_a_new_endpoints_secret_is_printed_once_and_stored_sealed(shell: Shell) 
     assert secret.startswith("whsec_")
     assert len(secret) == len("whsec_") + 43
     assert secret.encode() not in database.sealed["m1"].sealed
-    assert Keyring.parse(KEYS).open("m1", database.sealed["m1"]).reveal() == secret.encode()
+    assert Keyring.parse(KEYS).open("m1", database.sealed["m1"]).revealed == secret.encode()
     for line in ("endpoint show m1", "endpoint list", "endpoint show m1 --json", "endpoint list --json"):
         assert "whsec_" not in shell(line, database)[1]
 

@@ -72,9 +72,9 @@ def test_every_secret_is_put_under_the_newest_key_and_stays_the_same(rekey: Reke
     assert (code, err) == (0, "")
     assert (said["key_id"], said["reencrypted"], said["already_current"]) == ("new", 2 * BATCH + 2, 1)
     for merchant in merchants:
-        assert NEW.open(merchant, database.sealed[merchant]).reveal() == text(merchant).encode()
-    assert NEW.open("m3", database.previous["m3"]).reveal() == b"whsec_the-one-before-of-m3"
-    assert NEW.open("m7", database.previous["m7"]).reveal() == text("m7").encode()
+        assert NEW.open(merchant, database.sealed[merchant]).revealed == text(merchant).encode()
+    assert NEW.open("m3", database.previous["m3"]).revealed == b"whsec_the-one-before-of-m3"
+    assert NEW.open("m7", database.previous["m7"]).revealed == text("m7").encode()
 
 
 def test_a_second_run_changes_nothing(rekey: Rekey) -> None:
@@ -111,8 +111,8 @@ def test_a_rotation_at_the_same_time_is_not_undone(rekey: Rekey) -> None:
     database.meanwhile = [rotate]
     code, said, _ = rekey(database)
     assert (code, said["reencrypted"], said["changed_meanwhile"]) == (0, 3, [])
-    assert NEW.open("m1", database.sealed["m1"]).reveal() == b"whsec_rotated-in-between"
-    assert NEW.open("m1", database.previous["m1"]).reveal() == text("m1").encode()
+    assert NEW.open("m1", database.sealed["m1"]).revealed == b"whsec_rotated-in-between"
+    assert NEW.open("m1", database.previous["m1"]).revealed == text("m1").encode()
 
 
 def test_what_changes_again_and_again_is_left_to_the_next_run(rekey: Rekey) -> None:

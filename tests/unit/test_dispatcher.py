@@ -12,6 +12,7 @@ from tests.unit.fakes import (
     quiet,
     until,
 )
+from webhook_dispatcher.dispatch import worker
 from webhook_dispatcher.dispatch.dispatcher import SESSION_TIME
 from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import Probe
@@ -167,3 +168,28 @@ async def test_a_visit_that_needs_more_while_memory_is_full_ends() -> None:
         office.memory.free(ballast)
         await office.rounds(group)
     assert office.sent == list(range(1, RUN + 3))
+
+
+async def test_a_lane_that_is_closed_while_it_is_read_on_is_claimed_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "RUN", 1)
+    office = Office()
+    async with office.open("a") as group:
+        office.database.insert(make_event(1, "a"), make_event(2, "a"))
+        office.sender.gate, office.claims.read_gate = asyncio.Event(), asyncio.Event()
+        office.claims.read_gate.set()
+        await office.dispatcher.step(group)
+        await until(lambda: office.sent)
+        office.claims.read_gate.clear()
+        reading_on = asyncio.create_task(office.dispatcher.step(group))
+        await until(lambda: len(office.claims.reads) == 2)
+        office.dispatcher.recall("a")
+        office.sender.gate.set()
+        await quiet()
+        await office.write()
+        assert list(office.dispatcher._ready.kinds) == ["a"]
+        office.claims.read_gate.set()
+        await reading_on
+        await office.rounds(group)
+    assert office.sent == [1, 2]

@@ -18,14 +18,14 @@ TEXT = "whsec_" + "s" * 43
 def test_what_was_sealed_opens(text: str, merchant_id: str) -> None:
     merchant_id = merchant_id.encode(errors="ignore").decode()
     keyring = Keyring.parse(NEW)
-    assert keyring.open(merchant_id, keyring.seal(merchant_id, Secret(text))).reveal() == text.encode()
+    assert keyring.open(merchant_id, keyring.seal(merchant_id, Secret(text))).revealed == text.encode()
 
 
 def test_the_first_key_seals_and_any_opens() -> None:
     both = Keyring.parse(f"{NEW}, {OLD}")
     assert both.key_ids == ("new", "old")
     assert both.seal("m", Secret(TEXT)).key_id == "new"
-    assert both.open("m", Keyring.parse(OLD).seal("m", Secret(TEXT))).reveal() == TEXT.encode()
+    assert both.open("m", Keyring.parse(OLD).seal("m", Secret(TEXT))).revealed == TEXT.encode()
 
 
 def test_the_same_secret_is_never_sealed_to_the_same_bytes() -> None:
@@ -116,4 +116,4 @@ def test_a_keyring_and_a_secret_do_not_show_themselves() -> None:
 
 
 def test_a_secret_made_from_random_bytes_has_the_published_form() -> None:
-    assert Secret.from_random(b"\xff" * 32).reveal() == b"whsec_" + b"_" * 42 + b"8"
+    assert Secret.from_random(b"\xff" * 32).revealed == b"whsec_" + b"_" * 42 + b"8"

@@ -37,7 +37,7 @@ def test_what_a_read_brings_is_run_in_order() -> None:
     visit = make_visit()
     visit.take_in(events(2, 3), EVERYTHING, stable=3)
     assert run_of(visit) == [2, 3]
-    assert not visit.owes_more
+    assert not visit.has_more
     assert visit.complete_up_to == 3
 
 
@@ -57,7 +57,7 @@ def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
     visit.take_in(events(2, 5, 6), EVERYTHING, stable=1)
     take(visit)
     visit.notice(4)
-    assert visit.owes_more
+    assert visit.has_more
     assert visit.straggler is None
     visit.take_in(events(2, 4, 5, 6), EVERYTHING, stable=6)
     assert run_of(visit) == [4, 5, 6]
@@ -80,7 +80,7 @@ def test_what_was_read_in_this_visit_is_no_straggler_even_when_it_is_written() -
     for seq in (2, 3):
         visit.notice(seq)
     assert visit.straggler is None
-    assert not visit.owes_more
+    assert not visit.has_more
 
 
 def test_what_was_dropped_is_no_straggler_either() -> None:
@@ -89,17 +89,17 @@ def test_what_was_dropped_is_no_straggler_either() -> None:
     visit.end()
     visit.notice(3)
     assert visit.straggler is None
-    assert visit.owes_more
+    assert visit.has_more
 
 
 def test_a_read_that_was_cut_leaves_more() -> None:
     visit = make_visit()
     visit.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6), stable=9)
-    assert visit.owes_more
+    assert visit.has_more
     assert visit.complete_up_to == 4
     visit = make_visit()
     visit.take_in(events(2), RunAsk("m", 0, 20, 5), stable=9)
-    assert visit.owes_more
+    assert visit.has_more
     assert visit.complete_up_to == 2
 
 
@@ -110,7 +110,7 @@ def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() 
     size = sum(len(event.object) for event in visit.run)
     take(visit)
     assert visit.ask(20, 1000) == RunAsk("m", 2, 22, 1000 + size)
-    assert not visit.owes_more
+    assert not visit.has_more
 
 
 def test_what_is_noticed_during_a_read_is_asked_for_again() -> None:
@@ -118,7 +118,7 @@ def test_what_is_noticed_during_a_read_is_asked_for_again() -> None:
     ask = visit.ask(20, 1000)
     visit.notice(5)
     visit.take_in(events(3), ask, stable=2)
-    assert visit.owes_more
+    assert visit.has_more
 
 
 def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
@@ -126,7 +126,7 @@ def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
     visit.end()
     visit.take_in(events(2, 3), EVERYTHING, stable=9)
     assert run_of(visit) == []
-    assert visit.owes_more
+    assert visit.has_more
     assert visit.memory.held == 0
     assert visit.complete_up_to == 0
 
@@ -136,7 +136,7 @@ def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
     visit.take_in(events(2, 3, 4), EVERYTHING, stable=9)
     take(visit)
     visit.end()
-    assert visit.owes_more
+    assert visit.has_more
     assert visit.memory.held == len(make_event(2).object)
     assert visit.complete_up_to == 2
 
@@ -145,7 +145,7 @@ def test_an_empty_visit_that_ends_owes_nothing() -> None:
     visit = make_visit()
     visit.take_in([], EVERYTHING, stable=9)
     visit.end()
-    assert not visit.owes_more
+    assert not visit.has_more
     assert visit.turn(()).reach == 9
 
 
@@ -186,7 +186,7 @@ def test_a_lane_is_lost_once() -> None:
     assert not session.lose()
 
 
-def test_a_session_that_ended_while_it_was_read_on_owes_more_until_the_read_has_been_tried() -> None:
+def test_a_session_that_ends_while_it_is_read_on_says_so_until_the_read_has_been_tried() -> None:
     async def ask() -> LaneSession:
         session = make_visit()
         session.ask_for_more()
@@ -194,10 +194,12 @@ def test_a_session_that_ended_while_it_was_read_on_owes_more_until_the_read_has_
         return session
 
     session = asyncio.run(ask())
-    assert session.owes_more
+    pending = [session.fetch is not None]
     session.take_in([], EVERYTHING, stable=9)
     session.fetched()
-    assert not session.owes_more
+    pending.append(session.fetch is not None)
+    assert pending == [True, False]
+    assert not session.has_more
 
 
 def test_a_visit_is_unblocked_when_all_its_outcomes_are_written() -> None:

@@ -138,7 +138,7 @@ def test_what_could_be_secret_is_masked_at_any_depth(log_format: Any, key: str) 
 def test_a_traceback_shows_no_local_variables(log_format: Any) -> None:
     stream = io.StringIO()
     configure(log_format, "info", stream)
-    local = Secret(PROCESS_SECRET).reveal().decode()
+    local = Secret(PROCESS_SECRET).revealed.decode()
     try:
         raise RuntimeError("broken" + local[:0])
     except RuntimeError:

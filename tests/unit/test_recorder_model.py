@@ -52,7 +52,7 @@ class Model:
         """Check what must hold when a lane is given back."""
         assert visit.unwritten == 0, "given back before its last outcome"
         assert visit.state is SessionState.OVER
-        assert self.visits.pop(visit.merchant_id) is visit, "closed twice"
+        assert self.visits.pop(visit.lease.merchant_id) is visit, "closed twice"
 
     def act(self, action: str, merchant_id: str, number: int) -> None:
         getattr(self, f"do_{action}")(merchant_id, number)

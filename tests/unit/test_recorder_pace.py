@@ -126,16 +126,29 @@ def test_outcomes_that_are_too_many_for_a_slow_database_are_written_in_smaller_b
     assert recording.recorder.unwritten == 0
 
 
-def test_batches_grow_again_when_the_database_is_quick_again() -> None:
+@pytest.mark.parametrize(
+    ("count", "took", "limit"),
+    [
+        (MIN_BATCH, QUICK / 2, 2 * MIN_BATCH),
+        pytest.param(MIN_BATCH, QUICK, MIN_BATCH, id="slow"),
+        pytest.param(MIN_BATCH - 1, QUICK / 2, MIN_BATCH, id="too small to say anything"),
+    ],
+)
+def test_batches_grow_again_when_the_database_is_quick_again(count: int, took: float, limit: int) -> None:
+    recording = Recording()
+    for _ in range(20):
+        recording.recorder._batch.failed()
+    assert recording.recorder._batch.limit == MIN_BATCH
+    recording.records.takes = took
+    for seq in range(1, count + 1):
+        recording.attempt(recording.visit(f"m{seq}", seq))
+    recording.step()
+    assert recording.recorder._batch.limit == limit
+
+
+def test_a_batch_is_never_larger_than_the_largest() -> None:
     size = BatchSize()
-    for _ in range(20):
-        size.failed()
-    assert size.limit == MIN_BATCH
-    size.written(MIN_BATCH, QUICK)
-    size.written(MIN_BATCH - 1, QUICK / 2)
-    assert size.limit == MIN_BATCH, "slow, or too small to say anything"
-    for _ in range(20):
-        size.written(size.limit, QUICK / 2)
+    size.grow()
     assert size.limit == MAX_BATCH
 
 
@@ -158,7 +171,7 @@ def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_given_back() 
     locked = [recording.visit(f"l{seq}", seq) for seq in range(1, MIN_BATCH + 1)]
     free = recording.visit("m", MIN_BATCH + 1)
     for visit in locked:
-        recording.database.lanes[visit.merchant_id].is_locked = True
+        recording.database.lanes[visit.lease.merchant_id].is_locked = True
     for visit in (*locked, free):
         recording.end(visit)
     recording.step()

@@ -11,11 +11,8 @@ from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.verdict import (
     Answer,
-    Delivered,
-    Failed,
     Failure,
     Outcome,
-    RetryAfter,
     Verdict,
     judge,
 )
@@ -24,7 +21,8 @@ SCHEDULE = Schedule()
 MINUTES = (1, 5, 15, 60, 180, 360, 720)
 TIMEOUT = Failure(Outcome.TIMEOUT, "")
 UNSENDABLE = Failure(Outcome.UNSENDABLE, "")
-EXHAUSTED = Failed(FailedReason.EXHAUSTED)
+DELIVERED = Verdict(State.DELIVERED)
+EXHAUSTED = Verdict(State.FAILED, FailedReason.EXHAUSTED)
 
 
 def test_the_default_delays_are_the_contracts() -> None:
@@ -40,36 +38,36 @@ def test_an_empty_schedule_retries_nothing() -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
 def test_any_2xx_is_a_delivery(status: int) -> None:
-    assert judge(Answer(status), make_event(1), SCHEDULE) == Delivered()
+    assert judge(Answer(status), make_event(1), SCHEDULE) == DELIVERED
 
 
 @pytest.mark.parametrize("status", [0, 99, 100, 101, 199, 300, 301, 304, 400, 404, 410, 429, 500, 503, 999])
 def test_any_other_status_is_retried_alike(status: int) -> None:
     assert Answer(status).outcome is Outcome.STATUS
-    assert judge(Answer(status), make_event(1), SCHEDULE) == RetryAfter(timedelta(minutes=1))
+    assert judge(Answer(status), make_event(1), SCHEDULE) == Verdict(None, delay=timedelta(minutes=1))
 
 
 @pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.DELIVERED, Outcome.UNSENDABLE}))
 def test_every_failure_is_retried_alike(outcome: Outcome) -> None:
-    assert judge(Failure(outcome, ""), make_event(1), SCHEDULE) == RetryAfter(timedelta(minutes=1))
+    assert judge(Failure(outcome, ""), make_event(1), SCHEDULE) == Verdict(None, delay=timedelta(minutes=1))
 
 
 @pytest.mark.parametrize(
     ("seen", "attempts", "on_failure", "verdict"),
     [
-        (TIMEOUT, 1, None, RetryAfter(timedelta(minutes=5))),
-        (TIMEOUT, 6, None, RetryAfter(timedelta(hours=12))),
+        (TIMEOUT, 1, None, Verdict(None, delay=timedelta(minutes=5))),
+        (TIMEOUT, 6, None, Verdict(None, delay=timedelta(hours=12))),
         (TIMEOUT, 7, None, EXHAUSTED),
         (TIMEOUT, 20, None, EXHAUSTED),
         (TIMEOUT, 0, State.FAILED, EXHAUSTED),
         (TIMEOUT, 8, State.FAILED, EXHAUSTED),
-        (TIMEOUT, 1, State.DELIVERED, Failed(None, State.DELIVERED)),
-        (UNSENDABLE, 0, None, Failed(FailedReason.UNSENDABLE)),
-        (UNSENDABLE, 8, State.FAILED, Failed(FailedReason.UNSENDABLE)),
-        (UNSENDABLE, 1, State.DELIVERED, Failed(None, State.DELIVERED)),
-        (Answer(204), 7, None, Delivered()),
-        (Answer(204), 8, State.FAILED, Delivered()),
-        (Answer(204), 1, State.DELIVERED, Delivered()),
+        (TIMEOUT, 1, State.DELIVERED, DELIVERED),
+        (UNSENDABLE, 0, None, Verdict(State.FAILED, FailedReason.UNSENDABLE)),
+        (UNSENDABLE, 8, State.FAILED, Verdict(State.FAILED, FailedReason.UNSENDABLE)),
+        (UNSENDABLE, 1, State.DELIVERED, DELIVERED),
+        (Answer(204), 7, None, DELIVERED),
+        (Answer(204), 8, State.FAILED, DELIVERED),
+        (Answer(204), 1, State.DELIVERED, DELIVERED),
     ],
 )
 def test_what_follows(
@@ -81,5 +79,5 @@ def test_what_follows(
 @given(st.lists(st.timedeltas(min_value=timedelta(0)), max_size=10).map(tuple))
 def test_a_delivery_is_attempted_once_more_than_there_are_delays(delays: tuple[timedelta, ...]) -> None:
     verdicts = [judge(TIMEOUT, make_event(1, attempts=made), Schedule(delays)) for made in range(12)]
-    assert verdicts[: len(delays)] == [RetryAfter(delay) for delay in delays]
+    assert verdicts[: len(delays)] == [Verdict(None, delay=delay) for delay in delays]
     assert set(verdicts[len(delays) :]) == {EXHAUSTED}

@@ -169,7 +169,7 @@ async def test_nothing_starts_after_the_end(end: Callable[[Course], None]) -> No
     await course.follow()
     assert course.started == [1, 2]
     assert len(course.records) == 2
-    assert course.session.owes_more
+    assert course.session.has_more
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -250,7 +250,7 @@ async def test_a_read_that_brought_nothing_ends_the_session() -> None:
         await until(lambda: course.records)
         course.read_on()
     assert course.started == [1]
-    assert not course.session.owes_more
+    assert not course.session.has_more
 
 
 async def test_a_read_answered_after_a_recall_starts_nothing() -> None:
@@ -261,4 +261,4 @@ async def test_a_read_answered_after_a_recall_starts_nothing() -> None:
         recall(course)
         course.read_on(2, 3)
     assert course.started == [1]
-    assert course.session.owes_more
+    assert course.session.has_more

@@ -46,7 +46,7 @@ def set_(
         return False
 
     created = session.work(configure)
-    revealed = secret.reveal().decode() if created else None
+    revealed = secret.revealed.decode() if created else None
     if as_json:
         print_json({"merchant_id": merchant, "url": url, "created": created, "secret": revealed})
     elif revealed is not None:
@@ -100,7 +100,7 @@ def rotate_secret(
     found, until = session.work(lambda database: database.rotate_secret(merchant, sealed, overlap))
     if not found:
         raise _not_configured(merchant)
-    revealed = secret.reveal().decode()
+    revealed = secret.revealed.decode()
     if as_json:
         print_json({"merchant_id": merchant, "secret": revealed, "previous_until": until})
         return

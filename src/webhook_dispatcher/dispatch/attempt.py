@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import Keyring, Secret, is_signed, signature
-from webhook_dispatcher.domain.verdict import Answer, Delivered, Failed, Failure, Outcome, RetryAfter, judge
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, judge
 
 REFUSALS = frozenset((400, 401, 403))
 """What receivers answer to a signature that they cannot verify."""
@@ -71,20 +71,16 @@ class Attempter:
         self.missing_keys: dict[str, float] = {}
         self.in_flight = 0
 
-    def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...] | None:
-        """Open an endpoint's secrets, newest first; None when a key is missing: our own fault, no outcome."""
+    def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
+        """Open an endpoint's secrets, newest first; UnknownKey, which is noted, is our own fault."""
         try:
-            return self.secrets_of(endpoint)
+            return tuple([self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets])
         except UnknownKey as error:
             if str(error) not in self._told_of_keys:
                 self._told_of_keys.add(str(error))
                 _log.error("key.missing", key_id=error.key_id, reason=error.reason)
             self.missing_keys[error.key_id] = self._clock.elapsed()
-            return None
-
-    def secrets_of(self, endpoint: Endpoint) -> tuple[Secret, ...]:
-        """Open an endpoint's secrets, newest first, for who is to be told of a missing key: UnknownKey."""
-        return tuple(self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets)
+            raise
 
     async def attend(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
@@ -151,28 +147,13 @@ class Attempter:
     def conclude(
         self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure
     ) -> Record:
-        """Judge an attempt and make the record that is to be written."""
+        """Judge an attempt, count it and say so in the log; return the record that is to be written."""
         self._merchants.learn(event.merchant_id, attempt.outcome, attempt.duration_ms / 1000)
-        verdict = judge(seen, event, self._schedule)
-        state: State | None = None
-        reason: FailedReason | None = None
-        due_at = None
-        match verdict:
-            case Delivered():
-                state = State.DELIVERED
-            case Failed(reason, state):
-                pass
-            case RetryAfter(delay):
-                due_at = attempt.finished_at + delay
-        self._tell(event, attempt, seen, state)
-        return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
-
-    def _tell(self, event: Event, attempt: Attempt, seen: Answer | Failure, state: State | None) -> None:
+        state, reason, delay = judge(seen, event, self._schedule)
         outcome = attempt.outcome
         counter, histogram = self._metrics.attempts_by[outcome, event.trigger]
         counter.inc()
         histogram.observe(attempt.duration_ms / 1000)
-        detail = {"detail": seen.detail} if isinstance(seen, Failure) else {}
         self._log.info(
             "delivery.attempted",
             merchant_id=event.merchant_id,
@@ -185,8 +166,10 @@ class Attempter:
             status=attempt.status,
             duration_ms=attempt.duration_ms,
             state=state or State.PENDING_RETRY,
-            **detail,
+            **({"detail": seen.detail} if isinstance(seen, Failure) else {}),
         )
+        due_at = None if delay is None else attempt.finished_at + delay
+        return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
 
 
 def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:

@@ -14,16 +14,16 @@ import structlog
 
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, fail_unconfigured, fail_unsendable
 from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes, Tail
-from webhook_dispatcher.dispatch.health.merchants import Health, Slots
+from webhook_dispatcher.dispatch.health.merchants import SUSPECT_SHARE, Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
-from webhook_dispatcher.domain.claim import Lease, Leased, Probe
+from webhook_dispatcher.domain.claim import Lease, Probe
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
@@ -103,7 +103,8 @@ class Dispatcher:
     @property
     def is_hungry(self) -> bool:
         """Tell whether the sweep should go on at once: there is room, and nothing known to fill it."""
-        return self._most() > 0 and self._waiting() < CLAIM_LANES
+        most, slots = self._room()
+        return most > 0 and self._ready.waiting(slots) < CLAIM_LANES
 
     async def run(self) -> None:
         """Claim until stopped; sessions go on in tasks of their own, whose faults end the loop."""
@@ -202,49 +203,54 @@ class Dispatcher:
         if session is not None:
             session.recall()
 
-    def _most(self) -> int:
-        """Return how many lanes may be claimed now, whosever they are."""
-        may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
-        is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
-        if not may_claim or is_busy or self._memory.fullness >= 1:
-            return 0
-        most = 1 if self._own_faults.circuit_is_open else CLAIM_LANES
-        return min(self._limits.max_lanes - len(self._sessions), most)
-
     def _at_work(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, or are over."""
         under_way = [name for name, session in self._sessions.items() if session.state < SessionState.OVER]
         return len(under_way) - self._merchants.tally(under_way)[Health.SUSPECT]
 
-    def _slots(self) -> Slots | None:
-        return self._merchants.slots(
-            self._limits.max_lanes,
-            self._sessions.keys(),
-            wanted=len(self._ready.kinds),
-            fullness=self._memory.fullness,
-            probes=self._own_faults.probes if self._own_faults.held else 0,
-        )
+    def _room(self) -> tuple[int, Slots | None]:
+        """Return how many lanes may be claimed now, and the slots left for each kind (None: plenty)."""
+        may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
+        is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
+        fullness, max_lanes = self._memory.fullness, self._limits.max_lanes
+        if not may_claim or is_busy or fullness >= 1:
+            return 0, None
+        most = min(max_lanes - len(self._sessions), 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
+        wanted = len(self._sessions) + len(self._ready.kinds)
+        if SUSPECT_SHARE * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
+            return most, None  # whoever they are, all fit into what suspects may have
+        taken = self._merchants.tally(self._sessions)
+        return most, Slots(max_lanes, taken, fullness, self._own_faults.probes)
 
     def _waiting(self) -> int:
         """Return how many wait that may be claimed now."""
-        return self._ready.waiting(self._slots()) if self._ready.kinds and self._most() else 0
+        most, slots = self._room()
+        return self._ready.waiting(slots) if most > 0 else 0
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
-        most = self._most()
-        if not most or (self._own_faults.circuit_is_open and not self._own_faults.takes_probe()):
+        most, slots = self._room()
+        if most <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.takes_probe()):
             return
-        heads = self._ready.take(most, self._slots())
+        heads = self._ready.take(most, slots)
         for merchant_id in heads.keys() & self._sessions.keys():
             # Noticed between the asking for its lease and the answer.
             self._sessions[merchant_id].notice(heads.pop(merchant_id))
         for merchant_id in filter(self._blocked.is_left, heads.keys() & self._blocked.lanes.keys()):
             del heads[merchant_id]  # the sweep finds it again
-        if not heads:
-            return
+        if heads:
+            await self._lease(group, heads)
+
+    async def _lease(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
+        """Lease lanes, and open sessions for those that were free."""
         asked = self._clock.elapsed()
         probes = heads.keys() if self._own_faults.circuit_is_open else heads.keys() & self._own_faults.held
         try:
-            leased = await self._lease(heads)
+            try:
+                leased = await self._claims.lease(heads, self._limits.lease, self._owner)
+            except StatementRefused as error:
+                if not error.blames_the_row:
+                    raise
+                leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
             self._ready.add_all(heads)
             raise
@@ -255,23 +261,18 @@ class Dispatcher:
         if leased.leases:
             await self._begin(group, leased.leases, probes, asked)
 
-    async def _lease(self, heads: Mapping[str, int]) -> Leased:
-        try:
-            return await self._claims.lease(heads, self._limits.lease, self._owner)
-        except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            return await self._unreadable.lease(heads, self._limits.lease, self._owner)
-
     async def _begin(
         self, group: asyncio.TaskGroup, leases: Sequence[Lease], probes: Collection[str], asked: float
     ) -> None:
         """Open sessions for lanes that were asked for at `asked`, read what they owe, and start them."""
-        ends_at = asked + SESSION_TIME
-        trusted_until = asked + self._limits.trust
         opened = {
             lease.merchant_id: LaneSession(
-                lease, self._memory, trusted_until, ends_at, is_probe=lease.merchant_id in probes
+                lease,
+                self._memory,
+                trusted_until=asked + self._limits.trust,
+                expires_at=asked + SESSION_TIME,
+                complete_up_to=lease.from_seq,
+                is_probe=lease.merchant_id in probes,
             )
             for lease in leases
         }
@@ -288,7 +289,7 @@ class Dispatcher:
             raise
         self._metrics.claim_duration.observe(self._clock.elapsed() - asked)
         for session in sessions:
-            self._start(group, session, endpoints.get(session.merchant_id))
+            self._start(group, session, endpoints.get(session.lease.merchant_id))
 
     async def _read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
         try:
@@ -319,16 +320,22 @@ class Dispatcher:
     def _start(self, group: asyncio.TaskGroup, session: LaneSession, endpoint: Endpoint | None) -> None:
         if endpoint is None:
             self._settle_unconfigured(session)
-        elif (secrets := self._attempter.open_secrets(endpoint)) is None:
-            session.defer(self._database_clock.now() + KEY_WAIT)
-        elif session.run:
-            if session.is_probe:
-                self._own_faults.note_probe()
-            task = group.create_task(self._worker.follow(session, endpoint, secrets))
-            # Not at the end of what the task does: one that is cancelled before it began does nothing.
-            task.add_done_callback(lambda _: self._recorder.release(session))
+            self._recorder.release(session)
             return
-        self._recorder.release(session)
+        try:
+            secrets = self._attempter.open_secrets(endpoint)
+        except UnknownKey:
+            session.defer(self._database_clock.now() + KEY_WAIT)
+            self._recorder.release(session)
+            return
+        if not session.run:
+            self._recorder.release(session)
+            return
+        if session.is_probe:
+            self._own_faults.note_probe()
+        task = group.create_task(self._worker.follow(session, endpoint, secrets))
+        # Not at the end of what the task does: one that is cancelled before it began does nothing.
+        task.add_done_callback(lambda _: self._recorder.release(session))
 
     def _settle_unconfigured(self, session: LaneSession) -> None:
         """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
@@ -352,12 +359,12 @@ class Dispatcher:
     def close(self, sessions: Iterable[LaneSession]) -> None:
         """Learn which sessions are closed, and have those that owe more wait for their lanes again."""
         for session in sessions:
-            merchant_id = session.merchant_id
+            merchant_id = session.lease.merchant_id
             if self._sessions.get(merchant_id) is session:
                 del self._sessions[merchant_id]
             if session.straggler is not None:
                 self._ready.add(merchant_id, session.straggler)
-            elif session.owes_more and session.wait_until is None:
+            elif session.wait_until is None and (session.has_more or session.fetch is not None):
                 self._ready.add(merchant_id)
             # Suspects may wait for long while good ones come and go: they find their place within a poll.
             is_wanted = self._ready.kinds and self._ready.has_any(self._merchants.of(merchant_id))

@@ -63,18 +63,13 @@ class Tail:
 
     cursor: the last number that was looked at; none before the first look.
     gaps: what each look passed unseen; empty when all up to the cursor is settled.
+    stable: the number at or below which nothing can become visible any more.
     """
 
     def __init__(self) -> None:
         self.cursor: int | None = None
+        self.stable = 0
         self.gaps: list[_Gaps] = []
-
-    @property
-    def stable(self) -> int:
-        """Return the number at or below which nothing can become visible any more."""
-        if self.cursor is None:
-            return 0
-        return min((gaps.ranges[0][0] for gaps in self.gaps), default=self.cursor + 1) - 1
 
     def observe(self, arrivals: Arrivals, now: float) -> Sequence[Arrival]:
         """Take in one look behind the cursor; return what arrived.
@@ -88,6 +83,7 @@ class Tail:
             self.gaps = []
             if self.cursor:
                 self.gaps.append(_Gaps([(1, self.cursor)], now, FIRST_PROBE, now, is_probed=False))
+            self.stable = 0
             return ()
         if self.gaps:
             self._settle(arrivals, now)
@@ -99,6 +95,7 @@ class Tail:
             self.gaps.append(_Gaps(passed, now, FIRST_PROBE, now + FIRST_PROBE))
             self._condense()
         self.cursor = reached
+        self.stable = self.gaps[0].ranges[0][0] - 1 if self.gaps else reached
         return arrivals.seen
 
     def _settle(self, arrivals: Arrivals, now: float) -> None:
@@ -127,6 +124,7 @@ class Tail:
             if gaps.ranges:
                 kept.append(gaps)
         self.gaps = kept
+        self.stable = self.gaps[0].ranges[0][0] - 1 if self.gaps else self.cursor or 0
 
     def _condense(self) -> None:
         excess = sum(len(gaps.ranges) for gaps in self.gaps) - MAX_RANGES
@@ -173,11 +171,6 @@ class _Line:
 
     waiting: OrderedDict[str, _Waiting] = field(default_factory=OrderedDict)
     refused: _Refused | None = None
-
-    @property
-    def may_refuse(self) -> bool:
-        """Tell whether somebody has been refused, or is to be."""
-        return self.refused is not None or len(self.waiting) >= MAX_READY
 
     def lets_in(self, merchant_id: str, sweep: int, is_swept: bool) -> bool:
         """Tell whether one more may wait; `sweep` numbers the round."""
@@ -232,9 +225,13 @@ class ReadyLanes:
                 self._lines[kind].waiting[merchant_id] = known._replace(head_seq=head_seq)
                 return False
             del self._lines[kind].waiting[merchant_id]
-        elif line.may_refuse and not line.lets_in(merchant_id, self._sweep, is_swept):
+        elif (line.refused is not None or len(line.waiting) >= MAX_READY) and not line.lets_in(
+            merchant_id, self._sweep, is_swept
+        ):
             return False
-        self._append(health, merchant_id, head_seq)
+        self._next += 1
+        line.waiting[merchant_id] = _Waiting(head_seq, self._next)
+        self.kinds[merchant_id] = health
         return True
 
     def add_all(self, heads: Mapping[str, int]) -> None:
@@ -257,7 +254,7 @@ class ReadyLanes:
             if slots is None or slots.take(self._merchants.of(merchant_id)):
                 taken[merchant_id] = waiting.head_seq
             else:  # its health has become worse meanwhile
-                self._append(self._merchants.of(merchant_id), merchant_id, waiting.head_seq)
+                self.add(merchant_id, waiting.head_seq)
         return taken
 
     def _longest_waiting(self, slots: Slots | None) -> Health | None:
@@ -267,11 +264,6 @@ class ReadyLanes:
             if line.waiting and (slots is None or slots.left(kind) > 0)
         }
         return min(firsts, key=firsts.__getitem__, default=None)
-
-    def _append(self, health: Health, merchant_id: str, head_seq: int) -> None:
-        self._next += 1
-        self._lines[health].waiting[merchant_id] = _Waiting(head_seq, self._next)
-        self.kinds[merchant_id] = health
 
     def has_any(self, least: Health) -> bool:
         """Tell whether anybody of this health or a better one waits."""

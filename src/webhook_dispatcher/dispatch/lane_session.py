@@ -35,24 +35,26 @@ def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
 
 
 class MemoryBudget:
-    """Counts the bytes of the events in memory: runs, requests in flight, and records not yet written."""
+    """Counts the bytes of the events in memory: runs, requests in flight, and records not yet written.
+
+    held: how many. fullness: the part that they take of what they may. From 1 on nothing more is claimed; one
+        claim may overshoot.
+    """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max = max_bytes
         self.held = 0
+        self.fullness = 0.0
 
     def hold(self, event: Event) -> None:
         """Count an event that was read."""
         self.held += len(event.object)
+        self.fullness = self.held / self._max
 
     def free(self, event: Event) -> None:
         """Stop counting an event that was written or dropped."""
         self.held -= len(event.object)
-
-    @property
-    def fullness(self) -> float:
-        """Return the part that is taken. From 1 on nothing more is claimed; one claim may overshoot."""
-        return self.held / self._max
+        self.fullness = self.held / self._max
 
 
 class SessionState(IntEnum):
@@ -88,7 +90,8 @@ class LaneSession:
     complete_up_to: everything owed up to this seq has been read; nothing can appear below it any more.
     has_more: more is known to wait than was read: the last read stopped at a limit or failed, the run was
         dropped, or an event was noticed since the last read was asked for.
-    fetch: done when the read that was asked for has been tried; none while none is asked for.
+    fetch: done when the read that was asked for has been tried; none while none is asked for. A session that
+        ends with one owes more, as with has_more.
     straggler: the lowest number that was committed so late that it was not waited for, if any.
     wait_until: the lane is not to be claimed before (database time), where it is to wait.
     unblocked: set once every outcome is written, after one that was locked; none while none was.
@@ -112,11 +115,6 @@ class LaneSession:
     straggler: int | None = None
     wait_until: datetime | None = None
     unblocked: asyncio.Event | None = None
-    merchant_id: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.merchant_id = self.lease.merchant_id
-        self.complete_up_to = self.lease.from_seq
 
     # Reading
 
@@ -134,7 +132,7 @@ class LaneSession:
         """Say what to read next: from where all is read on, with room for what will be read again."""
         self.has_more = False  # what was noticed so far is visible to this read
         return RunAsk(
-            self.merchant_id,
+            self.lease.merchant_id,
             self.complete_up_to,
             run + len(self.unfinished),
             run_bytes + sum(self.unfinished.values()),
@@ -174,11 +172,6 @@ class LaneSession:
         else:
             self.straggler = seq if self.straggler is None else min(self.straggler, seq)
             self._end_soon()
-
-    @property
-    def owes_more(self) -> bool:
-        """Tell whether more may wait than was read; also while a read is under way."""
-        return self.has_more or self.fetch is not None
 
     # Sending
 
@@ -260,7 +253,7 @@ class LaneSession:
         """Say what becomes of the lane when these outcomes are written: it ends with or after the last."""
         ahead = min((seq for seq in self.unfinished if seq not in seqs), default=None)
         return LaneTurn(
-            self.merchant_id,
+            self.lease.merchant_id,
             self.lease.epoch,
             self.state >= SessionState.OVER and self.unwritten == len(seqs),
             self.complete_up_to if ahead is None else min(self.complete_up_to, ahead - 1),

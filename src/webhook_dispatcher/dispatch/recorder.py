@@ -18,7 +18,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import Backoff, sleep
 from webhook_dispatcher.dispatch.writing import Writer
-from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 
@@ -56,10 +56,9 @@ class BatchSize:
         """Learn that a batch was not written."""
         self.limit = max(MIN_BATCH, self.limit // 2)
 
-    def written(self, size: int, took: float) -> None:
-        """Learn how large a batch was, and how many seconds it took to write it."""
-        if size >= self.limit and took < QUICK:
-            self.limit = min(MAX_BATCH, self.limit * 2)
+    def grow(self) -> None:
+        """Learn that a full batch was quick."""
+        self.limit = min(MAX_BATCH, self.limit * 2)
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +84,8 @@ class Recorder:
     ) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
         self._memory = instruments.memory
+        self._records = records
+        self._lease = lease
         self._writer = Writer(records, lease, instruments.blocked, on_refused)
         self._clock = instruments.clock
         self._metrics = instruments.metrics
@@ -110,7 +111,7 @@ class Recorder:
     def release(self, session: LaneSession) -> None:
         """End a session, and release its lane with or after its last outcome."""
         session.end()
-        self._ending[session.merchant_id] = session
+        self._ending[session.lease.merchant_id] = session
         self._wake.set()
 
     def is_behind(self) -> bool:
@@ -178,23 +179,34 @@ class Recorder:
         if not batch and not turns:
             return []
         asked = self._clock.elapsed()
+        records = [entry.record for entry in batch]
+        if self._writer.set_aside:
+            self._writer.retry(records)
         try:
-            written = await self._writer.write([entry.record for entry in batch], list(turns.values()))
+            try:
+                written = await self._records.write(records, list(turns.values()), self._lease)
+            except StatementRefused as error:
+                written = await self._writer.write_in_parts(records, error)
         except BaseException:
             self._put_back(batch)
             self._batch.failed()
             raise
         took = self._clock.elapsed() - asked
-        self._batch.written(max(len(batch), len(turns)), took)
+        if took < QUICK and max(len(batch), len(turns)) >= self._batch.limit:
+            self._batch.grow()
         self._metrics.record_duration.observe(took)
-        rest = self._settle(batch, written)
+        if rest := self._settle(batch, written):
+            await self._settle_rest(rest)
+        self._progress.set()
+        return self._settle_lanes(list(turns), written, asked)
+
+    async def _settle_rest(self, rest: list[Entry]) -> None:
+        """Keep what was locked or is damaged for a later batch, and write down what has come too late."""
         try:
             self._keep(rest, await self._writer.settle([entry.record for entry in rest]))
         except BaseException:
             self._put_back(rest)
             raise
-        self._progress.set()
-        return self._settle_lanes(list(turns), written, asked)
 
     def _next_batch(self) -> list[Entry]:
         """Take what may be tried now, oldest first; a row occurs once in a statement."""
@@ -209,16 +221,13 @@ class Recorder:
         while self._queue and len(batch) < self._batch.limit and self._queue[0].record.event.seq not in batch:
             entry = self._queue.popleft()
             batch[entry.record.event.seq] = entry
-        self._under_way(list(batch.values()))
+        self._writing = list(batch.values())
+        # What was locked before is younger here than the rest: its age is that of its last try.
+        self._writing_since = min((entry.added for entry in self._writing), default=None)
         return self._writing
 
-    def _under_way(self, entries: list[Entry]) -> None:
-        # What was locked before is younger here than the rest: its age is that of its last try.
-        self._writing = entries
-        self._writing_since = min((entry.added for entry in entries), default=None)
-
     def _put_back(self, entries: list[Entry]) -> None:
-        self._under_way([])
+        self._writing, self._writing_since = [], None
         self._queue.extendleft(sorted(entries, key=_added, reverse=True))
 
     def _turns_with(self, batch: list[Entry]) -> dict[LaneSession, LaneTurn]:
@@ -231,7 +240,7 @@ class Recorder:
             if len(outcomes) >= self._batch.limit:
                 break
             # Behind the others, for when its lane is locked now.
-            self._ending[session.merchant_id] = self._ending.pop(session.merchant_id)
+            self._ending[session.lease.merchant_id] = self._ending.pop(session.lease.merchant_id)
             outcomes.setdefault(session, set())
         return {session: session.turn(seqs) for session, seqs in outcomes.items()}
 
@@ -239,13 +248,17 @@ class Recorder:
         """Strike off what was written; return the rest."""
         rest = []
         for entry in batch:
-            if entry.record.event.seq in written.seqs:
-                if entry.record.state is not None:
-                    self._metrics.deliveries_by[entry.record.state, entry.record.event.type].inc()
-                self._strike_off(entry)
-            else:
+            record, session = entry.record, entry.session
+            if record.event.seq not in written.seqs:
                 rest.append(entry)
-        self._under_way(rest)
+                continue
+            if record.state is not None:
+                self._metrics.deliveries_by[record.state, record.event.type].inc()
+            if session is None:
+                self._memory.free(record.event)
+            else:
+                session.settle_outcome(record.event)
+        self._writing, self._writing_since = rest, min((entry.added for entry in rest), default=None)
         return rest
 
     def _strike_off(self, entry: Entry) -> None:
@@ -267,28 +280,28 @@ class Recorder:
             elif entry.session is not None:
                 entry.session.block()
             self._bounced.append(entry)
-        self._under_way([])
+        self._writing, self._writing_since = [], None
 
     def _settle_lanes(self, sessions: list[LaneSession], written: Written, asked: float) -> list[LaneSession]:
         """Renew, close or lose the lanes of a batch; return the sessions that are closed."""
         kept, released, lost = set(written.kept), set(written.released), set(written.lost)
         for session in sessions:
-            if session.merchant_id in kept:
+            if session.lease.merchant_id in kept:
                 session.renew(asked + self._trust)
-            elif session.merchant_id in lost:
+            elif session.lease.merchant_id in lost:
                 self._lose(session)
-            if session.merchant_id in written.recalled:
+            if session.lease.merchant_id in written.recalled:
                 session.recall()
-        over = {s.merchant_id for s in sessions if s.state is SessionState.OVER and not s.unwritten}
-        closed = [session for session in sessions if session.merchant_id in released | (lost & over)]
+        over = {s.lease.merchant_id for s in sessions if s.state is SessionState.OVER and not s.unwritten}
+        closed = [session for session in sessions if session.lease.merchant_id in released | (lost & over)]
         for session in closed:
-            self._ending.pop(session.merchant_id, None)
+            self._ending.pop(session.lease.merchant_id, None)
         return closed
 
     def _lose(self, session: LaneSession) -> None:
         if session.lose():
             self._metrics.leases_lost.inc()
-            _log.warning("lane.lost", merchant_id=session.merchant_id, epoch=session.lease.epoch)
+            _log.warning("lane.lost", merchant_id=session.lease.merchant_id, epoch=session.lease.epoch)
 
 
 def _added(entry: Entry) -> float:

@@ -29,7 +29,7 @@ from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StorageError
+from webhook_dispatcher.domain.errors import StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
@@ -175,7 +175,9 @@ class Retrier:
         if endpoint is None:
             self._settle_unconfigured(retry)
             return
-        if (secrets := self._attempter.open_secrets(endpoint)) is None:
+        try:
+            secrets = self._attempter.open_secrets(endpoint)
+        except UnknownKey:
             self._hand_back(retry, KEY_WAIT)
             return
         asked = self._clock.elapsed()

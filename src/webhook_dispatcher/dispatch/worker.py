@@ -94,9 +94,9 @@ class Worker:
     def _may_start(self, session: LaneSession) -> bool:
         if self._stopping or self._pause.is_on or not session.may_start(self._clock.elapsed()):
             return False
-        is_probe = session.is_probe and not session.has_started
-        takes_probes_alone = self._own_faults.circuit_is_open or session.merchant_id in self._own_faults.held
-        return is_probe or not takes_probes_alone
+        if session.is_probe and not session.has_started:
+            return True
+        return not self._own_faults.circuit_is_open and session.lease.merchant_id not in self._own_faults.held
 
     async def fetch(self, sessions: Sequence[LaneSession], stable: int) -> None:
         """Read the next run of each session; StorageError when nothing was read.
@@ -113,7 +113,7 @@ class Worker:
             _miss(sessions)
             raise
         for session, ask in zip(sessions, asks, strict=True):
-            run = runs.get(session.merchant_id, [])
+            run = runs.get(session.lease.merchant_id, [])
             if all(event.type in KNOWN_TYPES for event in run):
                 session.take_in(run, ask, stable)
             else:
@@ -129,7 +129,7 @@ class Worker:
             _miss(sessions)
             raise
         for session, ask in zip(sessions, asks, strict=True):
-            self._take_in_part(session, ask, runs[session.merchant_id], stable)
+            self._take_in_part(session, ask, runs[session.lease.merchant_id], stable)
 
     def _take_in_part(self, session: LaneSession, ask: RunAsk, run: Run, stable: int) -> None:
         """Take in a run up to what stops it: a damaged row, or an event of a type that we do not know.
@@ -147,7 +147,7 @@ class Worker:
             return
         session.missed_read()
         if is_unknown:
-            self._blocked.leave(session.merchant_id)
+            self._blocked.leave(session.lease.merchant_id)
         else:
             session.defer(self._database_clock.now() + timedelta(seconds=BLOCKED_WAIT))
 

@@ -17,7 +17,7 @@ from webhook_dispatcher.dispatch.blocked import BlockedRows, Reason
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.ports import Records
-from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.record import Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
 
 _log = structlog.get_logger()
@@ -42,21 +42,28 @@ class Writer:
         self._blocked = blocked
         self._on_refused = on_refused
 
-    async def write(self, records: Sequence[Record], turns: Sequence[LaneTurn]) -> Written:
-        """Write a batch of outcomes, and what becomes of their lanes."""
+    def retry(self, records: Sequence[Record]) -> None:
+        """Learn that outcomes are tried again, even if their rows were damaged."""
         self.set_aside -= {record.event.seq for record in records}
+
+    async def write_in_parts(self, records: Sequence[Record], error: StatementRefused) -> Written:
+        """Write outcomes that were refused together, by halves; their lanes have their turn in a later batch.
+
+        None ends while half of its outcomes are in doubt.
+        """
+        if not records:
+            raise error
+        if len(records) == 1:
+            return await self._write_alone(records[0], error)
+        half = len(records) // 2
+        first, second = [await self._write(part) for part in (records[:half], records[half:])]
+        return replace(first, seqs=first.seqs | second.seqs)
+
+    async def _write(self, records: Sequence[Record]) -> Written:
         try:
-            return await self._records.write(records, turns, self._lease)
+            return await self._records.write(records, [], self._lease)
         except StatementRefused as error:
-            if not records:
-                raise
-            if len(records) == 1:
-                return await self._write_alone(records[0], error)
-            # The lanes have their turn in a later batch: none ends while half of it is in doubt.
-            half = len(records) // 2
-            first = await self.write(records[:half], [])
-            second = await self.write(records[half:], [])
-            return replace(first, seqs=first.seqs | second.seqs)
+            return await self.write_in_parts(records, error)
 
     async def _write_alone(self, record: Record, error: StatementRefused) -> Written:
         if error.is_damage:

@@ -24,23 +24,22 @@ _BLOCK_BYTES = 64
 
 
 class Secret:
-    """A signing secret that does not appear in repr, str, logs or tracebacks."""
+    """A signing secret that does not appear in repr, str, logs or tracebacks.
 
-    __slots__ = ("_key",)
+    revealed: the whole secret string, the prefix included: that is the HMAC key.
+    """
+
+    __slots__ = ("revealed",)
 
     def __init__(self, text: str) -> None:
         if len(text) < SECRET_MINIMUM_LENGTH:
             raise ValueError(f"a signing secret has at least {SECRET_MINIMUM_LENGTH} characters")
-        self._key = text.encode()
+        self.revealed = text.encode()
 
     @classmethod
     def from_random(cls, random: bytes) -> "Secret":
         """Make a secret of the published form out of random bytes."""
         return cls(SECRET_PREFIX + base64.urlsafe_b64encode(random).rstrip(b"=").decode())
-
-    def reveal(self) -> bytes:
-        """Return the whole secret string, the prefix included: that is the HMAC key."""
-        return self._key
 
     def __repr__(self) -> str:
         return "Secret(hidden)"
@@ -101,7 +100,7 @@ class Keyring:
     def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
         """Encrypt a secret for storage."""
         nonce = secrets.token_bytes(NONCE_BYTES)
-        ciphertext = self._ciphers[self._sealing_id].encrypt(nonce, secret.reveal(), merchant_id.encode())
+        ciphertext = self._ciphers[self._sealing_id].encrypt(nonce, secret.revealed, merchant_id.encode())
         return SealedSecret(self._sealing_id, nonce + ciphertext)
 
     def open(self, merchant_id: str, sealed: SealedSecret) -> Secret:
@@ -132,7 +131,7 @@ def signature(body: bytes, secrets: tuple[Secret, ...], unix_seconds: int) -> st
     stamp = str(unix_seconds)
     signed = stamp.encode() + b"." + body
     parts = [f"t={stamp}"]
-    parts += [f"v1={hmac.digest(secret.reveal(), signed, hashlib.sha256).hex()}" for secret in secrets]
+    parts += [f"v1={hmac.digest(secret.revealed, signed, hashlib.sha256).hex()}" for secret in secrets]
     return ",".join(parts)
 
 
@@ -140,7 +139,7 @@ def is_signed(body: bytes, header: str, secrets: tuple[Secret, ...]) -> bool:
     """Tell whether a header signs a body with every secret: by the definition, not by what signs."""
     stamp, *signatures = header.split(",")
     signed = stamp.removeprefix("t=").encode() + b"." + body
-    return signatures == [f"v1={_hmac_sha256(secret.reveal(), signed)}" for secret in secrets]
+    return signatures == [f"v1={_hmac_sha256(secret.revealed, signed)}" for secret in secrets]
 
 
 def _hmac_sha256(key: bytes, text: bytes) -> str:

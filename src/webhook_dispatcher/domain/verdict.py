@@ -7,6 +7,7 @@ Source: contract 2.1 to 2.4.
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.schedule import Schedule
@@ -33,16 +34,17 @@ class Answer:
 
     origin: the network of who answered; the host's name behind an egress proxy.
     is_fresh: its connection was made for it, and a name server was asked for that, or the egress proxy.
+    outcome: any 2xx is a delivery; everything else is a status.
     """
 
     status: int
     origin: str = field(default="", compare=False)
     is_fresh: bool = field(default=True, compare=False)
+    outcome: Outcome = field(init=False)
 
-    @property
-    def outcome(self) -> Outcome:
-        """Any 2xx is a delivery; everything else is a status."""
-        return Outcome.DELIVERED if 200 <= self.status <= 299 else Outcome.STATUS
+    def __post_init__(self) -> None:
+        outcome = Outcome.DELIVERED if 200 <= self.status <= 299 else Outcome.STATUS
+        object.__setattr__(self, "outcome", outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,38 +68,25 @@ class Failure:
         return
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """The merchant has it."""
+class Verdict(NamedTuple):
+    """What becomes of a delivery after an attempt.
 
+    state: DELIVERED or FAILED when no attempt follows by itself; None while one does.
+    reason: why it has failed. delay: from the end of the attempt to the next, where one follows.
+    """
 
-@dataclass(frozen=True, slots=True)
-class RetryAfter:
-    """Try again, this long after the end of the attempt."""
-
-    delay: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """No attempt follows by itself. `state` is FAILED, or DELIVERED where a forced repetition failed."""
-
-    reason: FailedReason | None
-    state: State = State.FAILED
-
-
-Verdict = Delivered | RetryAfter | Failed
+    state: State | None
+    reason: FailedReason | None = None
+    delay: timedelta | None = None
 
 
 def judge(seen: Answer | Failure, event: Event, schedule: Schedule) -> Verdict:
-    """Decide what becomes of a delivery after one more attempt."""
-    if seen.outcome is Outcome.DELIVERED:
-        return Delivered()
-    if event.on_failure is State.DELIVERED:
-        return Failed(reason=None, state=State.DELIVERED)
+    """Decide what becomes of a delivery after one more attempt; what was delivered once stays so."""
+    if seen.outcome is Outcome.DELIVERED or event.on_failure is State.DELIVERED:
+        return Verdict(State.DELIVERED)
     if seen.outcome is Outcome.UNSENDABLE:
-        return Failed(FailedReason.UNSENDABLE)
-    if event.on_failure is State.FAILED:
-        return Failed(FailedReason.EXHAUSTED)
-    delay = schedule.delay_after(event.attempts + 1)
-    return Failed(FailedReason.EXHAUSTED) if delay is None else RetryAfter(delay)
+        return Verdict(State.FAILED, FailedReason.UNSENDABLE)
+    delay = None if event.on_failure is State.FAILED else schedule.delay_after(event.attempts + 1)
+    if delay is None:
+        return Verdict(State.FAILED, FailedReason.EXHAUSTED)
+    return Verdict(None, delay=delay)

@@ -73,7 +73,7 @@ def verify(header: str | None, body: bytes, secrets: Iterable[Secret], unix: flo
     if len(stamps) != 1 or not re.fullmatch("[0-9]{1,12}", stamps[0]):
         return Signature.WRONG
     signed = stamps[0].encode() + b"." + body
-    expected = [hmac.new(secret.reveal(), signed, hashlib.sha256).hexdigest().encode() for secret in secrets]
+    expected = [hmac.new(secret.revealed, signed, hashlib.sha256).hexdigest().encode() for secret in secrets]
     if not any(hmac.compare_digest(mine, theirs) for mine in expected for theirs in given):
         return Signature.WRONG
     return Signature.RIGHT if abs(unix - int(stamps[0])) <= TOLERANCE else Signature.STALE

@@ -71,7 +71,7 @@ class SampleEvent:
             await self.running.reject(Code.NOT_CONFIGURED, "the merchant has no endpoint")
             return
         try:
-            secrets = self._attempter.secrets_of(endpoint)
+            secrets = self._attempter.open_secrets(endpoint)
         except UnknownKey as error:
             await self.running.reject(Code.WRONG_STATE, f"the secret cannot be opened: {error}")
             return

@@ -91,7 +91,8 @@ class MerchantHealth:
             return
         self._suspect.pop(merchant_id, None)
         if outcome is Outcome.DELIVERED:
-            _note(self._good, merchant_id, now)
+            self._good[merchant_id] = now
+            self._good.move_to_end(merchant_id)
         else:
             self._good.pop(merchant_id, None)
 
@@ -114,19 +115,6 @@ class MerchantHealth:
         unknown = len(merchants) - suspects - good
         return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.GOOD: good})
 
-    def slots(
-        self, limit: int, holders: Collection[str], wanted: int, fullness: float, probes: int
-    ) -> "Slots | None":
-        """Return what is left of `limit` slots; None while all who want one would fit into suspects' part.
-
-        holders: merchants that have a slot; each has one. wanted: how many wait for one.
-        fullness, probes: as for Slots.
-        """
-        is_calm = not self._held and fullness < 1 / SUSPECT_SHARE
-        if is_calm and len(holders) + wanted <= limit // SUSPECT_SHARE:
-            return None
-        return Slots(limit, self.tally(holders), fullness, probes)
-
     def _catch_up(self) -> None:
         """Suspect those whose attempts have been under way for too long, and forget what is old."""
         now = self._clock.elapsed()
@@ -137,7 +125,7 @@ class MerchantHealth:
             del self._in_flight[ticket]
             self._suspects(merchant_id, now)
         for known in (self._good, self._suspect):
-            while known and next(iter(known.values())) + MEMORY <= now:
+            while known and (len(known) > MOST_KNOWN or next(iter(known.values())) + MEMORY <= now):
                 known.popitem(last=False)
         firsts = [started + SLOW for _, started in islice(self._in_flight.values(), 1)]
         firsts += [at + MEMORY for known in (self._good, self._suspect) for at in islice(known.values(), 1)]
@@ -145,14 +133,8 @@ class MerchantHealth:
 
     def _suspects(self, merchant_id: str, now: float) -> None:
         self._good.pop(merchant_id, None)
-        _note(self._suspect, merchant_id, now)
-
-
-def _note(known: OrderedDict[str, float], merchant_id: str, now: float) -> None:
-    known[merchant_id] = now
-    known.move_to_end(merchant_id)
-    if len(known) > MOST_KNOWN:
-        known.popitem(last=False)
+        self._suspect[merchant_id] = now
+        self._suspect.move_to_end(merchant_id)
 
 
 class Slots:
