@@ -118,9 +118,16 @@ class HitClaims(PostgresClaims):
             orders.reach(Point.CLAIMED)
         return runs
 
-    async def claim_retries(self, *limits: Any) -> list[ClaimedRetry]:
-        """Claim due rows, passing both points."""
-        claimed = await super().claim_retries(*limits)
+    async def claim_longest_due(self, *limits: Any) -> list[ClaimedRetry]:
+        """Claim due rows, passing the point after a claim."""
+        claimed = await super().claim_longest_due(*limits)
+        if claimed:
+            orders.reach(Point.CLAIMED)
+        return claimed
+
+    async def claim_due_of(self, *limits: Any) -> list[ClaimedRetry]:
+        """Claim due rows of these merchants, passing the point after a claim."""
+        claimed = await super().claim_due_of(*limits)
         if claimed:
             orders.reach(Point.CLAIMED)
         return claimed

@@ -17,14 +17,14 @@ MANY = 20
 PAUSES = (0.05, 0.3, 1.0, 3.0)
 LONG = LEASE.total_seconds() + 1
 PARTS = ("look", "record", "retry", "sweep", "heed", "look")
-LOSSES = (("look", "lease"), ("look", "read_runs"), ("retry", "claim_retries"), ("record", "write_late"))
+LOSSES = (("look", "lease"), ("look", "read_runs"), ("retry", "claim_longest_due"), ("record", "write_late"))
 HELD = (
     ("look", "lease", LANE_DOOR),
     ("look", "lease", LANE_DOOR),
     ("look", "lease", LANE_DOOR),
     ("look", "read_runs", OUTBOX_DOOR),
-    ("retry", "claim_retries", LANE_DOOR),
-    ("retry", "claim_retries", OUTBOX_DOOR),
+    ("retry", "claim_longest_due", LANE_DOOR),
+    ("retry", "claim_longest_due", OUTBOX_DOOR),
     ("record", "write", LANE_DOOR),
     ("record", "write", LANE_DOOR),
     ("record", "write", OUTBOX_DOOR),

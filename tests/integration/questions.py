@@ -156,8 +156,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_recalls": Question(()),
     # retrying
     "find_due_lanes": Question(("'-infinity'", "''", str(ASKED)), ASKED),
-    "lock_retry_lanes": Question((str(ASKED),), ASKED),
-    "lock_named_retry_lanes": Question((NAMES,), ASKED),
+    "lock_longest_due_lanes": Question((str(ASKED),), ASKED),
+    "lock_due_lanes_of": Question((NAMES,), ASKED),
     "claim_retries": Question((NAMES, "2", str(ASKED), "'30 seconds'", SEQS), 2 * ASKED),
     "plan_retries": Question((f"{NAMES} || '{OWING_ONE}'::text", "2", SEQS), ASKED),
     "mend_retries": Question((MERCHANT, str(ASKED)), ASKED),

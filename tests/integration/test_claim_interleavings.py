@@ -183,11 +183,11 @@ async def test_hanging_retry_does_not_hold_new_events_up(bench: Workbench) -> No
     assert await here.lease("m") == []  # for as long as the retry hangs
     await bench.db.execute("UPDATE webhook.lane SET lease_until = '-infinity', owner = NULL")
 
-    (claimed,) = await there.claims.claim_retries(10, 2, 10, LEASE)
+    (claimed,) = await there.claims.claim_longest_due(10, 2, 10, LEASE)
     assert claimed.event.seq == retry
     lease, events = await here.claim("m")
     assert seqs(events) == [new]
     # Nor does a first attempt that hangs hold retries up.
     (other,) = await bench.insert_due("m", -1)
-    assert [found.event.seq for found in await there.claims.claim_retries(10, 2, 10, LEASE)] == [other]
+    assert [found.event.seq for found in await there.claims.claim_longest_due(10, 2, 10, LEASE)] == [other]
     assert (await bench.lane("m"))["epoch"] == lease.epoch

@@ -81,9 +81,9 @@ async def test_only_the_named_lanes_are_claimed_if_they_may_be(bench: Workbench,
     async with session.transaction():
         await session.execute("SELECT FROM webhook.lane WHERE merchant_id = 'held' FOR UPDATE")
         names = ["m", "held", "paused", "later", "unknown"]
-        claimed = await here.claims.claim_retries(names, PLACES, 100, LEASE)
+        claimed = await here.claims.claim_due_of(names, PLACES, 100, LEASE)
     assert sorted(retry.event.seq for retry in claimed) == rows[:2]
-    rest = await here.claims.claim_retries(100, PLACES, 100, LEASE)
+    rest = await here.claims.claim_longest_due(100, PLACES, 100, LEASE)
     assert sorted(retry.event.seq for retry in rest) == sorted([first, held])
 
 

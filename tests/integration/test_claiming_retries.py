@@ -20,7 +20,7 @@ async def here(bench: Workbench) -> Daemon:
 
 
 async def _claim(daemon: Daemon, *, most: int = 100, lease: timedelta = LEASE) -> list[ClaimedRetry]:
-    claimed = await daemon.claims.claim_retries(100, PLACES, most, lease)
+    claimed = await daemon.claims.claim_longest_due(100, PLACES, most, lease)
     return sorted(claimed, key=lambda retry: retry.event.seq)
 
 
@@ -57,7 +57,7 @@ async def test_cap_of_a_merchant_holds_over_two_daemons(bench: Workbench, here: 
     (other,) = await bench.insert_due("n", -1)
     there, one = await bench.daemon("there"), await bench.session()
     async with one.transaction():
-        assert await one.fetch(RETRYING["lock_retry_lanes"].text, 100)
+        assert await one.fetch(RETRYING["lock_longest_due_lanes"].text, 100)
         assert await _claim(there) == []  # both lanes are being claimed
         await one.fetch(RETRYING["claim_retries"].text, ["m"], PLACES, 100, LEASE, [])
         await one.execute(RETRYING["plan_retries"].text, ["m"], PLACES, [])

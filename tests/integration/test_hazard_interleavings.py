@@ -112,7 +112,7 @@ async def test_3_a_lock_on_the_key_alone_hides_no_lane(bench: Workbench) -> None
         assert await bench.db.fetchval(LEASE_FOR_UPDATE, "m") is None
         lease, events = await here.claim("m")
         assert seqs(events) == [new]
-        (retry,) = await here.claims.claim_retries(10, 2, 10, LEASE)
+        (retry,) = await here.claims.claim_longest_due(10, 2, 10, LEASE)
         at = await bench.now()
         records = [
             answered(events[0], lease.epoch, at, 200),
@@ -265,7 +265,7 @@ async def test_12_a_row_that_was_put_off_meanwhile_is_not_claimed(bench: Workben
     await slow.close()
     await bench.db.execute("UPDATE webhook.outbox SET claim = NULL, due_at = clock_timestamp()")
     there = await bench.daemon("there", application_name=GATED)
-    async with bench.held_at_the_door(there.claims.claim_retries(10, 2, 10, LEASE)) as claim:
+    async with bench.held_at_the_door(there.claims.claim_longest_due(10, 2, 10, LEASE)) as claim:
         await bench.db.execute(put_off, due)
     assert await claim == []
     lane, owed = await bench.lane("m"), await bench.owed(due)

@@ -239,7 +239,7 @@ async def test_daemons_claim_and_record_beside_each_other(
 async def test_retries_are_claimed_and_written(pool: asyncpg.Pool, bench: Workbench) -> None:
     due = await bench.insert_due("m", -1, -2)
     claims, records = PostgresClaims(pool), PostgresRecords(pool)
-    claimed = await claims.claim_retries(10, 2, 10, LEASE)
+    claimed = await claims.claim_longest_due(10, 2, 10, LEASE)
     at = await bench.now()
     written = [answered(retry.event, retry.claim, at, 200, is_retry=True) for retry in claimed]
     assert (await records.write(written, [], LEASE)).seqs == set(due)

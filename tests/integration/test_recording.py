@@ -66,7 +66,7 @@ async def test_failed_attempt_leaves_the_order_and_is_due_later(bench: Workbench
 
 async def test_last_failure_moves_the_row_to_the_log(bench: Workbench, here: Daemon) -> None:
     (seq,) = await bench.insert_due("m", -1)
-    (claimed,) = await here.claims.claim_retries(10, 2, 10, LEASE)
+    (claimed,) = await here.claims.claim_longest_due(10, 2, 10, LEASE)
     record = answered(claimed.event, claimed.claim, await bench.now(), None, is_retry=True)
     assert (await here.records.write([exhausted(record)], [], LEASE)).seqs == {seq}
     columns = ("state", "failed_reason", "attempts", "last_status", "last_outcome")
@@ -78,7 +78,7 @@ async def test_row_that_was_not_sent_is_finished_or_handed_back(bench: Workbench
     (unconfigured,) = await bench.insert("m")
     (retry,) = await bench.insert_due("m", -1)
     lease, (event,) = await here.claim("m")
-    (claimed,) = await here.claims.claim_retries(10, 2, 10, LEASE)
+    (claimed,) = await here.claims.claim_longest_due(10, 2, 10, LEASE)
     at = await bench.now()
     records = [
         unsent(event, lease.epoch, at, FailedReason.NOT_CONFIGURED),
@@ -127,8 +127,8 @@ async def test_holder_whose_lease_was_taken_writes_nothing(bench: Workbench, her
 
 async def test_record_of_an_older_claim_of_a_retry_writes_nothing(bench: Workbench, here: Daemon) -> None:
     (seq,) = await bench.insert_due("m", -1)
-    (old,) = await here.claims.claim_retries(10, 2, 10, LAPSED)
-    (new,) = await here.claims.claim_retries(10, 2, 10, LEASE)
+    (old,) = await here.claims.claim_longest_due(10, 2, 10, LAPSED)
+    (new,) = await here.claims.claim_longest_due(10, 2, 10, LEASE)
     at = await bench.now()
     zombie = answered(old.event, old.claim, at, None, is_retry=True)
     assert (await here.records.write([zombie], [], LEASE)).seqs == frozenset()
@@ -230,7 +230,7 @@ async def test_retry_at_comes_down_to_what_is_due_and_never_rises(bench: Workben
 
 async def test_record_of_a_retry_leaves_the_lane_to_its_holder(bench: Workbench, here: Daemon) -> None:
     await bench.insert_due("m", -1)
-    (claimed,) = await here.claims.claim_retries(10, 2, 10, LEASE)
+    (claimed,) = await here.claims.claim_longest_due(10, 2, 10, LEASE)
     await (await bench.daemon("there")).lease("m")
     before = await bench.lane("m")
     at = await bench.now() - 2 * MINUTE

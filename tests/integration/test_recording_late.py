@@ -72,8 +72,8 @@ async def test_late_2xx_closes_a_delivery_that_was_failed_meanwhile(bench: Workb
 
 async def test_late_2xx_of_a_retry_closes_what_another_has_claimed(bench: Workbench, here: Daemon) -> None:
     (seq,) = await bench.insert_due("m", -1)
-    (old,) = await here.claims.claim_retries(10, 2, 10, LAPSED)
-    (new,) = await here.claims.claim_retries(10, 2, 10, LEASE)
+    (old,) = await here.claims.claim_longest_due(10, 2, 10, LAPSED)
+    (new,) = await here.claims.claim_longest_due(10, 2, 10, LEASE)
     at = await bench.now()
     assert await here.records.write_late(answered(old.event, old.claim, at, 200, is_retry=True))
     failure = answered(new.event, new.claim, at, None, is_retry=True)
@@ -158,14 +158,16 @@ async def test_late_2xx_written_again_changes_nothing(bench: Workbench, here: Da
 
 async def test_late_2xx_frees_the_place_that_another_attempt_takes_up(bench: Workbench, here: Daemon) -> None:
     await bench.insert_due("m", -9)
-    (old,) = await here.claims.claim_retries(10, 1, 10, LAPSED)
-    assert await here.claims.claim_retries(10, 1, 10, LEASE)
+    (old,) = await here.claims.claim_longest_due(10, 1, 10, LAPSED)
+    assert await here.claims.claim_longest_due(10, 1, 10, LEASE)
     (waiting,) = await bench.insert_due("m", -8)
-    assert await here.claims.claim_retries(10, 1, 10, LEASE) == []
+    assert await here.claims.claim_longest_due(10, 1, 10, LEASE) == []
     assert await here.records.write_late(
         answered(old.event, old.claim, await bench.now(), 200, is_retry=True)
     )
-    assert [claimed.event.seq for claimed in await here.claims.claim_retries(10, 1, 10, LEASE)] == [waiting]
+    assert [claimed.event.seq for claimed in await here.claims.claim_longest_due(10, 1, 10, LEASE)] == [
+        waiting
+    ]
 
 
 async def test_late_2xx_closes_a_delivery_whose_lane_is_gone(bench: Workbench, here: Daemon) -> None:

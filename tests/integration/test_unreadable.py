@@ -87,7 +87,7 @@ async def test_one_damaged_due_row_refuses_a_whole_claim_and_all_others_are_clai
     bad = [await insert_damaged_due(bench, "m3") for _ in range(PLACES)]
     due = [(await bench.insert_due(merchant, -0.5))[0] for merchant in merchants]
     with pytest.raises(StatementRefused):
-        await claims.claim_retries(200, PLACES, 200, LEASE)
+        await claims.claim_longest_due(200, PLACES, 200, LEASE)
     named = await claims.name_due(merchants, PLACES, [])
     assert sorted(row.seq for row in named if row.merchant_id == "m3") == bad
     assert len(named) == len(bad) + 6
@@ -97,7 +97,7 @@ async def test_one_damaged_due_row_refuses_a_whole_claim_and_all_others_are_clai
                 await claims.try_rows([row])
             assert refused.value.is_damage
     await claims.try_rows([row for row in named if row.seq not in bad])
-    claimed = await claims.claim_retries(200, PLACES, 200, LEASE, bad)
+    claimed = await claims.claim_longest_due(200, PLACES, 200, LEASE, bad)
     assert sorted(seqs([retry.event for retry in claimed])) == due
     assert (await bench.lane("m0"))["retry_at"] > await bench.now() + timedelta(seconds=20)
     looked_at_again = (await bench.lane("m3"))["retry_at"] - await bench.now()
@@ -126,7 +126,7 @@ async def test_lanes_whose_due_rows_cannot_be_named_are_looked_at_later(bench: W
     await bench.insert_due("m", -1)
     await claims.look_later(["m"], timedelta(seconds=15))
     assert (await bench.lane("m"))["retry_at"] > await bench.now() + timedelta(seconds=10)
-    assert await claims.claim_retries(200, PLACES, 200, LEASE) == []
+    assert await claims.claim_longest_due(200, PLACES, 200, LEASE) == []
 
 
 async def test_the_outcome_of_a_row_that_was_quarantined_meanwhile_is_written_late(bench: Workbench) -> None:

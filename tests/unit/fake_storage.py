@@ -34,7 +34,6 @@ class FakeClaims:
         self.retries: list[ClaimedRetry] = []
         self.due_since: dict[str, str] = {}
         self.looks: list[DueCursor] = []
-        self.claims_asked: list[int | Sequence[str]] = []
         self.leases_asked: list[dict[str, int]] = []
         self.reads: list[list[RunAsk]] = []
         self.read_gate: asyncio.Event | None = None
@@ -135,18 +134,27 @@ class FakeClaims:
         due = sorted(DueCursor(self.due_since.get(name, "0"), name) for name in merchants)
         return [lane for lane in due if after == START or lane > after][:most]
 
-    async def claim_retries(
+    async def claim_longest_due(
+        self, merchants: int, places: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+    ) -> list[ClaimedRetry]:
+        self.database.fail("claim_longest_due")
+        return self._claim(self.retries, most, except_seqs)
+
+    async def claim_due_of(
         self,
-        lanes: int | Sequence[str],
+        merchants: Sequence[str],
         places: int,
         most: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
-        self.database.fail("claim_retries")
-        self.claims_asked.append(lanes)
-        named = None if isinstance(lanes, int) else lanes
-        wanted = [retry for retry in self.retries if named is None or retry.event.merchant_id in named]
+        self.database.fail("claim_due_of")
+        wanted = [retry for retry in self.retries if retry.event.merchant_id in merchants]
+        return self._claim(wanted, most, except_seqs)
+
+    def _claim(
+        self, wanted: Sequence[ClaimedRetry], most: int, except_seqs: Sequence[int]
+    ) -> list[ClaimedRetry]:
         claimed = [retry for retry in wanted if retry.event.seq not in except_seqs][:most]
         self._try(retry.event.seq for retry in claimed)
         self.retries = [retry for retry in self.retries if retry not in claimed]

@@ -261,7 +261,7 @@ async def test_rows_are_handed_back_when_their_endpoints_cannot_be_read() -> Non
 async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight() -> None:
     office = Office()
     office.sender.gate = asyncio.Event()
-    office.database.faults["claim_retries"].append(StorageUnavailable("down"))
+    office.database.faults["claim_longest_due"].append(StorageUnavailable("down"))
     office.owe(1)
     running = asyncio.create_task(office.retrier.run())
     async with asyncio.timeout(MAX_WAIT):
@@ -286,7 +286,7 @@ async def test_those_due_with_a_damaged_row_are_attempted_in_the_next_round() ->
 async def test_a_claim_that_is_refused_for_want_of_rights_finishes_nothing() -> None:
     office = Office()
     office.owe(1)
-    office.database.faults["claim_retries"].append(StatementRefused("42501", "permission denied"))
+    office.database.faults["claim_longest_due"].append(StatementRefused("42501", "permission denied"))
     with pytest.raises(ExceptionGroup):
         await office.round()
     assert len(office.claims.retries) == 1

@@ -145,7 +145,7 @@ def retrying(**rows: str) -> tuple[Office, Unreadable]:
 
 
 async def claim(unreadable: Unreadable) -> list[int]:
-    return [retry.event.seq for retry in await unreadable.claim_retries(200, 2, 200, LEASE)]
+    return [retry.event.seq for retry in await unreadable.claim_longest_due(200, 2, 200, LEASE)]
 
 
 async def test_retries_are_claimed_past_a_damaged_one_which_is_tried_again_later() -> None:
@@ -164,6 +164,15 @@ async def test_retries_are_claimed_past_a_damaged_one_which_is_tried_again_later
     assert await claim(unreadable) == [1]
     office.clock.advance(FORGOTTEN_AFTER)
     assert counted(office) == 0
+
+
+async def test_a_claim_of_some_merchants_finds_the_damaged_row_among_theirs_alone() -> None:
+    office, unreadable = retrying(_1="m", _2="n", _3="other")
+    office.database.damaged = {1, 3}
+    assert not await unreadable.claim_due_of(["m", "n"], 2, 200, LEASE)
+    assert office.instruments.blocked.seqs() == [1]
+    claimed = await unreadable.claim_due_of(["m", "n"], 2, 200, LEASE)
+    assert [retry.event.seq for retry in claimed] == [2]
 
 
 async def test_a_due_row_that_can_be_read_and_not_be_changed_is_closed_and_counted() -> None:
@@ -185,9 +194,9 @@ async def test_a_lane_whose_due_rows_cannot_even_be_named_is_looked_at_later() -
 @pytest.mark.parametrize(
     "faults",
     [
-        {"claim_retries": StatementRefused("42501", "permission denied")},
-        {"claim_retries": DAMAGE},
-        {"claim_retries": DAMAGE, "try_rows": StorageUnavailable("down")},
+        {"claim_longest_due": StatementRefused("42501", "permission denied")},
+        {"claim_longest_due": DAMAGE},
+        {"claim_longest_due": DAMAGE, "try_rows": StorageUnavailable("down")},
     ],
 )
 async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(

@@ -153,13 +153,14 @@ class Retrier:
 
     async def _claim(self, most: int, room: Slots) -> Sequence[ClaimedRetry]:
         places, lease = self._limits.per_merchant, self._limits.lease
-        lanes: int | list[str]
         is_calm = 2 * room.for_anybody > suspect_places(self._limits.most)
         if is_calm and not self._own_faults.held:
-            lanes = most = min(most, room.for_anybody)
-        elif not (lanes := await self._due.pick(room, places, most)):
+            most = min(most, room.for_anybody)
+            return await self._unreadable.claim_longest_due(most, places, most, lease)
+        merchants = await self._due.pick(room, places, most)
+        if not merchants:
             return []
-        return await self._unreadable.claim_retries(lanes, places, most, lease)
+        return await self._unreadable.claim_due_of(merchants, places, most, lease)
 
     def _landed(self, merchant_id: str, _: asyncio.Task[None]) -> None:
         self._in_flight[merchant_id] -= 1

@@ -121,24 +121,39 @@ class Unreadable:
         self._blocked.find(Reason.UNREADABLE, merchant_id, row and row.seq, row and row.id, str(error))
         return Run(events, is_cut=True)
 
-    async def claim_retries(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+    async def claim_longest_due(
+        self, merchants: int, places: int, most: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
-        """Claim due rows; where some are refused, find those, and leave the others to the next claim."""
+        """Claim due rows as Claims does; where some are refused, find those, and claim none this time."""
         try:
-            return await self._claims.claim_retries(lanes, places, most, lease, self._blocked.seqs())
+            return await self._claims.claim_longest_due(merchants, places, most, lease, self._blocked.seqs())
         except StatementRefused as error:
-            if not error.blames_the_row:
-                raise
-            self._metrics.database_errors.labels("claim_retries").inc()
-            if not await self._find_refused(lanes, places):
+            self._count_refused_claim(error)
+            due = await self._claims.find_due(START, merchants)
+            if not await self._find_refused([lane.merchant_id for lane in due], places):
                 raise
         return ()
 
-    async def _find_refused(self, lanes: int | Sequence[str], places: int) -> bool:
+    async def claim_due_of(
+        self, merchants: Sequence[str], places: int, most: int, lease: timedelta
+    ) -> Sequence[ClaimedRetry]:
+        """Claim due rows as Claims does; where some are refused, find those, and claim none this time."""
+        try:
+            return await self._claims.claim_due_of(merchants, places, most, lease, self._blocked.seqs())
+        except StatementRefused as error:
+            self._count_refused_claim(error)
+            if not await self._find_refused(merchants, places):
+                raise
+        return ()
+
+    def _count_refused_claim(self, error: StatementRefused) -> None:
+        """Count a claim that was refused for a row's sake; raises the error where it is not."""
+        if not error.blames_the_row:
+            raise error
+        self._metrics.database_errors.labels("claim_retries").inc()
+
+    async def _find_refused(self, merchants: Sequence[str], places: int) -> bool:
         """Look for the rows that a claim was refused for; tell whether there were any."""
-        if isinstance(lanes, int):
-            lanes = [lane.merchant_id for lane in await self._claims.find_due(START, lanes)]
         unnamed: list[str] = []
 
         async def name(part: Sequence[str]) -> list[DueRow]:
@@ -153,7 +168,7 @@ class Unreadable:
             await self._claims.try_rows(part)
             return False
 
-        rows = [row for part in await in_parts(lanes, name, cannot_name) for row in part]
+        rows = [row for part in await in_parts(merchants, name, cannot_name) for row in part]
         if unnamed:
             await self._claims.look_later(unnamed, timedelta(seconds=BLOCKED_WAIT))
         return any([*await in_parts(rows, try_rows, self._leave_out), *unnamed])

@@ -89,15 +89,24 @@ class Claims(Protocol):
         """Name the next lanes that have something due, the longest due first."""
         ...
 
-    async def claim_retries(
+    async def claim_longest_due(
+        self, merchants: int, places: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+    ) -> list[ClaimedRetry]:
+        """Claim due rows of so many merchants, the longest due first.
+
+        A merchant has at most `places` in flight, with those claimed before; at most `most` are claimed.
+        """
+        ...
+
+    async def claim_due_of(
         self,
-        lanes: int | Sequence[str],
+        merchants: Sequence[str],
         places: int,
         most: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
-        """Claim due rows: of so many merchants, or of those named, `places` in flight each, `most` in all."""
+        """Claim due rows of the merchants named; the limits are those of `claim_longest_due`."""
         ...
 
     async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
@@ -107,7 +116,7 @@ class Claims(Protocol):
     async def name_due(
         self, merchants: Sequence[str], places: int, except_seqs: Sequence[int]
     ) -> list[DueRow]:
-        """Name the due rows that `claim_retries` would take, up to `places` of each merchant."""
+        """Name the due rows that `claim_due_of` would take, up to `places` of each merchant."""
         ...
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:

@@ -136,24 +136,29 @@ class PostgresClaims:
             rows = await self._pool.fetch(_RETRYING["find_due_lanes"].text, *after, most)
         return [DueCursor(row["retry_at"], row["merchant_id"]) for row in rows]
 
-    async def claim_retries(
+    async def claim_longest_due(
+        self, merchants: int, places: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+    ) -> list[ClaimedRetry]:
+        """See domain.ports.Claims; source: retrying.sql `lock_longest_due_lanes` and what follows there."""
+        with translated():
+            async with self._pool.acquire() as connection, connection.transaction():
+                locked = await connection.fetch(_RETRYING["lock_longest_due_lanes"].text, merchants)
+                claimed = await _claim_of_locked(connection, locked, places, most, lease, except_seqs)
+        return [to_retry(row) for row in claimed]
+
+    async def claim_due_of(
         self,
-        lanes: int | Sequence[str],
+        merchants: Sequence[str],
         places: int,
         most: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
-        """See domain.ports.Claims; source: retrying.sql, three statements in one transaction."""
+        """See domain.ports.Claims; source: retrying.sql `lock_due_lanes_of` and what follows there."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
-                merchants = await _lock_retry_lanes(connection, lanes)
-                if not merchants:
-                    return []
-                claimed = await connection.fetch(
-                    _RETRYING["claim_retries"].text, merchants, places, most, lease, except_seqs
-                )
-                await connection.execute(_RETRYING["plan_retries"].text, merchants, places, except_seqs)
+                locked = await connection.fetch(_RETRYING["lock_due_lanes_of"].text, merchants)
+                claimed = await _claim_of_locked(connection, locked, places, most, lease, except_seqs)
         return [to_retry(row) for row in claimed]
 
     async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
@@ -187,10 +192,23 @@ class PostgresClaims:
         return rows
 
 
-async def _lock_retry_lanes(connection: PoolConnectionProxy, lanes: int | Sequence[str]) -> list[str]:
-    statement = _RETRYING["lock_retry_lanes" if isinstance(lanes, int) else "lock_named_retry_lanes"]
-    locked = await connection.fetch(statement.text, lanes)
-    return [row["merchant_id"] for row in locked]
+async def _claim_of_locked(
+    connection: PoolConnectionProxy,
+    lanes: Sequence[asyncpg.Record],
+    places: int,
+    most: int,
+    lease: timedelta,
+    except_seqs: Sequence[int],
+) -> list[asyncpg.Record]:
+    """Claim due rows of lanes locked by this transaction, and plan when each is looked at next."""
+    if not lanes:
+        return []
+    merchants = [lane["merchant_id"] for lane in lanes]
+    claimed: list[asyncpg.Record] = await connection.fetch(
+        _RETRYING["claim_retries"].text, merchants, places, most, lease, except_seqs
+    )
+    await connection.execute(_RETRYING["plan_retries"].text, merchants, places, except_seqs)
+    return claimed
 
 
 def _seq(event: Event) -> int:

@@ -22,8 +22,8 @@ WHERE
 ORDER BY lane.retry_at, lane.merchant_id
 LIMIT $3;
 
--- name: lock_retry_lanes
--- Lock lanes that have something due.
+-- name: lock_longest_due_lanes
+-- Lock lanes that have something due, the longest due first.
 -- The clock stands in a subselect: a volatile function is never an index condition.
 -- $1 most bigint
 -- row: merchant_id text
@@ -39,7 +39,7 @@ ORDER BY lane.retry_at
 LIMIT $1
 FOR NO KEY UPDATE SKIP LOCKED;
 
--- name: lock_named_retry_lanes
+-- name: lock_due_lanes_of
 -- Lock those of these lanes that have something due.
 -- $1 merchants text[]
 -- row: merchant_id text
