@@ -13,7 +13,7 @@ from webhook_dispatcher.dispatch import finding, retries
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
 from webhook_dispatcher.dispatch.lane_session import MAX_BYTES, LaneSession
-from webhook_dispatcher.dispatch.retries import DueLanes
+from webhook_dispatcher.dispatch.retries import DueLanes, Step
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor, Lease, Probe
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
@@ -206,7 +206,7 @@ async def test_known_suspects_take_half_of_the_places_for_retries() -> None:
         for _ in range(5):
             await office.retrier.step(group)
         await until(lambda: len(office.sender.sent) == SUSPECTS)
-        assert await office.retrier.step(group) == 0
+        assert (await office.retrier.step(group)).started == 0
         assert office.sender.gate is not None
         office.sender.gate.set()
 
@@ -226,12 +226,13 @@ async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: p
         office.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     full = {Health.SUSPECT: SUSPECTS}
     found = []
-    for is_under_way in (True, True, False):
-        found += await lanes.pick(Slots(MOST, full), 1, 10)
-        assert lanes.is_under_way == is_under_way
+    for round_goes_on in (True, True, False):
+        picked = await lanes.pick(Slots(MOST, full), 1, 10)
+        found += picked.merchants
+        assert picked.round_goes_on == round_goes_on
     assert found == ["well"]
     assert office.claims.looks[0] == START
-    assert await lanes.pick(Slots(MOST, full), 1, 10) == []
+    assert (await lanes.pick(Slots(MOST, full), 1, 10)).merchants == []
     assert office.claims.looks[3] == START
 
 
@@ -242,7 +243,7 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
     for name in names:
         office.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     taken = [await lanes.pick(Slots(MOST, {Health.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
-    picked = [name for lane in taken for name in lane]
+    picked = [name for some in taken for name in some.merchants]
     assert picked[:5] == names
     assert set(picked[5:]) == set(names)
 
@@ -264,7 +265,7 @@ async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_tu
             office.claims.retries.append(ClaimedRetry(make_event(2, "honest", attempts=1), 1, None))
             office.claims.due_since["honest"] = "0110"
             held.add("honest")
-        picked = await lanes.pick(Slots(100, {}, probes=1), 2, 10)
+        picked, _ = await lanes.pick(Slots(100, {}, probes=1), 2, 10)
         if picked == ["honest"]:
             return
         for name in picked:
@@ -275,9 +276,9 @@ async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_tu
 async def test_a_lane_is_counted_with_all_the_places_it_may_take() -> None:
     office = test_retries.Office()
     lanes = owe(office, "a", "b", "c", "d")
-    assert await lanes.pick(Slots(100, {}), 2, 4) == ["a", "b"]
+    assert (await lanes.pick(Slots(100, {}), 2, 4)).merchants == ["a", "b"]
     assert office.claims.looks == [START]
-    assert await lanes.pick(Slots(MOST, {Health.GOOD: MOST - 3}), 2, 10) == ["c", "d"]
+    assert (await lanes.pick(Slots(MOST, {Health.GOOD: MOST - 3}), 2, 10)).merchants == ["c", "d"]
     assert office.claims.looks[1] == DueCursor("0", "b")
 
 
@@ -285,16 +286,24 @@ async def test_no_more_lanes_of_a_kind_are_named_than_have_places() -> None:
     office = test_retries.Office()
     lanes = owe(office, *"abcdef", "good")
     office.merchants.learn("good", Outcome.DELIVERED, SLOW / 10)
-    assert await lanes.pick(Slots(MOST, {Health.SUSPECT: DOUBTFUL - 2}), 1, 10) == ["a", "b", "good"]
+    assert (await lanes.pick(Slots(MOST, {Health.SUSPECT: DOUBTFUL - 2}), 1, 10)).merchants == [
+        "a",
+        "b",
+        "good",
+    ]
 
 
-async def test_a_round_is_not_hurried_on_while_nothing_may_be_sent() -> None:
-    office = test_retries.Office()
-    office.retrier._due.is_under_way = True
-    office.instruments.pause.set(True)
+async def test_a_round_is_not_hurried_on_while_nothing_may_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "LOOK", 3)
+    office = test_retries.Office(most=MOST)
+    for name in TARPITS[:7]:
+        office.merchants.learn(name, Outcome.TIMEOUT, 10.0)
+    office.owe_of(TARPITS[:7], 1)
+    office.retrier._in_flight.update({TARPITS[0]: SUSPECTS})
     async with asyncio.TaskGroup() as group:
-        assert await office.retrier.step(group) == 0
-    assert not office.retrier._due.is_under_way
+        assert await office.retrier.step(group) == Step(0, round_goes_on=True)
+        office.instruments.pause.set(True)
+        assert await office.retrier.step(group) == Step(0, round_goes_on=False)
 
 
 async def test_merchants_without_a_retry_in_flight_are_not_kept() -> None:

@@ -1,4 +1,4 @@
-"""Due rows: attempted each on its own, or handed back unsent."""
+"""Due rows: attempted each on its own, or rescheduled unsent."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from webhook_dispatcher.dispatch.attempt import KEY_WAIT, RETRY_WAIT, Attempter,
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import MOST_BEHIND, Recorder
-from webhook_dispatcher.dispatch.retries import LONGEST_WAIT, Retrier, RetryLimits
+from webhook_dispatcher.dispatch.retries import MAX_START_WAIT, Retrier, RetryLimits
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
@@ -80,15 +80,15 @@ class Office:
     async def round(self) -> int:
         """Claim once, let all attempts end, and write what came of them."""
         async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-            claimed = await self.retrier.step(group)
+            step = await self.retrier.step(group)
         await self.recorder.step()
-        return claimed
+        return step.started
 
     def the_only_record(self) -> Record:
         [record] = self.records.written
         return record
 
-    def assert_handed_back(self, wait: timedelta = timedelta()) -> None:
+    def assert_rescheduled(self, wait: timedelta = timedelta()) -> None:
         """Check that the one row was given back unsent."""
         record = self.the_only_record()
         assert self.sender.sent == []
@@ -125,13 +125,13 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
     office.owe(1, 2, 3, 4, 5)
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         # Nobody knows them: half of the places at most at once, for they might all hang.
-        assert await office.retrier.step(group) == 2
-        assert await office.retrier.step(group) == 2
-        assert await office.retrier.step(group) == 0
+        assert (await office.retrier.step(group)).started == 2
+        assert (await office.retrier.step(group)).started == 2
+        assert (await office.retrier.step(group)).started == 0
         office.sender.gate.set()
         await until(lambda: office.recorder.unwritten == 4)
         await quiet()
-        assert await office.retrier.step(group) == 1
+        assert (await office.retrier.step(group)).started == 1
 
 
 def pause(office: Office) -> None:
@@ -153,7 +153,7 @@ async def test_nothing_is_claimed_while_nothing_may_be_sent(hinder: Callable[[Of
     office.owe(1)
     hinder(office)
     async with asyncio.TaskGroup() as group:
-        assert await office.retrier.step(group) == 0
+        assert (await office.retrier.step(group)).started == 0
     assert len(office.claims.retries) == 1
 
 
@@ -173,10 +173,10 @@ async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(hinder: Callab
         await office.retrier.step(group)
         hinder(office)
     await office.recorder.step()
-    office.assert_handed_back()
+    office.assert_rescheduled()
 
 
-@pytest.mark.parametrize("seconds", [LONGEST_WAIT * 1.1, 15.0])
+@pytest.mark.parametrize("seconds", [MAX_START_WAIT * 1.1, 15.0])
 async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: float) -> None:
     office = Office()
     office.owe(1)
@@ -191,7 +191,7 @@ async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: f
         office.clock.advance(seconds)
         await office.recorder.step()
     await office.recorder.step()
-    office.assert_handed_back()
+    office.assert_rescheduled()
 
 
 async def test_a_row_whose_secret_cannot_be_opened_waits() -> None:
@@ -199,7 +199,7 @@ async def test_a_row_whose_secret_cannot_be_opened_waits() -> None:
     office.database.endpoints["m"] = make_endpoint(key_id="gone")
     office.owe(1)
     await office.round()
-    office.assert_handed_back(KEY_WAIT)
+    office.assert_rescheduled(KEY_WAIT)
 
 
 async def test_a_row_without_endpoint_waits_for_one() -> None:
@@ -207,7 +207,7 @@ async def test_a_row_without_endpoint_waits_for_one() -> None:
     office.database.endpoints.clear()
     office.owe(1)
     await office.round()
-    office.assert_handed_back(RETRY_WAIT)
+    office.assert_rescheduled(RETRY_WAIT)
 
 
 async def test_a_row_without_endpoint_waits_no_longer_than_the_hold() -> None:
@@ -215,7 +215,7 @@ async def test_a_row_without_endpoint_waits_no_longer_than_the_hold() -> None:
     office.database.endpoints.clear()
     office.owe(1, created_at=NOW - HOLD + timedelta(seconds=1))
     await office.round()
-    office.assert_handed_back(timedelta(seconds=1))
+    office.assert_rescheduled(timedelta(seconds=1))
 
 
 async def test_a_repetition_without_endpoint_stays_delivered() -> None:
@@ -297,4 +297,4 @@ async def test_retries_whose_endpoint_cannot_be_read_are_handed_back() -> None:
     office.owe(1)
     office.database.unreadable_endpoints = {"m"}
     await office.round()
-    office.assert_handed_back(KEY_WAIT)
+    office.assert_rescheduled(KEY_WAIT)

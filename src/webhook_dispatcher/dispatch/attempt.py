@@ -186,6 +186,6 @@ def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> R
     return Record(event, fence, is_retry, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
 
 
-def hand_back(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
-    """Give a claimed retry back unsent; it does not count as an attempt."""
+def reschedule(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
+    """Give a claimed retry back unsent, due at another time; it does not count as an attempt."""
     return Record(event, fence, True, None, None, None, due_at, at)

@@ -6,10 +6,11 @@ in the database, over all processes.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 
@@ -20,7 +21,7 @@ from webhook_dispatcher.dispatch.attempt import (
     Hold,
     fail_unconfigured,
     fail_unsendable,
-    hand_back,
+    reschedule,
 )
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_places
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -36,12 +37,12 @@ POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
 REST = 4
 """Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
-LONGEST_WAIT = 0.5
-"""Seconds between claim and start after which a row is handed back (contract 3: pause within a second)."""
+MAX_START_WAIT = 0.5
+"""Seconds between claim and start after which a row is rescheduled (contract 3: pause within a second)."""
 UNCOUNTED_WAIT = timedelta(seconds=2)
 """How long a row waits whose attempt did not count, since the fault was ours."""
-CLAIM_LANES = 200
-"""Most merchants in one claim."""
+MAX_CLAIM = 200
+"""Rows, and merchants, in one claim."""
 LOOK = 2_000
 """Lanes read in one look."""
 
@@ -57,6 +58,13 @@ class RetryLimits:
     lease: timedelta
     trust: float
     hold: Hold
+
+
+class Step(NamedTuple):
+    """How many attempts a step has started, and whether it was in the midst of a round over due lanes."""
+
+    started: int
+    round_goes_on: bool
 
 
 class Retrier:
@@ -96,7 +104,7 @@ class Retrier:
             while not self._stop.is_set():
                 asked = self._clock.elapsed()
                 try:
-                    claimed = await self.step(group)
+                    started, round_goes_on = await self.step(group)
                 except StorageError as error:
                     self._outage.failed(asked, error)
                     self._metrics.database_errors.labels("claim_retries").inc()
@@ -104,65 +112,77 @@ class Retrier:
                     await sleep(backoff.next())
                     continue
                 backoff.reset()
-                if not claimed:
+                if not started:
                     took = self._clock.elapsed() - asked
-                    await self._stop.wait_at_most(REST * took if self._due.is_under_way else POLL)
+                    await self._stop.wait_at_most(REST * took if round_goes_on else POLL)
 
-    async def step(self, group: asyncio.TaskGroup) -> int:
-        """Claim what is due and start it; return how much that was."""
-        self._due.is_under_way = False
-        room = self._room()
-        most = min(room.left(Health.GOOD), CLAIM_LANES)
-        if (
-            most <= 0
-            or self._pause.is_on
-            or self._recorder.is_behind()
-            or self._memory.fullness >= 1
-            or (self._outage.is_on and not await self._outage.may_claim(self._claims.check_writable))
-        ):
+    async def step(self, group: asyncio.TaskGroup) -> Step:
+        """Claim what is due and start its attempts in the group; raises StorageError."""
+        slots = self._slots()
+        most = await self._most_to_claim(slots)
+        if most <= 0:
+            return Step(0, round_goes_on=False)
+        asked = self._clock.elapsed()
+        claimed, round_goes_on = await self._claim(most, slots)
+        self._take_over(claimed)
+        endpoints = await self._read_endpoints(claimed)
+        for retry in claimed:
+            self._start(group, retry, endpoints.get(retry.event.merchant_id), asked + self._limits.trust)
+        return Step(len(claimed), round_goes_on)
+
+    def _slots(self) -> Slots:
+        taken = self._merchants.tally(list(self._in_flight.elements()))
+        return Slots(self._limits.most, taken, self._memory.fullness, self._own_faults.probes)
+
+    async def _most_to_claim(self, slots: Slots) -> int:
+        """Return how many rows may be claimed now: one where only a probe may be sent, none where nothing."""
+        most = min(slots.left(Health.GOOD), MAX_CLAIM)
+        is_held_up = self._pause.is_on or self._recorder.is_behind() or self._memory.fullness >= 1
+        if most <= 0 or is_held_up:
+            return 0
+        if self._outage.is_on and not await self._outage.may_claim(self._claims.check_writable):
             return 0
         if self._own_faults.circuit_is_open:
-            if not self._own_faults.takes_probe():
-                return 0
-            most = 1
-        asked = self._clock.elapsed()
-        claimed = await self._claim(most, room)
-        if not claimed:
-            return 0
+            return int(self._own_faults.takes_probe())
+        return most
+
+    async def _claim(self, most: int, slots: Slots) -> tuple[Sequence[ClaimedRetry], bool]:
+        """Claim due rows; returns them, and whether a round over due lanes goes on."""
+        places, lease = self._limits.per_merchant, self._limits.lease
+        is_calm = 2 * slots.for_anybody > suspect_places(self._limits.most)
+        if is_calm and not self._own_faults.held:
+            most = min(most, slots.for_anybody)
+            return await self._unreadable.claim_longest_due(most, places, most, lease), False
+        picked = await self._due.pick(slots, places, most)
+        if not picked.merchants:
+            return (), picked.round_goes_on
+        claimed = await self._unreadable.claim_due_of(picked.merchants, places, most, lease)
+        return claimed, picked.round_goes_on
+
+    def _take_over(self, claimed: Sequence[ClaimedRetry]) -> None:
         if any(self._own_faults.takes_probes_alone(retry.event.merchant_id) for retry in claimed):
             self._own_faults.note_probe()
         for retry in claimed:
             self._memory.hold(retry.event)
+
+    async def _read_endpoints(self, claimed: Sequence[ClaimedRetry]) -> Mapping[str, Endpoint]:
+        """Read where the rows go; where that fails, all of them are due again."""
         try:
             merchants = list({retry.event.merchant_id for retry in claimed})
-            endpoints = await self._unreadable.read_endpoints(merchants)
+            return await self._unreadable.read_endpoints(merchants)
         except StorageError:
             for retry in claimed:
-                self._hand_back(retry, timedelta())
+                self._reschedule(retry, timedelta())
             raise
-        for retry in claimed:
-            self._in_flight[retry.event.merchant_id] += 1
-            endpoint = endpoints.get(retry.event.merchant_id)
-            task = group.create_task(self._attempt(retry, endpoint, asked + self._limits.trust))
-            task.add_done_callback(partial(self._landed, retry.event.merchant_id))
-        return len(claimed)
 
-    def _room(self) -> Slots:
-        taken = self._merchants.tally(list(self._in_flight.elements()))
-        return Slots(self._limits.most, taken, self._memory.fullness, self._own_faults.probes)
+    def _start(
+        self, group: asyncio.TaskGroup, retry: ClaimedRetry, endpoint: Endpoint | None, trusted_until: float
+    ) -> None:
+        self._in_flight[retry.event.merchant_id] += 1
+        task = group.create_task(self._attempt(retry, endpoint, trusted_until))
+        task.add_done_callback(partial(self._finished, retry.event.merchant_id))
 
-    async def _claim(self, most: int, room: Slots) -> Sequence[ClaimedRetry]:
-        places, lease = self._limits.per_merchant, self._limits.lease
-        is_calm = 2 * room.for_anybody > suspect_places(self._limits.most)
-        if is_calm and not self._own_faults.held:
-            most = min(most, room.for_anybody)
-            return await self._unreadable.claim_longest_due(most, places, most, lease)
-        merchants = await self._due.pick(room, places, most)
-        if not merchants:
-            return []
-        return await self._unreadable.claim_due_of(merchants, places, most, lease)
-
-    def _landed(self, merchant_id: str, _: asyncio.Task[None]) -> None:
+    def _finished(self, merchant_id: str, _: asyncio.Task[None]) -> None:
         self._in_flight[merchant_id] -= 1
         if not self._in_flight[merchant_id]:
             del self._in_flight[merchant_id]
@@ -171,7 +191,7 @@ class Retrier:
         if not retry.event.is_known:
             # Due at once for a newer daemon, while our claims leave it out.
             self._blocked.find_unknown(retry.event)
-            self._hand_back(retry, timedelta())
+            self._reschedule(retry, timedelta())
             return
         if endpoint is None:
             self._settle_unconfigured(retry)
@@ -179,19 +199,19 @@ class Retrier:
         try:
             secrets = self._attempter.open_secrets(endpoint)
         except UnknownKey:
-            self._hand_back(retry, KEY_WAIT)
+            self._reschedule(retry, KEY_WAIT)
             return
         asked = self._clock.elapsed()
         await self._recorder.caught_up()
         now = self._clock.elapsed()
         # After a long wait a command may have been given since the claim: the next claim obeys it.
-        has_waited = now - asked > LONGEST_WAIT
+        has_waited = now - asked > MAX_START_WAIT
         if self._stop.is_set() or self._pause.is_on or has_waited or now >= trusted_until:
-            self._hand_back(retry, timedelta())
+            self._reschedule(retry, timedelta())
             return
         record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)
         if record is None:
-            self._hand_back(retry, UNCOUNTED_WAIT)
+            self._reschedule(retry, UNCOUNTED_WAIT)
         else:
             self._recorder.add(record, None)
 
@@ -203,13 +223,24 @@ class Retrier:
         ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
         if ends_at > now:
             looks_again_at = min(ends_at, now + RETRY_WAIT)
-            self._recorder.add(hand_back(retry.event, retry.claim, looks_again_at, now), None)
+            self._recorder.add(reschedule(retry.event, retry.claim, looks_again_at, now), None)
         else:
             self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
 
-    def _hand_back(self, retry: ClaimedRetry, wait: timedelta) -> None:
+    def _reschedule(self, retry: ClaimedRetry, wait: timedelta) -> None:
+        """Give a claim back unsent: the row is due again after this wait."""
         now = self._database_clock.now()
-        self._recorder.add(hand_back(retry.event, retry.claim, now + wait, now), None)
+        self._recorder.add(reschedule(retry.event, retry.claim, now + wait, now), None)
+
+
+class Picked(NamedTuple):
+    """Merchants whose due rows are to be claimed.
+
+    round_goes_on: the look for others than suspects was cut short; the rest of the round is to come.
+    """
+
+    merchants: list[str]
+    round_goes_on: bool
 
 
 class DueLanes:
@@ -221,42 +252,39 @@ class DueLanes:
     back, who are probed in turn, and one for the rest, who are not to wait behind them. A look reads lanes,
     one for each merchant, never their rows.
 
-    is_under_way: the last look for others than suspects was cut; the rest of the round is to come.
     _held_to_come: how many more are probed in this round. Those who were probed are due again at its end, as
         fast as it goes on: it would never end by itself, and a lane due before its cursor never be probed.
     """
 
-    def __init__(self, claims: Claims, standings: MerchantHealth) -> None:
+    def __init__(self, claims: Claims, merchants: MerchantHealth) -> None:
         self._claims = claims
-        self._merchants = standings
+        self._merchants = merchants
         self._suspects_from = self._others_from = self._held_from = START
         self._held_to_come = 0
-        self.is_under_way = False
 
-    async def pick(self, room: Slots, places: int, most: int) -> list[str]:
-        """Name due lanes that may have places, each `places` of them; at most `most` places in all."""
-        others, self._others_from = await self._look(
-            self._others_from, room, places, most, (Health.UNKNOWN, Health.GOOD)
+    async def pick(self, slots: Slots, places: int, most: int) -> Picked:
+        """Name due lanes that may have slots, `places` of them each; `most` slots in all."""
+        picked, self._others_from = await self._look(
+            self._others_from, slots, places, most, (Health.UNKNOWN, Health.GOOD)
         )
-        self.is_under_way = self._others_from != START
-        picked = others
+        round_goes_on = self._others_from != START
         left = most - places * len(picked)
-        if left > 0 and room.left(Health.SUSPECT) > 0:
+        if left > 0 and slots.left(Health.SUSPECT) > 0:
             suspects, self._suspects_from = await self._look(
-                self._suspects_from, room, places, left, (Health.SUSPECT,)
+                self._suspects_from, slots, places, left, (Health.SUSPECT,)
             )
             picked = picked + suspects
         left = most - places * len(picked)
-        if left > 0 and room.left(Health.HELD) > 0:
-            picked = picked + await self._pick_held(room, places, left)
-        return picked
+        if left > 0 and slots.left(Health.HELD) > 0:
+            picked = picked + await self._pick_held(slots, places, left)
+        return Picked(picked, round_goes_on)
 
-    async def _pick_held(self, room: Slots, places: int, most: int) -> list[str]:
+    async def _pick_held(self, slots: Slots, places: int, most: int) -> list[str]:
         """Pick of those held back; a round ends after as many as its first look that found any has found."""
         due = await self._claims.find_due(self._held_from, LOOK)
         if self._held_to_come <= 0:
             self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD for lane in due)
-        picked, self._held_from = self._choose(due, room, places, most, (Health.HELD,))
+        picked, self._held_from = self._choose(due, slots, places, most, (Health.HELD,))
         self._held_to_come -= len(picked)
         if picked and self._held_to_come <= 0:
             self._held_from = START
@@ -265,19 +293,19 @@ class DueLanes:
         return picked
 
     async def _look(
-        self, cursor: DueCursor, room: Slots, places: int, most: int, kinds: Sequence[Health]
+        self, cursor: DueCursor, slots: Slots, places: int, most: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         """Pick from the lanes behind a cursor; returns where to go on, the start when the round is over."""
-        return self._choose(await self._claims.find_due(cursor, LOOK), room, places, most, kinds)
+        return self._choose(await self._claims.find_due(cursor, LOOK), slots, places, most, kinds)
 
     def _choose(
-        self, due: Sequence[DueCursor], room: Slots, places: int, most: int, kinds: Sequence[Health]
+        self, due: Sequence[DueCursor], slots: Slots, places: int, most: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         picked: list[str] = []
         for lane in due:
-            standing = self._merchants.of(lane.merchant_id)
-            if standing in kinds and room.take(standing, places):
+            health = self._merchants.of(lane.merchant_id)
+            if health in kinds and slots.take(health, places):
                 picked.append(lane.merchant_id)
-            if len(picked) * places >= most or max(map(room.left, kinds)) <= 0:
+            if len(picked) * places >= most or max(map(slots.left, kinds)) <= 0:
                 return picked, lane
         return picked, due[-1] if len(due) == LOOK else START
