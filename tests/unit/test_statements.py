@@ -1,7 +1,11 @@
 """Named statements and their headers."""
 
+import importlib.util
+from dataclasses import replace
+
 import pytest
 
+from webhook_dispatcher.storage import statements
 from webhook_dispatcher.storage.statements import Statement, load, parse
 
 SOURCE = """-- A file's own remark.
@@ -45,12 +49,49 @@ def test_the_header_says_parameters_and_row() -> None:
         ("-- name: a\nSELECT 1;\n-- name: a\nSELECT 1;", "defined twice"),
         ("-- name: a\n-- nothing else\n", "is empty"),
         ("-- name: a\n-- $2 x text\nSELECT $2", "not numbered"),
+        ("-- name: a\n-- $1 x text\n-- $2 x text\nSELECT $1, $2", "two parameters have one name"),
         ("-- name: a\n-- row: x\nSELECT 1", "lacks name or type"),
     ],
 )
 def test_a_malformed_header_is_refused(source: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse(source)
+
+
+def test_values_are_bound_by_the_names_in_the_header() -> None:
+    assert parse(SOURCE)["first"].arguments({"most": 2, "merchants": ["m"]}) == [["m"], 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"merchants": []}, r"'first': missing or not in its header: most$"),
+        ({"merchants": [], "most": 1, "least": 0}, r"'first': missing or not in its header: least$"),
+        ({"merchant": [], "most": 1}, r"'first': missing or not in its header: merchant, merchants$"),
+    ],
+    ids=["missing", "extra", "misspelt"],
+)
+def test_a_name_that_is_not_in_the_header_is_an_error_that_names_it(
+    values: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse(SOURCE)["first"].arguments(values)
+
+
+@pytest.mark.parametrize("name", ["record", "read_unwritten"])
+def test_what_the_recorder_binds_is_compared_with_the_header_at_the_start(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed = {**load("recording")}
+    renamed[name] = replace(
+        renamed[name], parameters=(("numbers", "bigint[]"), *renamed[name].parameters[1:])
+    )
+    monkeypatch.setattr(statements, "load", lambda subject: renamed if subject == "recording" else {})
+    spec = importlib.util.find_spec("webhook_dispatcher.storage.records")
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.raises(ValueError, match="numbers, seqs"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
 def test_shipped_statements_declare_every_parameter_they_use() -> None:

@@ -6,14 +6,16 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 
 from webhook_dispatcher.domain.errors import StatementRefused
-from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
 _RECORDING = load("recording")
 _UNREADABLE = load("unreadable")
-_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+_NO_WAIT = datetime(2000, 1, 1, tzinfo=UTC)
+"""Any instant in the past: the lane may be leased at once."""
 
 
 class PostgresRecords:
@@ -26,28 +28,7 @@ class PostgresRecords:
         """See domain.ports.Records; source: recording.sql `record`."""
         with translated():
             row = await self._pool.fetchrow(
-                _RECORDING["record"].text,
-                [record.event.seq for record in records],
-                [record.event.merchant_id for record in records],
-                [record.event.id for record in records],
-                [record.fence for record in records],
-                [record.is_retry for record in records],
-                [record.state for record in records],
-                [record.reason for record in records],
-                [record.attempts for record in records],
-                [record.due_at for record in records],
-                [record.attempt and record.attempt.status for record in records],
-                [record.attempt and record.attempt.outcome for record in records],
-                [record.event.trigger for record in records],
-                [record.attempt and record.attempt.started_at for record in records],
-                [record.attempt and record.attempt.duration_ms for record in records],
-                [record.at for record in records],
-                [turn.merchant_id for turn in turns],
-                [turn.epoch for turn in turns],
-                [turn.is_over for turn in turns],
-                [turn.wait_until or _LONG_AGO for turn in turns],
-                [turn.reach for turn in turns],
-                lease,
+                _RECORDING["record"].text, *_record_arguments(records, turns, lease)
             )
         assert row is not None
         return Written(
@@ -62,11 +43,7 @@ class PostgresRecords:
         """See domain.ports.Records; source: recording.sql `read_unwritten`."""
         with translated():
             rows = await self._pool.fetch(
-                _RECORDING["read_unwritten"].text,
-                [record.event.seq for record in records],
-                [record.event.merchant_id for record in records],
-                [record.fence for record in records],
-                [record.is_retry for record in records],
+                _RECORDING["read_unwritten"].text, *_read_unwritten_arguments(records)
             )
         return frozenset(row["seq"] for row in rows)
 
@@ -77,18 +54,7 @@ class PostgresRecords:
             return True  # nothing was sent: whoever holds the row now decides anew
         with translated():
             settled = await self._pool.fetchval(
-                _RECORDING["record_late"].text,
-                record.event.seq,
-                record.event.id,
-                record.event.merchant_id,
-                attempt.number,
-                record.event.trigger,
-                attempt.started_at,
-                attempt.duration_ms,
-                attempt.status,
-                attempt.outcome,
-                attempt.finished_at,
-                attempt.outcome is Outcome.DELIVERED,
+                _RECORDING["record_late"].text, *_record_late_arguments(record.event, attempt)
             )
         return bool(settled)
 
@@ -103,3 +69,66 @@ class PostgresRecords:
         except StatementRefused as error:
             return error.is_damage
         return False
+
+
+def _record_arguments(records: Sequence[Record], turns: Sequence[LaneTurn], lease: timedelta) -> list[object]:
+    attempts = [record.attempt for record in records]
+    return _RECORDING["record"].arguments(
+        {
+            "seqs": [record.event.seq for record in records],
+            "merchants": [record.event.merchant_id for record in records],
+            "event_ids": [record.event.id for record in records],
+            "fences": [record.fence for record in records],
+            "are_retries": [record.is_retry for record in records],
+            "states": [record.state for record in records],
+            "reasons": [record.reason for record in records],
+            "attempts": [record.attempts for record in records],
+            "due_ats": [record.due_at for record in records],
+            "statuses": [attempt and attempt.status for attempt in attempts],
+            "outcomes": [attempt and attempt.outcome for attempt in attempts],
+            "triggers": [record.event.trigger for record in records],
+            "started_ats": [attempt and attempt.started_at for attempt in attempts],
+            "durations_ms": [attempt and attempt.duration_ms for attempt in attempts],
+            "finished_ats": [record.at for record in records],
+            "lane_merchants": [turn.merchant_id for turn in turns],
+            "lane_epochs": [turn.epoch for turn in turns],
+            "lanes_are_over": [turn.is_over for turn in turns],
+            "lane_waits": [turn.wait_until or _NO_WAIT for turn in turns],
+            "lane_reaches": [turn.reach for turn in turns],
+            "lease": lease,
+        }
+    )
+
+
+def _read_unwritten_arguments(records: Sequence[Record]) -> list[object]:
+    return _RECORDING["read_unwritten"].arguments(
+        {
+            "seqs": [record.event.seq for record in records],
+            "merchants": [record.event.merchant_id for record in records],
+            "fences": [record.fence for record in records],
+            "are_retries": [record.is_retry for record in records],
+        }
+    )
+
+
+def _record_late_arguments(event: Event, attempt: Attempt) -> list[object]:
+    return _RECORDING["record_late"].arguments(
+        {
+            "seq": event.seq,
+            "event_id": event.id,
+            "merchant_id": event.merchant_id,
+            "attempt": attempt.number,
+            "trigger": event.trigger,
+            "started_at": attempt.started_at,
+            "duration_ms": attempt.duration_ms,
+            "status": attempt.status,
+            "outcome": attempt.outcome,
+            "finished_at": attempt.finished_at,
+            "is_delivered": attempt.outcome is Outcome.DELIVERED,
+        }
+    )
+
+
+# A name that the header does not know is found when the program starts, not with the first outcome.
+_record_arguments((), (), timedelta())
+_read_unwritten_arguments(())

@@ -39,6 +39,16 @@ class Statement:
     column_types: tuple[str, ...]
     header: str
 
+    def arguments(self, values: Mapping[str, object]) -> list[object]:
+        """Put values in the order of $1, $2, …, each by the name that the header gives it.
+
+        Errors: ValueError where a name is missing or is none of the header's; it says which.
+        """
+        names = [name for name, _ in self.parameters]
+        if wrong := sorted(values.keys() ^ set(names)):
+            raise ValueError(f"statement {self.name!r}: missing or not in its header: {', '.join(wrong)}")
+        return [values[name] for name in names]
+
 
 @functools.cache
 def load(subject: str) -> Mapping[str, Statement]:
@@ -91,6 +101,8 @@ def _parameters(name: str, header: list[str]) -> tuple[tuple[str, str], ...]:
     found = [match for line in header if (match := _PARAMETER.fullmatch(line))]
     if [int(match[1]) for match in found] != list(range(1, len(found) + 1)):
         raise ValueError(f"statement {name!r}: parameters are not numbered $1, $2, …")
+    if len({match[2] for match in found}) < len(found):
+        raise ValueError(f"statement {name!r}: two parameters have one name")
     return tuple((match[2], match[3].strip()) for match in found)
 
 
