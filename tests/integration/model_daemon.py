@@ -237,7 +237,7 @@ class ModelDaemon:
         records = _Call(PostgresRecords(pool), PostgresRecords(gated), seen)
         controls, stop = PostgresControls(pool), Stop()
         ports, instruments = cast(Claims, claims), Instruments.of(moment, Metrics("model"))
-        recorder = Recorder(cast(Records, records), instruments, LEASE, TRUST, lambda: None)
+        recorder = Recorder(cast(Records, records), instruments, LEASE, TRUST)
         sender = _Sender(requests)
         attempter = _Attempter(sender, KEYRING, SCHEDULE, instruments)
         hold = Hold(timedelta(days=1))

@@ -31,7 +31,7 @@ class ControllerHarness:
         self.clock = self.database.clock
         instruments = Instruments.of(self.clock, self.metrics)
         attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
-        recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0, lambda: None)
+        recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0)
         long_running = LongRunningCommands(
             self.controls,
             FakeClaims(self.database),

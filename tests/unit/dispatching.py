@@ -34,7 +34,7 @@ class Office:
         self.sender, self.metrics = FakeSender(), Metrics("test")
         instruments = self.instruments = Instruments.of(self.clock, self.metrics)
         self.memory, self.own_faults = instruments.memory, instruments.own_faults
-        self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
+        self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
         attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         self.dispatcher = Dispatcher(
             self.claims,

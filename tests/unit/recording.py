@@ -26,8 +26,7 @@ class Recording:
         self.metrics = Metrics("test")
         instruments = Instruments.of(self.clock, self.metrics)
         self.memory = instruments.memory
-        self.refusals: list[bool] = []
-        self.recorder = Recorder(self.records, instruments, LEASE, TRUST, lambda: self.refusals.append(True))
+        self.recorder = Recorder(self.records, instruments, LEASE, TRUST)
         self.blocked = instruments.blocked
         self.closed: list[LaneSession] = []
 

@@ -53,7 +53,7 @@ class Office:
         instruments = self.instruments = Instruments.of(self.clock, Metrics("test"))
         self.memory, self.database_clock = instruments.memory, instruments.database_clock
         self.own_faults, self.merchants = instruments.own_faults, instruments.merchants
-        self.recorder = Recorder(self.records, instruments, LEASE, 15.0, lambda: None)
+        self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
         attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD))
         self.retrier = Retrier(

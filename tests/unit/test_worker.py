@@ -78,7 +78,7 @@ class Course:
         self.answer, self.progress = asyncio.Event(), asyncio.Event()
         self.answer.set()
         self.on_start: Callable[[int], None] = lambda seq: None
-        self.recorder = _Recorder(FakeRecords(self.database), instruments, LEASE, 15.0, lambda: None)
+        self.recorder = _Recorder(FakeRecords(self.database), instruments, LEASE, 15.0)
         self.recorder.progress = self.progress
         attempter = _Attempter(FakeSender(), KEYRING, Schedule(), instruments)
         attempter.course = self

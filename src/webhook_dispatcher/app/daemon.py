@@ -182,8 +182,7 @@ class Daemon:
         if self._has_waited:
             self._outage.came_back()
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
-        missing_day = asyncio.Event()
-        self._recorder = Recorder(records, instruments, settings.lease, trusted, missing_day.set)
+        self._recorder = Recorder(records, instruments, settings.lease, trusted)
         self._dispatcher = Dispatcher(
             claims,
             self._recorder,
@@ -216,7 +215,7 @@ class Daemon:
             loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
             loop(RECALL_INTERVAL, recalls, "recall.failed"),
-            loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=missing_day),
+            loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
             loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
             loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
         )

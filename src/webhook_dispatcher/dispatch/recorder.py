@@ -8,7 +8,6 @@ attempt (`caught_up`). A row that somebody holds locked, or that is damaged, kee
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -72,21 +71,18 @@ class Entry:
 
 
 class Recorder:
-    """Collects records and turns of lanes, and writes them until it is drained."""
+    """Collects records and turns of lanes, and writes them until it is drained.
 
-    def __init__(
-        self,
-        records: Records,
-        instruments: Instruments,
-        lease: timedelta,
-        trust: float,
-        on_refused: Callable[[], None],
-    ) -> None:
+    needs_upkeep: set when the database refuses what should be possible: a log may lack its next partition.
+    """
+
+    def __init__(self, records: Records, instruments: Instruments, lease: timedelta, trust: float) -> None:
         """Set up. `trust`: seconds after asking during which a renewed lane may start attempts."""
+        self.needs_upkeep = asyncio.Event()
         self._memory = instruments.memory
         self._records = records
         self._lease = lease
-        self._writer = Writer(records, lease, instruments.blocked, on_refused)
+        self._writer = Writer(records, lease, instruments.blocked, self.needs_upkeep)
         self._clock = instruments.clock
         self._metrics = instruments.metrics
         self._trust = trust

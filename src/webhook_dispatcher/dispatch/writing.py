@@ -7,7 +7,8 @@ statement left out was either locked, and may still be written, or has come too 
 says only what is a fact.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -33,14 +34,14 @@ class Writer:
     """
 
     def __init__(
-        self, records: Records, lease: timedelta, blocked: BlockedRows, on_refused: Callable[[], None]
+        self, records: Records, lease: timedelta, blocked: BlockedRows, needs_upkeep: asyncio.Event
     ) -> None:
-        """Set up. `on_refused` is called when the database refuses what should be possible."""
+        """Set up. `needs_upkeep` is set when the database refuses what should be possible."""
         self.set_aside: set[int] = set()
         self._records = records
         self._lease = lease
         self._blocked = blocked
-        self._on_refused = on_refused
+        self._needs_upkeep = needs_upkeep
 
     def retry(self, records: Sequence[Record]) -> None:
         """Learn that outcomes are tried again, even if their rows were damaged."""
@@ -72,14 +73,14 @@ class Writer:
         try:
             return await self._records.write([_plainer(record)], [], self._lease)
         except StatementRefused:
-            self._on_refused()
+            self._needs_upkeep.set()
             raise
 
     async def _set_aside(self, record: Record, error: StatementRefused) -> Written:
         """Leave an outcome unwritten whose very row is damaged; raises where the damage is elsewhere."""
         event = record.event
         if not await self._records.is_unreadable(event.seq):
-            self._on_refused()
+            self._needs_upkeep.set()
             raise error
         self.set_aside.add(event.seq)
         self._blocked.find(Reason.UNREADABLE, event.merchant_id, event.seq, event.id, str(error))
