@@ -61,7 +61,7 @@ async def test_the_daemons_claims_and_records_are_planned_once(database: Databas
         }
     )
     async with app.running(settings) as daemon:
-        claims, records = daemon._dispatcher._claims, daemon._recorder._writer._records
+        claims, records = daemon._dispatcher._claims, daemon._recorder._refused._records
         assert isinstance(claims, PostgresClaims)
         assert isinstance(records, PostgresRecords)
         for pool in (claims._pool, records._pool):

@@ -4,22 +4,26 @@ One writer, strictly one statement after the other. What is handed over stays he
 said that it is written: a failed, cancelled or doubtful statement is written again, which changes nothing.
 While the oldest answer that is on its way to the database is older than MOST_BEHIND, nobody starts a new
 attempt (`caught_up`). A row that somebody holds locked, or that is damaged, keeps back only its own lane.
+What becomes of a batch that the database refuses, and of what comes too late, `RefusedBatches` says.
 """
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import structlog
 
+from webhook_dispatcher.dispatch.blocked import BlockedRows, Reason
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import Backoff, sleep
-from webhook_dispatcher.dispatch.writing import Writer
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
+from webhook_dispatcher.domain.verdict import Outcome
 
 LINGER = 0.004
 """Seconds that the first outcome of a batch waits for company."""
@@ -38,6 +42,8 @@ QUICK = 1.0
 """Seconds; a statement may take 1.8 at least, by its time-out (app.daemon)."""
 
 _log = structlog.get_logger()
+
+NOTHING_WRITTEN = Written(frozenset(), (), (), (), ())
 
 
 class BatchSize:
@@ -70,6 +76,94 @@ class Entry:
     try_at: float = 0.0
 
 
+class RefusedBatches:
+    """Writes what can be written of a batch that the database refuses, or that comes too late.
+
+    The batch is halved until the bad record is alone. Refused for its values, that one is written plainer
+    (I9). Refused for damage, it is set aside and tried again from time to time, if its own row proves to be
+    unreadable; damage anywhere else stops everything, loudly, and loses nothing. What the statement left out
+    was either locked, and may still be written, or has come too late for its fence, and then says only what
+    is a fact. All methods raise StorageError, and may then be called again.
+
+    set_aside: seqs whose rows are damaged, so that their outcomes cannot be written for the time being.
+    """
+
+    def __init__(
+        self, records: Records, lease: timedelta, blocked: BlockedRows, needs_upkeep: asyncio.Event
+    ) -> None:
+        """Set up. `needs_upkeep` is set when the database refuses what should be possible."""
+        self.set_aside: set[int] = set()
+        self._records = records
+        self._lease = lease
+        self._blocked = blocked
+        self._needs_upkeep = needs_upkeep
+
+    def retry(self, records: Sequence[Record]) -> None:
+        """Learn that outcomes are tried again, even if their rows were damaged."""
+        self.set_aside -= {record.event.seq for record in records}
+
+    async def write_in_parts(self, records: Sequence[Record], error: StatementRefused) -> Written:
+        """Write outcomes that were refused together, by halves; their lanes have their turn in a later batch.
+
+        None ends while half of its outcomes are in doubt.
+        """
+        if not records:
+            raise error
+        if len(records) == 1:
+            return await self._write_alone(records[0], error)
+        half = len(records) // 2
+        first, second = [await self._write(part) for part in (records[:half], records[half:])]
+        return replace(first, seqs=first.seqs | second.seqs)
+
+    async def _write(self, records: Sequence[Record]) -> Written:
+        try:
+            return await self._records.write(records, [], self._lease)
+        except StatementRefused as error:
+            return await self.write_in_parts(records, error)
+
+    async def _write_alone(self, record: Record, error: StatementRefused) -> Written:
+        if error.is_damage:
+            return await self._set_aside(record, error)
+        _log.error("record.refused", event_id=str(record.event.id), seq=record.event.seq, error=str(error))
+        try:
+            return await self._records.write([_plainer(record)], [], self._lease)
+        except StatementRefused:
+            self._needs_upkeep.set()
+            raise
+
+    async def _set_aside(self, record: Record, error: StatementRefused) -> Written:
+        """Leave an outcome unwritten whose very row is damaged; raises where the damage is elsewhere."""
+        event = record.event
+        if not await self._records.is_unreadable(event.seq):
+            self._needs_upkeep.set()
+            raise error
+        self.set_aside.add(event.seq)
+        self._blocked.find(Reason.UNREADABLE, event.merchant_id, event.seq, event.id, str(error))
+        return NOTHING_WRITTEN
+
+    async def settle(self, records: Sequence[Record]) -> frozenset[int]:
+        """Write what came too late for its fence; return the seqs that were only locked: try those again."""
+        if not records:
+            return frozenset()
+        still_ours = await self._records.read_unwritten(records)
+        locked = set(still_ours)
+        for record in records:
+            if record.event.seq not in still_ours and not await self._write_late(record):
+                locked.add(record.event.seq)
+        return frozenset(locked)
+
+    async def _write_late(self, record: Record) -> bool:
+        try:
+            return await self._records.write_late(record)
+        except StatementRefused as error:
+            if error.is_damage:
+                self.set_aside.add(record.event.seq)
+                return False
+            # Whoever holds the row now decides about it; at worst the event is sent once more.
+            _log.error("record.refused", event_id=str(record.event.id), error=str(error))
+            return True
+
+
 class Recorder:
     """Collects records and turns of lanes, and writes them until it is drained.
 
@@ -82,7 +176,7 @@ class Recorder:
         self._memory = instruments.memory
         self._records = records
         self._lease = lease
-        self._writer = Writer(records, lease, instruments.blocked, self.needs_upkeep)
+        self._refused = RefusedBatches(records, lease, instruments.blocked, self.needs_upkeep)
         self._clock = instruments.clock
         self._metrics = instruments.metrics
         self._trust = trust
@@ -176,13 +270,13 @@ class Recorder:
             return []
         asked = self._clock.elapsed()
         records = [entry.record for entry in batch]
-        if self._writer.set_aside:
-            self._writer.retry(records)
+        if self._refused.set_aside:
+            self._refused.retry(records)
         try:
             try:
                 written = await self._records.write(records, list(turns.values()), self._lease)
             except StatementRefused as error:
-                written = await self._writer.write_in_parts(records, error)
+                written = await self._refused.write_in_parts(records, error)
         except BaseException:
             self._put_back(batch)
             self._batch.failed()
@@ -199,7 +293,7 @@ class Recorder:
     async def _settle_rest(self, rest: list[Entry]) -> None:
         """Keep what was locked or is damaged for a later batch, and write down what has come too late."""
         try:
-            self._keep(rest, await self._writer.settle([entry.record for entry in rest]))
+            self._keep(rest, await self._refused.settle([entry.record for entry in rest]))
         except BaseException:
             self._put_back(rest)
             raise
@@ -268,7 +362,7 @@ class Recorder:
             if entry.record.event.seq not in locked:
                 self._strike_off(entry)
                 continue
-            is_set_aside = entry.record.event.seq in self._writer.set_aside
+            is_set_aside = entry.record.event.seq in self._refused.set_aside
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
             entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else BOUNCE_WAIT)
             if entry.session is not None and is_set_aside:
@@ -302,3 +396,17 @@ class Recorder:
 
 def _added(entry: Entry) -> float:
     return entry.added
+
+
+def _plainer(record: Record) -> Record:
+    """Leave out what the attempt brought; what was delivered stays so."""
+    if record.state is State.DELIVERED:
+        return record._replace(attempt=None)
+    attempt = record.attempt and record.attempt._replace(outcome=Outcome.UNSENDABLE, status=None)
+    return _failed(record)._replace(attempt=attempt)
+
+
+def _failed(record: Record) -> Record:
+    if record.event.on_failure is State.DELIVERED:
+        return record._replace(state=State.DELIVERED, reason=None, due_at=None)
+    return record._replace(state=State.FAILED, reason=FailedReason.UNSENDABLE, due_at=None)
