@@ -150,6 +150,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "sweep_lanes": Question((MERCHANT, str(ASKED)), ASKED),
     "create_lanes": Question(("ARRAY['new1', 'new2']",), 2),
+    "check_writable": Question(()),
     "lease_lanes": Question((NAMES, _each("9", "bigint"), "'30 seconds'", "'somebody'"), ASKED),
     "read_runs": Question((NAMES, *[_each(most, "bigint") for most in ("0", "3", "65536")]), 3 * ASKED),
     "read_endpoints": Question((NAMES,), ASKED),

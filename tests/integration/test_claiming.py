@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+import asyncpg
 import pytest
 
 from tests.integration.workbench import LAPSED, LEASE, Daemon, Workbench, seqs
@@ -9,6 +10,7 @@ from webhook_dispatcher.domain.claim import Lease, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.statements import load
 
 ADD_ENDPOINT = """
 INSERT INTO webhook.endpoint (
@@ -32,6 +34,19 @@ async def test_missing_lanes_are_told_made_and_leased(bench: Workbench, here: Da
     assert (await here.claims.lease({"m1": 1}, LEASE, "here")).leases == (Lease("m1", 1, 0, None),)
     lane = await bench.lane("m1")
     assert (lane["is_leased"], lane["owner"]) == (True, "here")
+
+
+async def test_whether_the_database_can_be_written_is_asked_without_changing_it(
+    bench: Workbench, here: Daemon
+) -> None:
+    await here.lease("m")
+    lane = await bench.lane("m")
+    await here.claims.check_writable()
+    assert await bench.lane("m") == lane
+    session = await bench.session()
+    with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+        async with session.transaction(readonly=True):
+            await session.execute(load("claiming")["check_writable"].text)
 
 
 async def test_lane_that_another_transaction_is_making_keeps_the_others_back_from_nothing(

@@ -84,7 +84,7 @@ class FakeClaims:
         )
 
     async def check_writable(self) -> None:
-        await self.lease({}, timedelta(seconds=1), "")
+        self.database.fail("check_writable")
 
     async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
         self.database.fail("create_lanes")

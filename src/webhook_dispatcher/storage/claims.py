@@ -72,8 +72,8 @@ class PostgresClaims:
         )
 
     async def check_writable(self) -> None:
-        """See domain.ports.Claims; an UPDATE of no rows is refused wherever nothing can be leased."""
-        await self.lease({}, timedelta(seconds=1), "")
+        """See domain.ports.Claims; source: claiming.sql `check_writable`."""
+        await self._fetch("check_writable")
 
     async def create_lanes(self, merchants: Sequence[str]) -> tuple[str, ...]:
         """See domain.ports.Claims; source: claiming.sql `create_lanes`.

@@ -103,6 +103,11 @@ SELECT wanted.merchant_id FROM unnest($1::text[]) AS wanted (merchant_id)
 ORDER BY wanted.merchant_id
 ON CONFLICT (merchant_id) DO NOTHING;
 
+-- name: check_writable
+-- Change no lane. A server that only reads, such as a standby, refuses this as it would refuse a lease.
+-- none: always
+UPDATE webhook.lane SET epoch = lane.epoch WHERE false;
+
 -- name: lease_lanes
 -- Lease those of the wanted lanes that are free, raising their epoch.
 -- Never ask for a lane that the owner still holds in memory.
