@@ -171,7 +171,8 @@ class Unreadable:
         rows = [row for part in await in_parts(merchants, name, cannot_name) for row in part]
         if unnamed:
             await self._claims.look_later(unnamed, timedelta(seconds=BLOCKED_WAIT))
-        return any([*await in_parts(rows, try_rows, self._leave_out), *unnamed])
+        are_refused = await in_parts(rows, try_rows, self._leave_out)
+        return any(are_refused) or bool(unnamed)
 
     async def _leave_out(self, row: DueRow, error: StatementRefused) -> bool:
         if error.is_damage:
