@@ -63,29 +63,29 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, trigger text, on_failure text, claim bigint, endpoint_removed_at timestamptz
 -- order: none
 -- none: all places are taken, or the rows are locked by somebody
-WITH room AS MATERIALIZED (
+WITH free AS MATERIALIZED (
     SELECT
         asked.merchant_id,
         greatest($2 - (
             -- Filtered here: as a condition due_at would let outbox_due be read, all that waits for a retry.
-            SELECT count(*) FILTER (WHERE flying.due_at > clock_timestamp())
-            FROM webhook.outbox AS flying
-            WHERE flying.merchant_id = asked.merchant_id AND flying.claim IS NOT NULL
+            SELECT count(*) FILTER (WHERE in_flight.due_at > clock_timestamp())
+            FROM webhook.outbox AS in_flight
+            WHERE in_flight.merchant_id = asked.merchant_id AND in_flight.claim IS NOT NULL
         ), 0) AS places
     FROM unnest($1::text[]) AS asked (merchant_id)
 ),
 due AS MATERIALIZED (
     SELECT ready.seq
-    FROM room
+    FROM free
     CROSS JOIN LATERAL (
         SELECT outbox.seq
         FROM webhook.outbox
         WHERE
-            outbox.merchant_id = room.merchant_id
+            outbox.merchant_id = free.merchant_id
             AND outbox.due_at <= (SELECT clock_timestamp())
             AND outbox.seq <> ALL($5::bigint[])
         ORDER BY outbox.due_at
-        LIMIT room.places
+        LIMIT free.places
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS ready
     LIMIT $3
@@ -124,7 +124,7 @@ WITH left_alone AS MATERIALIZED (
 UPDATE webhook.lane
 SET
     retry_at = coalesce(
-        CASE WHEN flying.places_taken >= $2 THEN flying.lapses_at END,
+        CASE WHEN in_flight.places_taken >= $2 THEN in_flight.lapses_at END,
         least(
             (
                 SELECT outbox.due_at
@@ -150,7 +150,7 @@ CROSS JOIN LATERAL (
         min(outbox.due_at) FILTER (WHERE outbox.due_at > clock_timestamp()) AS lapses_at
     FROM webhook.outbox
     WHERE outbox.merchant_id = asked.merchant_id AND outbox.claim IS NOT NULL
-) AS flying
+) AS in_flight
 WHERE lane.merchant_id = ANY(ARRAY[asked.merchant_id]);
 
 -- name: mend_retries
