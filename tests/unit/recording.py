@@ -6,7 +6,7 @@ from tests.unit.fake_storage import FakeRecords
 from tests.unit.fakes import LEASE, FakeDatabase, Owed, finished, make_event
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession
-from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, Recorder
+from webhook_dispatcher.dispatch.recorder import LOCKED_WAIT, Recorder
 from webhook_dispatcher.domain.claim import RunAsk
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Attempt, Record
@@ -87,6 +87,6 @@ class Recording:
         for _ in range(most):
             if not self.recorder.unwritten and not self.recorder._ending:
                 return
-            self.clock.advance(BOUNCE_WAIT)
+            self.clock.advance(LOCKED_WAIT)
             self.step()
         raise AssertionError(f"{self.recorder.unwritten} outcomes are still not written")

@@ -241,7 +241,7 @@ def test_everything_that_becomes_visible_is_attempted_once_and_reach_never_passe
         committed.update(fresh)
         database.insert(*events(*fresh))
         ask = visit.ask(most, 10**6)
-        rows = [make_event(seq) for seq in sorted(database.owed) if seq > ask.after_seq][: ask.most_events]
+        rows = [make_event(seq) for seq in sorted(database.owed) if seq > ask.after_seq][: ask.max_events]
         visit.take_in(rows, ask, stable=0)
         for _ in range(min(tries, len(visit.run))):
             waiting.append(take(visit))

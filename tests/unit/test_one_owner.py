@@ -72,7 +72,7 @@ def written_fields(source: str) -> Iterator[str]:
         "session.run.popleft()",
         "self._memory.held -= 1",
         "session.unblocked.set()",
-        "session.seen.add(3)",
+        "session.read_seqs.add(3)",
     ],
 )
 def test_every_way_to_write_is_noticed(source: str) -> None:
@@ -80,7 +80,7 @@ def test_every_way_to_write_is_noticed(source: str) -> None:
 
 
 def test_fields_are_the_ones_that_there_are() -> None:
-    assert {"run", "seen", "unfinished", "state", "fetch", "unblocked", "wait_until"} <= FIELDS
+    assert {"run", "read_seqs", "unfinished", "state", "fetch", "unblocked", "wait_until"} <= FIELDS
     assert {*vars(MemoryBudget())} - {"_max"} == {"held", "fullness"}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.fakes import is_delivered, seqs_of
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MAX_BEHIND
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
@@ -64,7 +64,7 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
             recording.step()
     assert recording.recorder.unwritten == 3
     assert len(recording.refusals) == 3
-    recording.clock.advance(MOST_BEHIND * 2)
+    recording.clock.advance(MAX_BEHIND * 2)
     assert recording.recorder.is_behind(), "nothing new is sent"
     recording.records.hopeless = set()
     recording.end(visit)

@@ -24,8 +24,8 @@ from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, RETRY_WAIT, Attempter, Hold
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
-from webhook_dispatcher.dispatch.recorder import MOST_BEHIND, Recorder
-from webhook_dispatcher.dispatch.retries import LONGEST_WAIT, Retrier, RetryLimits
+from webhook_dispatcher.dispatch.recorder import MAX_BEHIND, Recorder
+from webhook_dispatcher.dispatch.retries import MAX_START_DELAY, Retrier, RetryLimits
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
@@ -144,7 +144,7 @@ def fill(office: Office) -> None:
 
 def fall_behind(office: Office) -> None:
     office.recorder.add(Record(make_event(99), 1, True, None, None, None, NOW, NOW), None)
-    office.clock.advance(MOST_BEHIND * 2)
+    office.clock.advance(MAX_BEHIND * 2)
 
 
 @pytest.mark.parametrize("hinder", [pause, fill, fall_behind])
@@ -176,7 +176,7 @@ async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(hinder: Callab
     office.assert_handed_back()
 
 
-@pytest.mark.parametrize("seconds", [LONGEST_WAIT * 1.1, 15.0])
+@pytest.mark.parametrize("seconds", [MAX_START_DELAY * 1.1, 15.0])
 async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: float) -> None:
     office = Office()
     office.owe(1)
@@ -185,7 +185,7 @@ async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: f
         unwritten = Record(make_event(99), 1, True, None, None, None, NOW, NOW)
         office.memory.hold(unwritten.event)
         office.recorder.add(unwritten, None)
-        office.clock.advance(MOST_BEHIND * 2)
+        office.clock.advance(MAX_BEHIND * 2)
         await quiet()
         assert office.sender.sent == []
         office.clock.advance(seconds)

@@ -82,7 +82,7 @@ class Attempter:
             self.missing_keys[error.key_id] = self._clock.elapsed()
             raise
 
-    async def attend(
+    async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
         """Make one attempt now, judge it, and return what is to be written.
@@ -92,12 +92,12 @@ class Attempter:
         started = self._clock.elapsed()
         if not self._own_faults.compare_clocks():
             return None  # its signature would be refused
-        attempt, seen = await self.make(event, endpoint, secrets)
-        if not self._own_faults.learn(event, seen, started):
-            detail = seen.detail if isinstance(seen, Failure) else f"status {seen.status}"
-            _log.warning("attempt.uncounted", event_id=str(event.id), outcome=seen.outcome, detail=detail)
+        attempt, result = await self.make(event, endpoint, secrets)
+        if not self._own_faults.learn(event, result, started):
+            detail = result.detail if isinstance(result, Failure) else f"status {result.status}"
+            _log.warning("attempt.uncounted", event_id=str(event.id), outcome=result.outcome, detail=detail)
             return None
-        return self.conclude(event, fence, is_retry, attempt, seen)
+        return self.conclude(event, fence, is_retry, attempt, result)
 
     async def make(
         self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
@@ -108,12 +108,12 @@ class Attempter:
         self.in_flight += 1
         ticket = self._merchants.started(event.merchant_id)
         try:
-            seen = await self._send(event, endpoint, secrets)
+            result = await self._send(event, endpoint, secrets)
         finally:
             self.in_flight -= 1
             self._merchants.finished(ticket)
         took = self._clock.elapsed() - started
-        outcome = seen.outcome
+        outcome = result.outcome
         if event.attempts == 0 and outcome is not Outcome.UNSENDABLE:
             self._metrics.delivery_lag.observe(max(0.0, (started_at - event.created_at).total_seconds()))
         attempt = Attempt(
@@ -121,10 +121,10 @@ class Attempter:
             started_at=started_at,
             finished_at=started_at + timedelta(seconds=took),
             duration_ms=round(took * 1000),
-            status=seen.status,
+            status=result.status,
             outcome=outcome,
         )
-        return attempt, seen
+        return attempt, result
 
     async def _send(self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> Answer | Failure:
         if (fault := event.fault) is not None:
@@ -139,17 +139,17 @@ class Attempter:
             "Service-Event-Type": event.type,
             "Service-Signature": signed,
         }
-        seen = await self._sender.post(endpoint.url, headers, body)
-        if seen.status in REFUSALS and not is_signed(body, signed, secrets):
+        result = await self._sender.post(endpoint.url, headers, body)
+        if result.status in REFUSALS and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
-        return seen
+        return result
 
     def conclude(
-        self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure
+        self, event: Event, fence: int, is_retry: bool, attempt: Attempt, result: Answer | Failure
     ) -> Record:
         """Judge an attempt, count it and say so in the log; return the record that is to be written."""
         self._merchants.learn(event.merchant_id, attempt.outcome, attempt.duration_ms / 1000)
-        state, reason, delay = judge(seen, event, self._schedule)
+        state, reason, delay = judge(result, event, self._schedule)
         outcome = attempt.outcome
         counter, histogram = self._metrics.attempts_by[outcome, event.trigger]
         counter.inc()
@@ -166,7 +166,7 @@ class Attempter:
             status=attempt.status,
             duration_ms=attempt.duration_ms,
             state=state or State.PENDING_RETRY,
-            **({"detail": seen.detail} if isinstance(seen, Failure) else {}),
+            **({"detail": result.detail} if isinstance(result, Failure) else {}),
         )
         due_at = None if delay is None else attempt.finished_at + delay
         return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
@@ -186,6 +186,6 @@ def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> R
     return Record(event, fence, is_retry, None, State.FAILED, FailedReason.UNSENDABLE, None, at)
 
 
-def hand_back(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
+def reschedule(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
     """Give a claimed retry back unsent; it does not count as an attempt."""
     return Record(event, fence, True, None, None, None, due_at, at)

@@ -21,16 +21,16 @@ from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
-from webhook_dispatcher.domain.claim import Lease, Probe
+from webhook_dispatcher.domain.claim import Lease, SweptLane
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
 """Most lanes in one claim; bounds its memory together with worker.RUN_BYTES."""
-ENOUGH = 100
+MAX_ACTIVE_LANES = 100
 """Lanes at work with which none are claimed while the event loop is behind: they would only wait inside."""
-LOOK = 5_000
+MAX_ARRIVALS = 5_000
 """Most arrivals read in one look."""
 SESSION_TIME = 2.0
 """Seconds after which a lane is given back, so that others have their turn and daemons share the load."""
@@ -101,9 +101,9 @@ class Dispatcher:
         self._blocked.show()
 
     @property
-    def is_hungry(self) -> bool:
+    def wants_more(self) -> bool:
         """Tell whether the sweep should go on at once: there is room, and nothing known to fill it."""
-        most, slots = self._room()
+        most, slots = self._free_slots()
         return most > 0 and self._ready.waiting(slots) < CLAIM_LANES
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class Dispatcher:
                 self._wake.clear()  # before the step: a wake-up during it must survive
                 asked = self._clock.elapsed()
                 try:
-                    hurries = await self.step(group)
+                    has_more = await self.step(group)
                 except StorageError as error:
                     self._tell_poller()
                     self._outage.failed(asked, error)
@@ -125,7 +125,7 @@ class Dispatcher:
                 backoff.reset()
                 self._tell_poller()
                 wait = self._poller.next(self._clock.elapsed() - asked)
-                await self._poller.rest(0.0 if hurries else wait, self._wake)
+                await self._poller.rest(0.0 if has_more else wait, self._wake)
             self._worker.stop_reading()
 
     def _tell_poller(self) -> None:
@@ -139,9 +139,9 @@ class Dispatcher:
             self._ready.add_all(self._locked)
             self._locked = {}
         suspicions = self._own_faults.suspicions
-        if suspicions.held or suspicions.to_free:
-            self._ready.free(suspicions.freed())
-        is_cut = await self._look()
+        if suspicions.held or suspicions.to_release:
+            self._ready.requeue(suspicions.take_released())
+        is_cut = await self._poll()
         outage = self._outage
         self._may_claim = not outage.is_on or await outage.may_claim(self._claims.check_writable)
         if self._worker.low:
@@ -149,8 +149,8 @@ class Dispatcher:
         if self._ready.kinds:
             await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        hurries = bool(self._ready.kinds) and not self._own_faults.circuit_is_open and self._waiting() > 0
-        return is_cut or hurries
+        has_more = bool(self._ready.kinds) and not self._own_faults.circuit_is_open and self._waiting() > 0
+        return is_cut or has_more
 
     def stop(self) -> None:
         """Claim nothing more; sessions end after the event in flight."""
@@ -158,16 +158,16 @@ class Dispatcher:
         self._worker.stop()
         self._wake.set()
 
-    async def _look(self) -> bool:
+    async def _poll(self) -> bool:
         asked = self._clock.elapsed()
         cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
-        arrivals = await self._claims.read_arrivals(cursor, LOOK)
+        arrivals = await self._claims.read_arrivals(cursor, MAX_ARRIVALS)
         self._database_clock.synchronise(arrivals.database_now, asked)
         self._own_faults.compare_clocks()
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked) if self._tail.gaps else []
-        found = await self._claims.read_gaps(gaps, LOOK) if gaps else []
+        found = await self._claims.read_gaps(gaps, MAX_ARRIVALS) if gaps else []
         if found or arrivals.last_seq > cursor:
             self._found_at = self._clock.elapsed()
         # Noticed before they count as settled, so that nobody reads past them in between.
@@ -188,14 +188,14 @@ class Dispatcher:
         """Learn that the sweep begins a round."""
         self._ready.begin_sweep()
 
-    def notice_probe(self, probe: Probe) -> bool:
+    def notice_swept(self, lane: SweptLane) -> bool:
         """Learn from the sweep that a merchant is owed something; True if it was not known to wait."""
-        if self._blocked.is_left(probe.merchant_id):
+        if self._blocked.is_left(lane.merchant_id):
             return False
-        if not probe.is_free and probe.merchant_id not in self._sessions:
+        if not lane.is_free and lane.merchant_id not in self._sessions:
             return False
         self._wake.set()
-        return self._notice(probe.merchant_id, probe.head_seq, is_swept=True)
+        return self._notice(lane.merchant_id, lane.head_seq, is_swept=True)
 
     def recall(self, merchant_id: str) -> None:
         """End a session after the event in flight."""
@@ -203,15 +203,15 @@ class Dispatcher:
         if session is not None:
             session.recall()
 
-    def _at_work(self) -> int:
+    def _active_lanes(self) -> int:
         """Return how many lanes keep the event loop busy: not those that hang, or are over."""
         under_way = [name for name, session in self._sessions.items() if session.state < SessionState.OVER]
         return len(under_way) - self._merchants.tally(under_way)[Health.SUSPECT]
 
-    def _room(self) -> tuple[int, Slots | None]:
+    def _free_slots(self) -> tuple[int, Slots | None]:
         """Return how many lanes may be claimed now, and the slots left for each kind (None: plenty)."""
         may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
-        is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
+        is_busy = self._poller.is_behind and self._active_lanes() >= MAX_ACTIVE_LANES
         fullness, max_lanes = self._memory.fullness, self._limits.max_lanes
         if not may_claim or is_busy or fullness >= 1:
             return 0, None
@@ -224,12 +224,12 @@ class Dispatcher:
 
     def _waiting(self) -> int:
         """Return how many wait that may be claimed now."""
-        most, slots = self._room()
+        most, slots = self._free_slots()
         return self._ready.waiting(slots) if most > 0 else 0
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
-        most, slots = self._room()
-        if most <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.takes_probe()):
+        most, slots = self._free_slots()
+        if most <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.may_probe()):
             return
         heads = self._ready.take(most, slots)
         for merchant_id in heads.keys() & self._sessions.keys():
@@ -248,7 +248,7 @@ class Dispatcher:
             try:
                 leased = await self._claims.lease(heads, self._limits.lease, self._owner)
             except StatementRefused as error:
-                if not error.blames_the_row:
+                if not error.is_row_fault:
                     raise
                 leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
@@ -295,7 +295,7 @@ class Dispatcher:
         try:
             return await self._claims.read_endpoints(merchants)
         except StatementRefused as error:
-            if not error.blames_the_row:
+            if not error.is_row_fault:
                 raise
             return await self._unreadable.read_endpoints(merchants)
 
@@ -333,7 +333,7 @@ class Dispatcher:
             return
         if session.is_probe:
             self._own_faults.note_probe()
-        task = group.create_task(self._worker.follow(session, endpoint, secrets))
+        task = group.create_task(self._worker.work_through(session, endpoint, secrets))
         # Not at the end of what the task does: one that is cancelled before it began does nothing.
         task.add_done_callback(lambda _: self._recorder.release(session))
 

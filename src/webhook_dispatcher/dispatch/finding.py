@@ -12,9 +12,9 @@ from typing import NamedTuple
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
-FIRST_PROBE = 0.002
+FIRST_RECHECK = 0.002
 """Seconds until a gap is looked at again; doubled each time."""
-MAX_PROBE_WAIT = 0.8
+MAX_RECHECK_WAIT = 0.8
 """Seconds between two looks at the same gap, at most."""
 SETTLING = 0.2
 """Seconds between seeing a gap and asking for its takers' ids: an INSERT takes its number first, and has
@@ -22,7 +22,7 @@ its transaction's id only when it has computed its row."""
 MAX_GAP_AGE = 10.0
 """Seconds after which a gap is given up."""
 MAX_RANGES = 1_000
-"""Ranges remembered; beyond, the oldest looks' gaps are kept as one range each, which is not probed."""
+"""Ranges remembered; beyond, the oldest looks' gaps are kept as one range each, which is not read again."""
 NO_STRAGGLER = 2**62
 """A head that lowers no lane's from_seq."""
 MAX_READY = 20_000
@@ -39,14 +39,14 @@ class _Gaps:
     ranges: list[tuple[int, int]]
     since: float
     wait: float
-    probe_at: float
-    is_probed: bool = True
+    recheck_at: float
+    is_rechecked: bool = True
     settled_by: int | None = None
     is_final: bool = False
 
     def is_due(self, now: float) -> bool:
         """Tell whether to look again: settled ones at once, for the last time."""
-        return self.is_final or (self.is_probed and self.probe_at <= now)
+        return self.is_final or (self.is_rechecked and self.recheck_at <= now)
 
 
 class Tail:
@@ -75,28 +75,28 @@ class Tail:
         """Take in one look behind the cursor; return what arrived.
 
         The first look only finds out where the sequence stands: what is older is the sweep's, and may
-        still hold open transactions, so all of it is one gap, which is not probed.
+        still hold open transactions, so all of it is one gap, which is not read again.
         """
         if self.cursor is None or arrivals.last_seq < self.cursor:
             # First look, or a database restored to an earlier state: numbers are given again.
             self.cursor = arrivals.last_seq
             self.gaps = []
             if self.cursor:
-                self.gaps.append(_Gaps([(1, self.cursor)], now, FIRST_PROBE, now, is_probed=False))
+                self.gaps.append(_Gaps([(1, self.cursor)], now, FIRST_RECHECK, now, is_rechecked=False))
             self.stable = 0
             return ()
         if self.gaps:
             self._settle(arrivals, now)
-        reached = arrivals.seen[-1].seq if arrivals.is_cut else arrivals.last_seq
-        if arrivals.seen:
-            reached = max(reached, arrivals.seen[-1].seq)
-        if reached - self.cursor > len(arrivals.seen):
-            passed = _missing((self.cursor + 1, reached), [arrival.seq for arrival in arrivals.seen])
-            self.gaps.append(_Gaps(passed, now, FIRST_PROBE, now + FIRST_PROBE))
+        reached = arrivals.visible[-1].seq if arrivals.is_cut else arrivals.last_seq
+        if arrivals.visible:
+            reached = max(reached, arrivals.visible[-1].seq)
+        if reached - self.cursor > len(arrivals.visible):
+            passed = _missing((self.cursor + 1, reached), [arrival.seq for arrival in arrivals.visible])
+            self.gaps.append(_Gaps(passed, now, FIRST_RECHECK, now + FIRST_RECHECK))
             self._condense()
         self.cursor = reached
         self.stable = self.gaps[0].ranges[0][0] - 1 if self.gaps else reached
-        return arrivals.seen
+        return arrivals.visible
 
     def _settle(self, arrivals: Arrivals, now: float) -> None:
         for gaps in self.gaps:
@@ -108,7 +108,7 @@ class Tail:
 
     def due_gaps(self, now: float) -> list[tuple[int, int]]:
         """Return the ranges that should be looked at again now."""
-        return [r for gaps in self.gaps if gaps.is_probed and gaps.is_due(now) for r in gaps.ranges]
+        return [r for gaps in self.gaps if gaps.is_rechecked and gaps.is_due(now) for r in gaps.ranges]
 
     def observe_gaps(self, found: Sequence[Arrival], now: float) -> None:
         """Take in what a look at the due gaps found; what is still missing is kept until it is settled."""
@@ -119,8 +119,8 @@ class Tail:
                 continue
             if gaps.is_due(now):
                 gaps.ranges = [left for r in gaps.ranges for left in _missing(r, seqs)]
-                gaps.wait = min(gaps.wait * 2, MAX_PROBE_WAIT)
-                gaps.probe_at = now + gaps.wait
+                gaps.wait = min(gaps.wait * 2, MAX_RECHECK_WAIT)
+                gaps.recheck_at = now + gaps.wait
             if gaps.ranges:
                 kept.append(gaps)
         self.gaps = kept
@@ -134,7 +134,7 @@ class Tail:
             if len(gaps.ranges) > 1:
                 excess -= len(gaps.ranges) - 1
                 gaps.ranges = [(gaps.ranges[0][0], gaps.ranges[-1][1])]
-                gaps.is_probed = False
+                gaps.is_rechecked = False
 
 
 def _missing(whole: tuple[int, int], seqs: Sequence[int]) -> list[tuple[int, int]]:
@@ -172,7 +172,7 @@ class _Line:
     waiting: OrderedDict[str, _Waiting] = field(default_factory=OrderedDict)
     refused: _Refused | None = None
 
-    def lets_in(self, merchant_id: str, sweep: int, is_swept: bool) -> bool:
+    def admits(self, merchant_id: str, sweep: int, is_swept: bool) -> bool:
         """Tell whether one more may wait; `sweep` numbers the round."""
         if not self.waiting:
             self.refused = None
@@ -225,7 +225,7 @@ class ReadyLanes:
                 self._lines[kind].waiting[merchant_id] = known._replace(head_seq=head_seq)
                 return False
             del self._lines[kind].waiting[merchant_id]
-        elif (line.refused is not None or len(line.waiting) >= MAX_READY) and not line.lets_in(
+        elif (line.refused is not None or len(line.waiting) >= MAX_READY) and not line.admits(
             merchant_id, self._sweep, is_swept
         ):
             return False
@@ -239,10 +239,10 @@ class ReadyLanes:
         for merchant_id, head_seq in heads.items():
             self.add(merchant_id, head_seq)
 
-    def free(self, merchants: Iterable[str]) -> None:
+    def requeue(self, merchants: Iterable[str]) -> None:
         """Let merchants that are held back no more wait with the others, where they wait at all."""
         for merchant_id in merchants:
-            if self.kinds.get(merchant_id) is Health.HELD:
+            if self.kinds.get(merchant_id) is Health.HELD_BACK:
                 self.add(merchant_id)
 
     def take(self, most: int, slots: Slots | None) -> dict[str, int]:

@@ -83,7 +83,7 @@ class LaneSession:
     is_probe: claimed while nothing else is sent, or nothing to this merchant, to try whether it works again:
         it makes one attempt.
     run: what was read and has not been started.
-    seen: every seq read in this session; a row that is read again before its record was committed is known.
+    read_seqs: every seq read in this session: a row may be read again before its record was committed.
     unfinished: bytes by seq of what was read and is not known to be written: the run, what is in flight,
         and what the recorder has.
     unwritten: how many of those the recorder has.
@@ -104,7 +104,7 @@ class LaneSession:
     is_probe: bool = False
     state: SessionState = SessionState.OPEN
     run: deque[Event] = field(default_factory=deque)
-    seen: set[int] = field(default_factory=set)
+    read_seqs: set[int] = field(default_factory=set)
     unfinished: dict[int, int] = field(default_factory=dict)
     unwritten: int = 0
     complete_up_to: int = 0
@@ -143,18 +143,16 @@ class LaneSession:
 
         stable: nothing could appear at or below this number when the read was asked for.
         """
-        is_cut = (
-            len(events) >= ask.most_events or sum(len(event.object) for event in events) >= ask.most_bytes
-        )
+        is_cut = len(events) >= ask.max_events or sum(len(event.object) for event in events) >= ask.max_bytes
         if self.state >= SessionState.OVER:  # it ended while the read was under way
             self.has_more = self.has_more or bool(events)
             return
         self.has_more = self.has_more or is_cut  # something may have been noticed during the read
         reached = min(stable, events[-1].seq) if is_cut else stable
         self.complete_up_to = max(self.complete_up_to, reached)
-        new = [event for event in events if event.seq not in self.seen]
+        new = [event for event in events if event.seq not in self.read_seqs]
         for event in new:
-            self.seen.add(event.seq)
+            self.read_seqs.add(event.seq)
             self.unfinished[event.seq] = len(event.object)
             self.memory.hold(event)
         self.run = deque(sorted([*self.run, *new], key=_seq)) if self.run else deque(new)
@@ -165,7 +163,7 @@ class LaneSession:
 
     def notice(self, seq: int) -> None:
         """Learn from the tail or the sweep that an event of this merchant is visible."""
-        if seq in self.seen:
+        if seq in self.read_seqs:
             return
         if seq > self.complete_up_to:
             self.has_more = True
@@ -184,7 +182,7 @@ class LaneSession:
         self.has_started = True
         return self.run.popleft()
 
-    def put_back(self, event: Event) -> None:
+    def add_back(self, event: Event) -> None:
         """Put an event back whose attempt did not count: it is still owed, and still the first."""
         self.run.appendleft(event)
 

@@ -20,9 +20,9 @@ from webhook_dispatcher.dispatch.attempt import (
     Hold,
     fail_unconfigured,
     fail_unsendable,
-    hand_back,
+    reschedule,
 )
-from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_places
+from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -36,7 +36,7 @@ POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
 REST = 4
 """Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
-LONGEST_WAIT = 0.5
+MAX_START_DELAY = 0.5
 """Seconds between claim and start after which a row is handed back (contract 3: pause within a second)."""
 UNCOUNTED_WAIT = timedelta(seconds=2)
 """How long a row waits whose attempt did not count, since the fault was ours."""
@@ -111,8 +111,8 @@ class Retrier:
     async def step(self, group: asyncio.TaskGroup) -> int:
         """Claim what is due and start it; return how much that was."""
         self._due.is_under_way = False
-        room = self._room()
-        most = min(room.left(Health.GOOD), CLAIM_LANES)
+        slots = self._free_slots()
+        most = min(slots.left(Health.HEALTHY), CLAIM_LANES)
         if (
             most <= 0
             or self._pause.is_on
@@ -122,14 +122,14 @@ class Retrier:
         ):
             return 0
         if self._own_faults.circuit_is_open:
-            if not self._own_faults.takes_probe():
+            if not self._own_faults.may_probe():
                 return 0
             most = 1
         asked = self._clock.elapsed()
-        claimed = await self._claim(most, room)
+        claimed = await self._claim(most, slots)
         if not claimed:
             return 0
-        if any(self._own_faults.takes_probes_alone(retry.event.merchant_id) for retry in claimed):
+        if any(self._own_faults.is_probe_only(retry.event.merchant_id) for retry in claimed):
             self._own_faults.note_probe()
         for retry in claimed:
             self._memory.hold(retry.event)
@@ -138,7 +138,7 @@ class Retrier:
             endpoints = await self._unreadable.read_endpoints(merchants)
         except StorageError:
             for retry in claimed:
-                self._hand_back(retry, timedelta())
+                self._reschedule(retry, timedelta())
             raise
         for retry in claimed:
             self._in_flight[retry.event.merchant_id] += 1
@@ -147,19 +147,19 @@ class Retrier:
             task.add_done_callback(partial(self._landed, retry.event.merchant_id))
         return len(claimed)
 
-    def _room(self) -> Slots:
+    def _free_slots(self) -> Slots:
         taken = self._merchants.tally(list(self._in_flight.elements()))
         return Slots(self._limits.most, taken, self._memory.fullness, self._own_faults.probes)
 
-    async def _claim(self, most: int, room: Slots) -> Sequence[ClaimedRetry]:
-        places, lease = self._limits.per_merchant, self._limits.lease
+    async def _claim(self, most: int, slots: Slots) -> Sequence[ClaimedRetry]:
+        per_merchant, lease = self._limits.per_merchant, self._limits.lease
         lanes: int | list[str]
-        is_calm = 2 * room.for_anybody > suspect_places(self._limits.most)
+        is_calm = 2 * slots.for_anybody > suspect_slots(self._limits.most)
         if is_calm and not self._own_faults.held:
-            lanes = most = min(most, room.for_anybody)
-        elif not (lanes := await self._due.pick(room, places, most)):
+            lanes = most = min(most, slots.for_anybody)
+        elif not (lanes := await self._due.pick(slots, per_merchant, most)):
             return []
-        return await self._unreadable.claim_retries(lanes, places, most, lease)
+        return await self._unreadable.claim_retries(lanes, per_merchant, most, lease)
 
     def _landed(self, merchant_id: str, _: asyncio.Task[None]) -> None:
         self._in_flight[merchant_id] -= 1
@@ -170,7 +170,7 @@ class Retrier:
         if not retry.event.is_known:
             # Due at once for a newer daemon, while our claims leave it out.
             self._blocked.find_unknown(retry.event)
-            self._hand_back(retry, timedelta())
+            self._reschedule(retry, timedelta())
             return
         if endpoint is None:
             self._settle_unconfigured(retry)
@@ -178,19 +178,19 @@ class Retrier:
         try:
             secrets = self._attempter.open_secrets(endpoint)
         except UnknownKey:
-            self._hand_back(retry, KEY_WAIT)
+            self._reschedule(retry, KEY_WAIT)
             return
         asked = self._clock.elapsed()
         await self._recorder.caught_up()
         now = self._clock.elapsed()
         # After a long wait a command may have been given since the claim: the next claim obeys it.
-        has_waited = now - asked > LONGEST_WAIT
+        has_waited = now - asked > MAX_START_DELAY
         if self._stop.is_set() or self._pause.is_on or has_waited or now >= trusted_until:
-            self._hand_back(retry, timedelta())
+            self._reschedule(retry, timedelta())
             return
-        record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)
+        record = await self._attempter.attempt(retry.event, retry.claim, True, endpoint, secrets)
         if record is None:
-            self._hand_back(retry, UNCOUNTED_WAIT)
+            self._reschedule(retry, UNCOUNTED_WAIT)
         else:
             self._recorder.add(record, None)
 
@@ -202,13 +202,13 @@ class Retrier:
         ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
         if ends_at > now:
             looks_again_at = min(ends_at, now + RETRY_WAIT)
-            self._recorder.add(hand_back(retry.event, retry.claim, looks_again_at, now), None)
+            self._recorder.add(reschedule(retry.event, retry.claim, looks_again_at, now), None)
         else:
             self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
 
-    def _hand_back(self, retry: ClaimedRetry, wait: timedelta) -> None:
+    def _reschedule(self, retry: ClaimedRetry, wait: timedelta) -> None:
         now = self._database_clock.now()
-        self._recorder.add(hand_back(retry.event, retry.claim, now + wait, now), None)
+        self._recorder.add(reschedule(retry.event, retry.claim, now + wait, now), None)
 
 
 class DueLanes:
@@ -225,37 +225,37 @@ class DueLanes:
         fast as it goes on: it would never end by itself, and a lane due before its cursor never be probed.
     """
 
-    def __init__(self, claims: Claims, standings: MerchantHealth) -> None:
+    def __init__(self, claims: Claims, merchants: MerchantHealth) -> None:
         self._claims = claims
-        self._merchants = standings
+        self._merchants = merchants
         self._suspects_from = self._others_from = self._held_from = START
         self._held_to_come = 0
         self.is_under_way = False
 
-    async def pick(self, room: Slots, places: int, most: int) -> list[str]:
-        """Name due lanes that may have places, each `places` of them; at most `most` places in all."""
+    async def pick(self, slots: Slots, per_merchant: int, most: int) -> list[str]:
+        """Name due lanes that may have slots, each `per_merchant` of them; at most `most` slots in all."""
         others, self._others_from = await self._look(
-            self._others_from, room, places, most, (Health.UNKNOWN, Health.GOOD)
+            self._others_from, slots, per_merchant, most, (Health.UNKNOWN, Health.HEALTHY)
         )
         self.is_under_way = self._others_from != START
         picked = others
-        left = most - places * len(picked)
-        if left > 0 and room.left(Health.SUSPECT) > 0:
+        left = most - per_merchant * len(picked)
+        if left > 0 and slots.left(Health.SUSPECT) > 0:
             suspects, self._suspects_from = await self._look(
-                self._suspects_from, room, places, left, (Health.SUSPECT,)
+                self._suspects_from, slots, per_merchant, left, (Health.SUSPECT,)
             )
             picked = picked + suspects
-        left = most - places * len(picked)
-        if left > 0 and room.left(Health.HELD) > 0:
-            picked = picked + await self._pick_held(room, places, left)
+        left = most - per_merchant * len(picked)
+        if left > 0 and slots.left(Health.HELD_BACK) > 0:
+            picked = picked + await self._pick_held(slots, per_merchant, left)
         return picked
 
-    async def _pick_held(self, room: Slots, places: int, most: int) -> list[str]:
+    async def _pick_held(self, slots: Slots, per_merchant: int, most: int) -> list[str]:
         """Pick of those held back; a round ends after as many as its first look that found any has found."""
         due = await self._claims.find_due(self._held_from, LOOK)
         if self._held_to_come <= 0:
-            self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD for lane in due)
-        picked, self._held_from = self._choose(due, room, places, most, (Health.HELD,))
+            self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD_BACK for lane in due)
+        picked, self._held_from = self._choose(due, slots, per_merchant, most, (Health.HELD_BACK,))
         self._held_to_come -= len(picked)
         if picked and self._held_to_come <= 0:
             self._held_from = START
@@ -264,19 +264,19 @@ class DueLanes:
         return picked
 
     async def _look(
-        self, cursor: DueCursor, room: Slots, places: int, most: int, kinds: Sequence[Health]
+        self, cursor: DueCursor, slots: Slots, per_merchant: int, most: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         """Pick from the lanes behind a cursor; returns where to go on, the start when the round is over."""
-        return self._choose(await self._claims.find_due(cursor, LOOK), room, places, most, kinds)
+        return self._choose(await self._claims.find_due(cursor, LOOK), slots, per_merchant, most, kinds)
 
     def _choose(
-        self, due: Sequence[DueCursor], room: Slots, places: int, most: int, kinds: Sequence[Health]
+        self, due: Sequence[DueCursor], slots: Slots, per_merchant: int, most: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         picked: list[str] = []
         for lane in due:
-            standing = self._merchants.of(lane.merchant_id)
-            if standing in kinds and room.take(standing, places):
+            health = self._merchants.of(lane.merchant_id)
+            if health in kinds and slots.take(health, per_merchant):
                 picked.append(lane.merchant_id)
-            if len(picked) * places >= most or max(map(room.left, kinds)) <= 0:
+            if len(picked) * per_merchant >= most or max(map(slots.left, kinds)) <= 0:
                 return picked, lane
         return picked, due[-1] if len(due) == LOOK else START

@@ -8,8 +8,8 @@ from webhook_dispatcher.dispatch.dispatcher import Dispatcher
 from webhook_dispatcher.dispatch.pace import Interval
 from webhook_dispatcher.domain.ports import Claims
 
-PROBES = 1_000
-"""Merchants probed in one statement."""
+SWEEP_PAGE = 1_000
+"""Merchants looked at in one statement."""
 SWEEP_INTERVAL = Interval(0.5, limits_load=True)
 MEND_INTERVAL = Interval(15.0, limits_load=True)
 
@@ -27,13 +27,13 @@ class Sweep:
 
     async def step(self) -> bool:
         """Read a page; True while there are more, this one held news, and the dispatcher wants lanes."""
-        probes = await self._claims.sweep(self._after, PROBES)
+        lanes = await self._claims.sweep(self._after, SWEEP_PAGE)
         if not self._after:
             self._dispatcher.begin_sweep()
-        news = sum(map(self._dispatcher.notice_probe, probes))
-        is_full = len(probes) == PROBES
-        self._after = probes[-1].merchant_id if is_full else ""
-        return is_full and news > 0 and self._dispatcher.is_hungry
+        news = sum(map(self._dispatcher.notice_swept, lanes))
+        is_full = len(lanes) == SWEEP_PAGE
+        self._after = lanes[-1].merchant_id if is_full else ""
+        return is_full and news > 0 and self._dispatcher.wants_more
 
 
 class RetryMending:
@@ -48,5 +48,5 @@ class RetryMending:
 
     async def step(self) -> None:
         """Mend those on a page."""
-        probed = await self._claims.mend_retries(self._after, PROBES)
-        self._after = probed[-1][0] if len(probed) == PROBES else ""
+        merchants = await self._claims.mend_retries(self._after, SWEEP_PAGE)
+        self._after = merchants[-1][0] if len(merchants) == SWEEP_PAGE else ""

@@ -48,7 +48,7 @@ async def in_parts(
     try:
         return [await ask(items)]
     except StatementRefused as error:
-        if not error.blames_the_row:
+        if not error.is_row_fault:
             raise
         if len(items) == 1:
             return [await alone(items[0], error)]
@@ -98,7 +98,7 @@ class Unreadable:
     async def _read_one_by_one(self, ask: RunAsk) -> Run:
         """Read a lane up to its first damaged row, each row named before it is read by its own number."""
         events: list[Event] = []
-        while len(events) < ask.most_events and sum(len(event.object) for event in events) < ask.most_bytes:
+        while len(events) < ask.max_events and sum(len(event.object) for event in events) < ask.max_bytes:
             after = events[-1].seq if events else ask.after_seq
             try:
                 following = await self._claims.read_next(ask.merchant_id, after)
@@ -107,42 +107,42 @@ class Unreadable:
             if following is None:
                 return Run(events)
             try:
-                alone = replace(ask, after_seq=following.seq - 1, most_events=1)
+                alone = replace(ask, after_seq=following.seq - 1, max_events=1)
                 events += (await self._claims.read_runs([alone])).get(ask.merchant_id, [])
             except StatementRefused as error:
-                if error.is_damage or not error.blames_the_row:
+                if error.is_damage or not error.is_row_fault:
                     return self._stop(ask.merchant_id, following, events, error)
                 events.append(following)  # it cannot be sent without its object, and ends so in its turn
         return Run(events, is_cut=True)
 
     def _stop(self, merchant_id: str, row: Event | None, events: list[Event], error: StatementRefused) -> Run:
-        if not error.blames_the_row:
+        if not error.is_row_fault:
             raise error
         self._blocked.find(Reason.UNREADABLE, merchant_id, row and row.seq, row and row.id, str(error))
         return Run(events, is_cut=True)
 
     async def claim_retries(
-        self, lanes: int | Sequence[str], places: int, most: int, lease: timedelta
+        self, lanes: int | Sequence[str], per_merchant: int, most: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Claim due rows; where some are refused, find those, and leave the others to the next claim."""
         try:
-            return await self._claims.claim_retries(lanes, places, most, lease, self._blocked.seqs())
+            return await self._claims.claim_retries(lanes, per_merchant, most, lease, self._blocked.seqs())
         except StatementRefused as error:
-            if not error.blames_the_row:
+            if not error.is_row_fault:
                 raise
             self._metrics.database_errors.labels("claim_retries").inc()
-            if not await self._find_refused(lanes, places):
+            if not await self._find_refused(lanes, per_merchant):
                 raise
         return ()
 
-    async def _find_refused(self, lanes: int | Sequence[str], places: int) -> bool:
+    async def _find_refused(self, lanes: int | Sequence[str], per_merchant: int) -> bool:
         """Look for the rows that a claim was refused for; tell whether there were any."""
         if isinstance(lanes, int):
             lanes = [lane.merchant_id for lane in await self._claims.find_due(START, lanes)]
         unnamed: list[str] = []
 
         async def name(part: Sequence[str]) -> list[DueRow]:
-            return await self._claims.name_due(part, places, self._blocked.seqs())
+            return await self._claims.name_due(part, per_merchant, self._blocked.seqs())
 
         async def cannot_name(merchant_id: str, error: StatementRefused) -> list[DueRow]:
             unnamed.append(merchant_id)

@@ -59,13 +59,15 @@ class Worker:
         self._pause = instruments.pause
         self._stopping = False
 
-    async def follow(self, session: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> None:
+    async def work_through(
+        self, session: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]
+    ) -> None:
         """Deliver a lane's events until the session is over; the caller has the lane released."""
         while await self._has_next(session):
             event = session.start()
-            record = await self._attempter.attend(event, session.lease.epoch, False, endpoint, secrets)
+            record = await self._attempter.attempt(event, session.lease.epoch, False, endpoint, secrets)
             if record is None:
-                session.put_back(event)
+                session.add_back(event)
                 break
             self._recorder.add(record, session)
         session.end()
@@ -107,7 +109,7 @@ class Worker:
         try:
             runs = await self._claims.read_runs(asks) if asks else {}
         except StorageError as error:
-            if isinstance(error, StatementRefused) and error.blames_the_row:
+            if isinstance(error, StatementRefused) and error.is_row_fault:
                 await self._fetch_apart(sessions, asks, stable)
                 return
             _miss(sessions)
@@ -143,7 +145,7 @@ class Worker:
             self._blocked.find_unknown(run.events[len(known)])
         if known or not (run.is_cut or is_unknown):
             is_cut = run.is_cut or is_unknown
-            session.take_in(known, replace(ask, most_events=len(known)) if is_cut else ask, stable)
+            session.take_in(known, replace(ask, max_events=len(known)) if is_cut else ask, stable)
             return
         session.missed_read()
         if is_unknown:

@@ -19,21 +19,21 @@ SLOW = 1.0
 """Seconds beyond which an attempt is slow, however it ends."""
 MIN_ORIGINS = 5
 """Origins that must have been tried before anything is suspected."""
-SHARE = 0.9
+ALIKE_SHARE = 0.9
 """The part of them that must fail alike."""
 SAMPLE = 20
 """Origins compared, each with its latest first attempt."""
 WINDOW = 60.0
 """Seconds for which an origin's latest first attempt says something."""
-NEWS = 0.1
+REPEAT_INTERVAL = 0.1
 """Seconds for which another answer of the same origin says nothing new."""
-GOOD_FOR = 600.0
+RECENT = 600.0
 """Seconds for which a merchant that accepted something counts as one that works, or was excused in vain."""
 NO_ADDRESS = ", no address"
 """The end of marks of attempts that came no further than the look-up of a name, or the egress proxy."""
-MEMORY = 600.0
+FORGET_AFTER = 600.0
 """Seconds for which an attempt says something."""
-MOST_KNOWN = 25_000
+MAX_KNOWN = 25_000
 """Merchants remembered of each kind; beyond, those heard of longest ago are forgotten."""
 SUSPECT_SHARE = 2
 """Suspects may take one place in so many."""
@@ -51,10 +51,10 @@ class Health(IntEnum):
     that is held back fails as nearly all do, which may be our fault (suspicion.py).
     """
 
-    HELD = 0
+    HELD_BACK = 0
     SUSPECT = 1
     UNKNOWN = 2
-    GOOD = 3
+    HEALTHY = 3
 
 
 class MerchantHealth:
@@ -64,7 +64,7 @@ class MerchantHealth:
         self._clock = clock
         self._held = held
         # Each with the oldest first, so that what has become old is found at the front.
-        self._good: OrderedDict[str, float] = OrderedDict()
+        self._healthy: OrderedDict[str, float] = OrderedDict()
         self._suspect: OrderedDict[str, float] = OrderedDict()
         self._in_flight: OrderedDict[int, tuple[str, float]] = OrderedDict()
         self._tickets = count()
@@ -91,29 +91,29 @@ class MerchantHealth:
             return
         self._suspect.pop(merchant_id, None)
         if outcome is Outcome.DELIVERED:
-            self._good[merchant_id] = now
-            self._good.move_to_end(merchant_id)
+            self._healthy[merchant_id] = now
+            self._healthy.move_to_end(merchant_id)
         else:
-            self._good.pop(merchant_id, None)
+            self._healthy.pop(merchant_id, None)
 
     def of(self, merchant_id: str) -> Health:
         """Return a merchant's standing now."""
         if merchant_id in self._held:
-            return Health.HELD
+            return Health.HELD_BACK
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
         if merchant_id in self._suspect:
             return Health.SUSPECT
-        return Health.GOOD if merchant_id in self._good else Health.UNKNOWN
+        return Health.HEALTHY if merchant_id in self._healthy else Health.UNKNOWN
 
     def tally(self, merchants: Collection[str]) -> Counter[Health]:
         """Count merchants by their standing now, those that are held back by what they are besides."""
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
         suspects = sum(map(self._suspect.__contains__, merchants))
-        good = sum(map(self._good.__contains__, merchants))
-        unknown = len(merchants) - suspects - good
-        return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.GOOD: good})
+        healthy = sum(map(self._healthy.__contains__, merchants))
+        unknown = len(merchants) - suspects - healthy
+        return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.HEALTHY: healthy})
 
     def _catch_up(self) -> None:
         """Suspect those whose attempts have been under way for too long, and forget what is old."""
@@ -124,15 +124,17 @@ class MerchantHealth:
                 break
             del self._in_flight[ticket]
             self._suspects(merchant_id, now)
-        for known in (self._good, self._suspect):
-            while known and (len(known) > MOST_KNOWN or next(iter(known.values())) + MEMORY <= now):
+        for known in (self._healthy, self._suspect):
+            while known and (len(known) > MAX_KNOWN or next(iter(known.values())) + FORGET_AFTER <= now):
                 known.popitem(last=False)
         firsts = [started + SLOW for _, started in islice(self._in_flight.values(), 1)]
-        firsts += [at + MEMORY for known in (self._good, self._suspect) for at in islice(known.values(), 1)]
+        firsts += [
+            at + FORGET_AFTER for known in (self._healthy, self._suspect) for at in islice(known.values(), 1)
+        ]
         self._changes_at = min(firsts, default=now + SLOW)
 
     def _suspects(self, merchant_id: str, now: float) -> None:
-        self._good.pop(merchant_id, None)
+        self._healthy.pop(merchant_id, None)
         self._suspect[merchant_id] = now
         self._suspect.move_to_end(merchant_id)
 
@@ -151,44 +153,44 @@ class Slots:
         """
         self._probes = probes
         suspects = taken.get(Health.SUSPECT, 0)
-        unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD, 0)
-        self._all = most - suspects - unknown - taken.get(Health.GOOD, 0)
+        unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD_BACK, 0)
+        self._all = most - suspects - unknown - taken.get(Health.HEALTHY, 0)
         self._doubtful = most - most // RESERVE_SHARE - suspects - unknown
-        self._suspect = suspect_places(most) - suspects
+        self._suspect = suspect_slots(most) - suspects
         if fullness >= 1 / SUSPECT_SHARE:
             self._suspect = min(self._suspect, 0)
         if fullness >= 1 - 1 / RESERVE_SHARE:
             self._doubtful = min(self._doubtful, 0)
 
-    def left(self, standing: Health) -> int:
+    def left(self, health: Health) -> int:
         """Return how many more of this standing may have a place: negative where too many have."""
-        if standing is Health.GOOD:
+        if health is Health.HEALTHY:
             return self._all
         doubtful = min(self._all, self._doubtful)
-        if standing is Health.HELD:
+        if health is Health.HELD_BACK:
             return min(doubtful, self._probes)
-        return doubtful if standing is Health.UNKNOWN else min(doubtful, self._suspect)
+        return doubtful if health is Health.UNKNOWN else min(doubtful, self._suspect)
 
     @property
     def for_anybody(self) -> int:
         """Return how many could be suspects all of them without taking what is not theirs."""
         return max(0, min(self._suspect, self._doubtful))
 
-    def take(self, standing: Health, places: int = 1) -> bool:
+    def take(self, health: Health, slots: int = 1) -> bool:
         """Take places, if any are left for this standing."""
-        if self.left(standing) <= 0:
+        if self.left(health) <= 0:
             return False
-        self._all -= places
-        if standing is not Health.GOOD:
-            self._doubtful -= places
-        if standing is Health.SUSPECT:
-            self._suspect -= places
-        if standing is Health.HELD:
-            self._probes -= places
+        self._all -= slots
+        if health is not Health.HEALTHY:
+            self._doubtful -= slots
+        if health is Health.SUSPECT:
+            self._suspect -= slots
+        if health is Health.HELD_BACK:
+            self._probes -= slots
         return True
 
 
-def suspect_places(most: int) -> int:
+def suspect_slots(most: int) -> int:
     """Return how many of so many places suspects may have: one at least, or they would wait for ever."""
     return max(1, most // SUSPECT_SHARE)
 
@@ -215,7 +217,7 @@ class _Sample:
         known = self._latest.get(origin)
         if known is not None:
             has_failed = known.mark is not None or shown.mark is not None
-            if shown.started - known.started <= (0.0 if has_failed else NEWS):
+            if shown.started - known.started <= (0.0 if has_failed else REPEAT_INTERVAL):
                 return
         self._latest[origin] = shown
         heappush(self._oldest_first, (shown.started, origin))
@@ -251,11 +253,11 @@ class _Sample:
         """Return the attempts since then that show a mark, if nearly all do."""
         latest = [shown for shown in self._latest.values() if shown.started >= since]
         alike = [shown for shown in latest if shown.mark == mark]
-        return alike if len(latest) >= MIN_ORIGINS and len(alike) >= SHARE * len(latest) else []
+        return alike if len(latest) >= MIN_ORIGINS and len(alike) >= ALIKE_SHARE * len(latest) else []
 
 
-class Lately:
-    """Merchants of whom something was learned within the last GOOD_FOR seconds."""
+class RecentMerchants:
+    """Merchants of whom something was learned within the last RECENT seconds."""
 
     def __init__(self) -> None:
         self._since: OrderedDict[str, float] = OrderedDict()
@@ -269,9 +271,9 @@ class Lately:
         if known <= now - 1.0:
             self._since[merchant_id] = now
             self._since.move_to_end(merchant_id)
-            while next(iter(self._since.values())) < now - GOOD_FOR:
+            while next(iter(self._since.values())) < now - RECENT:
                 self._since.popitem(last=False)
-        return known >= now - GOOD_FOR
+        return known >= now - RECENT
 
     def forget(self, merchant_id: str) -> None:
         """Forget it of one."""
@@ -279,7 +281,7 @@ class Lately:
 
     def knows(self, merchant_id: str, now: float) -> bool:
         """Tell whether it was learned lately."""
-        return self._since.get(merchant_id, _NEVER) >= now - GOOD_FOR
+        return self._since.get(merchant_id, _NEVER) >= now - RECENT
 
 
 class Evidence:
@@ -292,7 +294,7 @@ class Evidence:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._good = Lately()
+        self._working = RecentMerchants()
         self._sample = _Sample()
         self._names = _Sample()  # of attempts that took a name
 
@@ -308,7 +310,9 @@ class Evidence:
     ) -> None:
         """Learn that an attempt was answered. is_fresh: a name was looked up. is_accepted: with a 2xx."""
         now = self._clock.elapsed()
-        worked = self._good.learn(merchant_id, now) if is_accepted else self._good.knows(merchant_id, now)
+        worked = (
+            self._working.learn(merchant_id, now) if is_accepted else self._working.knows(merchant_id, now)
+        )
         if is_first and worked:
             shown = Shown(started, None, merchant_id)
             self._sample.add(origin, shown)
@@ -318,7 +322,7 @@ class Evidence:
     def failed(self, merchant_id: str, origin: str, started: float, mark: str) -> list[Shown]:
         """Learn that a first attempt failed with a mark; return all that did, if nearly all attempts do."""
         now = self._clock.elapsed()
-        if not self._good.knows(merchant_id, now):
+        if not self._working.knows(merchant_id, now):
             return []
         sample = self._names if mark.endswith(NO_ADDRESS) else self._sample
         sample.add(origin, Shown(started, mark, merchant_id))
@@ -331,4 +335,4 @@ class Evidence:
 
     def distrust(self, merchant_id: str) -> None:
         """Take a merchant for no witness until it accepts something again."""
-        self._good.forget(merchant_id)
+        self._working.forget(merchant_id)

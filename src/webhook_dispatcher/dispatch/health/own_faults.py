@@ -27,9 +27,9 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 
 PROBE_INTERVAL = 1.0
 """Seconds between two probes."""
-MOST_CLOCK_DIFFERENCE = 30.0
+MAX_CLOCK_DIFFERENCE = 30.0
 """Seconds that the clocks may be apart (I10); receivers tolerate 300."""
-LONGEST_BEAT = 1.0
+MAX_BEAT_INTERVAL = 1.0
 """Seconds between two beats of the event loop beyond which it stood still."""
 
 _log = structlog.get_logger()
@@ -76,16 +76,16 @@ class OwnFaults:
             said.append(f"this machine's clock is {behind:+.0f} s off the database's")
         return said
 
-    def takes_probes_alone(self, merchant_id: str) -> bool:
+    def is_probe_only(self, merchant_id: str) -> bool:
         """Tell whether a merchant may be sent probes alone."""
         return self.circuit_is_open or merchant_id in self.held
 
     @property
     def probes(self) -> int:
         """Return how many merchants that are held back may be tried now."""
-        return int(len(self.held) > 0 and self.takes_probe())
+        return int(len(self.held) > 0 and self.may_probe())
 
-    def takes_probe(self) -> bool:
+    def may_probe(self) -> bool:
         """Tell whether a probe may be sent now."""
         now = self._clock.elapsed()
         return not self._clock_is_off and now >= self._probe_at
@@ -97,7 +97,7 @@ class OwnFaults:
     def beat(self) -> None:
         """Take a sign of life of the event loop, and look at the clocks."""
         now = self._clock.elapsed()
-        if now - self._beat_at > LONGEST_BEAT:
+        if now - self._beat_at > MAX_BEAT_INTERVAL:
             self._stalled_at = now
             _log.warning("event_loop.stalled", seconds=round(now - self._beat_at, 1))
         self._beat_at = now
@@ -106,7 +106,7 @@ class OwnFaults:
 
     def compare_clocks(self) -> bool:
         """Compare the clocks, and tell whether receivers would accept what is signed now."""
-        is_off = abs(self._database_clock.ahead_by()) > MOST_CLOCK_DIFFERENCE
+        is_off = abs(self._database_clock.ahead_by()) > MAX_CLOCK_DIFFERENCE
         if is_off != self._clock_is_off:
             self._clock_is_off = is_off
             self._metrics.own_fault.labels("clock").set(is_off)
@@ -118,37 +118,37 @@ class OwnFaults:
         self.signer_is_broken = self._fault is not None and self._fault.kind == "signer"
         self.circuit_is_open = self._fault is not None or self._clock_is_off
 
-    def learn(self, event: Event, seen: Answer | Failure, started: float) -> bool:
+    def learn(self, event: Event, result: Answer | Failure, started: float) -> bool:
         """Learn how an attempt ended; True when it counts as the merchant's."""
-        if isinstance(seen, Failure):
-            return self._learn_failure(event, seen, started)
-        outcome, merchant_id = seen.outcome, event.merchant_id
+        if isinstance(result, Failure):
+            return self._learn_failure(event, result, started)
+        outcome, merchant_id = result.outcome, event.merchant_id
         if self._fault is not None and started >= self._fault.since:
             self._end()
         if self.suspicions.marks:
-            self.suspicions.contradict(merchant_id, started, is_fresh=seen.is_fresh)
+            self.suspicions.contradict(merchant_id, started, is_fresh=result.is_fresh)
         self._evidence.answered(
             merchant_id,
-            seen.origin or merchant_id,
+            result.origin or merchant_id,
             started,
             is_first=event.attempts == 0,
-            is_fresh=seen.is_fresh,
+            is_fresh=result.is_fresh,
             is_accepted=outcome is Outcome.DELIVERED,
         )
         return outcome is Outcome.DELIVERED or not self._clock_is_off
 
-    def _learn_failure(self, event: Event, seen: Failure, started: float) -> bool:
-        if seen.is_ours:
+    def _learn_failure(self, event: Event, result: Failure, started: float) -> bool:
+        if result.is_ours:
             # What is unsendable through a fault of ours was not signed as it should be.
-            self._begin("signer" if seen.outcome is Outcome.UNSENDABLE else "local", seen.detail)
+            self._begin("signer" if result.outcome is Outcome.UNSENDABLE else "local", result.detail)
             return False
-        if seen.outcome is Outcome.UNSENDABLE:
+        if result.outcome is Outcome.UNSENDABLE:
             return True
-        if self._fault is not None and started >= self._fault.since and self._is_over(seen):
+        if self._fault is not None and started >= self._fault.since and self._is_over(result):
             self._end()
-        if seen.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
+        if result.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
             return False
-        is_excused = self._is_suspect(event, seen, started)
+        is_excused = self._is_suspect(event, result, started)
         return not (is_excused or self._clock_is_off)
 
     def _is_over(self, failure: Failure) -> bool:
@@ -158,7 +158,7 @@ class OwnFaults:
         return self._fault.kind == "signer" or failure.outcome in _REACHED
 
     def _stood_still_since(self, started: float) -> bool:
-        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > LONGEST_BEAT
+        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > MAX_BEAT_INTERVAL
 
     def _is_suspect(self, event: Event, failure: Failure, started: float) -> bool:
         """Compare a failure with others' attempts; tell whether it failed as nearly all do."""

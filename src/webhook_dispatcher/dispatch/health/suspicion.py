@@ -12,7 +12,7 @@ It ends, and lets all go, when
 - one that has shown the mark is answered in an attempt begun since: what it was is over;
 - others have been answered for longer than MAX_SUSPICION: it is not ours, and attempts count again.
 Whoever showed a mark while others were answered is no witness until it accepts something again; if they were
-for longer than MAX_HOLD, it is neither excused nor held back for GOOD_FOR.
+for longer than MAX_HOLD, it is neither excused nor held back for RECENT.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, WINDOW, Evidence, Lately, Shown
+from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, WINDOW, Evidence, RecentMerchants, Shown
 from webhook_dispatcher.domain.clock import Clock
 
 MAX_SUSPICION = 60.0
@@ -84,21 +84,21 @@ class Suspicions:
     """Knows what is suspected, and who is held back for it.
 
     marks: what is suspected now. held: the merchants held back now. Both are live views.
-    to_free: those let go of whom `freed` has not told yet.
+    to_release: those let go of whom `take_released` has not told yet.
     """
 
     def __init__(self, clock: Clock, evidence: Evidence) -> None:
         self._clock = clock
         self._evidence = evidence
-        self._excused_in_vain = Lately()
+        self._excused_in_vain = RecentMerchants()
         self._suspicions: dict[str, _Suspicion] = {}
         self._holds: dict[str, _Hold] = {}
         self.marks = self._suspicions.keys()
         self.held = self._holds.keys()
-        self.to_free: list[str] = []
+        self.to_release: list[str] = []
         self._looks_at = 0.0
 
-    def freed(self) -> list[str]:
+    def take_released(self) -> list[str]:
         """Return whom was let go since this was asked last."""
         now = self._clock.elapsed()
         if self._holds and now >= self._looks_at:
@@ -106,9 +106,9 @@ class Suspicions:
             over = [merchant_id for merchant_id, hold in self._holds.items() if hold.is_over(now)]
             for merchant_id in over:
                 del self._holds[merchant_id]
-            self.to_free += over
-        freed, self.to_free = self.to_free, []
-        return freed
+            self.to_release += over
+        released, self.to_release = self.to_release, []
+        return released
 
     def believed(self) -> str | None:
         """Return a mark that everybody seems to fail with, since nobody was answered for a while."""
@@ -163,10 +163,10 @@ class Suspicions:
         _log.info("suspicion.ended", attempts_failed_with=suspicion.mark, reason=reason)
         del self._suspicions[suspicion.mark]
         self._evidence.forget(suspicion.mark)
-        let_go = [merchant_id for merchant_id, hold in self._holds.items() if hold.suspicion is suspicion]
-        for merchant_id in let_go:
+        released = [merchant_id for merchant_id, hold in self._holds.items() if hold.suspicion is suspicion]
+        for merchant_id in released:
             del self._holds[merchant_id]
-        self.to_free += let_go
+        self.to_release += released
         for merchant_id in suspicion.shown:
             if suspicion.last_answer is not None:
                 self._evidence.distrust(merchant_id)

@@ -6,7 +6,7 @@
 -- a lane or row that somebody else holds is left out and written next time.
 -- An outcome counts only under the fence it was claimed with: the lane's epoch for a first attempt,
 -- the row's claim for a retry; compared on the locked versions, not on the snapshot.
--- An outcome without attempt (null outcome) finishes or hands back a row that was not sent.
+-- An outcome without attempt (null outcome) finishes or reschedules a row that was not sent.
 -- Each row and lane is looked up where it is named: a join of two tables may read the whole of one.
 -- $1 seqs bigint[]
 -- $2 merchants text[]
@@ -42,7 +42,7 @@ WITH answered AS MATERIALIZED (
         attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at
     )
 ),
-visit AS MATERIALIZED (
+turn AS MATERIALIZED (
     SELECT *
     FROM unnest($16::text[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::bigint[])
         AS entry (merchant_id, epoch, is_over, wait_until, reach)
@@ -132,11 +132,11 @@ progress AS MATERIALIZED (
 plan AS MATERIALIZED (
     SELECT
         held.merchant_id,
-        coalesce(visit.epoch = held.epoch, false) AS is_ours,
-        visit.is_over AND coalesce(progress.is_written, true) AS is_over,
-        visit.wait_until,
-        least(visit.reach, progress.before_unwritten) AS reach,
-        -- Where a place was freed, whatever is due next may use it.
+        coalesce(turn.epoch = held.epoch, false) AS is_ours,
+        turn.is_over AND coalesce(progress.is_written, true) AS is_over,
+        turn.wait_until,
+        least(turn.reach, progress.before_unwritten) AS reach,
+        -- Where a slot was freed, whatever is due next may use it.
         least(progress.due_at, CASE WHEN progress.frees_a_place THEN (
             SELECT outbox.due_at
             FROM webhook.outbox
@@ -145,14 +145,14 @@ plan AS MATERIALIZED (
             LIMIT 1
         ) END) AS due_at
     FROM held
-    LEFT JOIN visit ON visit.merchant_id = held.merchant_id
+    LEFT JOIN turn ON turn.merchant_id = held.merchant_id
     LEFT JOIN progress ON progress.merchant_id = held.merchant_id
 ),
 moved AS (
     UPDATE webhook.lane
     SET
-        -- What a command put back in order may lie below what a recalled visit has reached, and a lane
-        -- that is given back already may have changed since: then this is a batch written again.
+        -- What a command put back in order may lie below what a recalled session has reached, and a lane
+        -- that is released already may have changed since: then this is a batch written again.
         from_seq = CASE
             WHEN plan.is_ours AND NOT lane.recalled AND lane.lease_until > '-infinity' THEN greatest(lane.from_seq, plan.reach)
             ELSE lane.from_seq
@@ -183,14 +183,14 @@ SELECT
         array_agg(moved.merchant_id) FILTER (WHERE moved.is_ours AND moved.recalled), '{}'
     ) AS recalled,
     coalesce((
-        SELECT array_agg(visit.merchant_id)
-        FROM visit
-        LEFT JOIN plan ON plan.merchant_id = visit.merchant_id
+        SELECT array_agg(turn.merchant_id)
+        FROM turn
+        LEFT JOIN plan ON plan.merchant_id = turn.merchant_id
         WHERE
             NOT plan.is_ours
             -- A scalar subselect looks each one up; EXISTS may be hashed, which reads every lane there is.
             OR (
-                SELECT lane.merchant_id FROM webhook.lane WHERE lane.merchant_id = visit.merchant_id
+                SELECT lane.merchant_id FROM webhook.lane WHERE lane.merchant_id = turn.merchant_id
             ) IS NULL
     ), '{}') AS lost
 FROM moved;
@@ -259,7 +259,7 @@ closed AS (
         outbox.object, outbox.attempts
 ),
 freed AS (
-    -- Another attempt of it may be in flight and take up a place: that place is free now.
+    -- Another attempt of it may be in flight and take up a slot: that slot is free now.
     UPDATE webhook.lane
     SET retry_at = least(lane.retry_at, clock_timestamp())
     FROM closed
