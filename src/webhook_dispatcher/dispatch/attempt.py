@@ -1,8 +1,10 @@
-"""One attempt: render, sign, send, and say what follows; or the record of a row that is not sent.
+"""One attempt: render, sign, send, judge; and the records of rows that are finished without being sent.
 
-Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome. What counts as
-a time-out the sender decides (transport); as slow, merchants.SLOW; as no fault of the merchant's, own_faults.
-Not sent are rows without an endpoint, with a secret that we cannot open, or that can be sent to nobody.
+Whatever is wrong with a row, a URL or an answer becomes an outcome, not an exception. What counts as a
+time-out is decided by the sender (transport), what counts as slow by merchants.SLOW, and whether a failure
+counts against the merchant by own_faults.
+Three kinds of rows are not sent: the merchant has no endpoint, we lack the key of its secret, or the row
+itself breaks a rule (Event.fault).
 """
 
 from dataclasses import dataclass
@@ -21,11 +23,11 @@ from webhook_dispatcher.domain.signing import Keyring, Secret, is_signed, signat
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, judge
 
 REFUSALS = frozenset((400, 401, 403))
-"""What receivers answer to a signature that they cannot verify."""
+"""Statuses that receivers answer with when they cannot verify a signature."""
 KEY_WAIT = timedelta(seconds=5)
-"""How long rows wait before we try again to open a secret whose key we lack."""
+"""Until a secret whose key we lack is tried again: the key may have been configured meanwhile."""
 RETRY_WAIT = timedelta(seconds=30)
-"""How long a due row waits before we look again whether its merchant has an endpoint."""
+"""Until a due row whose merchant has no endpoint is claimed again, to see whether it has one now."""
 _BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 
 _log = structlog.get_logger()
@@ -67,17 +69,17 @@ class Attempter:
         self._merchants = instruments.merchants
         # Bound once: structlog's lazy logger would look up its configuration at each call.
         self._log = _log.bind()
-        self._told_of_keys: set[str] = set()
+        self._logged_keys: set[str] = set()
         self.missing_keys: dict[str, float] = {}
         self.in_flight = 0
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
-        """Open an endpoint's secrets, newest first; UnknownKey, which is noted, is our own fault."""
+        """Open an endpoint's secrets, newest first. UnknownKey: we lack a key; it is logged once."""
         try:
             return tuple([self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets])
         except UnknownKey as error:
-            if str(error) not in self._told_of_keys:
-                self._told_of_keys.add(str(error))
+            if str(error) not in self._logged_keys:
+                self._logged_keys.add(str(error))
                 _log.error("key.missing", key_id=error.key_id, reason=error.reason)
             self.missing_keys[error.key_id] = self._clock.elapsed()
             raise
@@ -87,7 +89,8 @@ class Attempter:
     ) -> Record | None:
         """Make one attempt now, judge it, and return what is to be written.
 
-        None when it failed through a fault of our own, or would: then it does not count, and is made again.
+        fence: the lane's epoch, or the retry's claim.
+        None: it failed, or would have failed, through a fault of our own. It does not count: make it again.
         """
         started = self._clock.elapsed()
         if not self._own_faults.compare_clocks():
@@ -102,7 +105,7 @@ class Attempter:
     async def make(
         self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> tuple[Attempt, Answer | Failure]:
-        """Make one attempt now; its clock and its signature's `t` start here."""
+        """Make one attempt now and measure it; its time and its signature's `t` start here."""
         started = self._clock.elapsed()
         started_at = self._database_clock.at(started)
         self.in_flight += 1
@@ -187,5 +190,5 @@ def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> R
 
 
 def reschedule(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
-    """Give a claimed retry back unsent; it does not count as an attempt."""
+    """Release a claimed retry without an attempt, to be claimed again from `due_at` on."""
     return Record(event, fence, True, None, None, None, due_at, at)

@@ -2,8 +2,8 @@
 
 One writer, strictly one statement after the other. What is handed over stays here until the database has
 said that it is written: a failed, cancelled or doubtful statement is written again, which changes nothing.
-While the oldest answer that is on its way to the database is older than MAX_BEHIND, nobody starts a new
-attempt (`caught_up`). A row that somebody holds locked, or that is damaged, keeps back only its own lane.
+While the oldest outcome that is not written yet is older than MAX_BEHIND, no attempt is started
+(`caught_up`). An outcome whose row is locked or damaged delays only its own lane.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 
 BATCH_WAIT = 0.004
-"""Seconds that the first outcome of a batch waits for company."""
+"""Seconds that the first outcome of a batch waits for others."""
 MAX_BEHIND = 0.1
-"""Seconds: the age of the oldest answer on its way to the database beyond which nothing new starts (I3)."""
+"""Seconds: the age of the oldest unwritten outcome beyond which no attempt is started (I3)."""
 LOCKED_WAIT = 0.02
 """Seconds until an outcome whose row or lane was locked is tried again."""
 DAMAGE_WAIT = 5.0

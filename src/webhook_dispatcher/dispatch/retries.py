@@ -37,7 +37,7 @@ POLL = 0.2
 REST = 4
 """Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
 MAX_START_DELAY = 0.5
-"""Seconds between claim and start after which a row is handed back (contract 3: pause within a second)."""
+"""Seconds between claim and start after which a row is rescheduled (contract 3: pause within a second)."""
 UNCOUNTED_WAIT = timedelta(seconds=2)
 """How long a row waits whose attempt did not count, since the fault was ours."""
 CLAIM_LANES = 200
@@ -144,7 +144,7 @@ class Retrier:
             self._in_flight[retry.event.merchant_id] += 1
             endpoint = endpoints.get(retry.event.merchant_id)
             task = group.create_task(self._attempt(retry, endpoint, asked + self._limits.trust))
-            task.add_done_callback(partial(self._landed, retry.event.merchant_id))
+            task.add_done_callback(partial(self._finished, retry.event.merchant_id))
         return len(claimed)
 
     def _free_slots(self) -> Slots:
@@ -161,7 +161,7 @@ class Retrier:
             return []
         return await self._unreadable.claim_retries(lanes, per_merchant, most, lease)
 
-    def _landed(self, merchant_id: str, _: asyncio.Task[None]) -> None:
+    def _finished(self, merchant_id: str, _: asyncio.Task[None]) -> None:
         self._in_flight[merchant_id] -= 1
         if not self._in_flight[merchant_id]:
             del self._in_flight[merchant_id]

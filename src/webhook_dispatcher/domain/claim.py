@@ -103,7 +103,7 @@ class DueRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recalls:
-    """Which lanes must be given back, and whether everything is paused."""
+    """Which lanes must be released, and whether everything is paused."""
 
     everything_is_paused: bool
     merchants: frozenset[str]

@@ -78,7 +78,7 @@ class Claims(Protocol):
         ...
 
     async def read_recalls(self) -> Recalls:
-        """Read what must be given back."""
+        """Read which lanes must be released, and whether everything is paused."""
         ...
 
     async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:

@@ -1,4 +1,4 @@
-"""One connection on the wire: a request goes out in one write, and only so much of its answer is taken in.
+"""One HTTP connection: a request goes out in one write, and only so much of its answer is taken in.
 
 States: idle; awaiting an answer; draining the body behind a final head; closed. An exchange ends in a status
 or in an exception, once. It is over with the final head: what is wrong behind that changes no verdict, it

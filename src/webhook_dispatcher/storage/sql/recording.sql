@@ -151,7 +151,7 @@ plan AS MATERIALIZED (
 moved AS (
     UPDATE webhook.lane
     SET
-        -- What a command put back in order may lie below what a recalled session has reached, and a lane
+        -- What a command has reopened in order may lie below what a recalled session has reached, and a lane
         -- that is released already may have changed since: then this is a batch written again.
         from_seq = CASE
             WHEN plan.is_ours AND NOT lane.recalled AND lane.lease_until > '-infinity' THEN greatest(lane.from_seq, plan.reach)
