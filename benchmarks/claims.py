@@ -14,8 +14,8 @@ from datetime import timedelta
 import asyncpg
 
 from benchmarks.rig import Rig
-from webhook_dispatcher.dispatch.dispatcher import LOOK
-from webhook_dispatcher.dispatch.sweep import PROBES
+from webhook_dispatcher.dispatch.dispatcher import MAX_ARRIVALS
+from webhook_dispatcher.dispatch.sweep import SWEEP_PAGE
 from webhook_dispatcher.dispatch.worker import RUN, RUN_BYTES
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import PLANNED_ONCE
@@ -71,7 +71,7 @@ def idle_poll(rig: Rig, database: str) -> Cost:
 
     async def run() -> Cost:
         session = await _open(rig, database)
-        values = str(await session.fetchval(LAST_SEQ)), str(LOOK)
+        values = str(await session.fetchval(LAST_SEQ)), str(MAX_ARRIVALS)
         (cost,) = await _by_turns("read_arrivals", {session: values})
         await session.close()
         return cost
@@ -83,8 +83,8 @@ def _claim(last_seq: int, merchants: Sequence[str]) -> Mapping[str, Sequence[str
     """Return the values of each statement's parameters, as SQL."""
     lanes, named = len(merchants), f"ARRAY{list(merchants)}"
     return {
-        "read_arrivals": (str(last_seq - LOOK), str(LOOK)),
-        "sweep_lanes": ("''", str(PROBES)),
+        "read_arrivals": (str(last_seq - MAX_ARRIVALS), str(MAX_ARRIVALS)),
+        "sweep_lanes": ("''", str(SWEEP_PAGE)),
         "lease_lanes": (named, _each(last_seq, lanes), "interval '30 seconds'", "'benchmark'"),
         "read_runs": (named, _each(0, lanes), _each(RUN, lanes), _each(RUN_BYTES, lanes)),
     }

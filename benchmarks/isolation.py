@@ -35,7 +35,7 @@ WARM_UP = 4.0
 """Seconds of everybody's events that do not count: by their end each bad merchant has had one, and hangs."""
 SECONDS = 6.0
 """That count; in them the first attempts time out and the next begin."""
-LEAST_HANGING = 0.95
+MIN_HANGING = 0.95
 PRODUCER = "benchmarks.ourselves"
 ALONE, HANGING, FAILING = "all healthy", "a third hanging", "a third failing fast"
 OUTCOME = {ALONE: {"delivered"}, HANGING: {"timeout"}, FAILING: {"status", "connect"}}
@@ -186,7 +186,7 @@ def _beside(stage: Stage, kind: str, rate: int, seconds: float) -> Run:
             outcomes = _outcomes(stage.rig, database, of_bad=True)
         finally:
             trickle.end()
-    if kind == HANGING and in_flight < LEAST_HANGING * BAD:
+    if kind == HANGING and in_flight < MIN_HANGING * BAD:
         raise SystemExit(f"{in_flight:.0f} of {BAD} bad merchants were hanging")
     # A short run ends before the first time-out.
     if not (outcomes.keys() <= OUTCOME[kind] if kind == HANGING else outcomes.keys() == OUTCOME[kind]):

@@ -20,7 +20,7 @@ FEW = 50
 VACUUM = "VACUUM (TRUNCATE off, ANALYZE) webhook.outbox"
 BURSTS = ((20_000, 5_000), (200_000, 5_000), (10_000, 20))
 """How many events, for how many merchants."""
-MOST_BEFORE = 20_000
+MAX_BEFORE = 20_000
 """Events; another checkout's daemon may deliver some hundreds a second: a larger burst would take minutes."""
 PRODUCERS = 32
 OF_PRODUCERS = "µs producers"
@@ -84,7 +84,7 @@ def quiet_hour(bench: Bench) -> Section:
             how: partial(run, rig, template, events, merchants)
             for how, run in zip(pair, (_burst, _started_afterwards), strict=True)
         }
-        contestants |= bench.beside_before(both) if number <= MOST_BEFORE else both
+        contestants |= bench.beside_before(both) if number <= MAX_BEFORE else both
     runs = by_turns(min(bench.rounds, 3), contestants, bench.tell)
     figures = _compared(runs, pairs, least=0.9)
     return Section(

@@ -40,8 +40,8 @@ from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.transport import dialling
+from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.sender import Sender
-from webhook_dispatcher.transport.wire import Wire
 
 
 class Point(StrEnum):
@@ -180,7 +180,7 @@ class HitSender(Sender):
         return seen
 
 
-class HitWire(Wire):
+class HitConnection(HttpConnection):
     """A connection with a point before the first byte of a request and one when it is written."""
 
     def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[int]:
@@ -200,11 +200,11 @@ def _sent(waiter: "asyncio.Future[int]") -> None:
 class CountingAttempter(Attempter):
     """Attempts; one that does not count is in no phase any more."""
 
-    async def attend(
+    async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
         """Attempt."""
-        record = await super().attend(event, fence, is_retry, endpoint, secrets)
+        record = await super().attempt(event, fence, is_retry, endpoint, secrets)
         if record is None:
             _move(str(event.id), None)
         return record
@@ -213,9 +213,9 @@ class CountingAttempter(Attempter):
 class CountingMemory(MemoryBudget):
     """Bodies held; those that no attempt was begun for are claimed and waiting."""
 
-    def hold(self, event: Event) -> None:
+    def reserve(self, event: Event) -> None:
         """Count an event that was read."""
-        super().hold(event)
+        super().reserve(event)
         gauge.move(None, Phase.CLAIMED)
 
     def free(self, event: Event) -> None:
@@ -249,7 +249,7 @@ def main() -> None:
     _replace(composition, "SystemClock", ShiftedClock)
     _replace(outbound, "Sender", HitSender)
     _replace(instruments, "MemoryBudget", CountingMemory)
-    _replace(dialling, "Wire", HitWire)
+    _replace(dialling, "HttpConnection", HitConnection)
     for module in (composition, outbound):
         module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
     threading.Thread(target=orders.listen, daemon=True).start()

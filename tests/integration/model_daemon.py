@@ -198,11 +198,11 @@ class _Attempter(Attempter):
     daemon: "ModelDaemon"
     sender: _Sender
 
-    async def attend(
+    async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
         self.sender.next = (self.daemon, event, fence, is_retry)  # nothing is awaited until it is read
-        return await super().attend(event, fence, is_retry, endpoint, secrets)
+        return await super().attempt(event, fence, is_retry, endpoint, secrets)
 
 
 @dataclass(slots=True, eq=False)
@@ -265,7 +265,7 @@ class ModelDaemon:
 
     async def sweep(self) -> None:
         for probe in await self.claims.sweep("", 100):
-            self.dispatcher.notice_probe(probe)
+            self.dispatcher.notice_swept(probe)
 
     async def retry(self) -> None:
         await self.retrier.step(self.group)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.workbench import LAPSED, LEASE, Daemon, Workbench
-from webhook_dispatcher.domain.claim import Arrival, Probe
+from webhook_dispatcher.domain.claim import Arrival, SweptLane
 from webhook_dispatcher.domain.record import LaneTurn
 
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, 'charge.created', '{}')"
@@ -16,24 +16,24 @@ async def here(bench: Workbench) -> Daemon:
 
 async def test_nothing_has_ever_arrived(bench: Workbench, here: Daemon) -> None:
     arrivals = await here.claims.read_arrivals(0, 10)
-    assert (arrivals.last_seq, arrivals.seen, arrivals.is_cut) == (0, (), False)
+    assert (arrivals.last_seq, arrivals.visible, arrivals.is_cut) == (0, (), False)
     assert arrivals.database_now <= await bench.now()
 
 
 async def test_arrivals_are_read_in_order_behind_the_cursor(bench: Workbench, here: Daemon) -> None:
     (first,), (second,), (third,) = [await bench.insert(name) for name in ("b", "a", "b")]
     arrivals = await here.claims.read_arrivals(first, 10)
-    assert arrivals.seen == (Arrival(second, "a"), Arrival(third, "b"))
+    assert arrivals.visible == (Arrival(second, "a"), Arrival(third, "b"))
     assert (arrivals.last_seq, arrivals.is_cut) == (third, False)
     cut = await here.claims.read_arrivals(0, 2)
-    assert [arrival.seq for arrival in cut.seen] == [first, second]
+    assert [arrival.seq for arrival in cut.visible] == [first, second]
     assert (cut.last_seq, cut.is_cut) == (third, True)
 
 
 async def test_what_is_due_outside_the_order_is_no_arrival(bench: Workbench, here: Daemon) -> None:
     (retry,) = await bench.insert_due("m", 60)
     arrivals = await here.claims.read_arrivals(0, 10)
-    assert (arrivals.last_seq, arrivals.seen) == (retry, ())
+    assert (arrivals.last_seq, arrivals.visible) == (retry, ())
     assert await here.claims.read_gaps([(1, retry)], 10) == []
 
 
@@ -46,7 +46,7 @@ async def test_number_not_committed_yet_is_counted_and_found_in_its_gap(
     await producer.execute(INSERT, "m")
     (later,) = await bench.insert("n")
     arrivals = await here.claims.read_arrivals(0, 10)
-    assert (arrivals.last_seq, arrivals.seen) == (later, (Arrival(later, "n"),))
+    assert (arrivals.last_seq, arrivals.visible) == (later, (Arrival(later, "n"),))
     assert await here.claims.read_gaps([(1, later - 1)], 10) == []
     await slow.commit()
     await producer.close()
@@ -91,7 +91,7 @@ async def test_sweep_sees_only_what_is_owed_in_order(bench: Workbench, here: Dae
     await bench.insert_due("retries", -1)
     await bench.insert_due("both", -1)
     (head,) = await bench.insert("both")
-    assert await here.claims.sweep("", 10) == [Probe("both", head, True)]
+    assert await here.claims.sweep("", 10) == [SweptLane("both", head, True)]
 
 
 async def test_sweep_tells_which_lanes_are_free(bench: Workbench, here: Daemon) -> None:

@@ -88,7 +88,7 @@ async def test_a_scrape_flood_renders_the_metrics_a_few_times_only() -> None:
 
     Gauge("counted", "How often it was rendered.", registry=registry).set_function(count)
     # Fewer at once than the server keeps: one that gives way to another is a different test.
-    connector = aiohttp.TCPConnector(limit=health.MOST_CONNECTIONS // 2)
+    connector = aiohttp.TCPConnector(limit=health.MAX_CONNECTIONS // 2)
     async with (
         OpsServer(ANYWHERE, registry, list) as server,
         aiohttp.ClientSession(connector=connector) as session,
@@ -106,7 +106,7 @@ async def test_a_scrape_flood_renders_the_metrics_a_few_times_only() -> None:
 
 async def test_connections_held_open_give_way_to_new_ones(server: OpsServer) -> None:
     held = [
-        await asyncio.open_connection("127.0.0.1", server.port) for _ in range(health.MOST_CONNECTIONS * 2)
+        await asyncio.open_connection("127.0.0.1", server.port) for _ in range(health.MAX_CONNECTIONS * 2)
     ]
     async with asyncio.timeout(MAX_WAIT), aiohttp.ClientSession() as session:
         async with session.get(f"http://127.0.0.1:{server.port}/healthz") as answer:
@@ -120,7 +120,7 @@ async def test_connections_held_open_give_way_to_new_ones(server: OpsServer) -> 
 async def test_a_connection_that_says_nothing_is_closed(
     monkeypatch: pytest.MonkeyPatch, server: OpsServer
 ) -> None:
-    monkeypatch.setattr(health, "LONGEST_CONNECTION", 0.05)
+    monkeypatch.setattr(health, "MAX_CONNECTION_SECONDS", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     async with asyncio.timeout(MAX_WAIT):
         assert await ends(reader)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.acceptance.process import until
 from tests.integration.name_server import NXDOMAIN, SILENCE, addresses, serving
-from webhook_dispatcher.transport.blame import ResolverFault
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.local_faults import ResolverFault
 from webhook_dispatcher.transport.resolver import GuardedResolver
 
 HERE = "127.0.0.1"

@@ -20,8 +20,8 @@ from tests.integration.misbehaviour import Scene, does, is_called, plainly, pres
 from tests.integration.name_server import NXDOMAIN, SERVFAIL, SILENCE, Reply, addresses, serving
 from tests.integration.raw_receiver import OK, Request, status
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport.failures import Phase
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
-from webhook_dispatcher.transport.reading import Phase
 from webhook_dispatcher.transport.sender import Sender
 
 HURRY = 0.5

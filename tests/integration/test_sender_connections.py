@@ -84,7 +84,7 @@ async def test_connection_is_not_reused(sender: Sender, behave: object) -> None:
 
 
 async def test_long_body_is_not_even_begun(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook_dispatcher.transport.wire._DRAIN_SECONDS", 60)
+    monkeypatch.setattr("webhook_dispatcher.transport.connection._DRAIN_SECONDS", 60)
     async with RawReceiver(long_body_later) as receiver:
         seen = await asyncio.wait_for(sender.post(receiver.url(), HEADERS, BODY), 4)
         assert seen == Answer(200)

@@ -17,8 +17,8 @@ from tests.integration.raw_receiver import OK, RawReceiver, answering
 from tests.integration.test_sender_guard import name_server
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
-from webhook_dispatcher.transport.blame import routed_families
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.local_faults import routed_families
 from webhook_dispatcher.transport.resolver import GuardedResolver
 from webhook_dispatcher.transport.sender import Sender
 

@@ -58,7 +58,7 @@ async def test_a_damaged_event_is_refused_with_all_that_is_read_with_it_and_can_
     with pytest.raises(StatementRefused) as refused:
         await claims.read_runs([ask("well"), ask("ill")])
     assert refused.value.is_damage
-    assert refused.value.blames_the_row
+    assert refused.value.is_row_fault
     following = await claims.read_next("ill", 0)
     assert following is not None
     assert (following.seq, following.object) == (seq, b"")
@@ -113,7 +113,7 @@ async def test_a_due_row_that_breaks_a_rule_is_closed_with_its_object(bench: Wor
     rows = [DueRow("m", number, (await bench.owed(number))["id"]) for number in (seq, later)]  # type: ignore[index]
     with pytest.raises(StatementRefused) as refused:
         await claims.try_rows(rows[:1])
-    assert (refused.value.blames_the_row, refused.value.is_damage) == (True, False)
+    assert (refused.value.is_row_fault, refused.value.is_damage) == (True, False)
     assert [await claims.close_row(row) for row in rows] == [(State.FAILED, "charge.created"), None]
     logged = await bench.logged(seq)
     assert logged is not None
@@ -203,7 +203,7 @@ async def test_a_quarantined_event_is_not_sent_by_hand_and_a_mass_retry_passes_i
     with pytest.raises(StatementRefused) as refused:
         async with controls.transaction() as transaction:
             await transaction.reopen_failed(command, (LONG_AGO, -1), 100)
-    assert refused.value.blames_the_row
+    assert refused.value.is_row_fault
     assert await bench.owed(lost) is None
     async with controls.transaction() as transaction:
         passed = await transaction.skip_failed(command, (LONG_AGO, -1))
@@ -272,7 +272,7 @@ async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transac
         assert await transaction.next_command([]) == unread
         with pytest.raises(StatementRefused) as refused:
             await transaction.read_command(unread)
-        assert refused.value.blames_the_row
+        assert refused.value.is_row_fault
         await transaction.reject(unread, Code.MALFORMED, "it cannot be read")
         assert await transaction.next_command([]) == later
         assert (await transaction.read_command(later)).name == "pause"

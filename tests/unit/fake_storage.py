@@ -15,9 +15,9 @@ from webhook_dispatcher.domain.claim import (
     DueCursor,
     DueRow,
     Leased,
-    Probe,
     Recalls,
     RunAsk,
+    SweptLane,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
@@ -62,7 +62,7 @@ class FakeClaims:
             if low <= seq <= high and self._in_order(seq)
         ]
 
-    async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
+    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
         raise NotImplementedError
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
@@ -106,7 +106,7 @@ class FakeClaims:
     def _run(self, ask: RunAsk) -> list[Event]:
         run: list[Event] = []
         for seq, owed in sorted(self.database.owed.items()):
-            is_full = len(run) == ask.most_events or sum(len(e.object) for e in run) >= ask.most_bytes
+            is_full = len(run) == ask.max_events or sum(len(e.object) for e in run) >= ask.max_bytes
             if seq > ask.after_seq and owed.event.merchant_id == ask.merchant_id and not is_full:
                 run += [owed.event] * self._in_order(seq)
         return run
@@ -124,7 +124,7 @@ class FakeClaims:
         self.database.fail("read_recalls")
         return self.recalls.popleft()
 
-    async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
+    async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:
         raise NotImplementedError
 
     async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
@@ -135,7 +135,7 @@ class FakeClaims:
         return [lane for lane in due if after == START or lane > after][:most]
 
     async def claim_longest_due(
-        self, merchants: int, places: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, merchants: int, per_merchant: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         self.database.fail("claim_longest_due")
         return self._claim(self.retries, most, except_seqs)
@@ -143,7 +143,7 @@ class FakeClaims:
     async def claim_due_of(
         self,
         merchants: Sequence[str],
-        places: int,
+        per_merchant: int,
         most: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
@@ -174,7 +174,7 @@ class FakeClaims:
         return run[0]._replace(object=b"") if run else None
 
     async def name_due(
-        self, merchants: Sequence[str], places: int, except_seqs: Sequence[int]
+        self, merchants: Sequence[str], per_merchant: int, except_seqs: Sequence[int]
     ) -> list[DueRow]:
         self.database.fail("name_due")
         if not self.database.unnamed.isdisjoint(merchants):
@@ -183,7 +183,7 @@ class FakeClaims:
         return [
             DueRow(event.merchant_id, event.seq, event.id)
             for merchant in merchants
-            for event in [event for event in events if event.merchant_id == merchant][:places]
+            for event in [event for event in events if event.merchant_id == merchant][:per_merchant]
         ]
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:

@@ -6,7 +6,7 @@ from tests.unit.fake_storage import FakeRecords
 from tests.unit.fakes import LEASE, FakeDatabase, Owed, finished, make_event
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession
-from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, Recorder
+from webhook_dispatcher.dispatch.recorder import LOCKED_WAIT, Recorder
 from webhook_dispatcher.domain.claim import RunAsk
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Attempt, Record
@@ -55,7 +55,7 @@ class Recording:
         event = make_event(seq, "r", attempts=1, on_failure=on_failure)
         if seq not in self.database.owed:
             self.database.owed[seq] = Owed(event, False, claim)
-        self.memory.hold(event)
+        self.memory.reserve(event)
         record = self.record(event, claim, True, state)
         self.recorder.add(record, None)
         return record
@@ -86,6 +86,6 @@ class Recording:
         for _ in range(most):
             if not self.recorder.unwritten and not self.recorder._ending:
                 return
-            self.clock.advance(BOUNCE_WAIT)
+            self.clock.advance(LOCKED_WAIT)
             self.step()
         raise AssertionError(f"{self.recorder.unwritten} outcomes are still not written")

@@ -8,7 +8,7 @@ from tests.unit.dispatching import Office
 from tests.unit.fakes import FakeClock, make_event, quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.clock import SystemClock
-from webhook_dispatcher.dispatch.dispatcher import ENOUGH
+from webhook_dispatcher.dispatch.dispatcher import MAX_ACTIVE_LANES
 from webhook_dispatcher.dispatch.pace import MAX_LATENESS, MIN_REST, POLLS_PER_FIND, AdaptivePoller
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -129,9 +129,9 @@ async def test_one_quick_turn_after_a_slow_one_says_little() -> None:
 
 
 async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_under_way() -> None:
-    office = Office(max_lanes=2 * ENOUGH)
+    office = Office(max_lanes=2 * MAX_ACTIVE_LANES)
     office.sender.gate = asyncio.Event()
-    merchants = [f"m{number:03}" for number in range(ENOUGH + 1)]
+    merchants = [f"m{number:03}" for number in range(MAX_ACTIVE_LANES + 1)]
     async with office.open(*merchants, "slow", "slower") as group:
         for merchant in ("slow", "slower"):
             office.instruments.merchants.learn(merchant, Outcome.TIMEOUT, 10.0)
@@ -142,11 +142,15 @@ async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_unde
         office.dispatcher._poller.is_behind = True
         office.database.insert(make_event(1201, merchants[-2]))
         await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == 2 + ENOUGH, "one fewer than enough, without those that hang"
+        assert office.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES, (
+            "one fewer than enough, without those that hang"
+        )
         office.database.insert(make_event(1202, merchants[-1]))
         await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == 2 + ENOUGH
+        assert office.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES
         office.sender.gate.set()
         await quiet()
         await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == 2 + ENOUGH + 1, "lanes that wait for records do not count"
+        assert office.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES + 1, (
+            "lanes that wait for records do not count"
+        )

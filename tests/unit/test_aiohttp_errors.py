@@ -24,10 +24,10 @@ from yarl import URL
 
 from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.transport.aiohttp_errors import EXPECTED, translate
-from webhook_dispatcher.transport.blame import ResolverFault, is_local
+from webhook_dispatcher.transport.failures import Phase, classify
 from webhook_dispatcher.transport.guard import Forbidden
+from webhook_dispatcher.transport.local_faults import ResolverFault, is_local
 from webhook_dispatcher.transport.proxy import TunnelRefused
-from webhook_dispatcher.transport.reading import Phase, read
 
 SECRET = "what the receiver sent"
 REQUEST = RequestInfo(URL("https://hooks.example.org/"), "POST", CIMultiDictProxy(CIMultiDict()))
@@ -96,7 +96,7 @@ READINGS = [
 @pytest.mark.parametrize(("error", "phase", "shown"), READINGS, ids=lambda value: type(value).__name__)
 def test_what_aiohttp_raises_is_read_like_our_own(error: Exception, phase: Phase, shown: Failure) -> None:
     assert isinstance(error, EXPECTED)
-    assert read(translate(error, phase), phase) == shown
+    assert classify(translate(error, phase), phase) == shown
 
 
 def test_blame_finds_the_cause() -> None:

@@ -33,8 +33,8 @@ class Office:
         self.database_clock = instruments.database_clock
         self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
 
-    async def attend(self, event: Event, is_retry: bool = False) -> Record:
-        record = await self.attempter.attend(event, 9, is_retry, make_endpoint(), (SECRET,))
+    async def attempt(self, event: Event, is_retry: bool = False) -> Record:
+        record = await self.attempter.attempt(event, 9, is_retry, make_endpoint(), (SECRET,))
         assert record is not None
         return record
 
@@ -44,7 +44,7 @@ async def test_the_request_is_the_contracts() -> None:
     event = make_event(5, type="charge.failed")
     office.clock.advance(0.9)
     stamp = int(office.clock.unix())
-    await office.attend(event)
+    await office.attempt(event)
     [(url, headers, body)] = office.sender.sent
     assert (url, body) == ("https://m.example/", event.body())
     assert headers == {
@@ -59,17 +59,17 @@ async def test_nothing_is_signed_by_a_clock_that_was_just_set_wrong() -> None:
     office = Office()
     office.database_clock.synchronise(office.clock.now, office.clock.elapsed())
     office.clock.wall += 3600
-    assert await office.attempter.attend(make_event(5), 9, False, make_endpoint(), (SECRET,)) is None
+    assert await office.attempter.attempt(make_event(5), 9, False, make_endpoint(), (SECRET,)) is None
     assert office.sender.sent == []
     office.clock.wall -= 3600
-    await office.attend(make_event(5))
+    await office.attempt(make_event(5))
 
 
 async def test_every_attempt_is_signed_anew_over_the_same_body() -> None:
     office = Office()
-    await office.attend(make_event(5))
+    await office.attempt(make_event(5))
     office.clock.advance(60)
-    await office.attend(make_event(5, attempts=1))
+    await office.attempt(make_event(5, attempts=1))
     (_, first, body), (_, second, same_body) = office.sender.sent
     assert body == same_body
     assert first["Service-Signature"] != second["Service-Signature"]
@@ -78,7 +78,7 @@ async def test_every_attempt_is_signed_anew_over_the_same_body() -> None:
 async def test_the_attempt_is_recorded_in_the_databases_time() -> None:
     office = Office()
     office.database_clock.synchronise(NOW + timedelta(seconds=20), office.clock.elapsed())
-    record = await office.attend(make_event(5, attempts=2), is_retry=True)
+    record = await office.attempt(make_event(5, attempts=2), is_retry=True)
     attempt = record.attempt
     assert attempt is not None
     assert (attempt.number, attempt.duration_ms, attempt.status) == (3, 1500, 200)
@@ -105,7 +105,7 @@ async def test_the_verdict_becomes_the_record(
     state: State | None,
     reason: FailedReason | None,
 ) -> None:
-    record = await Office(seen).attend(make_event(5, attempts=attempts, on_failure=on_failure))
+    record = await Office(seen).attempt(make_event(5, attempts=attempts, on_failure=on_failure))
     assert (record.state, record.reason) == (state, reason)
     assert (record.due_at is None) == (state is not None)
     assert record.attempt is not None
@@ -113,21 +113,21 @@ async def test_the_verdict_becomes_the_record(
 
 
 async def test_the_delay_counts_from_the_end_of_the_attempt() -> None:
-    record = await Office(Answer(503)).attend(make_event(5, attempts=1))
+    record = await Office(Answer(503)).attempt(make_event(5, attempts=1))
     assert record.attempt is not None
     assert record.due_at == record.attempt.finished_at + timedelta(minutes=5)
 
 
 async def test_what_cannot_be_sent_is_not_sent() -> None:
     office = Office()
-    record = await office.attend(make_event(5, object=b"[]"))
+    record = await office.attempt(make_event(5, object=b"[]"))
     assert office.sender.sent == []
     assert (record.state, record.reason) == (State.FAILED, FailedReason.UNSENDABLE)
 
 
 async def test_what_is_not_sent_has_no_lag() -> None:
     office = Office()
-    await office.attend(make_event(5, created_at=datetime.min.replace(tzinfo=UTC)))
+    await office.attempt(make_event(5, created_at=datetime.min.replace(tzinfo=UTC)))
     assert office.sender.sent == []
     assert office.metrics.registry.get_sample_value("webhook_delivery_lag_seconds_count") == 0
 
@@ -135,7 +135,7 @@ async def test_what_is_not_sent_has_no_lag() -> None:
 async def test_attempts_in_flight_are_counted_even_when_cut_off() -> None:
     office = Office()
     office.sender.gate = asyncio.Event()
-    task = asyncio.create_task(office.attend(make_event(5)))
+    task = asyncio.create_task(office.attempt(make_event(5)))
     await until(lambda: office.sender.sent)
     assert office.attempter.in_flight == 1
     task.cancel()
@@ -146,7 +146,7 @@ async def test_attempts_in_flight_are_counted_even_when_cut_off() -> None:
 async def test_one_line_tells_all_and_nothing_that_is_secret() -> None:
     office = Office(FAILURE)
     with capture_logs() as logs:
-        await office.attend(make_event(5, trigger=Trigger.MANUAL))
+        await office.attempt(make_event(5, trigger=Trigger.MANUAL))
     [line] = [dict(entry) for entry in logs]
     assert line["event"] == "delivery.attempted"
     assert {key: line[key] for key in ("seq", "attempt", "outcome", "state", "detail", "trigger")} == {
@@ -163,8 +163,8 @@ async def test_one_line_tells_all_and_nothing_that_is_secret() -> None:
 
 async def test_attempts_are_counted() -> None:
     office = Office(Answer(200), FAILURE)
-    await office.attend(make_event(5))
-    await office.attend(make_event(6, attempts=1))
+    await office.attempt(make_event(5))
+    await office.attempt(make_event(6, attempts=1))
     sample = office.metrics.registry.get_sample_value
     assert sample("webhook_attempts_total", {"outcome": "delivered", "trigger": "schedule"}) == 1
     assert sample("webhook_attempts_total", {"outcome": "tls", "trigger": "schedule"}) == 1
@@ -186,7 +186,7 @@ async def test_attempts_do_not_start_before_one_that_ended_earlier() -> None:
     office.sender.on_post = lambda: office.clock.advance(0.01)
     times = []
     for seq in (5, 6):
-        attempt = (await office.attend(make_event(seq))).attempt
+        attempt = (await office.attempt(make_event(seq))).attempt
         assert attempt is not None
         assert attempt.duration_ms == 10
         times += [attempt.started_at, attempt.finished_at]
@@ -204,6 +204,6 @@ async def test_an_attempt_ends_as_long_after_its_start_as_it_took() -> None:
         office.clock.advance(6)
 
     office.sender.on_post = while_it_is_set_back
-    attempt = (await office.attend(make_event(5))).attempt
+    attempt = (await office.attempt(make_event(5))).attempt
     assert attempt is not None
     assert (attempt.duration_ms, attempt.finished_at - attempt.started_at) == (6000, timedelta(seconds=6))

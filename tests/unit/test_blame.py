@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from webhook_dispatcher.transport.blame import ResolverFault, is_local
-from webhook_dispatcher.transport.reading import ConnectFailed, NameFailed
+from webhook_dispatcher.transport.failures import ConnectFailed, NameFailed
+from webhook_dispatcher.transport.local_faults import ResolverFault, is_local
 
 V4, V6 = ip_address("198.41.0.4"), ip_address("2001:503:ba3e::2:30")
 

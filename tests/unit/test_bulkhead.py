@@ -14,7 +14,7 @@ from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.health.merchants import SLOW, Health, Slots
 from webhook_dispatcher.dispatch.lane_session import MAX_BYTES, LaneSession
 from webhook_dispatcher.dispatch.retries import DueLanes, Step
-from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor, Lease, Probe
+from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor, Lease, SweptLane
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
 MOST = 8
@@ -105,7 +105,7 @@ async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
         office.instruments.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     async with office.open(*TARPITS, "m") as group:
         ballast = make_event(999, object=b"x" * (MAX_BYTES // 2))
-        office.memory.hold(ballast)
+        office.memory.reserve(ballast)
         office.database.insert(make_event(1, TARPITS[0]), make_event(2, "m"))
         await office.rounds(group)
         assert office.sent == [2]
@@ -127,10 +127,10 @@ async def test_a_merchant_that_failed_goes_back_behind_the_others() -> None:
 async def test_the_sweep_goes_on_at_once_only_for_news() -> None:
     office = dispatching.Office(max_lanes=MOST)
     async with office.open("a"):
-        probe = Probe("a", 1, is_free=True)
-        assert office.dispatcher.notice_probe(probe)
-        assert not office.dispatcher.notice_probe(probe)
-        assert not office.dispatcher.notice_probe(Probe("b", 2, is_free=False))
+        probe = SweptLane("a", 1, is_free=True)
+        assert office.dispatcher.notice_swept(probe)
+        assert not office.dispatcher.notice_swept(probe)
+        assert not office.dispatcher.notice_swept(SweptLane("b", 2, is_free=False))
 
 
 class Pages(FakeClaims):
@@ -140,16 +140,16 @@ class Pages(FakeClaims):
         super().__init__(database)
         self.asked: list[str] = []
 
-    async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
+    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
         self.asked.append(after_merchant)
-        names = [f"m{number:02}" for number in range(2 * probes + 1)]
-        return [Probe(name, 1, is_free=True) for name in names if name > after_merchant][:probes]
+        names = [f"m{number:02}" for number in range(2 * page_size + 1)]
+        return [SweptLane(name, 1, is_free=True) for name in names if name > after_merchant][:page_size]
 
 
 async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sweeping, "PROBES", 3)
+    monkeypatch.setattr(sweeping, "SWEEP_PAGE", 3)
     office = dispatching.Office()
     pages = Pages(office.database)
     sweep = sweeping.Sweep(pages, office.dispatcher)
@@ -161,7 +161,7 @@ async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
 
 
 async def test_the_sweep_rests_while_no_lanes_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "PROBES", 3)
+    monkeypatch.setattr(sweeping, "SWEEP_PAGE", 3)
     office = dispatching.Office()
     office.instruments.pause.set(True)
     pages = Pages(office.database)
@@ -278,7 +278,7 @@ async def test_a_lane_is_counted_with_all_the_places_it_may_take() -> None:
     lanes = owe(office, "a", "b", "c", "d")
     assert (await lanes.pick(Slots(100, {}), 2, 4)).merchants == ["a", "b"]
     assert office.claims.looks == [START]
-    assert (await lanes.pick(Slots(MOST, {Health.GOOD: MOST - 3}), 2, 10)).merchants == ["c", "d"]
+    assert (await lanes.pick(Slots(MOST, {Health.HEALTHY: MOST - 3}), 2, 10)).merchants == ["c", "d"]
     assert office.claims.looks[1] == DueCursor("0", "b")
 
 
@@ -324,10 +324,10 @@ async def test_those_whom_the_sweep_brings_have_their_turn_in_a_full_line(
         await office.rounds(group)
         office.database.insert(make_event(2, "b"))
         await office.rounds(group)
-        assert not office.dispatcher.notice_probe(Probe("c", 3, is_free=True))
+        assert not office.dispatcher.notice_swept(SweptLane("c", 3, is_free=True))
         monkeypatch.setattr(finding, "MAX_READY", 2)
         office.database.insert(make_event(4, "d"))
         await office.rounds(group)
         office.dispatcher.begin_sweep()
-        assert office.dispatcher.notice_probe(Probe("c", 3, is_free=True))
+        assert office.dispatcher.notice_swept(SweptLane("c", 3, is_free=True))
         assert list(office.dispatcher._ready.take(9, Slots(9, {}))) == ["b", "c"]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.fake_administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.check import MOST_READ, Finding, examine
+from webhook_dispatcher.cli.check import MAX_READ, Finding, examine
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, Secret
@@ -122,7 +122,7 @@ async def test_rows_that_cannot_be_read_are_named() -> None:
     ("refusal", "waiting", "problem", "note"),
     [
         (None, 0, None, None),
-        (None, MOST_READ, None, "ok; of 1,000 rows that wait, and more do"),
+        (None, MAX_READ, None, "ok; of 1,000 rows that wait, and more do"),
         (
             StatementRefused("42501", "permission denied"),
             0,

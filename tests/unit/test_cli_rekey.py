@@ -10,7 +10,7 @@ from tests.unit.fake_administration import NOW, FakeAdministration
 from tests.unit.test_cli_check import problems
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
-from webhook_dispatcher.cli.rekey import BATCH, MOST_ROUNDS
+from webhook_dispatcher.cli.rekey import BATCH, MAX_ROUNDS
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
@@ -121,7 +121,7 @@ def test_what_changes_again_and_again_is_left_to_the_next_run(rekey: Rekey) -> N
     def rotate() -> None:
         database.sealed["m1"] = seal(OLD, "m1")
 
-    database.meanwhile = [rotate] * MOST_ROUNDS
+    database.meanwhile = [rotate] * MAX_ROUNDS
     code, said, err = rekey(database)
     assert (code, said["reencrypted"], said["changed_meanwhile"]) == (1, 0, ["m1"])
     assert "run it again" in err

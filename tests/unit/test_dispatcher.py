@@ -15,7 +15,7 @@ from tests.unit.fakes import (
 from webhook_dispatcher.dispatch import worker
 from webhook_dispatcher.dispatch.dispatcher import SESSION_TIME
 from webhook_dispatcher.dispatch.worker import RUN
-from webhook_dispatcher.domain.claim import Probe
+from webhook_dispatcher.domain.claim import SweptLane
 
 
 async def test_what_arrives_is_delivered_in_order_and_its_lanes_are_given_back() -> None:
@@ -46,7 +46,7 @@ async def test_no_more_lanes_are_claimed_than_there_is_room_for() -> None:
         office.database.insert(*[make_event(number, name) for number, name in enumerate("abc", 1)])
         await office.rounds(group)
         assert office.claims.leases_asked == [{"a": 1, "b": 2}]
-        assert not office.dispatcher.is_hungry
+        assert not office.dispatcher.wants_more
         office.sender.gate.set()
         await office.rounds(group)
     assert office.sent == [1, 2, 3]
@@ -72,7 +72,7 @@ async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_visit() 
     office.sender.gate = asyncio.Event()
     async with office.open("a") as group:
         office.database.insert(make_event(1, "a"))
-        office.claims.after_lease = lambda: office.dispatcher.notice_probe(Probe("a", 1, True))
+        office.claims.after_lease = lambda: office.dispatcher.notice_swept(SweptLane("a", 1, True))
         await office.rounds(group)
         assert len(office.claims.leases_asked) == 1
         assert not office.dispatcher._ready.kinds
@@ -92,7 +92,7 @@ async def test_a_straggler_is_read_by_the_next_visit_before_anything_else() -> N
         await office.rounds(group)
         assert office.sent == [6]
         office.database.insert(make_event(3, "a"))
-        office.dispatcher.notice_probe(Probe("a", 3, True))
+        office.dispatcher.notice_swept(SweptLane("a", 3, True))
         office.sender.gate.set()
         await office.rounds(group)
     assert office.sent == [6, 3, 7]
@@ -147,7 +147,7 @@ async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full()
         await office.rounds(group)
         office.instruments.pause.set(False)
         ballast = make_event(99, object=b"x" * 200_000_000)
-        office.memory.hold(ballast)
+        office.memory.reserve(ballast)
         await office.rounds(group)
         assert office.claims.leases_asked == []
         office.memory.free(ballast)
@@ -161,7 +161,7 @@ async def test_a_visit_that_needs_more_while_memory_is_full_ends() -> None:
         office.database.insert(*[make_event(seq, "a") for seq in range(1, RUN + 3)])
         await office.dispatcher.step(group)
         ballast = make_event(99, object=b"x" * 200_000_000)
-        office.memory.hold(ballast)
+        office.memory.reserve(ballast)
         await quiet()
         await office.rounds(group)
         assert office.dispatcher.lanes_leased == 0

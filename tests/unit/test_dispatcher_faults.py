@@ -18,7 +18,7 @@ from tests.unit.fakes import (
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT
 from webhook_dispatcher.dispatch.worker import RUN
-from webhook_dispatcher.domain.claim import Probe
+from webhook_dispatcher.domain.claim import SweptLane
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason
 
@@ -133,11 +133,11 @@ async def test_a_lane_that_another_holds_is_forgotten() -> None:
     async with office.open("a") as group:
         office.database.insert(make_event(1, "a"))
         await office.rounds(group)
-        office.dispatcher.notice_probe(Probe("a", 1, is_free=False))
+        office.dispatcher.notice_swept(SweptLane("a", 1, is_free=False))
         await office.rounds(group)
         assert len(office.claims.leases_asked) == 1
         office.database.lanes["a"].is_leased = False
-        office.dispatcher.notice_probe(Probe("a", 1, is_free=True))
+        office.dispatcher.notice_swept(SweptLane("a", 1, is_free=True))
         await office.rounds(group)
     assert office.sent == [1]
 

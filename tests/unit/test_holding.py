@@ -132,7 +132,7 @@ def test_who_is_let_go_waits_with_the_others_again() -> None:
     assert lanes.waiting(room) == 1
     assert list(lanes.take(9, room)) == ["c"]
     held.remove("a")
-    lanes.free(["a", "never seen"])
+    lanes.requeue(["a", "never seen"])
     assert lanes.take(9, room) == {"a": ord("a")}
     assert list(lanes.take(9, Slots(10, {}, probes=1))) == ["b"]
 
@@ -147,12 +147,12 @@ def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
 
 
 def test_probes_come_out_of_what_is_left_for_all() -> None:
-    assert Slots(10, {}, probes=1).left(Health.HELD) == 1
-    assert Slots(10, {}).left(Health.HELD) == 0
-    assert Slots(10, {Health.GOOD: 10}, probes=1).left(Health.HELD) == 0
+    assert Slots(10, {}, probes=1).left(Health.HELD_BACK) == 1
+    assert Slots(10, {}).left(Health.HELD_BACK) == 0
+    assert Slots(10, {Health.HEALTHY: 10}, probes=1).left(Health.HELD_BACK) == 0
     room = Slots(10, {}, probes=1)
-    room.take(Health.HELD)
-    assert room.left(Health.HELD) == 0
+    room.take(Health.HELD_BACK)
+    assert room.left(Health.HELD_BACK) == 0
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])

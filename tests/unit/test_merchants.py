@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.unit.fakes import FakeClock
 from webhook_dispatcher.dispatch.health import merchants as standing
-from webhook_dispatcher.dispatch.health.merchants import MEMORY, SLOW, Health, MerchantHealth, Slots
+from webhook_dispatcher.dispatch.health.merchants import FORGET_AFTER, SLOW, Health, MerchantHealth, Slots
 from webhook_dispatcher.domain.verdict import Outcome
 
 QUICK = SLOW / 10
-GOOD, UNKNOWN, SUSPECT = Health.GOOD, Health.UNKNOWN, Health.SUSPECT
+GOOD, UNKNOWN, SUSPECT = Health.HEALTHY, Health.UNKNOWN, Health.SUSPECT
 COUNTS = st.fixed_dictionaries({kind: st.integers(0, 60) for kind in Health})
 
 
@@ -74,16 +74,16 @@ def test_what_was_known_is_forgotten_after_a_while() -> None:
     standings = MerchantHealth(clock)
     standings.learn("good", Outcome.DELIVERED, QUICK)
     standings.learn("slow", Outcome.TIMEOUT, SLOW)
-    clock.advance(MEMORY / 2)
+    clock.advance(FORGET_AFTER / 2)
     standings.learn("later", Outcome.TIMEOUT, SLOW)
     assert standings.tally(["good", "slow", "later"]) == {GOOD: 1, SUSPECT: 2, UNKNOWN: 0}
-    clock.advance(MEMORY / 2)
+    clock.advance(FORGET_AFTER / 2)
     assert standings.tally(["good", "slow", "later"]) == {GOOD: 0, SUSPECT: 1, UNKNOWN: 2}
     assert standings.of("later") is SUSPECT
 
 
 def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "MOST_KNOWN", 3)
+    monkeypatch.setattr(standing, "MAX_KNOWN", 3)
     standings = MerchantHealth(FakeClock())
     for name in "abc":
         standings.learn(name, Outcome.TIMEOUT, SLOW)

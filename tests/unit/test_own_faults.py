@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.fakes import FakeClock, make_event
 from webhook_dispatcher.dispatch.health.own_faults import (
-    LONGEST_BEAT,
-    MOST_CLOCK_DIFFERENCE,
+    MAX_BEAT_INTERVAL,
+    MAX_CLOCK_DIFFERENCE,
     PROBE_INTERVAL,
     OwnFaults,
 )
@@ -46,7 +46,7 @@ class Office:
     def wait(self, seconds: float) -> None:
         """Let time pass, while the loop runs."""
         while seconds > 0:
-            step = min(seconds, LONGEST_BEAT / 2)
+            step = min(seconds, MAX_BEAT_INTERVAL / 2)
             self.clock.advance(step)
             self.faults.beat()
             seconds -= step
@@ -66,24 +66,24 @@ def test_a_local_fault_needs_no_second_witness() -> None:
 def test_probes_are_let_through_one_at_a_time() -> None:
     office = Office()
     office.attempt("m1", NO_FILES)
-    assert not office.faults.takes_probe()
+    assert not office.faults.may_probe()
     office.clock.advance(PROBE_INTERVAL)
-    assert office.faults.takes_probe()
-    assert office.faults.takes_probe(), "none was sent"
+    assert office.faults.may_probe()
+    assert office.faults.may_probe(), "none was sent"
     office.faults.note_probe()
-    assert not office.faults.takes_probe()
+    assert not office.faults.may_probe()
     office.clock.advance(PROBE_INTERVAL)
-    assert office.faults.takes_probe()
+    assert office.faults.may_probe()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_clocks_far_apart_pause_everything_until_they_agree(sign: int) -> None:
     office = Office()
-    apart = sign * timedelta(seconds=MOST_CLOCK_DIFFERENCE + 1)
+    apart = sign * timedelta(seconds=MAX_CLOCK_DIFFERENCE + 1)
     office.database_clock.synchronise(office.clock.now + apart, office.clock.elapsed())
     office.faults.beat()
     assert office.pauses()
-    assert not office.faults.takes_probe()
+    assert not office.faults.may_probe()
     assert not office.attempt("m1", Answer(401)), "a stamp that is off is refused by honest receivers"
     assert office.attempt("m1", ACCEPTED)
     assert office.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "clock"}) == 1
@@ -96,7 +96,7 @@ def test_a_time_out_while_the_loop_stood_still_does_not_count() -> None:
     office = Office()
     office.faults.beat()
     started = office.clock.elapsed()
-    office.clock.advance(LONGEST_BEAT + 1)
+    office.clock.advance(MAX_BEAT_INTERVAL + 1)
     assert not office.faults.learn(make_event(1), LATE, started)
     office.faults.beat()
     assert not office.faults.learn(make_event(2), LATE, started)
@@ -153,7 +153,7 @@ def test_time_outs_of_a_loop_that_stood_still_raise_no_suspicion() -> None:
     assert all(office.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
     office.faults.beat()
     started = office.clock.elapsed()
-    office.clock.advance(LONGEST_BEAT + 1)
+    office.clock.advance(MAX_BEAT_INTERVAL + 1)
     for number, merchant_id in enumerate(merchants):
         assert not office.faults.learn(make_event(1000 + number, merchant_id), LATE, started)
     assert not office.faults.held

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.fakes import quiet
 from tests.unit.wires import FakeLoop, FakeTransport, connected
+from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.pool import _MAX_APART, Pool
-from webhook_dispatcher.transport.wire import Wire
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 HERE, THERE = "https://here.example.org:443", "https://there.example.org:443"
@@ -21,12 +21,12 @@ class Connections:
         self.loop = FakeLoop()
         self.pool = Pool(self.loop.real, most)
 
-    def make(self, origin: str = HERE) -> tuple[Wire, FakeTransport]:
+    def make(self, origin: str = HERE) -> tuple[HttpConnection, FakeTransport]:
         wire, transport = connected(self.loop, origin, self.pool.forget)
         self.pool.add(wire)
         return wire, transport
 
-    def keep(self, origin: str = HERE) -> tuple[Wire, FakeTransport]:
+    def keep(self, origin: str = HERE) -> tuple[HttpConnection, FakeTransport]:
         wire, transport = self.make(origin)
         self.pool.put(wire)
         return wire, transport
@@ -153,18 +153,18 @@ async def test_nothing_is_kept_by_a_closed_pool(is_new: bool) -> None:
 BEHIND = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"
 
 
-def speaks(data: bytes) -> Callable[[Wire, FakeLoop], None]:
+def speaks(data: bytes) -> Callable[[HttpConnection, FakeLoop], None]:
     return lambda wire, _: wire.data_received(data)
 
 
-def long_answer(wire: Wire, loop: FakeLoop) -> None:
+def long_answer(wire: HttpConnection, loop: FakeLoop) -> None:
     """Its rest is not waited for, and may be given to the connection that was closed just then."""
     answers(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nx")(wire, loop)
     wire.data_received(b"x")
 
 
-def answers(data: bytes) -> Callable[[Wire, FakeLoop], None]:
-    def answer(wire: Wire, loop: FakeLoop) -> None:
+def answers(data: bytes) -> Callable[[HttpConnection, FakeLoop], None]:
+    def answer(wire: HttpConnection, loop: FakeLoop) -> None:
         waiter = wire.send(b"POST / HTTP/1.1\r\n\r\n", b"", loop.now + 10)
         waiter.add_done_callback(asyncio.Future.exception)
         wire.data_received(data)
@@ -188,7 +188,7 @@ def answers(data: bytes) -> Callable[[Wire, FakeLoop], None]:
     ],
 )
 async def test_where_more_is_sent_than_answers_no_connection_is_kept_for_ten_minutes(
-    behave: Callable[[Wire, FakeLoop], None], is_apart: bool
+    behave: Callable[[HttpConnection, FakeLoop], None], is_apart: bool
 ) -> None:
     connections = Connections()
     beside, elsewhere, (wire, _) = connections.keep()[1], connections.keep(THERE)[1], connections.make()

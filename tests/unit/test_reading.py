@@ -6,8 +6,7 @@ import ssl
 import pytest
 
 from webhook_dispatcher.domain.verdict import Failure, Outcome
-from webhook_dispatcher.transport.guard import Forbidden
-from webhook_dispatcher.transport.reading import (
+from webhook_dispatcher.transport.failures import (
     ConnectFailed,
     Disconnected,
     HandshakeFailed,
@@ -16,8 +15,9 @@ from webhook_dispatcher.transport.reading import (
     OutOfTime,
     Phase,
     Unsendable,
-    read,
+    classify,
 )
+from webhook_dispatcher.transport.guard import Forbidden
 
 SECRET = "what the receiver sent"
 RESOLVING, CONNECTING, WAITING, READING = Phase.RESOLVING, Phase.CONNECTING, Phase.WAITING, Phase.READING
@@ -88,4 +88,4 @@ READINGS = [
 
 @pytest.mark.parametrize(("sight", "phase", "shown"), READINGS)
 def test_what_is_seen_has_one_meaning(sight: Exception, phase: Phase, shown: Failure) -> None:
-    assert read(sight, phase) == shown
+    assert classify(sight, phase) == shown

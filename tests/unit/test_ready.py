@@ -25,7 +25,7 @@ def make_lanes(**standings: Health) -> ReadyLanes:
 def teach(standings: MerchantHealth, merchant_id: str, standing: Health) -> None:
     """Let a merchant that nothing was known of have a standing."""
     if standing is not Health.UNKNOWN:
-        outcome = Outcome.DELIVERED if standing is Health.GOOD else Outcome.TIMEOUT
+        outcome = Outcome.DELIVERED if standing is Health.HEALTHY else Outcome.TIMEOUT
         standings.learn(merchant_id, outcome, 0.1)
 
 
@@ -90,18 +90,18 @@ def test_every_merchant_is_taken_once_with_its_lowest_head(notices: list[tuple[s
 
 def test_suspects_do_not_stand_in_front_of_others() -> None:
     suspects = [f"s{number}" for number in range(10)]
-    lanes = make_lanes(**dict.fromkeys(suspects, Health.SUSPECT), good=Health.GOOD)
+    lanes = make_lanes(**dict.fromkeys(suspects, Health.SUSPECT), good=Health.HEALTHY)
     for merchant_id in (*suspects, "unknown", "good"):
         lanes.add(merchant_id)
     taken = lanes.take(9, room(8))
     assert list(taken) == ["s0", "s1", "s2", "s3", "unknown", "good"]
     assert lanes.waiting(room(8, suspect=4)) == 0
     assert lanes.waiting(room(8, suspect=3)) == len(lanes.kinds) == 6
-    assert list(lanes.take(9, room(8, suspect=3, good=4))) == ["s4"]
+    assert list(lanes.take(9, room(8, suspect=3, healthy=4))) == ["s4"]
 
 
 def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
-    lanes = make_lanes(a=Health.GOOD)
+    lanes = make_lanes(a=Health.HEALTHY)
     lanes.add("a", 3)
     teach(lanes._merchants, "a", Health.SUSPECT)
     full = room(8, suspect=4)
@@ -114,7 +114,7 @@ def test_who_was_good_and_has_become_a_suspect_waits_with_those() -> None:
 def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again() -> None:
     lanes = make_lanes(a=Health.SUSPECT)
     lanes.add("a", 3)
-    teach(lanes._merchants, "a", Health.GOOD)
+    teach(lanes._merchants, "a", Health.HEALTHY)
     lanes.add("a", 5)
     assert len(lanes.kinds) == 1
     assert lanes.take(9, room(8, suspect=8 - 1)) == {"a": 3}
@@ -187,7 +187,7 @@ def test_a_line_that_has_emptied_lets_everybody_in() -> None:
 
 def test_a_full_line_of_suspects_refuses_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "MAX_READY", 1)
-    lanes = make_lanes(a=Health.SUSPECT, b=Health.SUSPECT, c=Health.GOOD)
+    lanes = make_lanes(a=Health.SUSPECT, b=Health.SUSPECT, c=Health.HEALTHY)
     assert [lanes.add(name) for name in "abcd"] == [True, False, True, True]
     assert list(lanes.take(9, room(8, suspect=4))) == ["c", "d"]
 
@@ -196,7 +196,7 @@ def test_a_full_line_of_suspects_refuses_nobody_else(monkeypatch: pytest.MonkeyP
 def test_bodies_have_room_below_their_bound(held: int, has_room: bool) -> None:
     bodies = MemoryBudget(10)
     event = make_event(1, object=b"x" * held)
-    bodies.hold(event)
+    bodies.reserve(event)
     assert (bodies.fullness < 1) is has_room
     bodies.free(event)
-    assert bodies.held == 0
+    assert bodies.used == 0

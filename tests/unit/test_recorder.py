@@ -7,7 +7,7 @@ import pytest
 from tests.unit.fakes import is_delivered, seqs_of, until
 from tests.unit.recording import TRUST, Recording
 from webhook_dispatcher.dispatch.lane_session import SessionState
-from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, MAX_BATCH, MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import LOCKED_WAIT, MAX_BATCH, MAX_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
 DOWN = StorageUnavailable("down")
@@ -28,7 +28,7 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
     ]
     assert recording.recorder.unwritten == 0
     assert all(is_delivered(recording.database, seq) for seq in seqs)
-    assert recording.memory.held == 0
+    assert recording.memory.used == 0
 
 
 def test_a_batch_is_bounded_and_oldest_first() -> None:
@@ -62,7 +62,7 @@ def test_a_statement_that_failed_is_written_again() -> None:
     recording.step()
     assert [seqs for seqs, _ in recording.records.statements] == [[1], [1, 2]]
     assert visit.unwritten == 0
-    assert recording.memory.held == 0
+    assert recording.memory.used == 0
 
 
 def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late() -> None:
@@ -206,7 +206,7 @@ def test_a_locked_row_keeps_back_only_its_lane() -> None:
     recording.step()
     assert (locked.unblocked is None, other.unblocked is None) == (False, True)
     assert is_delivered(recording.database, 3)
-    recording.clock.advance(MOST_BEHIND * 2)
+    recording.clock.advance(MAX_BEHIND * 2)
     assert not recording.recorder.is_behind()
     recording.attempt(other)
     recording.database.owed[1].is_locked = False
@@ -224,7 +224,7 @@ def test_a_locked_row_is_tried_again_after_a_moment() -> None:
     recording.step()
     recording.step()
     assert len(recording.records.statements) == 1
-    recording.clock.advance(BOUNCE_WAIT)
+    recording.clock.advance(LOCKED_WAIT)
     recording.step()
     assert len(recording.records.statements) == 2
     assert visit.trusted_until == recording.clock.elapsed() + TRUST, "renewed all the same"
@@ -237,7 +237,7 @@ def test_a_lane_with_a_locked_row_is_not_given_back() -> None:
     recording.end(visit)
     recording.database.owed[1].is_locked = True
     for _ in range(3):
-        recording.clock.advance(BOUNCE_WAIT)
+        recording.clock.advance(LOCKED_WAIT)
         recording.step()
     assert recording.closed == []
     assert recording.database.lanes["m"].is_leased

@@ -8,7 +8,7 @@ from tests.unit.fakes import is_delivered, seqs_of
 from tests.unit.recording import Recording
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.lane_session import LaneSession
-from webhook_dispatcher.dispatch.recorder import BOUNCE_WAIT, DAMAGE_WAIT, MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import DAMAGE_WAIT, LOCKED_WAIT, MAX_BEHIND
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 
@@ -51,7 +51,7 @@ def test_a_sound_row_refused_once_is_written_as_it_is(state: State | None) -> No
 
 def test_an_outcome_whose_row_is_damaged_holds_up_its_lane_alone_and_is_written_once_mended() -> None:
     recording, ill = with_one_set_aside()
-    recording.clock.advance(MOST_BEHIND * 2)
+    recording.clock.advance(MAX_BEHIND * 2)
     assert not recording.recorder.is_behind(), "all others go on"
     for _ in range(3):
         recording.clock.advance(DAMAGE_WAIT)
@@ -66,11 +66,11 @@ def test_an_outcome_whose_row_is_damaged_holds_up_its_lane_alone_and_is_written_
     recording.clock.advance(DAMAGE_WAIT)
     recording.step()
     recording.database.owed[2].is_locked = False
-    recording.clock.advance(BOUNCE_WAIT)
+    recording.clock.advance(LOCKED_WAIT)
     recording.step()
     assert is_delivered(recording.database, 2)
     assert recording.closed[-1] is ill
-    assert (recording.recorder.unwritten, recording.memory.held) == (0, 0)
+    assert (recording.recorder.unwritten, recording.memory.used) == (0, 0)
     assert not recording.recorder.needs_upkeep.is_set()
 
 
@@ -123,7 +123,7 @@ def test_damage_elsewhere_than_in_a_row_stops_everything_and_drops_nothing(damag
             recording.step()
     assert (recording.recorder.unwritten, recording.closed) == (3, [])
     assert recording.recorder.needs_upkeep.is_set(), "the log may lack a partition"
-    recording.clock.advance(MOST_BEHIND * 2)
+    recording.clock.advance(MAX_BEHIND * 2)
     assert recording.recorder.is_behind(), "nothing new is sent"
     recording.database.faults["write"].clear()
     recording.database.damaged = set()
@@ -139,7 +139,7 @@ def test_a_probe_that_fails_proves_nothing(error: StatementRefused) -> None:
     recording.database.faults["is_unreadable"].append(error)
     with suppress(StatementRefused, StorageUnavailable):
         recording.step()
-    recording.clock.advance(MOST_BEHIND * 2)
+    recording.clock.advance(MAX_BEHIND * 2)
     assert recording.recorder.is_behind()
     assert recording.blocked.seqs() == []
     recording.database.damaged = set()

@@ -9,7 +9,7 @@ from tests.unit.fakes import finished, is_delivered, quiet, until
 from tests.unit.recording import Recording
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import recorder
-from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MIN_BATCH, MOST_BEHIND, QUICK, BatchSize
+from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MAX_BEHIND, MIN_BATCH, QUICK_WRITE, BatchSize
 from webhook_dispatcher.domain.errors import StorageUnavailable
 
 DOWN = StorageUnavailable("down")
@@ -18,9 +18,9 @@ DOWN = StorageUnavailable("down")
 def test_nobody_starts_while_the_oldest_answer_waits_for_too_long() -> None:
     recording = Recording()
     recording.attempt(recording.visit("m", 1))
-    recording.clock.advance(MOST_BEHIND * 0.99)
+    recording.clock.advance(MAX_BEHIND * 0.99)
     assert not recording.recorder.is_behind()
-    recording.clock.advance(MOST_BEHIND * 0.02)
+    recording.clock.advance(MAX_BEHIND * 0.02)
     assert recording.recorder.is_behind()
     recording.step()
     assert not recording.recorder.is_behind()
@@ -66,10 +66,10 @@ async def test_a_row_that_was_locked_hides_no_older_answer() -> None:
     writing = asyncio.create_task(recording.recorder.step())
     await until(lambda: recording.records.statements)
     recording.attempt(other)
-    recording.clock.advance(MOST_BEHIND * 0.9)
+    recording.clock.advance(MAX_BEHIND * 0.9)
     recording.records.gate.set()
     await writing
-    recording.clock.advance(MOST_BEHIND * 0.3)
+    recording.clock.advance(MAX_BEHIND * 0.3)
     assert recording.recorder.is_behind()
     recording.records.gate.clear()
     writing = asyncio.create_task(recording.recorder.step())
@@ -103,7 +103,7 @@ async def test_what_comes_is_written_until_it_is_stopped_and_empty() -> None:
 async def test_the_first_outcome_waits_for_company_and_no_longer(
     monkeypatch: pytest.MonkeyPatch, waited: float, written: int
 ) -> None:
-    monkeypatch.setattr(recorder, "LINGER", 1000.0)
+    monkeypatch.setattr(recorder, "BATCH_WAIT", 1000.0)
     recording = Recording()
     recording.attempt(recording.visit("m", 1))
     recording.clock.advance(waited)  # as while another batch is written
@@ -129,9 +129,9 @@ def test_outcomes_that_are_too_many_for_a_slow_database_are_written_in_smaller_b
 @pytest.mark.parametrize(
     ("count", "took", "limit"),
     [
-        (MIN_BATCH, QUICK / 2, 2 * MIN_BATCH),
-        pytest.param(MIN_BATCH, QUICK, MIN_BATCH, id="slow"),
-        pytest.param(MIN_BATCH - 1, QUICK / 2, MIN_BATCH, id="too small to say anything"),
+        (MIN_BATCH, QUICK_WRITE / 2, 2 * MIN_BATCH),
+        pytest.param(MIN_BATCH, QUICK_WRITE, MIN_BATCH, id="slow"),
+        pytest.param(MIN_BATCH - 1, QUICK_WRITE / 2, MIN_BATCH, id="too small to say anything"),
     ],
 )
 def test_batches_grow_again_when_the_database_is_quick_again(count: int, took: float, limit: int) -> None:

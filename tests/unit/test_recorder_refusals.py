@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.fakes import is_delivered, seqs_of
 from tests.unit.recording import Recording
-from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MOST_BEHIND
+from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MAX_BEHIND
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
@@ -65,7 +65,7 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
         assert recording.recorder.needs_upkeep.is_set()
         recording.recorder.needs_upkeep.clear()
     assert recording.recorder.unwritten == 3
-    recording.clock.advance(MOST_BEHIND * 2)
+    recording.clock.advance(MAX_BEHIND * 2)
     assert recording.recorder.is_behind(), "nothing new is sent"
     recording.records.hopeless = set()
     recording.end(visit)
@@ -88,7 +88,7 @@ def test_a_failure_in_the_midst_of_halving_loses_nothing() -> None:
     recording.settle()
     assert sorted(seqs_of(recording.records.written)) == [1, 2, 3]
     assert recording.closed == [visit]
-    assert recording.memory.held == 0
+    assert recording.memory.used == 0
 
 
 def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:

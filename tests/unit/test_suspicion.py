@@ -4,9 +4,9 @@ import pytest
 
 from tests.unit.fakes import FakeClock
 from webhook_dispatcher.dispatch.health.merchants import (
-    GOOD_FOR,
     MIN_ORIGINS,
     NO_ADDRESS,
+    RECENT,
     SAMPLE,
     WINDOW,
     Evidence,
@@ -126,7 +126,7 @@ def test_merchants_that_never_worked_prove_nothing() -> None:
 def test_merchants_that_worked_too_long_ago_prove_nothing() -> None:
     office = Office()
     merchants = office.fleet(20)
-    office.clock.advance(GOOD_FOR)
+    office.clock.advance(RECENT)
     assert not any(office.fails(merchant_id) for merchant_id in merchants)
 
 
@@ -199,7 +199,7 @@ def test_nobody_is_let_go_while_nobody_else_is_answered() -> None:
     office.suspects()
     for _ in range(100):
         office.clock.advance(10 * MAX_SUSPICION)
-        assert office.suspicions.freed() == []
+        assert office.suspicions.take_released() == []
         assert office.fails("m1"), "what everybody fails does not count for however long"
     assert office.suspicions.believed() == CONNECT
 
@@ -209,9 +209,9 @@ def test_all_are_let_go_when_one_of_them_is_answered() -> None:
     merchants = office.suspects()
     held = [merchant_id for merchant_id in merchants if merchant_id in office.suspicions.held]
     office.answers(held[0])
-    assert sorted(office.suspicions.freed()) == sorted(held)
+    assert sorted(office.suspicions.take_released()) == sorted(held)
     assert not office.suspicions.held
-    assert office.suspicions.freed() == []
+    assert office.suspicions.take_released() == []
     assert not office.fails("m1"), "it begins anew"
 
 
@@ -235,7 +235,7 @@ def test_while_others_are_answered_nothing_is_believed_and_holds_double() -> Non
         office.clock.advance(0.1)
         office.works("honest")
         assert office.suspicions.believed() is None
-        if "m9" in office.suspicions.freed():
+        if "m9" in office.suspicions.take_released():
             tried.append(office.clock.elapsed() - begun)
             assert office.fails("m9"), "still excused"
     waits = [later - earlier for earlier, later in zip([0.0, *tried], tried, strict=False)]
@@ -249,13 +249,13 @@ def test_each_hold_ends_by_an_answer_of_its_own_time() -> None:
     office.suspects()
     office.works("honest")
     office.clock.advance(MIN_HOLD)
-    assert "m9" in office.suspicions.freed()
+    assert "m9" in office.suspicions.take_released()
     assert office.fails("m9")
     office.clock.advance(MAX_HOLD)
-    assert office.suspicions.freed() == []
+    assert office.suspicions.take_released() == []
     office.works("honest")
     office.clock.advance(MIN_HOLD)
-    assert office.suspicions.freed() == ["m9"]
+    assert office.suspicions.take_released() == ["m9"]
 
 
 def test_others_who_have_little_to_be_sent_are_waited_for() -> None:
@@ -297,7 +297,7 @@ def test_answers_on_kept_connections_say_nothing_about_names() -> None:
         office.clock.advance(MAX_SUSPICION / 100)
         office.answers("honest", is_fresh=False)
         office.answers(merchants[0], is_fresh=False)
-        assert office.suspicions.freed() == []
+        assert office.suspicions.take_released() == []
     assert office.fails("m1", f"{DNS}{NO_ADDRESS}")
     assert office.suspicions.believed() is None, "somebody is answered"
     office.clock.advance(0.001)
@@ -416,7 +416,7 @@ def test_who_was_excused_in_vain_is_not_excused_or_held_again_for_long(*, ends_i
     for merchant_id in (*merchants, "honest"):
         assert not office.fails(merchant_id)
         assert merchant_id not in office.suspicions.held
-    office.clock.advance(GOOD_FOR)
+    office.clock.advance(RECENT)
     renew(office, merchants)
     assert office.fails("honest")
 
@@ -426,4 +426,4 @@ def test_merchants_that_never_fail_are_not_remembered_for_ever() -> None:
     for number in range(5000):
         office.works(f"m{number}")
         office.clock.advance(1)
-    assert len(office.evidence._good) <= GOOD_FOR + 1
+    assert len(office.evidence._working) <= RECENT + 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.fakes import NOW
 from webhook_dispatcher.dispatch import finding
-from webhook_dispatcher.dispatch.finding import FIRST_PROBE, MAX_GAP_AGE, MAX_PROBE_WAIT, SETTLING, Tail
+from webhook_dispatcher.dispatch.finding import FIRST_RECHECK, MAX_GAP_AGE, MAX_RECHECK_WAIT, SETTLING, Tail
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
 FOREVER = 1e9
@@ -48,7 +48,7 @@ class Outbox:
             oldest_open=min(still_open, default=len(begun) + 1),
             next_transaction=len(begun) + 1,
             database_now=NOW,
-            seen=tuple(behind[:most]),
+            visible=tuple(behind[:most]),
             is_cut=len(behind) >= most,
         )
 
@@ -102,9 +102,9 @@ def test_a_gap_is_looked_at_again_and_again_ever_less_often() -> None:
             looks.append(round(now - 1.0, 3))
         step(tail, outbox, now)
         now += 0.0125
-    expected = [FIRST_PROBE * (2**n - 1) for n in range(1, 6)]
+    expected = [FIRST_RECHECK * (2**n - 1) for n in range(1, 6)]
     assert looks[:5] == pytest.approx(expected, abs=5 * 0.0125)
-    assert looks[-1] - looks[-2] == pytest.approx(MAX_PROBE_WAIT, abs=0.02)
+    assert looks[-1] - looks[-2] == pytest.approx(MAX_RECHECK_WAIT, abs=0.02)
 
 
 def test_a_gap_is_not_settled_while_its_transaction_is_open() -> None:
@@ -183,7 +183,7 @@ def test_the_ranges_remembered_are_bounded_and_what_is_not_probed_is_still_not_s
             outbox.take(1, begins, 5.0, True)
             outbox.take(1, begins, 0.0, True)
         step(tail, outbox, begins)
-    probed = tail.due_gaps(1.01 + FIRST_PROBE)
+    probed = tail.due_gaps(1.01 + FIRST_RECHECK)
     assert len(probed) == finding.MAX_RANGES - 10
     assert probed[-1] == (outbox.transactions[-2].low,) * 2
     step(tail, outbox, 3.0)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.fakes import one_turn
 from tests.unit.wires import FakeTransport
+from webhook_dispatcher.transport.failures import Disconnected, Malformed
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.proxy import Proxy, TunnelRefused
-from webhook_dispatcher.transport.reading import Disconnected, Malformed
 from webhook_dispatcher.transport.tunnel import Tunnel
 
 OPENED = b"HTTP/1.1 200 Connection established\r\nVia: 1.1 here\r\n\r\n"

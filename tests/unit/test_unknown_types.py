@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 from tests.unit.dispatching import Office
 from tests.unit.fakes import LEASE, make_event, seqs_of
 from tests.unit.test_retries import Office as RetryOffice
-from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, LONGEST_TYPE
+from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, MAX_TYPE_CHARACTERS
 from webhook_dispatcher.dispatch.worker import RUN
-from webhook_dispatcher.domain.claim import Probe
+from webhook_dispatcher.domain.claim import SweptLane
 from webhook_dispatcher.domain.event import State
 
 NEW_TYPE = "charge.disputed"
@@ -33,19 +33,19 @@ async def test_a_lane_is_left_to_a_newer_daemon_at_the_first_event_of_an_unknown
             assert (lane.is_leased, lane.wait_until) == (False, None), "a newer daemon may take it at once"
             asked = len(office.claims.leases_asked)
             office.database.insert(make_event(50, "m"))
-            assert not office.dispatcher.notice_probe(Probe("m", 3, is_free=True)), "nothing for us"
+            assert not office.dispatcher.notice_swept(SweptLane("m", 3, is_free=True)), "nothing for us"
             await office.rounds(group)
             assert len(office.claims.leases_asked) == asked, "it is left alone for a while"
             office.clock.advance(BLOCKED_WAIT)
             for seq in (3, 4):
                 del office.database.owed[seq]  # delivered by that newer one
-            assert office.dispatcher.notice_probe(Probe("m", 5, is_free=True))
+            assert office.dispatcher.notice_swept(SweptLane("m", 5, is_free=True))
             await office.rounds(group)
     assert [seq for seq in office.sent if seq in (1, 2, 3, 4, 5, 50)] == [1, 2, 5, 50]
     assert set(office.database.finished) == set(office.sent)
     told = [line for line in logs if line["event"] == "row.unknown_type"]
     assert [(line["merchant_id"], line["seq"]) for line in told] == [("m", 3), ("late", 40)]
-    assert (NEW_TYPE in told[0]["detail"], len(told[1]["detail"]) < LONGEST_TYPE + 20) == (True, True)
+    assert (NEW_TYPE in told[0]["detail"], len(told[1]["detail"]) < MAX_TYPE_CHARACTERS + 20) == (True, True)
     labels = {"reason": "unknown_type"}
     assert office.metrics.registry.get_sample_value("webhook_blocked_rows", labels) == 0
     office.dispatcher.show()
@@ -60,7 +60,7 @@ async def test_a_due_row_of_an_unknown_type_is_given_back_at_once_and_left_out_f
     assert office.sender.event_ids == [2]
     [given_back] = [record for record in office.records.written if record.event.seq == 1]
     assert (given_back.attempt, given_back.state, given_back.due_at) == (None, None, office.clock.now)
-    assert (seqs_of(office.records.written), office.memory.held) == ([1, 2], 0)
+    assert (seqs_of(office.records.written), office.memory.used) == ([1, 2], 0)
     office.owe(1, type=NEW_TYPE)
     assert await office.round() == 0
     office.clock.advance(BLOCKED_WAIT)

@@ -11,7 +11,7 @@ from tests.unit.fakes import LEASE, make_event
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, FORGOTTEN_AFTER, Reason
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import RUN
-from webhook_dispatcher.domain.claim import ClaimedRetry, Probe
+from webhook_dispatcher.domain.claim import ClaimedRetry, SweptLane
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason
 
@@ -233,13 +233,13 @@ async def test_a_lane_that_cannot_be_leased_waits_alone_and_is_tried_again() -> 
         assert [line["merchant_id"] for line in logs if line["event"] == "lane.unreadable"] == ["m3"]
         assert sorted(office.sent) == [1, 2, 3, 5, 6, 7]
         asked = len(office.claims.leases_asked)
-        assert not office.dispatcher.notice_probe(Probe("m3", 4, is_free=True))
+        assert not office.dispatcher.notice_swept(SweptLane("m3", 4, is_free=True))
         office.dispatcher._ready.add("m3", 4)
         await office.rounds(group)
         assert len(office.claims.leases_asked) == asked, "it is left alone for a while"
         office.database.unchangeable_lanes = set()
         office.clock.advance(BLOCKED_WAIT)
-        assert office.dispatcher.notice_probe(Probe("m3", 4, is_free=True))
+        assert office.dispatcher.notice_swept(SweptLane("m3", 4, is_free=True))
         await office.rounds(group)
     assert office.sent[-1] == 4
 

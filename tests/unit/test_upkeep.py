@@ -162,7 +162,7 @@ class Lanes(FakeClaims):
 
 
 async def test_lanes_are_mended_page_by_page_and_round_after_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "PROBES", 2)
+    monkeypatch.setattr(sweeping, "SWEEP_PAGE", 2)
     lanes = Lanes()
     mending = RetryMending(lanes)
     for _ in range(5):

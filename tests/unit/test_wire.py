@@ -8,7 +8,7 @@ import pytest
 from tests.fuzz.mutation import mutated
 from tests.fuzz.responses import CORPUS, TOKENS
 from tests.unit.wires import FakeLoop, sent
-from webhook_dispatcher.transport.reading import Disconnected, Malformed
+from webhook_dispatcher.transport.failures import Disconnected, Malformed
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

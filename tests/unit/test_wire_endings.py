@@ -5,8 +5,8 @@ import ssl
 import pytest
 
 from tests.unit.wires import ORIGIN, TIMEOUT, FakeLoop, FakeTransport, connected, sent
-from webhook_dispatcher.transport.reading import Disconnected, Expired, HandshakeFailed, Phase
-from webhook_dispatcher.transport.wire import Wire
+from webhook_dispatcher.transport.connection import HttpConnection
+from webhook_dispatcher.transport.failures import Disconnected, Expired, HandshakeFailed, Phase
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -112,7 +112,7 @@ async def test_a_connection_lost_behind_the_final_head_is_an_answer(error: Excep
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 102 Processing\r\n\r\n", b"HTTP/1.1 200 OK\r\nX"])
 @pytest.mark.parametrize("error", [None, ConnectionResetError(), ssl.SSLError()])
 async def test_a_connection_lost_before_it_is_none(said: bytes, error: Exception | None) -> None:
-    lost: list[Wire] = []
+    lost: list[HttpConnection] = []
     loop = FakeLoop()
     wire, _ = connected(loop, on_lost=lost.append)
     waiter = wire.send(b"", b"", loop.now + TIMEOUT)
@@ -179,7 +179,7 @@ async def test_a_write_that_fails_ends_the_exchange() -> None:
             raise RuntimeError("the handler is closed")
 
     loop, transport = FakeLoop(), Broken()
-    wire = Wire(loop.real, ORIGIN, transport.buffers, lambda _: None)
+    wire = HttpConnection(loop.real, ORIGIN, transport.buffers, lambda _: None)
     wire.connection_made(transport)
     with pytest.raises(RuntimeError):
         await wire.send(b"", b"", loop.now + TIMEOUT)

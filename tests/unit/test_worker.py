@@ -55,7 +55,7 @@ class _Attempter(Attempter):
 
     course: "Course"
 
-    async def attend(
+    async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
         self.course.started.append(event.seq)
@@ -104,7 +104,7 @@ class Course:
         self.session.fetched()
 
     async def follow(self) -> None:
-        await self.worker.follow(self.session, make_endpoint(), (SECRET,))
+        await self.worker.work_through(self.session, make_endpoint(), (SECRET,))
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator["asyncio.Task[None]"]:

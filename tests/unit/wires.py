@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from webhook_dispatcher.transport.buffers import Buffers
-from webhook_dispatcher.transport.wire import Wire
+from webhook_dispatcher.transport.connection import HttpConnection
 
 ORIGIN = "https://hooks.example.org:443"
 TIMEOUT = 10.0
@@ -100,16 +100,19 @@ class FakeLoop:
 
 
 def connected(
-    loop: FakeLoop, origin: str = ORIGIN, on_lost: Callable[[Wire], None] = lambda _: None, tls: object = None
-) -> tuple[Wire, FakeTransport]:
+    loop: FakeLoop,
+    origin: str = ORIGIN,
+    on_lost: Callable[[HttpConnection], None] = lambda _: None,
+    tls: object = None,
+) -> tuple[HttpConnection, FakeTransport]:
     """Return an idle connection and its transport."""
     transport = FakeTransport(tls)
-    wire = Wire(loop.real, origin, transport.buffers, on_lost)
+    wire = HttpConnection(loop.real, origin, transport.buffers, on_lost)
     wire.connection_made(transport)
     return wire, transport
 
 
-def sent(loop: FakeLoop, body: bytes = b"{}") -> tuple[Wire, FakeTransport, "asyncio.Future[int]"]:
+def sent(loop: FakeLoop, body: bytes = b"{}") -> tuple[HttpConnection, FakeTransport, "asyncio.Future[int]"]:
     """Return a connection on which a request was just sent, its transport, and the answer."""
     wire, transport = connected(loop)
     return wire, transport, wire.send(b"POST / HTTP/1.1\r\n\r\n", body, loop.now + TIMEOUT)

@@ -63,7 +63,7 @@ class Child:
         self._line: socket.socket | None = None
         self._report: Report | None = None
         self._started_at = 0.0
-        self._absence = "is not started yet"
+        self._why_away = "is not started yet"
         self._is_ending = False
 
     @property
@@ -131,10 +131,10 @@ class Child:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    def explain(self, absence: str) -> None:
+    def explain(self, why_away: str) -> None:
         """Say why there is no process, until there is one; its last reasons are kept beside."""
         last = "; ".join(self._report.reasons) if self._report else ""
-        self._absence = f"{absence}: {last}" if last else absence
+        self._why_away = f"{why_away}: {last}" if last else why_away
 
     def reasons(self) -> Sequence[str]:
         """Name what stands in the way of delivering here."""
@@ -142,7 +142,7 @@ class Child:
 
     def _reasons(self) -> Sequence[str]:
         if self._process is None:
-            return [self._absence]
+            return [self._why_away]
         self._hear()
         if self._report is None:
             return [f"has been starting for {self._clock.elapsed() - self._started_at:.0f} s"]

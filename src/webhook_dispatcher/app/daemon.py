@@ -272,7 +272,7 @@ class Daemon:
         grace_ending.cancel()
         if not task.done():
             task.cancel()
-            # A connection to a database that hangs is let go of only after its own time-outs.
+            # A connection to a database that hangs is closed only after its own time-outs.
             await asyncio.wait([task], timeout=MAX_CLEANUP)
 
     def failure(self) -> BaseException | None:

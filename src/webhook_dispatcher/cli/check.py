@@ -32,10 +32,10 @@ from webhook_dispatcher.transport.guard import Guard
 
 MAY_NOT = "42501"
 """The SQLSTATE of a permission that is wanting."""
-MOST_CLOCK_DIFFERENCE = timedelta(seconds=30)
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
 DAYS_AHEAD = 3
-MOST_NAMED = 10
-MOST_READ = 1_000
+MAX_NAMED = 10
+MAX_READ = 1_000
 """Rows of lanes that wait which are read to find those that cannot be."""
 
 
@@ -176,7 +176,7 @@ async def _clock(session: Session, database: Administration) -> Finding:
     theirs = (await database.database_time()).timestamp()
     ours = (before + session.unix_time()) / 2
     difference = timedelta(seconds=abs(ours - theirs))
-    if difference <= MOST_CLOCK_DIFFERENCE:
+    if difference <= MAX_CLOCK_DIFFERENCE:
         return Finding("clock")
     side = "ahead of" if ours > theirs else "behind"
     return Finding(
@@ -216,7 +216,7 @@ async def _partitions(database: Administration) -> Finding:
     if not missing:
         return Finding("partitions")
     tables = Counter(table for table, _ in missing)
-    days = ", ".join(f"{table}: {day}" for table, day in missing[:MOST_NAMED])
+    days = ", ".join(f"{table}: {day}" for table, day in missing[:MAX_NAMED])
     return Finding(
         "partitions",
         f"{sum(tables.values())} missing ({days})",
@@ -228,7 +228,7 @@ async def _unreadable(database: Administration) -> list[Finding]:
     """Name the rows that the database cannot read, among those that lanes wait for."""
     mend = "mend or quarantine it: docs/operations.md"
     try:
-        rows, looked_at = await database.find_unreadable(MOST_READ)
+        rows, looked_at = await database.find_unreadable(MAX_READ)
     except StatementRefused as error:
         if error.is_damage:
             return [Finding("rows", f"rows cannot even be named: {error.detail}", mend)]
@@ -236,8 +236,8 @@ async def _unreadable(database: Administration) -> list[Finding]:
             raise
         return [Finding("rows", note="not looked at: that takes webhook_dispatcher's rights")]
     if not rows:
-        is_cut = looked_at == MOST_READ
-        return [Finding("rows", note=f"ok; of {MOST_READ:,} rows that wait, and more do" if is_cut else None)]
+        is_cut = looked_at == MAX_READ
+        return [Finding("rows", note=f"ok; of {MAX_READ:,} rows that wait, and more do" if is_cut else None)]
     return [
         Finding(
             "rows",
@@ -255,10 +255,10 @@ def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[Finding
         for endpoint in endpoints
         if (fault := guard.find_fault(endpoint.url)) is not None
     ]
-    for merchant, reason in forbidden[:MOST_NAMED]:
+    for merchant, reason in forbidden[:MAX_NAMED]:
         mend = f"webhook-dispatcher endpoint set {shown(merchant)} URL, or allow it by WEBHOOK_EGRESS_*"
         yield Finding("endpoint", f"{shown(merchant)}: {reason}", mend)
-    if len(forbidden) > MOST_NAMED:
-        yield Finding("endpoint", f"and {len(forbidden) - MOST_NAMED} more endpoints", "as above")
+    if len(forbidden) > MAX_NAMED:
+        yield Finding("endpoint", f"and {len(forbidden) - MAX_NAMED} more endpoints", "as above")
     if not forbidden:
         yield Finding("endpoints")

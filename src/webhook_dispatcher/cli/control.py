@@ -170,42 +170,42 @@ async def follow(
     session: Session, database: Administration, command_id: int, deadline: timedelta
 ) -> ControlView:
     """Wait until a command is handled; Refused when nothing has changed for too long."""
-    seen = await database.find_command(command_id)
+    view = await database.find_command(command_id)
     changed_at = session.monotonic()
-    while not seen.status.is_final:
+    while not view.status.is_final:
         if session.monotonic() - changed_at >= deadline.total_seconds():
-            raise Refused(_no_news(seen))
+            raise Refused(_no_news(view))
         await session.pause(LOOK_SECONDS)
         latest = await database.find_command(command_id)
-        if latest != seen:
-            seen, changed_at = latest, session.monotonic()
-    return seen
+        if latest != view:
+            view, changed_at = latest, session.monotonic()
+    return view
 
 
-def _no_news(seen: ControlView) -> str:
-    if seen.status is CommandStatus.PENDING:
+def _no_news(view: ControlView) -> str:
+    if view.status is CommandStatus.PENDING:
         return (
-            f"{seen.command} (command {seen.id}) was asked for, but no dispatcher took it up: is one running?"
+            f"{view.command} (command {view.id}) was asked for, but no dispatcher took it up: is one running?"
         )
-    return f"{seen.command} (command {seen.id}) is still running, without news; look at webhook.control later"
+    return f"{view.command} (command {view.id}) is still running, without news; look at webhook.control later"
 
 
-def _report(seen: ControlView, as_json: bool) -> None:
+def _report(view: ControlView, as_json: bool) -> None:
     if as_json:
-        print_json(seen)
-    if seen.status is CommandStatus.REJECTED:
-        code = f" ({seen.error_code})" if seen.error_code is not None else ""
-        raise Refused(f"{seen.command} (command {seen.id}) was rejected: {shown(seen.error_message)}{code}")
+        print_json(view)
+    if view.status is CommandStatus.REJECTED:
+        code = f" ({view.error_code})" if view.error_code is not None else ""
+        raise Refused(f"{view.command} (command {view.id}) was rejected: {shown(view.error_message)}{code}")
     if not as_json:
-        facts = "".join(f", {name} {shown(value)}" for name, value in (seen.result or {}).items())
-        typer.echo(f"{seen.command} (command {seen.id}): {seen.status}{facts}")
+        facts = "".join(f", {name} {shown(value)}" for name, value in (view.result or {}).items())
+        typer.echo(f"{view.command} (command {view.id}): {view.status}{facts}")
     if (
-        seen.command == CommandName.TEST_EVENT
-        and seen.status is CommandStatus.DONE
-        and _outcome(seen) != "delivered"
+        view.command == CommandName.TEST_EVENT
+        and view.status is CommandStatus.DONE
+        and _outcome(view) != "delivered"
     ):
         raise typer.Exit(1)
 
 
-def _outcome(seen: ControlView) -> object:
-    return (seen.result or {}).get("outcome")
+def _outcome(view: ControlView) -> object:
+    return (view.result or {}).get("outcome")

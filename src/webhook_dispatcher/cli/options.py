@@ -9,7 +9,7 @@ import typer
 from webhook_dispatcher.domain.duration import parse_duration
 from webhook_dispatcher.storage.administration import Administration
 
-MOST_MERCHANT_CHARACTERS = 128
+MAX_MERCHANT_CHARACTERS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ async def resolved(moment: Moment | None, database: Administration) -> datetime 
 
 def parse_merchant(text: str) -> str:
     """Read a merchant id. Source: contract 3, `merchant_id`."""
-    if not 1 <= len(text) <= MOST_MERCHANT_CHARACTERS or not text.isprintable():
-        raise typer.BadParameter(f"a merchant id has 1 to {MOST_MERCHANT_CHARACTERS} printable characters")
+    if not 1 <= len(text) <= MAX_MERCHANT_CHARACTERS or not text.isprintable():
+        raise typer.BadParameter(f"a merchant id has 1 to {MAX_MERCHANT_CHARACTERS} printable characters")
     return text
 
 

@@ -18,9 +18,9 @@ from webhook_dispatcher.storage.administration import Administration, StoredSecr
 
 BATCH = 50
 """Endpoints in one transaction; as many lanes are locked while it lasts, which their holders pass over."""
-MOST_ROUNDS = 10
+MAX_ROUNDS = 10
 """Rounds after which what is changed again and again meanwhile is left to the next run."""
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ async def reencrypt(database: Administration, keyring: Keyring) -> Rekeyed:
     """Go round all secrets that another key seals, until none is left that we can open."""
     _, already_current = await database.count_secrets(keyring.sealing_id)
     rekeyed = Rekeyed(keyring.sealing_id, already_current)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         await _go_round(database, keyring, rekeyed)
         if not rekeyed.changed_meanwhile:
             break
@@ -126,8 +126,8 @@ def _moved(merchant: str, sealed: SealedSecret, keyring: Keyring) -> SealedSecre
 def _problems(rekeyed: Rekeyed) -> Iterator[str]:
     for reason in rekeyed.missing_keys:
         merchants = [merchant for merchant, error in sorted(rekeyed.unopened.items()) if str(error) == reason]
-        named = ", ".join(map(shown, merchants[:MOST_NAMED]))
-        more = f" and {len(merchants) - MOST_NAMED} more" if len(merchants) > MOST_NAMED else ""
+        named = ", ".join(map(shown, merchants[:MAX_NAMED]))
+        more = f" and {len(merchants) - MAX_NAMED} more" if len(merchants) > MAX_NAMED else ""
         yield f"{reason}; it stays for {named}{more}"
     if rekeyed.changed_meanwhile:
         yield f"{len(rekeyed.changed_meanwhile)} endpoints changed again and again meanwhile: run it again"

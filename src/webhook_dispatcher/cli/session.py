@@ -15,7 +15,7 @@ from webhook_dispatcher.settings import Settings, load_settings
 from webhook_dispatcher.storage.administration import Administration, administration
 
 T = TypeVar("T")
-MOST_REQUESTED_BY = 128
+MAX_REQUESTED_BY = 128
 
 
 @dataclass(frozen=True)
@@ -62,4 +62,4 @@ def operator() -> str:
     except (KeyError, OSError):
         # Containers run as numbers without a name.
         user = str(os.getuid())
-    return f"cli:{user}"[:MOST_REQUESTED_BY]
+    return f"cli:{user}"[:MAX_REQUESTED_BY]

@@ -1,8 +1,10 @@
-"""One attempt: render, sign, send, and say what follows; or the record of a row that is not sent.
+"""One attempt: render, sign, send, judge; and the records of rows that are finished without being sent.
 
-Steps over frozen values; whatever is wrong with a row, a URL or an answer becomes an outcome. What counts as
-a time-out the sender decides (transport); as slow, merchants.SLOW; as no fault of the merchant's, own_faults.
-Not sent are rows without an endpoint, with a secret that we cannot open, or that can be sent to nobody.
+Whatever is wrong with a row, a URL or an answer becomes an outcome, not an exception. What counts as a
+time-out is decided by the sender (transport), what counts as slow by merchants.SLOW, and whether a failure
+counts against the merchant by own_faults.
+Three kinds of rows are not sent: the merchant has no endpoint, we lack the key of its secret, or the row
+itself breaks a rule (Event.fault).
 """
 
 from dataclasses import dataclass
@@ -21,11 +23,11 @@ from webhook_dispatcher.domain.signing import Keyring, Secret, is_signed, signat
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, judge
 
 REFUSALS = frozenset((400, 401, 403))
-"""What receivers answer to a signature that they cannot verify."""
+"""Statuses that receivers answer with when they cannot verify a signature."""
 KEY_WAIT = timedelta(seconds=5)
-"""How long rows wait before we try again to open a secret whose key we lack."""
+"""Until a secret whose key we lack is tried again: the key may have been configured meanwhile."""
 RETRY_WAIT = timedelta(seconds=30)
-"""How long a due row waits before we look again whether its merchant has an endpoint."""
+"""Until a due row whose merchant has no endpoint is claimed again, to see whether it has one now."""
 _BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 
 _log = structlog.get_logger()
@@ -67,53 +69,54 @@ class Attempter:
         self._merchants = instruments.merchants
         # Bound once: structlog's lazy logger would look up its configuration at each call.
         self._log = _log.bind()
-        self._told_of_keys: set[str] = set()
+        self._logged_keys: set[str] = set()
         self.missing_keys: dict[str, float] = {}
         self.in_flight = 0
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
-        """Open an endpoint's secrets, newest first; UnknownKey, which is noted, is our own fault."""
+        """Open an endpoint's secrets, newest first. UnknownKey: we lack a key; it is logged once."""
         try:
             return tuple([self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets])
         except UnknownKey as error:
-            if str(error) not in self._told_of_keys:
-                self._told_of_keys.add(str(error))
+            if str(error) not in self._logged_keys:
+                self._logged_keys.add(str(error))
                 _log.error("key.missing", key_id=error.key_id, reason=error.reason)
             self.missing_keys[error.key_id] = self._clock.elapsed()
             raise
 
-    async def attend(
+    async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
         """Make one attempt now, judge it, and return what is to be written.
 
-        None when it failed through a fault of our own, or would: then it does not count, and is made again.
+        fence: the lane's epoch, or the retry's claim.
+        None: it failed, or would have failed, through a fault of our own. It does not count: make it again.
         """
         started = self._clock.elapsed()
         if not self._own_faults.compare_clocks():
             return None  # its signature would be refused
-        attempt, seen = await self.make(event, endpoint, secrets)
-        if not self._own_faults.learn(event, seen, started):
-            detail = seen.detail if isinstance(seen, Failure) else f"status {seen.status}"
-            _log.warning("attempt.uncounted", event_id=str(event.id), outcome=seen.outcome, detail=detail)
+        attempt, result = await self.make(event, endpoint, secrets)
+        if not self._own_faults.learn(event, result, started):
+            detail = result.detail if isinstance(result, Failure) else f"status {result.status}"
+            _log.warning("attempt.uncounted", event_id=str(event.id), outcome=result.outcome, detail=detail)
             return None
-        return self.conclude(event, fence, is_retry, attempt, seen)
+        return self.conclude(event, fence, is_retry, attempt, result)
 
     async def make(
         self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> tuple[Attempt, Answer | Failure]:
-        """Make one attempt now; its clock and its signature's `t` start here."""
+        """Make one attempt now and measure it; its time and its signature's `t` start here."""
         started = self._clock.elapsed()
         started_at = self._database_clock.at(started)
         self.in_flight += 1
         ticket = self._merchants.started(event.merchant_id)
         try:
-            seen = await self._send(event, endpoint, secrets)
+            result = await self._send(event, endpoint, secrets)
         finally:
             self.in_flight -= 1
             self._merchants.finished(ticket)
         took = self._clock.elapsed() - started
-        outcome = seen.outcome
+        outcome = result.outcome
         if event.attempts == 0 and outcome is not Outcome.UNSENDABLE:
             self._metrics.delivery_lag.observe(max(0.0, (started_at - event.created_at).total_seconds()))
         attempt = Attempt(
@@ -121,10 +124,10 @@ class Attempter:
             started_at=started_at,
             finished_at=started_at + timedelta(seconds=took),
             duration_ms=round(took * 1000),
-            status=seen.status,
+            status=result.status,
             outcome=outcome,
         )
-        return attempt, seen
+        return attempt, result
 
     async def _send(self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> Answer | Failure:
         if (fault := event.fault) is not None:
@@ -139,17 +142,17 @@ class Attempter:
             "Service-Event-Type": event.type,
             "Service-Signature": signed,
         }
-        seen = await self._sender.post(endpoint.url, headers, body)
-        if seen.status in REFUSALS and not is_signed(body, signed, secrets):
+        result = await self._sender.post(endpoint.url, headers, body)
+        if result.status in REFUSALS and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
-        return seen
+        return result
 
     def conclude(
-        self, event: Event, fence: int, is_retry: bool, attempt: Attempt, seen: Answer | Failure
+        self, event: Event, fence: int, is_retry: bool, attempt: Attempt, result: Answer | Failure
     ) -> Record:
         """Judge an attempt, count it and say so in the log; return the record that is to be written."""
         self._merchants.learn(event.merchant_id, attempt.outcome, attempt.duration_ms / 1000)
-        state, reason, delay = judge(seen, event, self._schedule)
+        state, reason, delay = judge(result, event, self._schedule)
         outcome = attempt.outcome
         counter, histogram = self._metrics.attempts_by[outcome, event.trigger]
         counter.inc()
@@ -166,7 +169,7 @@ class Attempter:
             status=attempt.status,
             duration_ms=attempt.duration_ms,
             state=state or State.PENDING_RETRY,
-            **({"detail": seen.detail} if isinstance(seen, Failure) else {}),
+            **({"detail": result.detail} if isinstance(result, Failure) else {}),
         )
         due_at = None if delay is None else attempt.finished_at + delay
         return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
@@ -187,5 +190,5 @@ def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> R
 
 
 def reschedule(event: Event, fence: int, due_at: datetime, at: datetime) -> Record:
-    """Give a claimed retry back unsent, due at another time; it does not count as an attempt."""
+    """Release a claimed retry without an attempt, to be claimed again from `due_at` on."""
     return Record(event, fence, True, None, None, None, due_at, at)

@@ -18,7 +18,7 @@ BLOCKED_WAIT = 15.0
 """Seconds until a row or lane is tried again that could not be served."""
 FORGOTTEN_AFTER = 4 * BLOCKED_WAIT
 """Seconds after which a row that was not found again is not counted any more."""
-LONGEST_TYPE = 100
+MAX_TYPE_CHARACTERS = 100
 """Characters of an unknown type that are told."""
 
 _log = structlog.get_logger()
@@ -69,7 +69,7 @@ class BlockedRows:
 
     def find_unknown(self, event: Event) -> None:
         """Learn of an event of a type that this version does not know."""
-        type_ = event.type[:LONGEST_TYPE]
+        type_ = event.type[:MAX_TYPE_CHARACTERS]
         self.find(Reason.UNKNOWN_TYPE, event.merchant_id, event.seq, event.id, f"its type is {type_!r}")
 
     def seqs(self) -> list[int]:

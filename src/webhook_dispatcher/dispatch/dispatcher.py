@@ -1,8 +1,8 @@
 """Claims lanes for first attempts and starts their sessions.
 
-A step looks for arrivals, reads on for lanes that run low, and claims lanes that have work. Which lanes
-those are, three sources tell: the tail (arrivals), the sweep (what the tail cannot see), and sessions that
-ended with work left. Polling is the truth; nothing hangs on a notification.
+A step polls for new events, reads more events for sessions whose run becomes short, and claims lanes that
+have work. Three sources tell which lanes those are: the tail (new events), the sweep (what the tail cannot
+see), and sessions that ended with work left. Everything is found by polling; no notification is needed.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
-from webhook_dispatcher.domain.claim import Lease, Probe
+from webhook_dispatcher.domain.claim import Lease, SweptLane
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
-"""Most lanes in one claim; bounds its memory together with worker.RUN_BYTES."""
-ENOUGH = 100
-"""Lanes at work with which none are claimed while the event loop is behind: they would only wait inside."""
-LOOK = 5_000
-"""Most arrivals read in one look."""
+"""Lanes in one claim, at most; bounds its memory together with worker.RUN_BYTES."""
+MAX_ACTIVE_LANES = 100
+"""While the event loop is overloaded, no lanes are claimed beyond so many active ones."""
+MAX_ARRIVALS = 5_000
+"""New events read in one poll, at most."""
 SESSION_TIME = 2.0
-"""Seconds after which a lane is given back, so that others have their turn and daemons share the load."""
+"""Seconds after which a lane is released, so that other lanes get their turn and daemons share the load."""
 
 _log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class Limits:
 
 
 class Dispatcher:
-    """The claiming loop and the sessions it started."""
+    """The claiming loop, and the sessions of the lanes that this process holds."""
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class Dispatcher:
         self._blocked.show()
 
     @property
-    def is_hungry(self) -> bool:
-        """Tell whether the sweep should go on at once: there is room, and nothing known to fill it."""
-        most, slots = self._room()
+    def wants_more(self) -> bool:
+        """Tell whether the sweep should go on at once: there are slots, and few merchants waiting."""
+        most, slots = self._free_slots()
         return most > 0 and self._ready.waiting(slots) < CLAIM_LANES
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class Dispatcher:
                 self._wake.clear()  # before the step: a wake-up during it must survive
                 asked = self._clock.elapsed()
                 try:
-                    hurries = await self.step(group)
+                    has_more = await self.step(group)
                 except StorageError as error:
                     self._tell_poller()
                     self._outage.failed(asked, error)
@@ -125,7 +125,7 @@ class Dispatcher:
                 backoff.reset()
                 self._tell_poller()
                 wait = self._poller.next(self._clock.elapsed() - asked)
-                await self._poller.rest(0.0 if hurries else wait, self._wake)
+                await self._poller.rest(0.0 if has_more else wait, self._wake)
             self._worker.stop_reading()
 
     def _tell_poller(self) -> None:
@@ -134,14 +134,14 @@ class Dispatcher:
             self._found_at = None
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
-        """Look, read on, claim; True when there is more to be had at once."""
+        """Poll, read on, claim. True: there is more, so the next step should follow at once."""
         if self._locked:
             self._ready.add_all(self._locked)
             self._locked = {}
         suspicions = self._own_faults.suspicions
-        if suspicions.held or suspicions.to_free:
-            self._ready.free(suspicions.freed())
-        is_cut = await self._look()
+        if suspicions.held or suspicions.to_release:
+            self._ready.requeue(suspicions.take_released())
+        is_cut = await self._poll()
         outage = self._outage
         self._may_claim = not outage.is_on or await outage.may_claim(self._claims.check_writable)
         if self._worker.low:
@@ -149,8 +149,8 @@ class Dispatcher:
         if self._ready.kinds:
             await self._claim(group)
         self.answered_at = self._clock.elapsed()
-        hurries = bool(self._ready.kinds) and not self._own_faults.circuit_is_open and self._waiting() > 0
-        return is_cut or hurries
+        has_more = bool(self._ready.kinds) and not self._own_faults.circuit_is_open and self._waiting() > 0
+        return is_cut or has_more
 
     def stop(self) -> None:
         """Claim nothing more; sessions end after the event in flight."""
@@ -158,19 +158,19 @@ class Dispatcher:
         self._worker.stop()
         self._wake.set()
 
-    async def _look(self) -> bool:
+    async def _poll(self) -> bool:
         asked = self._clock.elapsed()
         cursor = NO_STRAGGLER if self._tail.cursor is None else self._tail.cursor
-        arrivals = await self._claims.read_arrivals(cursor, LOOK)
+        arrivals = await self._claims.read_arrivals(cursor, MAX_ARRIVALS)
         self._database_clock.synchronise(arrivals.database_now, asked)
         self._own_faults.compare_clocks()
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked) if self._tail.gaps else []
-        found = await self._claims.read_gaps(gaps, LOOK) if gaps else []
+        found = await self._claims.read_gaps(gaps, MAX_ARRIVALS) if gaps else []
         if found or arrivals.last_seq > cursor:
             self._found_at = self._clock.elapsed()
-        # Noticed before they count as settled, so that nobody reads past them in between.
+        # Notice them before the gaps count as settled: else a session could read past them in between.
         for arrival in found:
             self._notice(arrival.merchant_id, arrival.seq)
         if self._tail.gaps:
@@ -188,14 +188,14 @@ class Dispatcher:
         """Learn that the sweep begins a round."""
         self._ready.begin_sweep()
 
-    def notice_probe(self, probe: Probe) -> bool:
+    def notice_swept(self, lane: SweptLane) -> bool:
         """Learn from the sweep that a merchant is owed something; True if it was not known to wait."""
-        if self._blocked.is_left(probe.merchant_id):
+        if self._blocked.is_left(lane.merchant_id):
             return False
-        if not probe.is_free and probe.merchant_id not in self._sessions:
+        if not lane.is_free and lane.merchant_id not in self._sessions:
             return False
         self._wake.set()
-        return self._notice(probe.merchant_id, probe.head_seq, is_swept=True)
+        return self._notice(lane.merchant_id, lane.head_seq, is_swept=True)
 
     def recall(self, merchant_id: str) -> None:
         """End a session after the event in flight."""
@@ -203,37 +203,37 @@ class Dispatcher:
         if session is not None:
             session.recall()
 
-    def _at_work(self) -> int:
-        """Return how many lanes keep the event loop busy: not those that hang, or are over."""
+    def _active_lanes(self) -> int:
+        """Return how many lanes keep the event loop busy: not those that hang, nor those that are over."""
         under_way = [name for name, session in self._sessions.items() if session.state < SessionState.OVER]
         return len(under_way) - self._merchants.tally(under_way)[Health.SUSPECT]
 
-    def _room(self) -> tuple[int, Slots | None]:
-        """Return how many lanes may be claimed now, and the slots left for each kind (None: plenty)."""
+    def _free_slots(self) -> tuple[int, Slots | None]:
+        """Return how many lanes may be claimed now, and the slots left by health (None: enough for all)."""
         may_claim = self._may_claim and not (self._pause.is_on or self._stopping)
-        is_busy = self._poller.is_behind and self._at_work() >= ENOUGH
+        is_busy = self._poller.is_behind and self._active_lanes() >= MAX_ACTIVE_LANES
         fullness, max_lanes = self._memory.fullness, self._limits.max_lanes
         if not may_claim or is_busy or fullness >= 1:
             return 0, None
         most = min(max_lanes - len(self._sessions), 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
         wanted = len(self._sessions) + len(self._ready.kinds)
         if SUSPECT_SHARE * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
-            return most, None  # whoever they are, all fit into what suspects may have
+            return most, None  # even if all were suspects, they would fit into the suspects' share
         taken = self._merchants.tally(self._sessions)
         return most, Slots(max_lanes, taken, fullness, self._own_faults.probes)
 
     def _waiting(self) -> int:
-        """Return how many wait that may be claimed now."""
-        most, slots = self._room()
+        """Return how many merchants wait whose lanes may be claimed now."""
+        most, slots = self._free_slots()
         return self._ready.waiting(slots) if most > 0 else 0
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
-        most, slots = self._room()
-        if most <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.takes_probe()):
+        most, slots = self._free_slots()
+        if most <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.may_probe()):
             return
         heads = self._ready.take(most, slots)
         for merchant_id in heads.keys() & self._sessions.keys():
-            # Noticed between the asking for its lease and the answer.
+            # It was noticed while its lease was being asked for.
             self._sessions[merchant_id].notice(heads.pop(merchant_id))
         for merchant_id in filter(self._blocked.is_left, heads.keys() & self._blocked.lanes.keys()):
             del heads[merchant_id]  # the sweep finds it again
@@ -248,13 +248,13 @@ class Dispatcher:
             try:
                 leased = await self._claims.lease(heads, self._limits.lease, self._owner)
             except StatementRefused as error:
-                if not error.blames_the_row:
+                if not error.is_row_fault:
                     raise
                 leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
         except StorageError:
             self._ready.add_all(heads)
             raise
-        # Free, but locked for a moment: asked for again in the next step, not at once.
+        # These are free, but somebody has them locked for a moment: ask again in the next step.
         self._locked = {merchant_id: heads[merchant_id] for merchant_id in leased.locked}
         if leased.missing:
             self._create_lanes(group, {merchant_id: heads[merchant_id] for merchant_id in leased.missing})
@@ -264,7 +264,10 @@ class Dispatcher:
     async def _begin(
         self, group: asyncio.TaskGroup, leases: Sequence[Lease], probes: Collection[str], asked: float
     ) -> None:
-        """Open sessions for lanes that were asked for at `asked`, read what they owe, and start them."""
+        """Open sessions for leased lanes, read their events and endpoints, and start them.
+
+        probes: merchants whose session is a lane. asked: clock reading before the lease was asked for.
+        """
         opened = {
             lease.merchant_id: LaneSession(
                 lease,
@@ -295,14 +298,14 @@ class Dispatcher:
         try:
             return await self._claims.read_endpoints(merchants)
         except StatementRefused as error:
-            if not error.blames_the_row:
+            if not error.is_row_fault:
                 raise
             return await self._unreadable.read_endpoints(merchants)
 
     def _create_lanes(self, group: asyncio.TaskGroup, heads: Mapping[str, int]) -> None:
         """Begin to create missing lanes, unless others are being created: then the sweep asks again.
 
-        Apart: a transaction that is creating one of them may keep us waiting for its lock.
+        In a task of its own, since a transaction that is creating the same lane makes us wait for its lock.
         """
         if heads and (self._creation is None or self._creation.done()):
             self._creation = group.create_task(self._create(heads))
@@ -333,12 +336,12 @@ class Dispatcher:
             return
         if session.is_probe:
             self._own_faults.note_probe()
-        task = group.create_task(self._worker.follow(session, endpoint, secrets))
-        # Not at the end of what the task does: one that is cancelled before it began does nothing.
+        task = group.create_task(self._worker.work_through(session, endpoint, secrets))
+        # As a callback, not at the end of the task's code: a task cancelled before it began runs no code.
         task.add_done_callback(lambda _: self._recorder.release(session))
 
     def _settle_unconfigured(self, session: LaneSession) -> None:
-        """Finish what has waited long enough for its merchant's endpoint; the rest of the lane waits on."""
+        """Finish events that have waited long enough for an endpoint; the lane waits for the next."""
         now, hold = self._database_clock.now(), self._limits.hold
         while session.run:
             first, epoch = session.run[0], session.lease.epoch
@@ -366,7 +369,7 @@ class Dispatcher:
                 self._ready.add(merchant_id, session.straggler)
             elif session.wait_until is None and (session.has_more or session.fetch is not None):
                 self._ready.add(merchant_id)
-            # Suspects may wait for long while good ones come and go: they find their place within a poll.
+            # A slot of the same health is free. Merchants of a worse one are claimed by the next poll anyway.
             is_wanted = self._ready.kinds and self._ready.has_any(self._merchants.of(merchant_id))
             if is_wanted and not self._stopping:
                 self._wake.set()

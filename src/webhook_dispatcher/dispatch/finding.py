@@ -1,7 +1,7 @@
-"""Which merchants may have something to be sent in order, and who is next. No I/O.
+"""Which merchants may have first attempts to be made, and which of them is claimed next. No I/O.
 
-Tail follows the outbox's numbers and sees arrivals; ReadyLanes has the merchants wait for a lane. What the
-tail cannot see, the sweep finds.
+Tail follows the outbox's sequence and reports new events. ReadyLanes is the queue of merchants whose lanes
+are to be claimed. Events that the tail cannot see are found by the sweep (sweep.py).
 """
 
 from collections import OrderedDict
@@ -12,57 +12,60 @@ from typing import NamedTuple
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
 from webhook_dispatcher.domain.claim import Arrival, Arrivals
 
-FIRST_PROBE = 0.002
-"""Seconds until a gap is looked at again; doubled each time."""
-MAX_PROBE_WAIT = 0.8
-"""Seconds between two looks at the same gap, at most."""
+FIRST_RECHECK = 0.002
+"""Seconds until a gap is read again; doubled each time."""
+MAX_RECHECK_WAIT = 0.8
+"""Seconds between two reads of the same gap, at most."""
 SETTLING = 0.2
-"""Seconds between seeing a gap and asking for its takers' ids: an INSERT takes its number first, and has
-its transaction's id only when it has computed its row."""
+"""Seconds after which every transaction that took a number of a gap has an id. An INSERT takes its seq before
+its transaction gets an id, which it does only once the row is computed."""
 MAX_GAP_AGE = 10.0
-"""Seconds after which a gap is given up."""
+"""Seconds after which a gap is not read any more, and is left to the sweep."""
 MAX_RANGES = 1_000
-"""Ranges remembered; beyond, the oldest looks' gaps are kept as one range each, which is not probed."""
+"""Ranges remembered. Beyond, all gaps of the oldest poll are merged into one range that is not read again."""
 NO_STRAGGLER = 2**62
-"""A head that lowers no lane's from_seq."""
+"""A head_seq above all others: claiming with it does not lower the lane's from_seq."""
 MAX_READY = 20_000
-"""Merchants of one kind remembered; beyond, the sweep finds them again."""
+"""Merchants in the queue of one health. More are left to the sweep, which finds them again."""
 
 
 @dataclass(slots=True)
 class _Gaps:
-    """What one look passed unseen, as (low, high) ranges in order.
+    """The numbers that one poll passed without seeing their rows, as (low, high) ranges in order.
 
-    settled_by: the transaction id below which all takers of these numbers are, once it is known.
+    since: when (clock reading in seconds). wait: seconds between the last two reads.
+    is_rechecked: they are read again from time to time, next at `recheck_at`.
+    settled_by: every transaction that took one of the numbers has a lower id, once that is known.
+    is_final: all of those have ended: one more read finds what is still to be found.
     """
 
     ranges: list[tuple[int, int]]
     since: float
     wait: float
-    probe_at: float
-    is_probed: bool = True
+    recheck_at: float
+    is_rechecked: bool = True
     settled_by: int | None = None
     is_final: bool = False
 
     def is_due(self, now: float) -> bool:
-        """Tell whether to look again: settled ones at once, for the last time."""
-        return self.is_final or (self.is_probed and self.probe_at <= now)
+        """Tell whether to read them again now."""
+        return self.is_final or (self.is_rechecked and self.recheck_at <= now)
 
 
 class Tail:
-    """Where we are in the sequence, and what we passed without seeing it.
+    """How far the sequence has been read, and which of its numbers have not been seen yet.
 
-    A cursor follows the sequence. Numbers that were not visible when the cursor passed them (not committed
-    yet, rolled back, or already delivered by another daemon) are kept as gaps and looked at again, ever less
-    often. A gap is settled when every transaction that may have taken its numbers has ended: a moment after
-    it was seen their ids are known to be below the next transaction's, and later they are all below the
-    oldest open one. Nothing can appear any more at or below `stable`, so whoever has read from there has read
-    all: that is how events of transactions that follow one another keep their order (contract 2.6). A gap
-    that an open transaction keeps for longer than MAX_GAP_AGE is given up; the sweep finds what appears in
-    it later.
+    A cursor follows the sequence. Numbers without a visible row when the cursor passed them (not committed
+    yet, rolled back, or already delivered by another daemon) are kept as gaps and read again, at growing
+    intervals. A gap is settled once every transaction that may have taken its numbers has ended. To know
+    that, SETTLING seconds after the gap was found the id of the next transaction is noted; when the oldest
+    open transaction has reached this id, all takers have ended.
+    Nothing can appear any more at or below `stable`, so a session that has read up to there has read
+    everything: this keeps the order of transactions that follow one another (contract 2.6). A gap that an
+    open transaction keeps for longer than MAX_GAP_AGE is dropped; the sweep finds what appears in it later.
 
-    cursor: the last number that was looked at; none before the first look.
-    gaps: what each look passed unseen; empty when all up to the cursor is settled.
+    cursor: the last number that was read; none before the first poll.
+    gaps: those of each poll; empty when everything up to the cursor is settled.
     stable: the number at or below which nothing can become visible any more.
     """
 
@@ -72,31 +75,31 @@ class Tail:
         self.gaps: list[_Gaps] = []
 
     def observe(self, arrivals: Arrivals, now: float) -> Sequence[Arrival]:
-        """Take in one look behind the cursor; return what arrived.
+        """Take in one poll behind the cursor; return the new events. now: clock reading in seconds.
 
-        The first look only finds out where the sequence stands: what is older is the sweep's, and may
-        still hold open transactions, so all of it is one gap, which is not probed.
+        The first poll only sets the cursor. Older events are left to the sweep; open transactions may still
+        add to them, so all older numbers form one gap, which is settled but not read again.
         """
         if self.cursor is None or arrivals.last_seq < self.cursor:
-            # First look, or a database restored to an earlier state: numbers are given again.
+            # The first poll, or the database was restored to an earlier state and gives numbers again.
             self.cursor = arrivals.last_seq
             self.gaps = []
             if self.cursor:
-                self.gaps.append(_Gaps([(1, self.cursor)], now, FIRST_PROBE, now, is_probed=False))
+                self.gaps.append(_Gaps([(1, self.cursor)], now, FIRST_RECHECK, now, is_rechecked=False))
             self.stable = 0
             return ()
         if self.gaps:
             self._settle(arrivals, now)
-        reached = arrivals.seen[-1].seq if arrivals.is_cut else arrivals.last_seq
-        if arrivals.seen:
-            reached = max(reached, arrivals.seen[-1].seq)
-        if reached - self.cursor > len(arrivals.seen):
-            passed = _missing((self.cursor + 1, reached), [arrival.seq for arrival in arrivals.seen])
-            self.gaps.append(_Gaps(passed, now, FIRST_PROBE, now + FIRST_PROBE))
+        reached = arrivals.visible[-1].seq if arrivals.is_cut else arrivals.last_seq
+        if arrivals.visible:
+            reached = max(reached, arrivals.visible[-1].seq)
+        if reached - self.cursor > len(arrivals.visible):
+            passed = _missing((self.cursor + 1, reached), [arrival.seq for arrival in arrivals.visible])
+            self.gaps.append(_Gaps(passed, now, FIRST_RECHECK, now + FIRST_RECHECK))
             self._condense()
         self.cursor = reached
         self.stable = self.gaps[0].ranges[0][0] - 1 if self.gaps else reached
-        return arrivals.seen
+        return arrivals.visible
 
     def _settle(self, arrivals: Arrivals, now: float) -> None:
         for gaps in self.gaps:
@@ -107,11 +110,11 @@ class Tail:
                 gaps.is_final = True
 
     def due_gaps(self, now: float) -> list[tuple[int, int]]:
-        """Return the ranges that should be looked at again now."""
-        return [r for gaps in self.gaps if gaps.is_probed and gaps.is_due(now) for r in gaps.ranges]
+        """Return the ranges that should be read again now (clock reading in seconds)."""
+        return [r for gaps in self.gaps if gaps.is_rechecked and gaps.is_due(now) for r in gaps.ranges]
 
     def observe_gaps(self, found: Sequence[Arrival], now: float) -> None:
-        """Take in what a look at the due gaps found; what is still missing is kept until it is settled."""
+        """Take in what a read of the due gaps found; what is still missing is kept until it is settled."""
         seqs = sorted(arrival.seq for arrival in found)
         kept = []
         for gaps in self.gaps:
@@ -119,8 +122,8 @@ class Tail:
                 continue
             if gaps.is_due(now):
                 gaps.ranges = [left for r in gaps.ranges for left in _missing(r, seqs)]
-                gaps.wait = min(gaps.wait * 2, MAX_PROBE_WAIT)
-                gaps.probe_at = now + gaps.wait
+                gaps.wait = min(gaps.wait * 2, MAX_RECHECK_WAIT)
+                gaps.recheck_at = now + gaps.wait
             if gaps.ranges:
                 kept.append(gaps)
         self.gaps = kept
@@ -134,7 +137,7 @@ class Tail:
             if len(gaps.ranges) > 1:
                 excess -= len(gaps.ranges) - 1
                 gaps.ranges = [(gaps.ranges[0][0], gaps.ranges[-1][1])]
-                gaps.is_probed = False
+                gaps.is_rechecked = False
 
 
 def _missing(whole: tuple[int, int], seqs: Sequence[int]) -> list[tuple[int, int]]:
@@ -152,14 +155,14 @@ def _missing(whole: tuple[int, int], seqs: Sequence[int]) -> list[tuple[int, int
 
 
 class _Waiting(NamedTuple):
-    """One merchant: the lowest seq that was seen of it, and its place in line over all kinds."""
+    """One merchant: its lowest known seq, and a number that orders the merchants of all queues by arrival."""
 
     head_seq: int
     since: int
 
 
 class _Refused(NamedTuple):
-    """Where the sweep's next round lets merchants in again."""
+    """In which round of the sweep, and at which merchant, the full queue refused somebody first."""
 
     round: int
     merchant_id: str
@@ -167,19 +170,19 @@ class _Refused(NamedTuple):
 
 @dataclass(slots=True)
 class _Line:
-    """Merchants of one kind. An OrderedDict: a dict looks for its first key past all that were deleted."""
+    """The queue of one health. An OrderedDict: finding a dict's first key takes time for each deleted one."""
 
     waiting: OrderedDict[str, _Waiting] = field(default_factory=OrderedDict)
     refused: _Refused | None = None
 
-    def lets_in(self, merchant_id: str, sweep: int, is_swept: bool) -> bool:
-        """Tell whether one more may wait; `sweep` numbers the round."""
+    def admits(self, merchant_id: str, sweep: int, is_swept: bool) -> bool:
+        """Tell whether one more merchant may join the queue. sweep: the number of the sweep's round."""
         if not self.waiting:
             self.refused = None
         if self.refused is not None and not (is_swept and self._has_turn(merchant_id, sweep)):
             return False
         is_full = len(self.waiting) >= MAX_READY
-        # What the sweep did not bring has no place in its round: that begins anew.
+        # Whoever the sweep did not bring has no position in its round: admit from its beginning on.
         self.refused = _Refused(sweep, merchant_id if is_swept else "") if is_full else None
         return not is_full
 
@@ -190,14 +193,15 @@ class _Line:
 
 
 class ReadyLanes:
-    """Merchants that may have work, by their health, each with the lowest seq that was seen of it.
+    """Merchants whose lanes are to be claimed: a queue for each health, each with the merchants' lowest seq.
 
-    Who waits longest is taken first, unless its kind has no slot left: suspects never stand in front of
-    others. Each kind has room for MAX_READY. When that is full, whoever comes is left to the sweep, which
-    goes round the merchants by name; and what becomes free is given out in that round's order, from the first
-    that was refused on, so that those early in the alphabet, or with new events, do not take it all.
+    The merchant that has waited longest is taken first, among the queues whose health has slots left; so
+    suspects never keep others waiting. A queue holds MAX_READY merchants. When it is full, further merchants
+    are left to the sweep, which goes round all merchants by name. The full queue then admits merchants in the
+    order of that round, beginning with the first it refused; otherwise merchants early in the alphabet, or
+    with new events, would take every position that becomes free.
 
-    kinds: everybody who waits, with the health under which it waits.
+    kinds: every waiting merchant, with the health of its queue.
     """
 
     def __init__(self, merchants: MerchantHealth) -> None:
@@ -212,9 +216,9 @@ class ReadyLanes:
         self._sweep += 1
 
     def add(self, merchant_id: str, head_seq: int = NO_STRAGGLER, is_swept: bool = False) -> bool:
-        """Put a merchant at the end, or lower the head of one that waits already; True where it is news.
+        """Queue a merchant, or lower the head of one that waits already. True: it was not waiting, or moved.
 
-        One whose health has become better meanwhile goes over to its new kind.
+        One whose health has become better meanwhile moves to the queue of its new health.
         """
         health = self._merchants.of(merchant_id)
         line = self._lines[health]
@@ -225,7 +229,7 @@ class ReadyLanes:
                 self._lines[kind].waiting[merchant_id] = known._replace(head_seq=head_seq)
                 return False
             del self._lines[kind].waiting[merchant_id]
-        elif (line.refused is not None or len(line.waiting) >= MAX_READY) and not line.lets_in(
+        elif (line.refused is not None or len(line.waiting) >= MAX_READY) and not line.admits(
             merchant_id, self._sweep, is_swept
         ):
             return False
@@ -235,18 +239,22 @@ class ReadyLanes:
         return True
 
     def add_all(self, heads: Mapping[str, int]) -> None:
-        """Put back what was taken in vain."""
+        """Add back merchants that were taken but not claimed."""
         for merchant_id, head_seq in heads.items():
             self.add(merchant_id, head_seq)
 
-    def free(self, merchants: Iterable[str]) -> None:
-        """Let merchants that are held back no more wait with the others, where they wait at all."""
+    def requeue(self, merchants: Iterable[str]) -> None:
+        """Move waiting merchants that are not held back any more to the queue of their health."""
         for merchant_id in merchants:
-            if self.kinds.get(merchant_id) is Health.HELD:
+            if self.kinds.get(merchant_id) is Health.HELD_BACK:
                 self.add(merchant_id)
 
     def take(self, most: int, slots: Slots | None) -> dict[str, int]:
-        """Take the merchants that have waited longest, of kinds that have slots left (None: all have)."""
+        """Take at most so many merchants, the longest waiting first.
+
+        slots: those left for each health, of which each merchant takes one; None: there are enough for all.
+        Returned: by merchant, its lowest known seq.
+        """
         taken: dict[str, int] = {}
         while len(taken) < most and (kind := self._longest_waiting(slots)) is not None:
             merchant_id, waiting = self._lines[kind].waiting.popitem(last=False)
@@ -266,11 +274,11 @@ class ReadyLanes:
         return min(firsts, key=firsts.__getitem__, default=None)
 
     def has_any(self, least: Health) -> bool:
-        """Tell whether anybody of this health or a better one waits."""
+        """Tell whether a merchant of this health or a better one waits."""
         return any(line.waiting for kind, line in self._lines.items() if kind >= least)
 
     def waiting(self, slots: Slots | None) -> int:
-        """Return how many wait that may have a slot; slots as for `take`."""
+        """Return how many merchants of those wait whose health has slots left; slots as for `take`."""
         if slots is None:
             return len(self.kinds)
         return sum(len(line.waiting) for kind, line in self._lines.items() if slots.left(kind) > 0)

@@ -1,4 +1,4 @@
-"""What all parts of the daemon's work measure and watch with."""
+"""What all parts of the daemon's work share: clocks, metrics, health, the memory budget, the pause."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -1,13 +1,13 @@
-"""One merchant's lane while it is ours: what was read of it, what is under way, how long it is trusted.
+"""One merchant's lane while we hold its lease: the events read, what is in flight, how long it is trusted.
 
-The lease. A session trusts its lane from before the claim was asked for until `trusted_until`, which lies an
-attempt's time and a margin before the lease's end; the clock counts suspension. Every record of the lane
-renews it. The lease is checked before each request, so a holder that froze makes at most one late request,
-and that one repeats what its successor sends.
+The lease. A session trusts its lease until `trusted_until`. This is counted from before the claim was asked
+for, by a clock that counts suspension, and lies an attempt's time and a margin before the lease's end. Every
+record of the lane renews the lease. It is checked before each request: a process that froze makes at most
+one late request, of an event that its successor sends too.
 
-Order. Events are started in order of seq, each when the one before has ended. A straggler (an event that was
-committed so late that later ones were read before it) goes before whatever has not been started: the session
-ends after the event in flight, and the next one reads from the straggler on.
+Order. Events are started in order of seq, each after the one before has ended. A straggler is an event that
+was committed so late that later ones were read before it. It goes before everything that has not been
+started: the session ends after the event in flight, and the next session reads from the straggler on.
 """
 
 import asyncio
@@ -22,13 +22,14 @@ from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import LaneTurn
 
 MAX_BYTES = 128 * 1024 * 1024
-"""Bodies held before no more are claimed. One claim may overshoot by its lanes' first events."""
+"""Bytes of events in memory from which on no more is claimed; one claim may exceed it by its first events."""
 
 
 def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
-    """Return for how many seconds after a claim was asked for an attempt may be started.
+    """Return for how many seconds after a claim was asked for attempts may be started.
 
-    An attempt started then still ends a margin before the lease: a second, or a quarter of what is left.
+    One that is started at the last moment still ends before the lease does, by a margin: one second, or a
+    quarter of the lease beyond the time-out if that is shorter.
     """
     spare = lease - attempt_timeout
     return (spare - min(timedelta(seconds=1), spare / 4)).total_seconds()
@@ -37,36 +38,36 @@ def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
 class MemoryBudget:
     """Counts the bytes of the events in memory: runs, requests in flight, and records not yet written.
 
-    held: how many. fullness: the part that they take of what they may. From 1 on nothing more is claimed; one
-        claim may overshoot.
+    used: how many. fullness: `used` as a part of the maximum; from 1 on nothing more is claimed.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max = max_bytes
-        self.held = 0
+        self.used = 0
         self.fullness = 0.0
 
-    def hold(self, event: Event) -> None:
+    def reserve(self, event: Event) -> None:
         """Count an event that was read."""
-        self.held += len(event.object)
-        self.fullness = self.held / self._max
+        self.used += len(event.object)
+        self.fullness = self.used / self._max
 
     def free(self, event: Event) -> None:
         """Stop counting an event that was written or dropped."""
-        self.held -= len(event.object)
-        self.fullness = self.held / self._max
+        self.used -= len(event.object)
+        self.fullness = self.used / self._max
 
 
 class SessionState(IntEnum):
-    """Where a session stands; it goes on to a later one, and never back.
+    """The states of a session; it only goes on to a later one.
 
     | state | from then on | begins when |
     | --- | --- | --- |
     | OPEN | its next event may be started, while the lease is trusted | the lane was leased |
-    | ENDING | nothing is started; what is in flight ends | recalled, lost, expired, a straggler came |
-    | OVER | the rest of the run is forgotten; outcomes are written | nothing is in flight any more |
+    | ENDING | nothing is started; the attempt in flight ends | recalled, lost, expired, or a straggler came |
+    | OVER | the rest of the run is dropped; outcomes are written | nothing is in flight any more |
 
-    It is closed, and another may be opened, once its outcomes are written and the lane is released or lost.
+    A session is closed, and the next one may be opened, once its outcomes are written and the lane is
+    released or lost.
     """
 
     OPEN = 0
@@ -80,21 +81,21 @@ class LaneSession:
 
     trusted_until, expires_at: clock readings in seconds; nothing is started later. A lane is released when it
         expires, so that others have their turn and daemons share the load.
-    is_probe: claimed while nothing else is sent, or nothing to this merchant, to try whether it works again:
-        it makes one attempt.
+    is_probe: it makes one attempt, to try whether sending works again: the circuit breaker is open, or the
+        merchant is held back.
     run: what was read and has not been started.
-    seen: every seq read in this session; a row that is read again before its record was committed is known.
+    read_seqs: every seq read in this session: a row may be read again before its record was committed.
     unfinished: bytes by seq of what was read and is not known to be written: the run, what is in flight,
         and what the recorder has.
     unwritten: how many of those the recorder has.
     complete_up_to: everything owed up to this seq has been read; nothing can appear below it any more.
-    has_more: more is known to wait than was read: the last read stopped at a limit or failed, the run was
+    has_more: more is known to be owed than was read: the last read stopped at a limit or failed, the run was
         dropped, or an event was noticed since the last read was asked for.
-    fetch: done when the read that was asked for has been tried; none while none is asked for. A session that
-        ends with one owes more, as with has_more.
-    straggler: the lowest number that was committed so late that it was not waited for, if any.
-    wait_until: the lane is not to be claimed before (database time), where it is to wait.
-    unblocked: set once every outcome is written, after one that was locked; none while none was.
+    fetch: done when the read that was asked for has been tried; None while none is asked for. A session that
+        ends with one may owe more, as with has_more.
+    straggler: the lowest seq of an event that was committed after later ones had been read; None without one.
+    wait_until: the lane must not be claimed before (database time); None: at any time.
+    unblocked: after an outcome could not be written because of a lock: set once all are written; else None.
     """
 
     lease: Lease
@@ -104,7 +105,7 @@ class LaneSession:
     is_probe: bool = False
     state: SessionState = SessionState.OPEN
     run: deque[Event] = field(default_factory=deque)
-    seen: set[int] = field(default_factory=set)
+    read_seqs: set[int] = field(default_factory=set)
     unfinished: dict[int, int] = field(default_factory=dict)
     unwritten: int = 0
     complete_up_to: int = 0
@@ -129,7 +130,7 @@ class LaneSession:
             fetch.set_result(None)
 
     def ask(self, run: int, run_bytes: int) -> RunAsk:
-        """Say what to read next: from where all is read on, with room for what will be read again."""
+        """Return what to read next: from complete_up_to on, with limits raised by what is read once more."""
         self.has_more = False  # what was noticed so far is visible to this read
         return RunAsk(
             self.lease.merchant_id,
@@ -143,20 +144,18 @@ class LaneSession:
 
         stable: nothing could appear at or below this number when the read was asked for.
         """
-        is_cut = (
-            len(events) >= ask.most_events or sum(len(event.object) for event in events) >= ask.most_bytes
-        )
+        is_cut = len(events) >= ask.max_events or sum(len(event.object) for event in events) >= ask.max_bytes
         if self.state >= SessionState.OVER:  # it ended while the read was under way
             self.has_more = self.has_more or bool(events)
             return
         self.has_more = self.has_more or is_cut  # something may have been noticed during the read
         reached = min(stable, events[-1].seq) if is_cut else stable
         self.complete_up_to = max(self.complete_up_to, reached)
-        new = [event for event in events if event.seq not in self.seen]
+        new = [event for event in events if event.seq not in self.read_seqs]
         for event in new:
-            self.seen.add(event.seq)
+            self.read_seqs.add(event.seq)
             self.unfinished[event.seq] = len(event.object)
-            self.memory.hold(event)
+            self.memory.reserve(event)
         self.run = deque(sorted([*self.run, *new], key=_seq)) if self.run else deque(new)
 
     def missed_read(self) -> None:
@@ -165,7 +164,7 @@ class LaneSession:
 
     def notice(self, seq: int) -> None:
         """Learn from the tail or the sweep that an event of this merchant is visible."""
-        if seq in self.seen:
+        if seq in self.read_seqs:
             return
         if seq > self.complete_up_to:
             self.has_more = True
@@ -184,8 +183,8 @@ class LaneSession:
         self.has_started = True
         return self.run.popleft()
 
-    def put_back(self, event: Event) -> None:
-        """Put an event back whose attempt did not count: it is still owed, and still the first."""
+    def add_back(self, event: Event) -> None:
+        """Add an event back to the run whose attempt did not count: it is still the first that is owed."""
         self.run.appendleft(event)
 
     # Ending
@@ -194,7 +193,7 @@ class LaneSession:
         self.state = max(self.state, SessionState.ENDING)
 
     def recall(self) -> None:
-        """End after the event in flight, because an operator wants the lane back."""
+        """End after the event in flight, because a command of an operator concerns the lane."""
         self._end_soon()
 
     def expire(self) -> None:
@@ -204,7 +203,7 @@ class LaneSession:
             self.unblocked.set()
 
     def lose(self) -> bool:
-        """Learn that another holder has the lane; True the first time."""
+        """Learn that another process holds the lane now; True the first time."""
         self._end_soon()
         was_lost, self.is_lost = self.is_lost, True
         return not was_lost
@@ -214,11 +213,11 @@ class LaneSession:
         self.wait_until = until
 
     def end(self) -> None:
-        """Start nothing more, and forget the rest of the run: its rows were never marked."""
+        """Start nothing more, and drop the rest of the run: its rows are still owed."""
         self.state = max(self.state, SessionState.OVER)
         if self.run:
             self.has_more = True
-            # What was put back stands first, whatever was read meanwhile.
+            # An event that was added back may lie below what has been read meanwhile.
             self.complete_up_to = min(self.complete_up_to, min(map(_seq, self.run)) - 1)
         for event in self.run:
             self.unfinished.pop(event.seq, None)
@@ -241,7 +240,7 @@ class LaneSession:
             self.unblocked = None
 
     def block(self) -> None:
-        """Start nothing until every outcome is written: one is locked, and none may overtake it."""
+        """Start nothing until every outcome is written: one is locked, and must not be overtaken."""
         if self.unblocked is None:
             self.unblocked = asyncio.Event()
 
@@ -250,7 +249,7 @@ class LaneSession:
         self.trusted_until = trusted_until
 
     def turn(self, seqs: Collection[int]) -> LaneTurn:
-        """Say what becomes of the lane when these outcomes are written: it ends with or after the last."""
+        """Return what becomes of the lane with these outcomes: renewed, or released with the last."""
         ahead = min((seq for seq in self.unfinished if seq not in seqs), default=None)
         return LaneTurn(
             self.lease.merchant_id,

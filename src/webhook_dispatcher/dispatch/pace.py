@@ -1,4 +1,4 @@
-"""Loops and waiting: one thing done again and again until stopped; waits that grow; how often to poll."""
+"""How loops wait: a loop that repeats a tick until stopped, waits that grow, and how often to poll."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,16 +11,16 @@ from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 REST_FACTOR = 20
-"""A tick of a loop that limits its load is followed by a rest that is at least so many times as long."""
+"""A loop that limits its load rests at least so many times as long as its last tick took."""
 MIN_WAIT = 0.05
 MAX_WAIT = 2.0
 """Seconds between which a Backoff waits, unless it is told otherwise."""
 MIN_REST = 0.001
-"""Seconds between two polls at least: what comes meanwhile is found together."""
+"""Seconds between two polls, at least: events that are committed meanwhile are found in one poll."""
 POLLS_PER_FIND = 8
-"""Polls from one that found something to the next, as far as MIN_REST and the poll interval allow."""
+"""How many polls there should be from one find to the next, within MIN_REST and the poll interval."""
 MAX_LATENESS = 0.01
-"""Seconds; an event loop whose timers run later than that has as much to do as it can."""
+"""Seconds; an event loop whose timers run later than that is overloaded."""
 
 _log = structlog.get_logger()
 
@@ -147,11 +147,11 @@ class Backoff:
 class AdaptivePoller:
     """Chooses how long to rest before the next poll: an eighth of the usual time from one find to the next.
 
-    At least half as long as the last poll took: a database or a processor that is busy is asked less often.
+    It rests at least half as long as the last poll took, so that a busy database or processor is polled less.
 
     max_rest: the poll interval, in seconds.
-    lateness: by how many seconds the event loop ended the first part of the last rest too late.
-    is_behind: it has more to do than it can, since it ends rests too late.
+    lateness: by how many seconds the event loop was late at the end of the last rest's first part.
+    is_behind: the event loop is overloaded: its lateness exceeds MAX_LATENESS.
     """
 
     def __init__(self, clock: Clock, max_rest: float) -> None:
@@ -171,15 +171,15 @@ class AdaptivePoller:
 
     def next(self, took: float) -> float:
         """Return how many seconds to rest after a poll that took so many."""
-        # Where nothing was found for longer than usual, what was usual is over.
+        # If nothing has been found for longer than the usual gap, this time is the better estimate.
         gap = max(self._usual_gap, self._clock.elapsed() - self._found_at)
         return max(self._min_rest, min(max(gap / POLLS_PER_FIND, took / 2), self._max_rest))
 
     async def rest(self, seconds: float, wake: asyncio.Event) -> None:
-        """Rest so many seconds, or until `wake`; always MIN_REST, so that what comes is found together."""
+        """Rest so many seconds or until `wake` is set, but MIN_REST in any case."""
         asked = self._clock.elapsed()
         await sleep(self._min_rest)
-        # One rest that ended in time after one that did not says little: the lateness only halves.
+        # A single rest that ended in time does not prove that the overload is over: the lateness halves.
         self.lateness = max(self._clock.elapsed() - asked - self._min_rest, self.lateness / 2)
         self.is_behind = self.lateness > MAX_LATENESS
         await sleep(seconds - self._min_rest, wake)

@@ -2,8 +2,8 @@
 
 One writer, strictly one statement after the other. What is handed over stays here until the database has
 said that it is written: a failed, cancelled or doubtful statement is written again, which changes nothing.
-While the oldest answer that is on its way to the database is older than MOST_BEHIND, nobody starts a new
-attempt (`caught_up`). A row that somebody holds locked, or that is damaged, keeps back only its own lane.
+While the oldest outcome that is not written yet is older than MAX_BEHIND, no attempt is started
+(`caught_up`). An outcome whose row is locked or damaged delays only its own lane.
 What becomes of a batch that the database refuses, and of what comes too late, `RefusedBatches` says.
 """
 
@@ -25,11 +25,11 @@ from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
 
-LINGER = 0.004
-"""Seconds that the first outcome of a batch waits for company."""
-MOST_BEHIND = 0.1
-"""Seconds: the age of the oldest answer on its way to the database beyond which nothing new starts (I3)."""
-BOUNCE_WAIT = 0.02
+BATCH_WAIT = 0.004
+"""Seconds that the first outcome of a batch waits for others."""
+MAX_BEHIND = 0.1
+"""Seconds: the age of the oldest unwritten outcome beyond which no attempt is started (I3)."""
+LOCKED_WAIT = 0.02
 """Seconds until an outcome whose row or lane was locked is tried again."""
 DAMAGE_WAIT = 5.0
 """The same, whose row is damaged; below blocked.BLOCKED_WAIT, so that it is written before a row that was
@@ -38,7 +38,7 @@ RECORD_WAIT = 0.5
 """Seconds between two tries at most: less than outage.HEAD_START, so that nobody claims before."""
 MAX_BATCH = 500
 MIN_BATCH = 10
-QUICK = 1.0
+QUICK_WRITE = 1.0
 """Seconds; a statement may take 1.8 at least, by its time-out (app.daemon)."""
 
 _log = structlog.get_logger()
@@ -182,7 +182,7 @@ class Recorder:
         self._trust = trust
         self._batch = BatchSize()
         self._queue: deque[Entry] = deque()
-        self._bounced: list[Entry] = []
+        self._deferred: list[Entry] = []
         self._ending: dict[str, LaneSession] = {}
         self._writing: list[Entry] = []
         self._writing_since: float | None = None
@@ -209,7 +209,7 @@ class Recorder:
         oldest = self._writing_since
         if self._queue and (oldest is None or self._queue[0].added < oldest):
             oldest = self._queue[0].added
-        return oldest is not None and self._clock.elapsed() - oldest > MOST_BEHIND
+        return oldest is not None and self._clock.elapsed() - oldest > MAX_BEHIND
 
     async def caught_up(self) -> None:
         """Wait until nothing is overdue for writing."""
@@ -220,7 +220,7 @@ class Recorder:
     @property
     def unwritten(self) -> int:
         """Return how many outcomes are not known to be written."""
-        return len(self._queue) + len(self._writing) + len(self._bounced)
+        return len(self._queue) + len(self._writing) + len(self._deferred)
 
     def stop(self) -> None:
         """Write what is there, then be drained."""
@@ -249,15 +249,15 @@ class Recorder:
         """Wait until there is something to write, and then a moment for more."""
         if not self._queue and not self._stopping:
             self._wake.clear()
-            waits_for_a_lock = bool(self._bounced or self._ending)
-            await sleep(BOUNCE_WAIT if waits_for_a_lock else None, self._wake)
-        if len(self._queue) < self._batch.limit and (wait := self._company()) > 0:
+            waits_for_a_lock = bool(self._deferred or self._ending)
+            await sleep(LOCKED_WAIT if waits_for_a_lock else None, self._wake)
+        if len(self._queue) < self._batch.limit and (wait := self._batch_wait()) > 0:
             await sleep(wait)
 
-    def _company(self) -> float:
+    def _batch_wait(self) -> float:
         """Return for how many seconds the first outcome still waits for others."""
         waited = self._clock.elapsed() - self._queue[0].added if self._queue else 0.0
-        return LINGER - waited
+        return BATCH_WAIT - waited
 
     async def step(self) -> list[LaneSession]:
         """Write one batch, settle what it did and did not write, and return the sessions that are closed.
@@ -278,11 +278,11 @@ class Recorder:
             except StatementRefused as error:
                 written = await self._refused.write_in_parts(records, error)
         except BaseException:
-            self._put_back(batch)
+            self._requeue(batch)
             self._batch.failed()
             raise
         took = self._clock.elapsed() - asked
-        if took < QUICK and max(len(batch), len(turns)) >= self._batch.limit:
+        if took < QUICK_WRITE and max(len(batch), len(turns)) >= self._batch.limit:
             self._batch.grow()
         self._metrics.record_duration.observe(took)
         if rest := self._settle(batch, written):
@@ -295,7 +295,7 @@ class Recorder:
         try:
             self._keep(rest, await self._refused.settle([entry.record for entry in rest]))
         except BaseException:
-            self._put_back(rest)
+            self._requeue(rest)
             raise
 
     def _next_batch(self) -> list[Entry]:
@@ -303,11 +303,11 @@ class Recorder:
         now = self._clock.elapsed()
         batch: dict[int, Entry] = {}
         later: list[Entry] = []
-        for entry in self._bounced:
+        for entry in self._deferred:
             is_due = entry.try_at <= now and len(batch) < self._batch.limit
             if not is_due or batch.setdefault(entry.record.event.seq, entry) is not entry:
                 later.append(entry)
-        self._bounced = later
+        self._deferred = later
         while self._queue and len(batch) < self._batch.limit and self._queue[0].record.event.seq not in batch:
             entry = self._queue.popleft()
             batch[entry.record.event.seq] = entry
@@ -316,7 +316,7 @@ class Recorder:
         self._writing_since = min((entry.added for entry in self._writing), default=None)
         return self._writing
 
-    def _put_back(self, entries: list[Entry]) -> None:
+    def _requeue(self, entries: list[Entry]) -> None:
         self._writing, self._writing_since = [], None
         self._queue.extendleft(sorted(entries, key=_added, reverse=True))
 
@@ -364,12 +364,12 @@ class Recorder:
                 continue
             is_set_aside = entry.record.event.seq in self._refused.set_aside
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
-            entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else BOUNCE_WAIT)
+            entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else LOCKED_WAIT)
             if entry.session is not None and is_set_aside:
                 entry.session.expire()
             elif entry.session is not None:
                 entry.session.block()
-            self._bounced.append(entry)
+            self._deferred.append(entry)
         self._writing, self._writing_since = [], None
 
     def _settle_lanes(self, sessions: list[LaneSession], written: Written, asked: float) -> list[LaneSession]:

@@ -23,7 +23,7 @@ from webhook_dispatcher.dispatch.attempt import (
     fail_unsendable,
     reschedule,
 )
-from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_places
+from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots, suspect_slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -136,34 +136,34 @@ class Retrier:
 
     async def _most_to_claim(self, slots: Slots) -> int:
         """Return how many rows may be claimed now: one where only a probe may be sent, none where nothing."""
-        most = min(slots.left(Health.GOOD), MAX_CLAIM)
+        most = min(slots.left(Health.HEALTHY), MAX_CLAIM)
         is_held_up = self._pause.is_on or self._recorder.is_behind() or self._memory.fullness >= 1
         if most <= 0 or is_held_up:
             return 0
         if self._outage.is_on and not await self._outage.may_claim(self._claims.check_writable):
             return 0
         if self._own_faults.circuit_is_open:
-            return int(self._own_faults.takes_probe())
+            return int(self._own_faults.may_probe())
         return most
 
     async def _claim(self, most: int, slots: Slots) -> tuple[Sequence[ClaimedRetry], bool]:
         """Claim due rows; returns them, and whether a round over due lanes goes on."""
-        places, lease = self._limits.per_merchant, self._limits.lease
-        is_calm = 2 * slots.for_anybody > suspect_places(self._limits.most)
+        per_merchant, lease = self._limits.per_merchant, self._limits.lease
+        is_calm = 2 * slots.for_anybody > suspect_slots(self._limits.most)
         if is_calm and not self._own_faults.held:
             most = min(most, slots.for_anybody)
-            return await self._unreadable.claim_longest_due(most, places, most, lease), False
-        picked = await self._due.pick(slots, places, most)
+            return await self._unreadable.claim_longest_due(most, per_merchant, most, lease), False
+        picked = await self._due.pick(slots, per_merchant, most)
         if not picked.merchants:
             return (), picked.round_goes_on
-        claimed = await self._unreadable.claim_due_of(picked.merchants, places, most, lease)
+        claimed = await self._unreadable.claim_due_of(picked.merchants, per_merchant, most, lease)
         return claimed, picked.round_goes_on
 
     def _take_over(self, claimed: Sequence[ClaimedRetry]) -> None:
-        if any(self._own_faults.takes_probes_alone(retry.event.merchant_id) for retry in claimed):
+        if any(self._own_faults.is_probe_only(retry.event.merchant_id) for retry in claimed):
             self._own_faults.note_probe()
         for retry in claimed:
-            self._memory.hold(retry.event)
+            self._memory.reserve(retry.event)
 
     async def _read_endpoints(self, claimed: Sequence[ClaimedRetry]) -> Mapping[str, Endpoint]:
         """Read where the rows go; where that fails, all of them are due again."""
@@ -209,7 +209,7 @@ class Retrier:
         if self._stop.is_set() or self._pause.is_on or has_waited or now >= trusted_until:
             self._reschedule(retry, timedelta())
             return
-        record = await self._attempter.attend(retry.event, retry.claim, True, endpoint, secrets)
+        record = await self._attempter.attempt(retry.event, retry.claim, True, endpoint, secrets)
         if record is None:
             self._reschedule(retry, UNCOUNTED_WAIT)
         else:
@@ -262,29 +262,29 @@ class DueLanes:
         self._suspects_from = self._others_from = self._held_from = START
         self._held_to_come = 0
 
-    async def pick(self, slots: Slots, places: int, most: int) -> Picked:
-        """Name due lanes that may have slots, `places` of them each; `most` slots in all."""
+    async def pick(self, slots: Slots, per_merchant: int, most: int) -> Picked:
+        """Name due lanes that may have slots, `per_merchant` of them each; `most` slots in all."""
         picked, self._others_from = await self._look(
-            self._others_from, slots, places, most, (Health.UNKNOWN, Health.GOOD)
+            self._others_from, slots, per_merchant, most, (Health.UNKNOWN, Health.HEALTHY)
         )
         round_goes_on = self._others_from != START
-        left = most - places * len(picked)
+        left = most - per_merchant * len(picked)
         if left > 0 and slots.left(Health.SUSPECT) > 0:
             suspects, self._suspects_from = await self._look(
-                self._suspects_from, slots, places, left, (Health.SUSPECT,)
+                self._suspects_from, slots, per_merchant, left, (Health.SUSPECT,)
             )
             picked = picked + suspects
-        left = most - places * len(picked)
-        if left > 0 and slots.left(Health.HELD) > 0:
-            picked = picked + await self._pick_held(slots, places, left)
+        left = most - per_merchant * len(picked)
+        if left > 0 and slots.left(Health.HELD_BACK) > 0:
+            picked = picked + await self._pick_held(slots, per_merchant, left)
         return Picked(picked, round_goes_on)
 
-    async def _pick_held(self, slots: Slots, places: int, most: int) -> list[str]:
+    async def _pick_held(self, slots: Slots, per_merchant: int, most: int) -> list[str]:
         """Pick of those held back; a round ends after as many as its first look that found any has found."""
         due = await self._claims.find_due(self._held_from, LOOK)
         if self._held_to_come <= 0:
-            self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD for lane in due)
-        picked, self._held_from = self._choose(due, slots, places, most, (Health.HELD,))
+            self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD_BACK for lane in due)
+        picked, self._held_from = self._choose(due, slots, per_merchant, most, (Health.HELD_BACK,))
         self._held_to_come -= len(picked)
         if picked and self._held_to_come <= 0:
             self._held_from = START
@@ -293,19 +293,19 @@ class DueLanes:
         return picked
 
     async def _look(
-        self, cursor: DueCursor, slots: Slots, places: int, most: int, kinds: Sequence[Health]
+        self, cursor: DueCursor, slots: Slots, per_merchant: int, most: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         """Pick from the lanes behind a cursor; returns where to go on, the start when the round is over."""
-        return self._choose(await self._claims.find_due(cursor, LOOK), slots, places, most, kinds)
+        return self._choose(await self._claims.find_due(cursor, LOOK), slots, per_merchant, most, kinds)
 
     def _choose(
-        self, due: Sequence[DueCursor], slots: Slots, places: int, most: int, kinds: Sequence[Health]
+        self, due: Sequence[DueCursor], slots: Slots, per_merchant: int, most: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         picked: list[str] = []
         for lane in due:
             health = self._merchants.of(lane.merchant_id)
-            if health in kinds and slots.take(health, places):
+            if health in kinds and slots.take(health, per_merchant):
                 picked.append(lane.merchant_id)
-            if len(picked) * places >= most or max(map(slots.left, kinds)) <= 0:
+            if len(picked) * per_merchant >= most or max(map(slots.left, kinds)) <= 0:
                 return picked, lane
         return picked, due[-1] if len(due) == LOOK else START

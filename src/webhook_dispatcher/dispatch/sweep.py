@@ -1,15 +1,16 @@
-"""Goes round the merchants that are owed something, for what the tail cannot see.
+"""Goes round all merchants that are owed something, to find what the tail cannot see.
 
-Very late commits, what another daemon left behind, and everything that was there before we started. It
-limits its load, however slow a page is; while lanes are wanted it goes on at once.
+The tail misses very late commits, lanes that another daemon left, and everything older than this process.
+The sweep limits its load on the database (pace.Interval), but goes on at once while the dispatcher has slots
+left and finds news.
 """
 
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher
 from webhook_dispatcher.dispatch.pace import Interval
 from webhook_dispatcher.domain.ports import Claims
 
-PROBES = 1_000
-"""Merchants probed in one statement."""
+SWEEP_PAGE = 1_000
+"""Merchants read in one statement."""
 SWEEP_INTERVAL = Interval(0.5, limits_load=True)
 MEND_INTERVAL = Interval(15.0, limits_load=True)
 
@@ -26,20 +27,20 @@ class Sweep:
         self._after = ""
 
     async def step(self) -> bool:
-        """Read a page; True while there are more, this one held news, and the dispatcher wants lanes."""
-        probes = await self._claims.sweep(self._after, PROBES)
+        """Read a page. True (read on at once): it was full, brought news, and the dispatcher wants more."""
+        lanes = await self._claims.sweep(self._after, SWEEP_PAGE)
         if not self._after:
             self._dispatcher.begin_sweep()
-        news = sum(map(self._dispatcher.notice_probe, probes))
-        is_full = len(probes) == PROBES
-        self._after = probes[-1].merchant_id if is_full else ""
-        return is_full and news > 0 and self._dispatcher.is_hungry
+        news = sum(map(self._dispatcher.notice_swept, lanes))
+        is_full = len(lanes) == SWEEP_PAGE
+        self._after = lanes[-1].merchant_id if is_full else ""
+        return is_full and news > 0 and self._dispatcher.wants_more
 
 
 class RetryMending:
-    """Mends lanes that look for due rows too late, after an operator's edit, a page of them in each step.
+    """Corrects lanes whose `retry_at` is later than their first due row, a page of them in each step.
 
-    Nobody would find those rows. _after: as in Sweep.
+    Only an operator's edit of the tables does that; the rows would not be found in time. _after: as in Sweep.
     """
 
     def __init__(self, claims: Claims) -> None:
@@ -47,6 +48,6 @@ class RetryMending:
         self._after = ""
 
     async def step(self) -> None:
-        """Mend those on a page."""
-        probed = await self._claims.mend_retries(self._after, PROBES)
-        self._after = probed[-1][0] if len(probed) == PROBES else ""
+        """Correct those on the next page."""
+        merchants = await self._claims.mend_retries(self._after, SWEEP_PAGE)
+        self._after = merchants[-1][0] if len(merchants) == SWEEP_PAGE else ""

@@ -48,7 +48,7 @@ async def in_parts(
     try:
         return [await ask(items)]
     except StatementRefused as error:
-        if not error.blames_the_row:
+        if not error.is_row_fault:
             raise
         if len(items) == 1:
             return [await alone(items[0], error)]
@@ -98,7 +98,7 @@ class Unreadable:
     async def _read_one_by_one(self, ask: RunAsk) -> Run:
         """Read a lane up to its first damaged row, each row named before it is read by its own number."""
         events: list[Event] = []
-        while len(events) < ask.most_events and sum(len(event.object) for event in events) < ask.most_bytes:
+        while len(events) < ask.max_events and sum(len(event.object) for event in events) < ask.max_bytes:
             after = events[-1].seq if events else ask.after_seq
             try:
                 following = await self._claims.read_next(ask.merchant_id, after)
@@ -107,57 +107,59 @@ class Unreadable:
             if following is None:
                 return Run(events)
             try:
-                alone = replace(ask, after_seq=following.seq - 1, most_events=1)
+                alone = replace(ask, after_seq=following.seq - 1, max_events=1)
                 events += (await self._claims.read_runs([alone])).get(ask.merchant_id, [])
             except StatementRefused as error:
-                if error.is_damage or not error.blames_the_row:
+                if error.is_damage or not error.is_row_fault:
                     return self._stop(ask.merchant_id, following, events, error)
                 events.append(following)  # it cannot be sent without its object, and ends so in its turn
         return Run(events, is_cut=True)
 
     def _stop(self, merchant_id: str, row: Event | None, events: list[Event], error: StatementRefused) -> Run:
-        if not error.blames_the_row:
+        if not error.is_row_fault:
             raise error
         self._blocked.find(Reason.UNREADABLE, merchant_id, row and row.seq, row and row.id, str(error))
         return Run(events, is_cut=True)
 
     async def claim_longest_due(
-        self, merchants: int, places: int, most: int, lease: timedelta
+        self, merchants: int, per_merchant: int, most: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Claim due rows as Claims does; where some are refused, find those, and claim none this time."""
         try:
-            return await self._claims.claim_longest_due(merchants, places, most, lease, self._blocked.seqs())
+            return await self._claims.claim_longest_due(
+                merchants, per_merchant, most, lease, self._blocked.seqs()
+            )
         except StatementRefused as error:
             self._count_refused_claim(error)
             due = await self._claims.find_due(START, merchants)
-            if not await self._find_refused([lane.merchant_id for lane in due], places):
+            if not await self._find_refused([lane.merchant_id for lane in due], per_merchant):
                 raise
         return ()
 
     async def claim_due_of(
-        self, merchants: Sequence[str], places: int, most: int, lease: timedelta
+        self, merchants: Sequence[str], per_merchant: int, most: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Claim due rows as Claims does; where some are refused, find those, and claim none this time."""
         try:
-            return await self._claims.claim_due_of(merchants, places, most, lease, self._blocked.seqs())
+            return await self._claims.claim_due_of(merchants, per_merchant, most, lease, self._blocked.seqs())
         except StatementRefused as error:
             self._count_refused_claim(error)
-            if not await self._find_refused(merchants, places):
+            if not await self._find_refused(merchants, per_merchant):
                 raise
         return ()
 
     def _count_refused_claim(self, error: StatementRefused) -> None:
         """Count a claim that was refused for a row's sake; raises the error where it is not."""
-        if not error.blames_the_row:
+        if not error.is_row_fault:
             raise error
         self._metrics.database_errors.labels("claim_retries").inc()
 
-    async def _find_refused(self, merchants: Sequence[str], places: int) -> bool:
+    async def _find_refused(self, merchants: Sequence[str], per_merchant: int) -> bool:
         """Look for the rows that a claim was refused for; tell whether there were any."""
         unnamed: list[str] = []
 
         async def name(part: Sequence[str]) -> list[DueRow]:
-            return await self._claims.name_due(part, places, self._blocked.seqs())
+            return await self._claims.name_due(part, per_merchant, self._blocked.seqs())
 
         async def cannot_name(merchant_id: str, error: StatementRefused) -> list[DueRow]:
             unnamed.append(merchant_id)

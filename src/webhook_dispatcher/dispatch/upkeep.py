@@ -1,4 +1,4 @@
-"""Keeps the log's partitions ahead of time and within retention, the gauges fresh, and watches the schema."""
+"""Makes the log's partitions ahead of time and drops old ones, measures gauges, and checks the schema."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +15,7 @@ DAYS_AHEAD = 8
 """Days for which partitions are made beforehand."""
 UPKEEP_INTERVAL = Interval(1800.0, seconds_after_failure=60.0)
 CONTROL_KEPT = timedelta(days=366)
-"""How long handled commands stay (contract 3: a year)."""
+"""How long handled commands are kept (contract 3: a year)."""
 GAUGE_INTERVAL = Interval(5.0, limits_load=True)
 COUNT_LIMIT = 100_000
 """Rows counted exactly; beyond, the statistics' estimate serves."""
@@ -60,7 +60,7 @@ class Gauges:
         self._metrics.oldest_pending_age.set(max(0.0, owed.oldest_pending_age))
         self._metrics.oldest_due_retry_age.set(owed.oldest_due_retry_age)
         self._count += 1
-        # What is pending only moves on, but for late commits: those a search from zero finds.
+        # The oldest pending seq only grows, except for late commits: now and then search from zero for those.
         is_anew = self._count % SEARCH_ANEW == 0
         self._oldest_from = 0 if is_anew else owed.oldest_seq or self._oldest_from
 

@@ -1,6 +1,6 @@
-"""Works through lane sessions: one event after the other, and reads on when a run becomes short.
+"""Works through lane sessions: attempts one event after the other, and reads on when a run becomes short.
 
-Reading on needs no new lease: whether the lane is still ours is checked before each request.
+Reading on needs no new lease, since the lease is checked before each request.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ RUN = 20
 RUN_BYTES = 64 * 1024
 """Bytes after which a run is cut; its first event is read whatever its size."""
 PREFETCH = 5
-"""Events left in the run when the next ones are asked for."""
+"""The next events are asked for when so many are left in the run."""
 
 
 class Worker:
-    """Fetches for sessions and follows them; one for the process.
+    """Reads the events of sessions and works through them; one for the process.
 
-    wake: set when a session wants to be read on, which `read_on` does for all of them in one statement.
-    low: the sessions that want it.
+    low: sessions whose run has become short; `read_on` reads for all of them in one statement.
+    wake: set when a session is added to them.
     """
 
     def __init__(
@@ -59,19 +59,21 @@ class Worker:
         self._pause = instruments.pause
         self._stopping = False
 
-    async def follow(self, session: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> None:
-        """Deliver a lane's events until the session is over; the caller has the lane released."""
+    async def work_through(
+        self, session: LaneSession, endpoint: Endpoint, secrets: tuple[Secret, ...]
+    ) -> None:
+        """Make attempts at a session's events until it ends; the caller releases the lane."""
         while await self._has_next(session):
             event = session.start()
-            record = await self._attempter.attend(event, session.lease.epoch, False, endpoint, secrets)
+            record = await self._attempter.attempt(event, session.lease.epoch, False, endpoint, secrets)
             if record is None:
-                session.put_back(event)
+                session.add_back(event)
                 break
             self._recorder.add(record, session)
         session.end()
 
     async def _has_next(self, session: LaneSession) -> bool:
-        """Wait until the next event may be started; False at the end. Asked anew after each wait."""
+        """Wait until the next event may be started; False: none will be."""
         while self._may_start(session):
             if session.has_more and session.fetch is None and len(session.run) <= PREFETCH:
                 session.ask_for_more()
@@ -99,15 +101,15 @@ class Worker:
         return not self._own_faults.circuit_is_open and session.lease.merchant_id not in self._own_faults.held
 
     async def fetch(self, sessions: Sequence[LaneSession], stable: int) -> None:
-        """Read the next run of each session; StorageError when nothing was read.
+        """Read the next run of each session. StorageError: nothing was read.
 
-        stable: the number at or below which nothing can become visible any more, as of before the read.
+        stable: nothing could become visible at or below this seq any more, before the read began.
         """
         asks = [session.ask(RUN, RUN_BYTES) for session in sessions]
         try:
             runs = await self._claims.read_runs(asks) if asks else {}
         except StorageError as error:
-            if isinstance(error, StatementRefused) and error.blames_the_row:
+            if isinstance(error, StatementRefused) and error.is_row_fault:
                 await self._fetch_apart(sessions, asks, stable)
                 return
             _miss(sessions)
@@ -122,7 +124,7 @@ class Worker:
     async def _fetch_apart(
         self, sessions: Sequence[LaneSession], asks: Sequence[RunAsk], stable: int
     ) -> None:
-        """Read what can be read, where the database refuses a row among it."""
+        """Read as many events as possible where the database refuses one of the rows."""
         try:
             runs = await self._unreadable.read_runs(asks)
         except StorageError:
@@ -132,10 +134,11 @@ class Worker:
             self._take_in_part(session, ask, runs[session.lease.merchant_id], stable)
 
     def _take_in_part(self, session: LaneSession, ask: RunAsk, run: Run, stable: int) -> None:
-        """Take in a run up to what stops it: a damaged row, or an event of a type that we do not know.
+        """Take in a run up to a damaged row, or up to an event of a type that this version does not know.
 
-        With nothing before it the lane waits in the first case. In the second this process alone leaves it:
-        a newer daemon may take it at once. What the session has still in memory goes out before it ends.
+        If such a row comes first, the session reads no further and ends after what it has in memory. The lane
+        then waits, because of a damaged row, for all daemons; because of an unknown type, for this process
+        alone: a newer daemon may claim it at once.
         """
         known = list(takewhile(lambda event: event.type in KNOWN_TYPES, run.events))
         is_unknown = len(known) < len(run.events)
@@ -143,7 +146,7 @@ class Worker:
             self._blocked.find_unknown(run.events[len(known)])
         if known or not (run.is_cut or is_unknown):
             is_cut = run.is_cut or is_unknown
-            session.take_in(known, replace(ask, most_events=len(known)) if is_cut else ask, stable)
+            session.take_in(known, replace(ask, max_events=len(known)) if is_cut else ask, stable)
             return
         session.missed_read()
         if is_unknown:
@@ -159,7 +162,7 @@ class Worker:
                 await self.fetch(sessions, stable)
             else:
                 for session in sessions:
-                    session.expire()  # no room for more: it ends, and waits its turn to be claimed
+                    session.expire()  # the memory budget is used up: the lane is claimed again in its turn
         finally:
             for session in sessions:
                 session.fetched()
@@ -169,7 +172,7 @@ class Worker:
         self._stopping = True
 
     def stop_reading(self) -> None:
-        """Let no session wait for a read that will not come."""
+        """Wake sessions that wait for a read: none will come any more."""
         for session in self.low:
             session.fetched()
         self.low.clear()

@@ -9,7 +9,7 @@ from webhook_dispatcher.domain.event import Event
 
 
 class Arrival(NamedTuple):
-    """An event seen by the tail or the sweep: that it is there, not what it says."""
+    """An event found by the tail or the sweep: that it is there, not what it says."""
 
     seq: int
     merchant_id: str
@@ -28,12 +28,12 @@ class Arrivals:
     oldest_open: int
     next_transaction: int
     database_now: datetime
-    seen: tuple[Arrival, ...]
+    visible: tuple[Arrival, ...]
     is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class SweptLane:
     """One merchant that is owed something in order, as the sweep found it."""
 
     merchant_id: str
@@ -69,8 +69,8 @@ class RunAsk:
 
     merchant_id: str
     after_seq: int
-    most_events: int
-    most_bytes: int
+    max_events: int
+    max_bytes: int
 
 
 class DueCursor(NamedTuple):
@@ -103,7 +103,7 @@ class DueRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recalls:
-    """Which lanes must be given back, and whether everything is paused."""
+    """Which lanes must be released, and whether everything is paused."""
 
     everything_is_paused: bool
     merchants: frozenset[str]

@@ -10,9 +10,9 @@ from typing import Protocol
 
 GOOD_ROUND_TRIP = 0.1
 """Seconds that a statement may take for its time to be believed."""
-LONGEST_ROUND_TRIP = 10.0
+MAX_ROUND_TRIP = 10.0
 """Seconds beyond which an answer says nothing at all."""
-LONGEST_TRUST = 5.0
+MAX_TRUST = 5.0
 """Seconds after which any answer is better than none."""
 
 
@@ -47,12 +47,12 @@ class DatabaseClock:
         An answer that was long under way says little, and is used only when there was none for a while.
         """
         answered_at = self._clock.elapsed()
-        if answered_at - asked_at > LONGEST_ROUND_TRIP:
+        if answered_at - asked_at > MAX_ROUND_TRIP:
             return  # longer than a statement may take: we were frozen meanwhile
         is_good = answered_at - asked_at <= GOOD_ROUND_TRIP
-        if is_good or answered_at - self._synchronised_at > LONGEST_TRUST:
+        if is_good or answered_at - self._synchronised_at > MAX_TRUST:
             offset = database_now.timestamp() - (asked_at + answered_at) / 2
-            is_correction = self._synchronised_at >= 0 and abs(offset - self._offset) <= LONGEST_ROUND_TRIP
+            is_correction = self._synchronised_at >= 0 and abs(offset - self._offset) <= MAX_ROUND_TRIP
             self._not_before = self.at(answered_at).timestamp() if is_correction else -math.inf
             self._offset = offset
             self._synchronised_at = answered_at

@@ -42,7 +42,7 @@ class StatementRefused(StorageError):
         self.detail = detail
 
     @property
-    def blames_the_row(self) -> bool:
+    def is_row_fault(self) -> bool:
         """Tell whether a row's own values are refused, not our rights or the statement.
 
         Source: SQLSTATE classes 22 data exception, 23 constraint violation, XX internal error.

@@ -15,9 +15,9 @@ from webhook_dispatcher.domain.claim import (
     DueCursor,
     DueRow,
     Leased,
-    Probe,
     Recalls,
     RunAsk,
+    SweptLane,
 )
 from webhook_dispatcher.domain.command import Code, CommandRow, RetryFailed
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -53,8 +53,8 @@ class Claims(Protocol):
         """Look again at ranges of numbers that were not visible before; at most `most` from each."""
         ...
 
-    async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
-        """Probe the next merchants that are owed something in order; fewer than asked ends the round."""
+    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
+        """Name the next merchants that are owed something in order; fewer than asked ends the round."""
         ...
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
@@ -78,11 +78,11 @@ class Claims(Protocol):
         ...
 
     async def read_recalls(self) -> Recalls:
-        """Read what must be given back."""
+        """Read which lanes must be released, and whether everything is paused."""
         ...
 
-    async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
-        """Probe the next merchants with rows outside the order; True where the lane had to be mended."""
+    async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:
+        """Look at the next merchants with rows outside the order; True where the lane had to be mended."""
         ...
 
     async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
@@ -90,18 +90,18 @@ class Claims(Protocol):
         ...
 
     async def claim_longest_due(
-        self, merchants: int, places: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, merchants: int, per_merchant: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         """Claim due rows of so many merchants, the longest due first.
 
-        A merchant has at most `places` in flight, with those claimed before; at most `most` are claimed.
+        A merchant has at most `per_merchant` in flight, those claimed before included; `most` are claimed.
         """
         ...
 
     async def claim_due_of(
         self,
         merchants: Sequence[str],
-        places: int,
+        per_merchant: int,
         most: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
@@ -114,9 +114,9 @@ class Claims(Protocol):
         ...
 
     async def name_due(
-        self, merchants: Sequence[str], places: int, except_seqs: Sequence[int]
+        self, merchants: Sequence[str], per_merchant: int, except_seqs: Sequence[int]
     ) -> list[DueRow]:
-        """Name the due rows that `claim_due_of` would take, up to `places` of each merchant."""
+        """Name the due rows that `claim_due_of` would take, up to `per_merchant` of each merchant."""
         ...
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:

@@ -20,10 +20,10 @@ class Attempt(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One row's new standing, to be written under the fence it was claimed with.
+    """One row's new state, to be written under the fence it was claimed with.
 
     fence: the lane's epoch, or the row's claim where `is_retry`.
-    attempt: None where the row was finished or handed back without being sent.
+    attempt: None where the row was finished or rescheduled without being sent.
     state: DELIVERED or FAILED when nothing more is owed; None while it is, and then `due_at` says when.
     at: when this was decided, in database time.
     """
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LaneTurn:
-    """What becomes of a lane: renewed, or given back once all its outcomes are written.
+    """What becomes of a lane: renewed, or released once all its outcomes are written.
 
     reach: with this batch, everything in order up to this seq is recorded.
     """

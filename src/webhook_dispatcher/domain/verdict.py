@@ -80,11 +80,11 @@ class Verdict(NamedTuple):
     delay: timedelta | None = None
 
 
-def judge(seen: Answer | Failure, event: Event, schedule: Schedule) -> Verdict:
+def judge(result: Answer | Failure, event: Event, schedule: Schedule) -> Verdict:
     """Decide what becomes of a delivery after one more attempt; what was delivered once stays so."""
-    if seen.outcome is Outcome.DELIVERED or event.on_failure is State.DELIVERED:
+    if result.outcome is Outcome.DELIVERED or event.on_failure is State.DELIVERED:
         return Verdict(State.DELIVERED)
-    if seen.outcome is Outcome.UNSENDABLE:
+    if result.outcome is Outcome.UNSENDABLE:
         return Verdict(State.FAILED, FailedReason.UNSENDABLE)
     delay = None if event.on_failure is State.FAILED else schedule.delay_after(event.attempts + 1)
     if delay is None:

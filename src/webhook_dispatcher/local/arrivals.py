@@ -82,10 +82,10 @@ def verify(header: str | None, body: bytes, secrets: Iterable[Secret], unix: flo
 def first_arrivals(arrivals: Iterable[Arrival]) -> dict[str, list[Arrival]]:
     """Return, for each merchant, the first arrival of each event as they came."""
     firsts: defaultdict[str, list[Arrival]] = defaultdict(list)
-    seen: set[tuple[str, str]] = set()
+    counted: set[tuple[str, str]] = set()
     for arrival in sorted(arrivals, key=lambda arrival: arrival.started_at):
-        if (arrival.merchant_id, arrival.event_id) not in seen:
-            seen.add((arrival.merchant_id, arrival.event_id))
+        if (arrival.merchant_id, arrival.event_id) not in counted:
+            counted.add((arrival.merchant_id, arrival.event_id))
             firsts[arrival.merchant_id].append(arrival)
     return dict(firsts)
 

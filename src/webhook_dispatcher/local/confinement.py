@@ -103,8 +103,8 @@ def choose(bin_dir: Path) -> Confinement:
         return Confinement("direct")
     for confinement in (Confinement("namespace", prefix=UNSHARE), Confinement("nobody", user=NOBODY)):
         # A change of user is tried without the programs: it may need a copy of them.
-        probe = "true" if confinement.user else str(bin_dir / "postgres")
-        if _works(confinement, (probe, "--version")):
+        program = "true" if confinement.user else str(bin_dir / "postgres")
+        if _works(confinement, (program, "--version")):
             return confinement
     raise ConfigurationError(
         "Postgres does not run as root, and neither a user namespace nor a change to the user nobody "

@@ -201,7 +201,7 @@ class EmbeddedPostgres:
 
 
 def _lock(data_dir: Path) -> IO[bytes]:
-    """Hold the folder for this process; the kernel lets go when the process dies."""
+    """Hold the folder for this process; the kernel releases it when the process dies."""
     lock = (data_dir / "lock").open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,7 +19,7 @@ def scratch_dir(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     for folder in place.glob(f"{prefix}*"):
         _remove_if_abandoned(folder)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-    # Held for as long as the process lives; the kernel lets go when it is killed.
+    # Held for as long as the process lives; the kernel releases it when that is killed.
     with (folder / HELD).open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         try:

@@ -22,8 +22,8 @@ from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import link
 from webhook_dispatcher.telemetry.address import split_address
 
-MOST_RETRIES = 20
-MOST_PROCESSES = 64
+MAX_RETRIES = 20
+MAX_PROCESSES = 64
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0-9_-]{0,62})?)*")
 
 Network = IPv4Network | IPv6Network
@@ -69,8 +69,8 @@ def processes(text: str) -> int | str:
     """Read how many processes there are to be, or `auto`."""
     if text.lower() == "auto":
         return "auto"
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_PROCESSES:
-        raise ValueError(f"must be a whole number from 1 to {MOST_PROCESSES}, or auto, not {text!r}")
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_PROCESSES:
+        raise ValueError(f"must be a whole number from 1 to {MAX_PROCESSES}, or auto, not {text!r}")
     return int(text)
 
 
@@ -120,8 +120,8 @@ def secret_keys(text: str) -> SecretStr:
 def schedule(text: str) -> Schedule:
     """Read the delays between attempts."""
     delays = tuple(parse_duration(part.strip()) for part in text.split(","))
-    if len(delays) > MOST_RETRIES:
-        raise ValueError(f"has {len(delays)} delays; at most {MOST_RETRIES} are allowed")
+    if len(delays) > MAX_RETRIES:
+        raise ValueError(f"has {len(delays)} delays; at most {MAX_RETRIES} are allowed")
     for delay in delays:
         if not timedelta(0) < delay <= timedelta(days=30):
             raise ValueError(
@@ -208,9 +208,9 @@ def root_certificates(url: str) -> None:
             raise ValueError(f"sslrootcert={error}") from None
 
 
-PROCESSES = text(processes, f"whole number from 1 to {MOST_PROCESSES}, or `auto`")
+PROCESSES = text(processes, f"whole number from 1 to {MAX_PROCESSES}, or `auto`")
 SECRET_KEYS = text(secret_keys, "`id:base64key`, or several, separated by commas")
-SCHEDULE = text(schedule, f"1 to {MOST_RETRIES} durations of at most `P30D`, separated by commas")
+SCHEDULE = text(schedule, f"1 to {MAX_RETRIES} durations of at most `P30D`, separated by commas")
 ADDRESS = text(address, "`host:port`")
 NETWORKS = text(networks, "networks, separated by commas")
 HOSTS = text(hosts, "host names, separated by commas")

@@ -251,7 +251,7 @@ class Administration:
             try:
                 await self._rows("try_rows", [row["seq"]])
             except StatementRefused as error:
-                if not error.blames_the_row:
+                if not error.is_row_fault:
                     raise
                 if error.is_damage:
                     found.append(UnreadableRow(row["merchant_id"], row["seq"], row["id"], error.detail))

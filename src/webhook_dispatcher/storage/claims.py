@@ -14,9 +14,9 @@ from webhook_dispatcher.domain.claim import (
     DueRow,
     Lease,
     Leased,
-    Probe,
     Recalls,
     RunAsk,
+    SweptLane,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
@@ -38,14 +38,14 @@ class PostgresClaims:
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         """See domain.ports.Claims; source: claiming.sql `read_arrivals`."""
         rows = await self._fetch("read_arrivals", cursor, most)
-        seen = tuple(Arrival(row["seq"], row["merchant_id"]) for row in rows if row["seq"] is not None)
+        visible = tuple(Arrival(row["seq"], row["merchant_id"]) for row in rows if row["seq"] is not None)
         return Arrivals(
             last_seq=rows[0]["last_seq"],
             oldest_open=rows[0]["oldest_open"],
             next_transaction=rows[0]["next_transaction"],
             database_now=rows[0]["database_now"],
-            seen=seen,
-            is_cut=len(seen) == most,
+            visible=visible,
+            is_cut=len(visible) == most,
         )
 
     async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
@@ -53,10 +53,10 @@ class PostgresClaims:
         rows = await self._fetch("read_gaps", [low for low, _ in gaps], [high for _, high in gaps], most)
         return [Arrival(row["seq"], row["merchant_id"]) for row in rows]
 
-    async def sweep(self, after_merchant: str, probes: int) -> list[Probe]:
+    async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
         """See domain.ports.Claims; source: claiming.sql `sweep_lanes`."""
-        rows = await self._fetch("sweep_lanes", after_merchant, probes)
-        return [Probe(row["merchant_id"], row["head_seq"], row["is_free"]) for row in rows]
+        rows = await self._fetch("sweep_lanes", after_merchant, page_size)
+        return [SweptLane(row["merchant_id"], row["head_seq"], row["is_free"]) for row in rows]
 
     async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
         """See domain.ports.Claims; source: claiming.sql `lease_lanes`."""
@@ -100,8 +100,8 @@ class PostgresClaims:
             "read_runs",
             [ask.merchant_id for ask in asks],
             [ask.after_seq for ask in asks],
-            [ask.most_events for ask in asks],
-            [ask.most_bytes for ask in asks],
+            [ask.max_events for ask in asks],
+            [ask.max_bytes for ask in asks],
         )
         runs: dict[str, list[Event]] = {}
         for row in rows:
@@ -124,10 +124,10 @@ class PostgresClaims:
             merchants=frozenset(row["merchant_id"] for row in rows if row["merchant_id"] is not None),
         )
 
-    async def mend_retries(self, after_merchant: str, probes: int) -> list[tuple[str, bool]]:
+    async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:
         """See domain.ports.Claims; source: retrying.sql `mend_retries`."""
         with translated():
-            rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_merchant, probes)
+            rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_merchant, page_size)
         return [(row["merchant_id"], row["is_mended"]) for row in rows]
 
     async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
@@ -137,19 +137,19 @@ class PostgresClaims:
         return [DueCursor(row["retry_at"], row["merchant_id"]) for row in rows]
 
     async def claim_longest_due(
-        self, merchants: int, places: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, merchants: int, per_merchant: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql `lock_longest_due_lanes` and what follows there."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
                 locked = await connection.fetch(_RETRYING["lock_longest_due_lanes"].text, merchants)
-                claimed = await _claim_of_locked(connection, locked, places, most, lease, except_seqs)
+                claimed = await _claim_of_locked(connection, locked, per_merchant, most, lease, except_seqs)
         return [to_retry(row) for row in claimed]
 
     async def claim_due_of(
         self,
         merchants: Sequence[str],
-        places: int,
+        per_merchant: int,
         most: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
@@ -158,7 +158,7 @@ class PostgresClaims:
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
                 locked = await connection.fetch(_RETRYING["lock_due_lanes_of"].text, merchants)
-                claimed = await _claim_of_locked(connection, locked, places, most, lease, except_seqs)
+                claimed = await _claim_of_locked(connection, locked, per_merchant, most, lease, except_seqs)
         return [to_retry(row) for row in claimed]
 
     async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
@@ -167,10 +167,10 @@ class PostgresClaims:
         return to_event(rows[0], attempts=0) if rows else None
 
     async def name_due(
-        self, merchants: Sequence[str], places: int, except_seqs: Sequence[int]
+        self, merchants: Sequence[str], per_merchant: int, except_seqs: Sequence[int]
     ) -> list[DueRow]:
         """See domain.ports.Claims; source: unreadable.sql `name_due`."""
-        rows = await self._fetch("name_due", list(merchants), places, list(except_seqs))
+        rows = await self._fetch("name_due", list(merchants), per_merchant, list(except_seqs))
         return [DueRow(row["merchant_id"], row["seq"], row["id"]) for row in rows]
 
     async def try_rows(self, rows: Sequence[DueRow]) -> None:
@@ -195,7 +195,7 @@ class PostgresClaims:
 async def _claim_of_locked(
     connection: PoolConnectionProxy,
     lanes: Sequence[asyncpg.Record],
-    places: int,
+    per_merchant: int,
     most: int,
     lease: timedelta,
     except_seqs: Sequence[int],
@@ -205,9 +205,9 @@ async def _claim_of_locked(
         return []
     merchants = [lane["merchant_id"] for lane in lanes]
     claimed: list[asyncpg.Record] = await connection.fetch(
-        _RETRYING["claim_retries"].text, merchants, places, most, lease, except_seqs
+        _RETRYING["claim_retries"].text, merchants, per_merchant, most, lease, except_seqs
     )
-    await connection.execute(_RETRYING["plan_retries"].text, merchants, places, except_seqs)
+    await connection.execute(_RETRYING["plan_retries"].text, merchants, per_merchant, except_seqs)
     return claimed
 
 

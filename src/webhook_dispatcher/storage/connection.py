@@ -274,7 +274,7 @@ def _refused_option(said: str) -> ConfigurationError:
 
 
 def _refused(error: asyncpg.PostgresError) -> StorageUnavailable | StatementRefused:
-    """Blame the statement only for what has a code: a pooler's own words may have none."""
+    """Take for a refused statement only what has a code: a pooler's own words may have none."""
     sqlstate: str | None = error.sqlstate
     return StorageUnavailable(_said(error)) if sqlstate is None else StatementRefused(sqlstate, _said(error))
 

@@ -17,10 +17,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.telemetry.address import split_address
 
-MOST_CONNECTIONS = 64
-LONGEST_CONNECTION = 10.0
+MAX_CONNECTIONS = 64
+MAX_CONNECTION_SECONDS = 10.0
 RENDERED_FOR = 0.25
-LONGEST_LINE = 4096
+MAX_LINE_BYTES = 4096
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -40,7 +40,7 @@ class OpsServer:
 
     async def __aenter__(self) -> Self:
         host, port = split_address(self._address)
-        app = web.Application(client_max_size=LONGEST_LINE)
+        app = web.Application(client_max_size=MAX_LINE_BYTES)
         app.add_routes(
             [
                 web.get("/metrics", self._metrics),
@@ -51,15 +51,15 @@ class OpsServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
-            keepalive_timeout=LONGEST_CONNECTION,
-            max_line_size=LONGEST_LINE,
-            max_field_size=LONGEST_LINE,
+            keepalive_timeout=MAX_CONNECTION_SECONDS,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
             shutdown_timeout=0.5,
         )
         await self._runner.setup()
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._accept, host, port, backlog=MOST_CONNECTIONS
+                self._accept, host, port, backlog=MAX_CONNECTIONS
             )
         except OSError as error:
             await self._runner.cleanup()
@@ -79,12 +79,12 @@ class OpsServer:
 
     def _accept(self) -> asyncio.Protocol:
         """Let a connection in; each ends after a while, and earlier when too many come."""
-        if len(self._latest) >= MOST_CONNECTIONS:
+        if len(self._latest) >= MAX_CONNECTIONS:
             _abort(self._latest.popleft())
         assert self._runner.server is not None
         connection = self._runner.server()
         self._latest.append(connection)
-        asyncio.get_running_loop().call_later(LONGEST_CONNECTION, _abort, connection)
+        asyncio.get_running_loop().call_later(MAX_CONNECTION_SECONDS, _abort, connection)
         return connection
 
     async def _metrics(self, request: web.Request) -> web.Response:

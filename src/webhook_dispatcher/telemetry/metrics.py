@@ -60,7 +60,7 @@ class Metrics:
             ATTEMPT_BUCKETS,
             "outcome",
         )
-        self.attempts_in_flight = self._gauge("attempts_in_flight", "Attempts on the wire now.", "livesum")
+        self.attempts_in_flight = self._gauge("attempts_in_flight", "Attempts in flight now.", "livesum")
         outcomes = [str(outcome) for outcome in Outcome]
         _create(self.attempts, product(outcomes, Trigger))
         _create(self.attempt_duration, product(outcomes))
@@ -111,10 +111,10 @@ class Metrics:
         _create(self.control_commands, product(COMMANDS, FINAL_STATUSES))
 
     def _process(self, version: str) -> None:
-        self.lanes_leased = self._gauge("lanes_leased", "Merchants held by this daemon now.", "livesum")
+        self.lanes_leased = self._gauge("lanes_leased", "Lanes that this daemon holds now.", "livesum")
         self.suspect_lanes = self._gauge(
             "suspect_lanes",
-            "Of the merchants held, those whose latest attempt took more than a second.",
+            "Of the lanes held, those of suspects: their latest attempt took more than a second.",
             "livesum",
         )
         self.leases_lost = self._counter("leases_lost", "Leases that ran out or were taken while held.")

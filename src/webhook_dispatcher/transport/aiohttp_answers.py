@@ -18,8 +18,8 @@ from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.http_parser import RawResponseMessage
 
 from webhook_dispatcher.transport.buffers import Buffers
+from webhook_dispatcher.transport.connection import MAX_CROSSING_SECONDS
 from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT
-from webhook_dispatcher.transport.wire import MAX_CROSSING_SECONDS
 
 # What may come before an answer is final: many long headers would be held in memory, and many 1xx parsed.
 _MAX_HEAD_BYTES = 256 * 1024

@@ -23,8 +23,8 @@ from aiohttp.tracing import Trace
 from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.buffers import Buffers
+from webhook_dispatcher.transport.failures import Phase
 from webhook_dispatcher.transport.guard import Forbidden, Guard
-from webhook_dispatcher.transport.reading import Phase
 from webhook_dispatcher.transport.resolver import GuardedResolver
 
 # As in pool.py: before most receivers give an idle connection up.

@@ -1,4 +1,4 @@
-"""What aiohttp raises for one request, in the words of `reading`, so that both senders are read alike.
+"""What aiohttp raises for one request, in the words of `failures`, so that both senders are read alike.
 
 Source: contract 2.1; tests/unit/test_aiohttp_errors.py has a row for each class.
 """
@@ -17,9 +17,7 @@ from aiohttp import (
     ServerDisconnectedError,
 )
 
-from webhook_dispatcher.transport.guard import Forbidden
-from webhook_dispatcher.transport.proxy import TunnelRefused
-from webhook_dispatcher.transport.reading import (
+from webhook_dispatcher.transport.failures import (
     AttemptEnded,
     ConnectFailed,
     Disconnected,
@@ -28,6 +26,8 @@ from webhook_dispatcher.transport.reading import (
     NameFailed,
     Phase,
 )
+from webhook_dispatcher.transport.guard import Forbidden
+from webhook_dispatcher.transport.proxy import TunnelRefused
 
 # Everything aiohttp, asyncio, uvloop (RuntimeError where asyncio raises OSError) and the checks of headers
 # (ValueError) are known to raise for one request.

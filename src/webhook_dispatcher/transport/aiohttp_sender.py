@@ -28,10 +28,10 @@ from webhook_dispatcher.transport.aiohttp_connections import (
     current_dial,
 )
 from webhook_dispatcher.transport.aiohttp_errors import EXPECTED, translate
-from webhook_dispatcher.transport.blame import is_local
+from webhook_dispatcher.transport.failures import HandshakeFailed, OutOfTime, classify
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
-from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, read_proxy
-from webhook_dispatcher.transport.reading import HandshakeFailed, OutOfTime, read
+from webhook_dispatcher.transport.local_faults import is_local
+from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
 from webhook_dispatcher.transport.sender import tls_context
 
@@ -42,7 +42,7 @@ _HEADERS_LIMIT = 1000
 # aiohttp warns of more bytes in one write.
 _AT_ONCE_BYTES = 1 << 20
 
-# As in wire.py: more than the 40 ms of a delayed ACK between a receiver's two writes.
+# As in connection.py: more than the 40 ms of a delayed ACK between a receiver's two writes.
 _DRAIN_SECONDS = 0.05
 _DRAIN_BYTES = 4096
 _LENGTH_DIGITS = 4
@@ -127,15 +127,15 @@ class AiohttpSender:
         if self._proxy and target.url.scheme != "https":
             return Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
         dial = Dial(url, target.is_trusted, is_proxied=self._proxy is not None)
-        seen = await self._attempt(target, headers, body, deadline, dial)
-        if dial.is_reused and _is_stale(seen, dial):
+        result = await self._attempt(target, headers, body, deadline, dial)
+        if dial.is_reused and _is_stale(result, dial):
             dial = replace(dial, must_be_fresh=True, handler=None, sockets=[])
-            seen = await self._attempt(target, headers, body, deadline, dial)
+            result = await self._attempt(target, headers, body, deadline, dial)
         origin = dial.network or target.url.raw_host or ""
-        if isinstance(seen, Answer):
+        if isinstance(result, Answer):
             took_name = dial.took_name or dial.is_proxied
-            return replace(seen, origin=origin, is_fresh=took_name and not dial.is_reused)
-        return replace(seen, origin=origin, has_address=dial.handler is not None or bool(dial.network))
+            return replace(result, origin=origin, is_fresh=took_name and not dial.is_reused)
+        return replace(result, origin=origin, has_address=dial.handler is not None or bool(dial.network))
 
     async def _attempt(
         self, target: Target, headers: Mapping[str, str], body: bytes, deadline: float, dial: Dial
@@ -163,17 +163,17 @@ class AiohttpSender:
 
     def _unanswered(self, error: Exception, dial: Dial) -> Failure:
         """Say what an attempt without an answer showed, and whether it is our own doing."""
-        sight = translate(error, dial.phase)
+        cause = translate(error, dial.phase)
         is_refused = dial.handler is not None and dial.handler.broke_in_handshake
-        if is_refused and isinstance(sight, ConnectionError):
-            sight = HandshakeFailed()
-        if dial.refused is not None and not isinstance(sight, OutOfTime):
-            sight = Forbidden(dial.refused)
+        if is_refused and isinstance(cause, ConnectionError):
+            cause = HandshakeFailed()
+        if dial.refused is not None and not isinstance(cause, OutOfTime):
+            cause = Forbidden(dial.refused)
         is_closed = self._session.closed
-        if dial.phase in PROXY_PHASES and not isinstance(sight, Forbidden) and not is_closed:
-            return read_proxy(sight, dial.phase)
-        seen = read(sight, dial.phase)
-        return replace(seen, is_ours=True) if is_closed or is_local(sight, dial.approved) else seen
+        if dial.phase in PROXY_PHASES and not isinstance(cause, Forbidden) and not is_closed:
+            return classify_proxy(cause, dial.phase)
+        result = classify(cause, dial.phase)
+        return replace(result, is_ours=True) if is_closed or is_local(cause, dial.approved) else result
 
     async def _drain(self, response: ClientResponse, deadline: float) -> None:
         """Read the rest of a small body, so that the connection can be kept; close it otherwise."""
@@ -188,14 +188,14 @@ class AiohttpSender:
                 response.close()
 
 
-def _is_stale(seen: Answer | Failure, dial: Dial) -> bool:
+def _is_stale(result: Answer | Failure, dial: Dial) -> bool:
     """Tell whether a kept connection was given up by the other side before it had our request.
 
     408: sent to an idle connection, it crosses the request (RFC 9110, 15.5.9).
     """
     is_silent = dial.handler is not None and not dial.handler.is_answering
     is_early = dial.handler is not None and dial.handler.is_early
-    return (seen == _REQUEST_TIMEOUT and is_early) or (seen.outcome in _BROKEN and is_silent)
+    return (result == _REQUEST_TIMEOUT and is_early) or (result.outcome in _BROKEN and is_silent)
 
 
 def _is_small(response: ClientResponse) -> bool:

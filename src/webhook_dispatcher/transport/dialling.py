@@ -21,19 +21,19 @@ from aiohappyeyeballs import AddrInfoType
 
 from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
 from webhook_dispatcher.transport.buffers import Buffers
-from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
-from webhook_dispatcher.transport.pool import Pool
-from webhook_dispatcher.transport.proxy import Proxy
-from webhook_dispatcher.transport.reading import (
+from webhook_dispatcher.transport.connection import HttpConnection
+from webhook_dispatcher.transport.failures import (
     ConnectFailed,
     Disconnected,
     HandshakeFailed,
     NameFailed,
     Phase,
 )
+from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
+from webhook_dispatcher.transport.pool import Pool
+from webhook_dispatcher.transport.proxy import Proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
 from webhook_dispatcher.transport.tunnel import Tunnel
-from webhook_dispatcher.transport.wire import Wire
 
 Peer = tuple[str, int] | tuple[str, int, int, int]
 
@@ -94,7 +94,7 @@ class Dialler:
         """Begin to note what is learned."""
         return Dial(Phase.RESOLVING if self._proxy is None else Phase.REACHING_PROXY)
 
-    async def dial(self, target: Target, dial: Dial) -> Wire:
+    async def dial(self, target: Target, dial: Dial) -> HttpConnection:
         """Connect; what goes wrong at one address is tried at the next.
 
         Errors: Forbidden, NameFailed, ConnectFailed, HandshakeFailed, ssl.SSLError; those of Tunnel.
@@ -166,20 +166,20 @@ class Dialler:
             self._guard.check_address(str(address), target.is_trusted)
         return address
 
-    async def _open(self, sock: socket.socket, target: Target, dial: Dial) -> Wire:
+    async def _open(self, sock: socket.socket, target: Target, dial: Dial) -> HttpConnection:
         """Make the protocol's connection of a connected socket, with all that has to be agreed before."""
         lost, buffers = self._pool.forget, Buffers(sock)
         if target.url.scheme == "http":
-            wire = Wire(self._loop, target.origin, buffers, lost)
-            await self._create(wire, sock)
+            connection = HttpConnection(self._loop, target.origin, buffers, lost)
+            await self._create(connection, sock)
         else:
             buffers.carrier = carrier = await self._carry(sock, target, dial)
-            wire = Wire(self._loop, target.origin, buffers, lost)
-            await self._secure(carrier, wire, target.url.raw_host)
-        wire.network = dial.origin(target, self._proxy)
-        wire.took_name = dial.took_name or self._proxy is not None
-        self._pool.add(wire)
-        return wire
+            connection = HttpConnection(self._loop, target.origin, buffers, lost)
+            await self._secure(carrier, connection, target.url.raw_host)
+        connection.network = dial.origin(target, self._proxy)
+        connection.took_name = dial.took_name or self._proxy is not None
+        self._pool.add(connection)
+        return connection
 
     async def _carry(self, sock: socket.socket, target: Target, dial: Dial) -> asyncio.Transport:
         """Return what TLS is spoken over: the connection, or the tunnel in it that the proxy opened."""
@@ -206,7 +206,7 @@ class Dialler:
             raise
         return transport
 
-    async def _secure(self, carrier: asyncio.Transport, wire: Wire, host: str | None) -> None:
+    async def _secure(self, carrier: asyncio.Transport, connection: HttpConnection, host: str | None) -> None:
         """Speak TLS with the receiver at the other end, as far as the end of the handshake."""
         try:
             if carrier.is_closing():
@@ -215,7 +215,7 @@ class Dialler:
                 # Not in one step by create_connection: nothing would tell how much the carrier has not sent.
                 transport = await self._loop.start_tls(
                     carrier,
-                    wire,
+                    connection,
                     self._context,
                     server_hostname=host,
                     ssl_handshake_timeout=_HANDSHAKE_SECONDS,
@@ -225,7 +225,7 @@ class Dialler:
         except BaseException:
             carrier.abort()
             raise
-        wire.connection_made(transport)
+        connection.connection_made(transport)
 
 
 class Unspoken(asyncio.Protocol):

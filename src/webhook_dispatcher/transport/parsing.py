@@ -14,8 +14,8 @@ _LINE_LIMIT = 64 * 1024
 _HEADERS_LIMIT = 1000
 
 # What may come before an answer is final: many long headers would be held in memory, and many 1xx parsed.
-MOST_HEAD_BYTES = 256 * 1024
-_MOST_INTERIM = 64
+MAX_HEAD_BYTES = 256 * 1024
+_MAX_INTERIM = 64
 
 _SWITCHING_PROTOCOLS = 101
 REQUEST_TIMEOUT = 408
@@ -99,7 +99,7 @@ class AnswerParser:
             return False
         if self.status < 0:
             self._head_bytes += len(data)
-        return self.status >= 0 or self._head_bytes <= MOST_HEAD_BYTES
+        return self.status >= 0 or self._head_bytes <= MAX_HEAD_BYTES
 
     def has_rest_within(self, most: int) -> bool:
         """Tell, behind the final head, whether the rest of its body may be that short; chunks always may."""
@@ -147,7 +147,7 @@ class AnswerParser:
         declares_body = self._is_coded or self._length.strip(b"0") != b""
         if 100 <= status < 200 and status != _SWITCHING_PROTOCOLS:
             self._interim += 1
-            if self._interim > _MOST_INTERIM:
+            if self._interim > _MAX_INTERIM:
                 raise Malformation
             if declares_body:
                 self.doubt()

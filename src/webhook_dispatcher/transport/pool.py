@@ -6,7 +6,7 @@ a sender has one proxy or none.
 
 import asyncio
 
-from webhook_dispatcher.transport.wire import Wire
+from webhook_dispatcher.transport.connection import HttpConnection
 
 # Idle connections are given up before most receivers do it (Node closes after 5 s, nginx after 75 s); what is
 # closed under our hands all the same is sent again by the sender.
@@ -31,9 +31,9 @@ class Pool:
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
         self._most = most
-        self._open: set[Wire] = set()
-        self._idle: dict[Wire, float] = {}  # since when, in that order
-        self._by_origin: dict[str, list[Wire]] = {}
+        self._open: set[HttpConnection] = set()
+        self._idle: dict[HttpConnection, float] = {}  # since when, in that order
+        self._by_origin: dict[str, list[HttpConnection]] = {}
         self._apart_until: dict[str, float] = {}  # by origin
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
@@ -44,53 +44,53 @@ class Pool:
         return self._emptied is not None
 
     @property
-    def idle(self) -> list[Wire]:
+    def idle(self) -> list[HttpConnection]:
         """The connections that are kept now, the longest idle first."""
         return list(self._idle)
 
-    def add(self, wire: Wire) -> None:
+    def add(self, connection: HttpConnection) -> None:
         """Watch over a new connection until it is lost."""
-        self._open.add(wire)
+        self._open.add(connection)
         if self.is_closed:
-            wire.abort()
+            connection.abort()
 
-    def take(self, origin: str) -> Wire | None:
+    def take(self, origin: str) -> HttpConnection | None:
         """Return the connection that was used last, if one is left."""
         stack = self._by_origin.get(origin)
         while stack:
-            wire = stack.pop()
-            since = self._idle.pop(wire)
+            connection = stack.pop()
+            since = self._idle.pop(connection)
             is_young = self._loop.time() < since + _KEEP_ALIVE_SECONDS
-            if is_young and wire.is_idle and not wire.has_unread:
-                return wire
-            wire.abort()
+            if is_young and connection.is_idle and not connection.has_unread:
+                return connection
+            connection.abort()
         return None
 
-    def put(self, wire: Wire) -> None:
+    def put(self, connection: HttpConnection) -> None:
         """Keep a connection if it is fit for that and there is room."""
-        if not wire.is_idle:
+        if not connection.is_idle:
             return
         now = self._loop.time()
-        is_apart = now < self._apart_until.get(wire.origin, 0.0)
+        is_apart = now < self._apart_until.get(connection.origin, 0.0)
         if is_apart or len(self._idle) >= self._most or self.is_closed:
-            wire.abort()
+            connection.abort()
             return
-        self._idle[wire] = now
-        stack = self._by_origin.get(wire.origin)
+        self._idle[connection] = now
+        stack = self._by_origin.get(connection.origin)
         if stack is None:
-            self._by_origin[wire.origin] = [wire]
+            self._by_origin[connection.origin] = [connection]
         else:
-            stack.append(wire)
+            stack.append(connection)
         if self._timer is None:
             self._timer = self._loop.call_at(now + _KEEP_ALIVE_SECONDS, self._sweep)
 
-    def forget(self, wire: Wire) -> None:
+    def forget(self, connection: HttpConnection) -> None:
         """Take note that a connection is lost."""
-        self._open.discard(wire)
-        if wire.has_overrun:
-            self._set_apart(wire.origin)
-        if self._idle.pop(wire, None) is not None:
-            self._by_origin[wire.origin].remove(wire)
+        self._open.discard(connection)
+        if connection.has_overrun:
+            self._set_apart(connection.origin)
+        if self._idle.pop(connection, None) is not None:
+            self._by_origin[connection.origin].remove(connection)
         if self._emptied is not None and not self._open and not self._emptied.done():
             self._emptied.set_result(None)
 
@@ -100,8 +100,8 @@ class Pool:
         if len(self._apart_until) >= _MAX_APART:
             del self._apart_until[next(iter(self._apart_until))]
         self._apart_until[origin] = self._loop.time() + _APART_SECONDS
-        for wire in self._by_origin.get(origin, ()):
-            wire.abort()
+        for connection in self._by_origin.get(origin, ()):
+            connection.abort()
 
     async def close(self) -> None:
         """Close all connections, and let none be made."""
@@ -110,19 +110,19 @@ class Pool:
             self._timer.cancel()
         if not self._open:
             return
-        for wire in list(self._open):
-            wire.abort()
+        for connection in list(self._open):
+            connection.abort()
         await asyncio.wait((self._emptied,), timeout=_CLOSING_SECONDS)
 
     def _sweep(self) -> None:
         """Close what has been idle for too long, and come back when that is so of the next."""
         self._timer = None
         now = self._loop.time()
-        for wire, since in list(self._idle.items()):
+        for connection, since in list(self._idle.items()):
             if now < since + _KEEP_ALIVE_SECONDS:
                 again = max(since + _KEEP_ALIVE_SECONDS, now + _SWEEP_SECONDS)
                 self._timer = self._loop.call_at(again, self._sweep)
                 break
-            wire.abort()
+            connection.abort()
         for origin in [origin for origin, stack in self._by_origin.items() if not stack]:
             del self._by_origin[origin]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import aiodns
 import pycares
 
-from webhook_dispatcher.transport.blame import ResolverFault, routed_families
 from webhook_dispatcher.transport.guard import Forbidden, Guard
+from webhook_dispatcher.transport.local_faults import ResolverFault, routed_families
 
 # A name server that was never asked is asked again after so many seconds. c-ares takes five times what one it
 # knows takes on average instead, but no less than _MIN_WAIT; it doubles that for each further try, and takes
@@ -29,7 +29,7 @@ _MAX_PENDING = 16_384
 
 # Each address is tried: a name with a thousand of them would keep us, and those it points at, busy for the
 # whole attempt.
-_MOST_ADDRESSES = 8
+_MAX_ADDRESSES = 8
 
 # What c-ares says when it is itself at its end; no name and no name server of a merchant brings it about.
 _OWN_FAULTS = frozenset(
@@ -101,7 +101,7 @@ class GuardedResolver:
             is_trusted = self._guard.trusts(host)
             for address in addresses:
                 self._check(address, is_trusted)
-        return Found(addresses[:_MOST_ADDRESSES], was_asked)
+        return Found(addresses[:_MAX_ADDRESSES], was_asked)
 
     async def close(self) -> None:
         """Give up pending look-ups."""

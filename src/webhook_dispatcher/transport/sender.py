@@ -1,4 +1,4 @@
-"""One attempt on the wire: POST, wait for status line and headers, no longer than the deadline.
+"""One attempt on the connection: POST, wait for status line and headers, no longer than the deadline.
 
 Never raises for what a receiver, its name server or its URL does: the result is an Answer or a Failure. The
 deadline covers DNS, connect, TLS, sending and waiting. The verdict falls with the headers; a body is drained
@@ -21,15 +21,22 @@ from typing import Self
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.addresses import Address
-from webhook_dispatcher.transport.blame import is_local
+from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.dialling import Dialler
+from webhook_dispatcher.transport.failures import (
+    AttemptEnded,
+    Expired,
+    OutOfTime,
+    Phase,
+    Unsendable,
+    classify,
+)
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
+from webhook_dispatcher.transport.local_faults import is_local
 from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT
 from webhook_dispatcher.transport.pool import Pool
-from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, read_proxy
-from webhook_dispatcher.transport.reading import AttemptEnded, Expired, OutOfTime, Phase, Unsendable, read
+from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
-from webhook_dispatcher.transport.wire import Wire
 
 _DEFAULT_KEPT_CONNECTIONS = 1000
 
@@ -100,17 +107,17 @@ class Sender:
         except Forbidden as error:
             return Failure(Outcome.BLOCKED, error.reason)
         except ValueError as error:
-            return read(error, Phase.RESOLVING)
+            return classify(error, Phase.RESOLVING)
         if self._proxy and target.url.scheme != "https":
             return Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
-        wire = self._pool.take(target.origin)
-        if wire is not None:
-            seen = await self._exchange(wire, head, body, deadline)
-            may_be_stale = seen.status == REQUEST_TIMEOUT or seen.outcome in _BROKEN
-            if not (may_be_stale and wire.is_stale):
-                return seen
+        connection = self._pool.take(target.origin)
+        if connection is not None:
+            result = await self._exchange(connection, head, body, deadline)
+            may_be_stale = result.status == REQUEST_TIMEOUT or result.outcome in _BROKEN
+            if not (may_be_stale and connection.is_stale):
+                return result
         dialled = await self._dial(target, deadline)
-        if not isinstance(dialled, Wire):
+        if not isinstance(dialled, HttpConnection):
             return dialled
         return await self._exchange(dialled, head, body, deadline)
 
@@ -121,43 +128,47 @@ class Sender:
             raise Unsendable
         return f"{target.opening}{self._own_headers}{lines}Content-Length: {length}\r\n\r\n".encode()
 
-    async def _dial(self, target: Target, deadline: float) -> Wire | Failure:
+    async def _dial(self, target: Target, deadline: float) -> HttpConnection | Failure:
         """Make a connection; whatever happens instead becomes a failure."""
         dial = self._dialler.begin()
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 return await self._dialler.dial(target, dial)
         except TimeoutError as error:
-            sight: Exception = OutOfTime(self._timeout) if limit.expired() else error
+            cause: Exception = OutOfTime(self._timeout) if limit.expired() else error
         except _EXPECTED as error:
-            sight = error
-        if dial.phase in PROXY_PHASES and not isinstance(sight, Forbidden) and not self._pool.is_closed:
-            seen = read_proxy(sight, dial.phase)
+            cause = error
+        if dial.phase in PROXY_PHASES and not isinstance(cause, Forbidden) and not self._pool.is_closed:
+            result = classify_proxy(cause, dial.phase)
         else:
-            seen = self._unanswered(sight, dial.phase, dial.approved)
+            result = self._unanswered(cause, dial.phase, dial.approved)
         has_address = self._proxy is None and bool(dial.approved)
-        return replace(seen, origin=dial.origin(target, self._proxy), has_address=has_address)
+        return replace(result, origin=dial.origin(target, self._proxy), has_address=has_address)
 
-    async def _exchange(self, wire: Wire, head: bytes, body: bytes, deadline: float) -> Answer | Failure:
+    async def _exchange(
+        self, connection: HttpConnection, head: bytes, body: bytes, deadline: float
+    ) -> Answer | Failure:
         """Send one request; whatever happens becomes an answer or a failure."""
         try:
-            status = await wire.send(head, body, deadline)
+            status = await connection.send(head, body, deadline)
         except Expired:
-            return replace(self._unanswered(OutOfTime(self._timeout), wire.phase), origin=wire.network)
+            return replace(
+                self._unanswered(OutOfTime(self._timeout), connection.phase), origin=connection.network
+            )
         except _EXPECTED as error:
-            return replace(self._unanswered(error, wire.phase), origin=wire.network)
+            return replace(self._unanswered(error, connection.phase), origin=connection.network)
         except asyncio.CancelledError:
-            wire.abort()
+            connection.abort()
             raise
-        self._pool.put(wire)
-        return Answer(status, wire.network, wire.took_name and wire.requests == 1)
+        self._pool.put(connection)
+        return Answer(status, connection.network, connection.took_name and connection.requests == 1)
 
-    def _unanswered(self, sight: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
+    def _unanswered(self, cause: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
         """Say what an attempt without an answer showed, and whether it is our own doing."""
-        seen = read(sight, phase)
-        if self._pool.is_closed or is_local(sight, tried):
-            return replace(seen, is_ours=True)
-        return seen
+        result = classify(cause, phase)
+        if self._pool.is_closed or is_local(cause, tried):
+            return replace(result, is_ours=True)
+        return result
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:

@@ -5,10 +5,10 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade
 
+from webhook_dispatcher.transport.failures import Disconnected, Malformed
 from webhook_dispatcher.transport.guard import Target
-from webhook_dispatcher.transport.parsing import MOST_HEAD_BYTES, answer_parser
+from webhook_dispatcher.transport.parsing import MAX_HEAD_BYTES, answer_parser
 from webhook_dispatcher.transport.proxy import Proxy, TunnelRefused
-from webhook_dispatcher.transport.reading import Disconnected, Malformed
 
 
 class Tunnel(asyncio.Protocol):
@@ -54,7 +54,7 @@ class Tunnel(asyncio.Protocol):
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             self._end(Malformed())
-        if self._head_bytes > MOST_HEAD_BYTES:
+        if self._head_bytes > MAX_HEAD_BYTES:
             self._end(Malformed())
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -25,8 +25,8 @@ from webhook_dispatcher.telemetry import logs
 
 PREFIX = "webhook-demo-"
 SETTLING = timedelta(seconds=120)
-MOST_PROBLEMS_SHOWN = 20
-MOST_EVENTS = 100_000
+MAX_PROBLEMS_SHOWN = 20
+MAX_EVENTS = 100_000
 PLAIN_WIDTH = 120
 
 
@@ -38,7 +38,7 @@ def demo(
             "--events",
             envvar="DEMO_EVENTS",
             min=20,
-            max=MOST_EVENTS,
+            max=MAX_EVENTS,
             help="Stop after so many events and check everything; without, run until Ctrl-C.",
         ),
     ] = None,
@@ -144,10 +144,10 @@ async def _is_settled(stage: Stage) -> bool:
 
 
 def _complain(console: Console, problems: list[str], log_file: Path) -> None:
-    for problem in problems[:MOST_PROBLEMS_SHOWN]:
+    for problem in problems[:MAX_PROBLEMS_SHOWN]:
         console.print(f"WRONG: {problem}", soft_wrap=True, markup=False)
-    if len(problems) > MOST_PROBLEMS_SHOWN:
-        console.print(f"... and {len(problems) - MOST_PROBLEMS_SHOWN} more")
+    if len(problems) > MAX_PROBLEMS_SHOWN:
+        console.print(f"... and {len(problems) - MAX_PROBLEMS_SHOWN} more")
     console.print("the daemon's log ends:")
     for line in log_file.read_text().splitlines()[-20:]:
         console.print(line, soft_wrap=True, markup=False)

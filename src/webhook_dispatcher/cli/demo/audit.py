@@ -12,12 +12,12 @@ from webhook_dispatcher.local.arrivals import Arrival, Signature, out_of_order, 
 from webhook_dispatcher.local.producer import Written
 from webhook_dispatcher.storage.administration import DeliveryFilter, DeliveryView
 
-MOST_DELIVERIES = 1_000_000
+MAX_DELIVERIES = 1_000_000
 
 
 async def deliveries(stage: Stage) -> dict[str, DeliveryView]:
     """Read all deliveries but tests, by event id."""
-    found = await stage.admin.list_deliveries(DeliveryFilter(limit=MOST_DELIVERIES))
+    found = await stage.admin.list_deliveries(DeliveryFilter(limit=MAX_DELIVERIES))
     return {str(delivery.event_id): delivery for delivery in found if delivery.type != TEST_EVENT_TYPE}
 
 

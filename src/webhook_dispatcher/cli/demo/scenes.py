@@ -109,15 +109,15 @@ class Scenes:
     ) -> ControlView:
         """Insert a command and wait until it has been carried out."""
         number = await self._stage.admin.ask(ControlRequest(command, "demo", merchant_id, event_id, args))
-        seen: list[ControlView] = []
+        views: list[ControlView] = []
 
         async def is_handled() -> bool:
-            seen.append(await self._stage.admin.find_command(number))
-            return seen[-1].status.is_final
+            views.append(await self._stage.admin.find_command(number))
+            return views[-1].status.is_final
 
         about = str(merchant_id or event_id)
         await self._stage.until(is_handled, f"{command} {about} carried out", PATIENCE)
-        done = seen[-1]
+        done = views[-1]
         self._say(f"{command} {about}: {done.status} {json.dumps(done.result or {})}")
         if done.status is not CommandStatus.DONE:
             raise Refused(f"{command} {about} was rejected: {done.error_code} {done.error_message}")

@@ -111,7 +111,7 @@ class Controller:
         try:
             row = await transaction.read_command(command_id)
         except StatementRefused as error:
-            if not error.blames_the_row:
+            if not error.is_row_fault:
                 raise
             await self._handle_unreadable(transaction, command_id, error)
             return None

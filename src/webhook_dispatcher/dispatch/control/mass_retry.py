@@ -174,7 +174,7 @@ class MassRetry:
             try:
                 return await transaction.reopen_failed(self._command, after, size)
             except StatementRefused as error:
-                if not error.blames_the_row:
+                if not error.is_row_fault:
                     raise
                 raise _ChunkRefused from error
         skipped = await transaction.skip_failed(self._command, after)

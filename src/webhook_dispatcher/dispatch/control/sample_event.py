@@ -75,8 +75,8 @@ class SampleEvent:
         except UnknownKey as error:
             await self.running.reject(Code.WRONG_STATE, f"the secret cannot be opened: {error}")
             return
-        attempt, seen = await self._attempter.make(self._event, endpoint, secrets)
-        self._attempter.conclude(self._event, 0, True, attempt, seen)
+        attempt, result = await self._attempter.make(self._event, endpoint, secrets)
+        self._attempter.conclude(self._event, 0, True, attempt, result)
         await self._write_down(attempt)
 
     async def _write_down(self, attempt: Attempt) -> None:

@@ -1,7 +1,7 @@
 """Whether something may be sent now, to whom, and how much at once.
 
-merchants: what merchants' latest attempts say of them, and the slots that each kind may take.
-own_faults: whether a failure is ours, and what is not sent while it is.
-suspicion: many fail alike; holds back those who do.
-outage: the database was away; nobody claims until all recorders have had their turn.
+merchants: merchant health, from the latest attempts, and the bulkhead slots that each health may take.
+own_faults: whether a failure is ours; a circuit breaker, which stops sending while it is.
+suspicion: nearly all merchants fail alike, perhaps through us; holds back those that do.
+outage: outage recovery: after the database was away, outcomes are written before anything is claimed.
 """

@@ -1,8 +1,8 @@
-"""What merchants' latest attempts say about them, and how many places each kind may take. No I/O.
+"""How merchants' latest attempts went, and how many bulkhead slots each health may take. No I/O.
 
-A place (a lane's visit, or a retry in flight) that a merchant keeps for the ten seconds of a time-out is one
-that healthy merchants cannot have. So merchants known to be slow get at most half of the places, and with
-those of whom nothing good is known at most seven eighths: see docs/adr/0011.
+A slot is a lane's session or a retry in flight. A merchant that hangs keeps its slot for the ten seconds of a
+time-out, and healthy merchants must not wait for it. So slow merchants get at most half of the slots, and
+slow and unknown ones together at most seven eighths: docs/adr/0011.
 """
 
 from collections import Counter, OrderedDict
@@ -19,59 +19,61 @@ SLOW = 1.0
 """Seconds beyond which an attempt is slow, however it ends."""
 MIN_ORIGINS = 5
 """Origins that must have been tried before anything is suspected."""
-SHARE = 0.9
-"""The part of them that must fail alike."""
+ALIKE_SHARE = 0.9
+"""The part of the origins that must fail alike."""
 SAMPLE = 20
 """Origins compared, each with its latest first attempt."""
 WINDOW = 60.0
-"""Seconds for which an origin's latest first attempt says something."""
-NEWS = 0.1
-"""Seconds for which another answer of the same origin says nothing new."""
-GOOD_FOR = 600.0
-"""Seconds for which a merchant that accepted something counts as one that works, or was excused in vain."""
+"""Seconds after which an origin's latest first attempt is not compared any more."""
+REPEAT_INTERVAL = 0.1
+"""Seconds within which another answer of the same origin is not noted."""
+RECENT = 600.0
+"""Seconds for which RecentMerchants remembers a merchant."""
 NO_ADDRESS = ", no address"
-"""The end of marks of attempts that came no further than the look-up of a name, or the egress proxy."""
-MEMORY = 600.0
-"""Seconds for which an attempt says something."""
-MOST_KNOWN = 25_000
-"""Merchants remembered of each kind; beyond, those heard of longest ago are forgotten."""
+"""How marks end of attempts that got no further than looking up a name, or the egress proxy."""
+FORGET_AFTER = 600.0
+"""Seconds after which a merchant's latest attempt is forgotten, and its health unknown."""
+MAX_KNOWN = 25_000
+"""Merchants remembered of each health; beyond, those attempted longest ago are forgotten."""
 SUSPECT_SHARE = 2
-"""Suspects may take one place in so many."""
+"""Suspects may take one slot in so many."""
 RESERVE_SHARE = 8
-"""One place in so many is kept for good merchants."""
+"""One slot in so many is reserved for healthy merchants."""
 
 _NEVER = float("-inf")
 
 
 class Health(IntEnum):
-    """How a merchant's latest attempt went; the higher, the more places it may take.
+    """How a merchant's latest attempt went; the higher, the more slots it may take.
 
-    A suspect's was slow, however it ended; a good one's was quick and accepted. Of the others nothing is
-    known, or it failed quickly: that holds no place for long, and must not wait behind those that do. One
-    that is held back fails as nearly all do, which may be our fault (suspicion.py).
+    HELD_BACK: it fails as nearly all merchants do, which may be our fault (suspicion.py).
+    SUSPECT: the attempt was slow, however it ended.
+    UNKNOWN: there was none lately, or it failed quickly. Such merchants keep no slot for long, so they must
+        not wait behind suspects.
+    HEALTHY: it was quick and accepted.
     """
 
-    HELD = 0
+    HELD_BACK = 0
     SUSPECT = 1
     UNKNOWN = 2
-    GOOD = 3
+    HEALTHY = 3
 
 
 class MerchantHealth:
-    """Knows merchants' standing. An attempt that is under way for long tells as much as one that ended."""
+    """Knows every merchant's health. An attempt in flight for longer than SLOW counts as slow already."""
 
     def __init__(self, clock: Clock, held: Collection[str] = frozenset()) -> None:
         self._clock = clock
         self._held = held
         # Each with the oldest first, so that what has become old is found at the front.
-        self._good: OrderedDict[str, float] = OrderedDict()
+        self._healthy: OrderedDict[str, float] = OrderedDict()
         self._suspect: OrderedDict[str, float] = OrderedDict()
         self._in_flight: OrderedDict[int, tuple[str, float]] = OrderedDict()
         self._tickets = count()
         self._changes_at = 0.0
 
     def started(self, merchant_id: str) -> int:
-        """Learn that an attempt begins; returns a ticket for `finished`."""
+        """Learn that an attempt begins; return a ticket for `finished`."""
         ticket, now = next(self._tickets), self._clock.elapsed()
         self._in_flight[ticket] = (merchant_id, now)
         self._changes_at = min(self._changes_at, now + SLOW)
@@ -91,32 +93,32 @@ class MerchantHealth:
             return
         self._suspect.pop(merchant_id, None)
         if outcome is Outcome.DELIVERED:
-            self._good[merchant_id] = now
-            self._good.move_to_end(merchant_id)
+            self._healthy[merchant_id] = now
+            self._healthy.move_to_end(merchant_id)
         else:
-            self._good.pop(merchant_id, None)
+            self._healthy.pop(merchant_id, None)
 
     def of(self, merchant_id: str) -> Health:
-        """Return a merchant's standing now."""
+        """Return a merchant's health now."""
         if merchant_id in self._held:
-            return Health.HELD
+            return Health.HELD_BACK
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
         if merchant_id in self._suspect:
             return Health.SUSPECT
-        return Health.GOOD if merchant_id in self._good else Health.UNKNOWN
+        return Health.HEALTHY if merchant_id in self._healthy else Health.UNKNOWN
 
     def tally(self, merchants: Collection[str]) -> Counter[Health]:
-        """Count merchants by their standing now, those that are held back by what they are besides."""
+        """Count merchants by their health now; those held back by the health they would have otherwise."""
         if self._clock.elapsed() >= self._changes_at:
             self._catch_up()
         suspects = sum(map(self._suspect.__contains__, merchants))
-        good = sum(map(self._good.__contains__, merchants))
-        unknown = len(merchants) - suspects - good
-        return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.GOOD: good})
+        healthy = sum(map(self._healthy.__contains__, merchants))
+        unknown = len(merchants) - suspects - healthy
+        return Counter({Health.SUSPECT: suspects, Health.UNKNOWN: unknown, Health.HEALTHY: healthy})
 
     def _catch_up(self) -> None:
-        """Suspect those whose attempts have been under way for too long, and forget what is old."""
+        """Suspect merchants whose attempts have been in flight for too long, and forget what is old."""
         now = self._clock.elapsed()
         while self._in_flight:
             ticket, (merchant_id, started) = next(iter(self._in_flight.items()))
@@ -124,77 +126,82 @@ class MerchantHealth:
                 break
             del self._in_flight[ticket]
             self._suspects(merchant_id, now)
-        for known in (self._good, self._suspect):
-            while known and (len(known) > MOST_KNOWN or next(iter(known.values())) + MEMORY <= now):
+        for known in (self._healthy, self._suspect):
+            while known and (len(known) > MAX_KNOWN or next(iter(known.values())) + FORGET_AFTER <= now):
                 known.popitem(last=False)
         firsts = [started + SLOW for _, started in islice(self._in_flight.values(), 1)]
-        firsts += [at + MEMORY for known in (self._good, self._suspect) for at in islice(known.values(), 1)]
+        firsts += [
+            at + FORGET_AFTER for known in (self._healthy, self._suspect) for at in islice(known.values(), 1)
+        ]
         self._changes_at = min(firsts, default=now + SLOW)
 
     def _suspects(self, merchant_id: str, now: float) -> None:
-        self._good.pop(merchant_id, None)
+        self._healthy.pop(merchant_id, None)
         self._suspect[merchant_id] = now
         self._suspect.move_to_end(merchant_id)
 
 
 class Slots:
-    """The places that are left, by standing: who may have more may have what others may, too."""
+    """The bulkhead slots that are left. A better health may also take the slots of a worse one."""
 
     def __init__(
         self, most: int, taken: Mapping[Health, int], fullness: float = 0.0, probes: int = 0
     ) -> None:
         """Set up.
 
-        taken: places taken already; they may be more than their kind may have.
-        fullness: the part of the memory for bodies that is taken. The same shares hold for it.
-        probes: how many of those that are held back may be tried.
+        most: slots in all. taken: by health, the slots taken already; they may be more than its share.
+        fullness: the part of the memory budget that is used. The same shares hold for it.
+        probes: how many merchants that are held back may be tried.
         """
         self._probes = probes
         suspects = taken.get(Health.SUSPECT, 0)
-        unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD, 0)
-        self._all = most - suspects - unknown - taken.get(Health.GOOD, 0)
+        unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD_BACK, 0)
+        self._all = most - suspects - unknown - taken.get(Health.HEALTHY, 0)
         self._doubtful = most - most // RESERVE_SHARE - suspects - unknown
-        self._suspect = suspect_places(most) - suspects
+        self._suspect = suspect_slots(most) - suspects
         if fullness >= 1 / SUSPECT_SHARE:
             self._suspect = min(self._suspect, 0)
         if fullness >= 1 - 1 / RESERVE_SHARE:
             self._doubtful = min(self._doubtful, 0)
 
-    def left(self, standing: Health) -> int:
-        """Return how many more of this standing may have a place: negative where too many have."""
-        if standing is Health.GOOD:
+    def left(self, health: Health) -> int:
+        """Return how many more slots this health may take; negative if it has more than its share."""
+        if health is Health.HEALTHY:
             return self._all
         doubtful = min(self._all, self._doubtful)
-        if standing is Health.HELD:
+        if health is Health.HELD_BACK:
             return min(doubtful, self._probes)
-        return doubtful if standing is Health.UNKNOWN else min(doubtful, self._suspect)
+        return doubtful if health is Health.UNKNOWN else min(doubtful, self._suspect)
 
     @property
     def for_anybody(self) -> int:
-        """Return how many could be suspects all of them without taking what is not theirs."""
+        """Return how many slots could be taken if all that take them were suspects."""
         return max(0, min(self._suspect, self._doubtful))
 
-    def take(self, standing: Health, places: int = 1) -> bool:
-        """Take places, if any are left for this standing."""
-        if self.left(standing) <= 0:
+    def take(self, health: Health, slots: int = 1) -> bool:
+        """Take so many slots; False, and none is taken, if there are none left for this health."""
+        if self.left(health) <= 0:
             return False
-        self._all -= places
-        if standing is not Health.GOOD:
-            self._doubtful -= places
-        if standing is Health.SUSPECT:
-            self._suspect -= places
-        if standing is Health.HELD:
-            self._probes -= places
+        self._all -= slots
+        if health is not Health.HEALTHY:
+            self._doubtful -= slots
+        if health is Health.SUSPECT:
+            self._suspect -= slots
+        if health is Health.HELD_BACK:
+            self._probes -= slots
         return True
 
 
-def suspect_places(most: int) -> int:
-    """Return how many of so many places suspects may have: one at least, or they would wait for ever."""
+def suspect_slots(most: int) -> int:
+    """Return how many of so many slots suspects may have: at least one, or they would wait for ever."""
     return max(1, most // SUSPECT_SHARE)
 
 
 class Shown(NamedTuple):
-    """One attempt. A tuple: made for each."""
+    """One attempt.
+
+    started: clock reading in seconds. mark: how it failed; None: it was answered.
+    """
 
     started: float
     mark: str | None
@@ -202,11 +209,11 @@ class Shown(NamedTuple):
 
 
 class _Sample:
-    """The latest first attempts at the SAMPLE origins whose attempts began last; no mark: answered."""
+    """The latest first attempt at each of the SAMPLE origins that were tried last."""
 
     def __init__(self) -> None:
         self._latest: dict[str, Shown] = {}
-        self._oldest_first: list[tuple[float, str]] = []  # a heap; what was overtaken stays until it is met
+        self._oldest_first: list[tuple[float, str]] = []  # a heap; outdated entries are skipped when popped
 
     def add(self, origin: str, shown: Shown) -> None:
         """Take in an attempt, and drop the origin whose attempt began longest ago if there are too many."""
@@ -215,7 +222,7 @@ class _Sample:
         known = self._latest.get(origin)
         if known is not None:
             has_failed = known.mark is not None or shown.mark is not None
-            if shown.started - known.started <= (0.0 if has_failed else NEWS):
+            if shown.started - known.started <= (0.0 if has_failed else REPEAT_INTERVAL):
                 return
         self._latest[origin] = shown
         heappush(self._oldest_first, (shown.started, origin))
@@ -225,7 +232,7 @@ class _Sample:
             self._rebuild()
 
     def _move(self, merchant_id: str, origin: str) -> None:
-        """Forget what a merchant showed elsewhere: a network when it was answered, now a name."""
+        """Forget a merchant's attempts at other origins: it may have gone from a network to a mere name."""
         for other, shown in list(self._latest.items()):
             if shown.merchant_id == merchant_id and other != origin:
                 del self._latest[other]
@@ -243,19 +250,19 @@ class _Sample:
         heapify(self._oldest_first)
 
     def forget(self, mark: str) -> None:
-        """Forget who showed a mark."""
+        """Forget all attempts with a mark."""
         self._latest = {origin: shown for origin, shown in self._latest.items() if shown.mark != mark}
         self._rebuild()
 
     def alike(self, mark: str, since: float) -> list[Shown]:
-        """Return the attempts since then that show a mark, if nearly all do."""
+        """Return the attempts since then that have a mark, if nearly all have it; else none."""
         latest = [shown for shown in self._latest.values() if shown.started >= since]
         alike = [shown for shown in latest if shown.mark == mark]
-        return alike if len(latest) >= MIN_ORIGINS and len(alike) >= SHARE * len(latest) else []
+        return alike if len(latest) >= MIN_ORIGINS and len(alike) >= ALIKE_SHARE * len(latest) else []
 
 
-class Lately:
-    """Merchants of whom something was learned within the last GOOD_FOR seconds."""
+class RecentMerchants:
+    """A set of merchants that forgets each RECENT seconds after it was added last."""
 
     def __init__(self) -> None:
         self._since: OrderedDict[str, float] = OrderedDict()
@@ -264,35 +271,35 @@ class Lately:
         return len(self._since)
 
     def learn(self, merchant_id: str, now: float) -> bool:
-        """Learn it, no more than once a second, and forget what is old; True where it was known before."""
+        """Add a merchant, or renew it (at most once a second). True: it was in the set before."""
         known = self._since.get(merchant_id, _NEVER)
         if known <= now - 1.0:
             self._since[merchant_id] = now
             self._since.move_to_end(merchant_id)
-            while next(iter(self._since.values())) < now - GOOD_FOR:
+            while next(iter(self._since.values())) < now - RECENT:
                 self._since.popitem(last=False)
-        return known >= now - GOOD_FOR
+        return known >= now - RECENT
 
     def forget(self, merchant_id: str) -> None:
-        """Forget it of one."""
+        """Take a merchant out."""
         self._since.pop(merchant_id, None)
 
     def knows(self, merchant_id: str, now: float) -> bool:
-        """Tell whether it was learned lately."""
-        return self._since.get(merchant_id, _NEVER) >= now - GOOD_FOR
+        """Tell whether a merchant was added within the last RECENT seconds."""
+        return self._since.get(merchant_id, _NEVER) >= now - RECENT
 
 
 class Evidence:
-    """The latest first attempts of merchants that work, by origin: whether nearly all of them fail alike.
+    """Compares the latest first attempts, by origin, to find whether nearly all fail alike.
 
-    An origin is a network or, where no address was known, a host's name. Only merchants that accepted
-    something lately are witnesses. What fails without an address is compared with attempts that took a name
-    alone: an answer on a kept connection, or of a name in the resolver's cache, says nothing about it.
+    An origin is a network or, where no address was known, a host's name. Only merchants that accepted an
+    event lately are compared. A failure without an address is compared only with attempts that looked up a
+    name: an answer on a kept connection, or for a name in the resolver's cache, says nothing about it.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._good = Lately()
+        self._working = RecentMerchants()
         self._sample = _Sample()
         self._names = _Sample()  # of attempts that took a name
 
@@ -308,7 +315,9 @@ class Evidence:
     ) -> None:
         """Learn that an attempt was answered. is_fresh: a name was looked up. is_accepted: with a 2xx."""
         now = self._clock.elapsed()
-        worked = self._good.learn(merchant_id, now) if is_accepted else self._good.knows(merchant_id, now)
+        worked = (
+            self._working.learn(merchant_id, now) if is_accepted else self._working.knows(merchant_id, now)
+        )
         if is_first and worked:
             shown = Shown(started, None, merchant_id)
             self._sample.add(origin, shown)
@@ -316,19 +325,19 @@ class Evidence:
                 self._names.add(origin, shown)
 
     def failed(self, merchant_id: str, origin: str, started: float, mark: str) -> list[Shown]:
-        """Learn that a first attempt failed with a mark; return all that did, if nearly all attempts do."""
+        """Learn that a first attempt failed with a mark; return all that have it, if nearly all have it."""
         now = self._clock.elapsed()
-        if not self._good.knows(merchant_id, now):
+        if not self._working.knows(merchant_id, now):
             return []
         sample = self._names if mark.endswith(NO_ADDRESS) else self._sample
         sample.add(origin, Shown(started, mark, merchant_id))
         return sample.alike(mark, now - WINDOW)
 
     def forget(self, mark: str) -> None:
-        """Forget the attempts that showed a mark."""
+        """Forget the attempts with a mark."""
         self._sample.forget(mark)
         self._names.forget(mark)
 
     def distrust(self, merchant_id: str) -> None:
-        """Take a merchant for no witness until it accepts something again."""
-        self._good.forget(merchant_id)
+        """Do not compare a merchant's attempts until it accepts something again."""
+        self._working.forget(merchant_id)

@@ -1,4 +1,4 @@
-"""The database's absence, and who may claim when it is back."""
+"""Outage recovery: when lanes and retries may be claimed again after the database was away."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,17 +8,18 @@ from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
 HEAD_START = 1.0
 """Seconds for which nothing is claimed when the database is back."""
 SHORT_OUTAGE = 0.5
-"""Seconds; what failed for no longer than this outlasts no lease that matters."""
+"""Seconds; a failure that lasts no longer than this needs no head start: leases last longer."""
 
 
 class Outage:
-    """The database's absence, and a head start for the recorders of all daemons when it is back.
+    """Whether the database is away, and a head start for the recorders of all daemons once it is back.
 
-    Leases may have lapsed meanwhile. Who claims such a lane before its holder has written the last outcome
-    sends that event again; so nobody claims until everybody has had the time to write.
+    Leases may have lapsed during an outage. If another daemon claimed such a lane before its holder has
+    written the last outcome, that event would be sent again. So nothing is claimed for HEAD_START seconds.
 
-    is_on: claims ask `may_claim` first. Set by a failure and by the end of an outage, and cleared there.
-    trouble: why nothing can be claimed, for operators; empty while that is possible.
+    is_on: `may_claim` must be asked before claiming. Set by a failure and by the end of an outage; cleared by
+        `may_claim`.
+    trouble: why nothing can be claimed, for operators; empty when it can.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -29,7 +30,7 @@ class Outage:
         self._head_start_until = 0.0
 
     def failed(self, asked: float, error: StorageError) -> None:
-        """Learn that the database did not do what it was asked at `asked`."""
+        """Learn that a statement failed. asked: clock reading in seconds when it was begun."""
         self.is_on = True
         if not isinstance(error, StorageUnavailable):
             self.trouble = f"the database refuses claims: {error}"
@@ -44,7 +45,7 @@ class Outage:
         self._head_start_until = self._clock.elapsed() + HEAD_START
 
     async def may_claim(self, check_writable: Callable[[], Awaitable[None]]) -> bool:
-        """Tell whether to claim. After a failure `check_writable` finds out, and what it raises is raised."""
+        """Tell whether to claim. After a failure this calls `check_writable`, and raises what that raises."""
         if self._since is not None:
             await check_writable()
             since, self._since = self._since, None  # another loop may have found out meanwhile

@@ -1,17 +1,18 @@
 """Tells our own faults from merchants' (I10), so that they do not use up merchants' attempts.
 
-Signs of a fault of ours, and what it takes to believe them:
+The kinds of faults, and how each is recognised:
 
-- local: the sender says so (no file descriptors, no route, our proxy): one is enough.
-- signer: a signature of ours that does not verify. Each is verified that was answered by 400, 401 or 403.
-- clock: this machine's clock and the database's are further apart than receivers tolerate.
-- stall: the event loop stood still while an attempt was under way, so that its time-out is ours.
-- fleet: nearly all who worked fail alike: our name server, certificates or network, or theirs. That is a
-  suspicion (suspicion.py): it holds back only those who fail so, and does not count what they fail.
+- local: the sender reports it (no file descriptors, no route, our proxy). One report is enough.
+- signer: one of our signatures does not verify. Checked after each answer of 400, 401 or 403.
+- clock: this machine's clock and the database's are further apart than MAX_CLOCK_DIFFERENCE.
+- stall: the event loop stood still while an attempt was in flight, so its time-out is ours.
+- fleet: nearly all merchants that worked fail alike: our name server, certificates or network, or theirs.
+  This is only a suspicion (suspicion.py): merchants that fail so are held back, and these failures do not
+  count.
 
-While a local fault or a signer's lasts, nothing is claimed but a probe now and then; it ends with the first
-attempt begun since that came further. While the clock is off, nothing is sent. A stall excuses the attempts
-it hit, and pauses nothing.
+A local or signer fault opens the circuit breaker: nothing is sent but a probe once a second, until an attempt
+begun since gets further. While the clock is off, nothing is sent at all. A stall stops nothing; the attempts
+it hit do not count.
 """
 
 from dataclasses import dataclass
@@ -27,10 +28,10 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 
 PROBE_INTERVAL = 1.0
 """Seconds between two probes."""
-MOST_CLOCK_DIFFERENCE = 30.0
+MAX_CLOCK_DIFFERENCE = 30.0
 """Seconds that the clocks may be apart (I10); receivers tolerate 300."""
-LONGEST_BEAT = 1.0
-"""Seconds between two beats of the event loop beyond which it stood still."""
+MAX_BEAT_INTERVAL = 1.0
+"""Seconds; with more between two beats, the event loop stood still."""
 
 _log = structlog.get_logger()
 
@@ -45,8 +46,8 @@ class _Fault:
 class OwnFaults:
     """Watches how attempts end, the clocks and the event loop.
 
-    circuit_is_open: nothing may be sent but probes. signer_is_broken: each signature must be verified before
-        it is sent. held: merchants to whom nothing may be sent but probes.
+    circuit_is_open: only probes may be sent. signer_is_broken: each signature must be verified before it is
+        sent. held: the merchants that are held back: they may be sent only probes.
     """
 
     def __init__(self, clock: Clock, database_clock: DatabaseClock, metrics: Metrics) -> None:
@@ -76,16 +77,16 @@ class OwnFaults:
             said.append(f"this machine's clock is {behind:+.0f} s off the database's")
         return said
 
-    def takes_probes_alone(self, merchant_id: str) -> bool:
-        """Tell whether a merchant may be sent probes alone."""
+    def is_probe_only(self, merchant_id: str) -> bool:
+        """Tell whether whatever is sent to a merchant now is a probe."""
         return self.circuit_is_open or merchant_id in self.held
 
     @property
     def probes(self) -> int:
         """Return how many merchants that are held back may be tried now."""
-        return int(len(self.held) > 0 and self.takes_probe())
+        return int(len(self.held) > 0 and self.may_probe())
 
-    def takes_probe(self) -> bool:
+    def may_probe(self) -> bool:
         """Tell whether a probe may be sent now."""
         now = self._clock.elapsed()
         return not self._clock_is_off and now >= self._probe_at
@@ -95,9 +96,9 @@ class OwnFaults:
         self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
 
     def beat(self) -> None:
-        """Take a sign of life of the event loop, and look at the clocks."""
+        """Learn that the event loop is running, and compare the clocks; called at short intervals."""
         now = self._clock.elapsed()
-        if now - self._beat_at > LONGEST_BEAT:
+        if now - self._beat_at > MAX_BEAT_INTERVAL:
             self._stalled_at = now
             _log.warning("event_loop.stalled", seconds=round(now - self._beat_at, 1))
         self._beat_at = now
@@ -106,7 +107,7 @@ class OwnFaults:
 
     def compare_clocks(self) -> bool:
         """Compare the clocks, and tell whether receivers would accept what is signed now."""
-        is_off = abs(self._database_clock.ahead_by()) > MOST_CLOCK_DIFFERENCE
+        is_off = abs(self._database_clock.ahead_by()) > MAX_CLOCK_DIFFERENCE
         if is_off != self._clock_is_off:
             self._clock_is_off = is_off
             self._metrics.own_fault.labels("clock").set(is_off)
@@ -118,50 +119,53 @@ class OwnFaults:
         self.signer_is_broken = self._fault is not None and self._fault.kind == "signer"
         self.circuit_is_open = self._fault is not None or self._clock_is_off
 
-    def learn(self, event: Event, seen: Answer | Failure, started: float) -> bool:
-        """Learn how an attempt ended; True when it counts as the merchant's."""
-        if isinstance(seen, Failure):
-            return self._learn_failure(event, seen, started)
-        outcome, merchant_id = seen.outcome, event.merchant_id
+    def learn(self, event: Event, result: Answer | Failure, started: float) -> bool:
+        """Learn how an attempt ended. True: it counts, as the merchant's.
+
+        started: clock reading in seconds when it began.
+        """
+        if isinstance(result, Failure):
+            return self._learn_failure(event, result, started)
+        outcome, merchant_id = result.outcome, event.merchant_id
         if self._fault is not None and started >= self._fault.since:
             self._end()
         if self.suspicions.marks:
-            self.suspicions.contradict(merchant_id, started, is_fresh=seen.is_fresh)
+            self.suspicions.contradict(merchant_id, started, is_fresh=result.is_fresh)
         self._evidence.answered(
             merchant_id,
-            seen.origin or merchant_id,
+            result.origin or merchant_id,
             started,
             is_first=event.attempts == 0,
-            is_fresh=seen.is_fresh,
+            is_fresh=result.is_fresh,
             is_accepted=outcome is Outcome.DELIVERED,
         )
         return outcome is Outcome.DELIVERED or not self._clock_is_off
 
-    def _learn_failure(self, event: Event, seen: Failure, started: float) -> bool:
-        if seen.is_ours:
-            # What is unsendable through a fault of ours was not signed as it should be.
-            self._begin("signer" if seen.outcome is Outcome.UNSENDABLE else "local", seen.detail)
+    def _learn_failure(self, event: Event, result: Failure, started: float) -> bool:
+        if result.is_ours:
+            # The only fault of ours that makes an event unsendable is a wrong signature.
+            self._begin("signer" if result.outcome is Outcome.UNSENDABLE else "local", result.detail)
             return False
-        if seen.outcome is Outcome.UNSENDABLE:
+        if result.outcome is Outcome.UNSENDABLE:
             return True
-        if self._fault is not None and started >= self._fault.since and self._is_over(seen):
+        if self._fault is not None and started >= self._fault.since and self._is_over(result):
             self._end()
-        if seen.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
+        if result.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
             return False
-        is_excused = self._is_suspect(event, seen, started)
+        is_excused = self._is_suspect(event, result, started)
         return not (is_excused or self._clock_is_off)
 
     def _is_over(self, failure: Failure) -> bool:
-        """Tell whether a failure shows that this machine works again, by reaching anybody."""
+        """Tell whether a failure shows that our fault is over: the attempt reached its receiver."""
         assert self._fault is not None
-        # While the signer is broken, only what was signed well is sent.
+        # While the signer is broken, only correctly signed requests are sent.
         return self._fault.kind == "signer" or failure.outcome in _REACHED
 
     def _stood_still_since(self, started: float) -> bool:
-        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > LONGEST_BEAT
+        return self._stalled_at > started or self._clock.elapsed() - self._beat_at > MAX_BEAT_INTERVAL
 
     def _is_suspect(self, event: Event, failure: Failure, started: float) -> bool:
-        """Compare a failure with others' attempts; tell whether it failed as nearly all do."""
+        """Compare a failure with other merchants' attempts. True: it may be our fault, and does not count."""
         merchant_id = event.merchant_id
         was_suspected = len(self.held) > 0
         mark = failure.outcome if failure.has_address else f"{failure.outcome}{NO_ADDRESS}"
@@ -173,7 +177,7 @@ class OwnFaults:
         return is_suspect
 
     def _look_at_fleet(self) -> None:
-        """Tell operators once a suspicion is believed, and once it is not any more."""
+        """Log when a suspicion becomes believed and when it ceases to be, and show it in the metrics."""
         mark = self.suspicions.believed()
         self._metrics.merchants_held_back.set(len(self.held))
         if (is_believed := mark is not None) == self._fleet_is_at_fault:

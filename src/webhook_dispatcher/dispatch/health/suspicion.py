@@ -1,18 +1,19 @@
-"""Suspects this machine when those who worked fail alike, and holds back whoever shows it. No I/O.
+"""Suspects that a failure is ours when nearly all merchants fail alike, and holds back those that do. No I/O.
 
-A suspicion is about one mark: the way in which attempts fail. It begins when nearly all of the origins to
-which first attempts were begun last show the same mark (merchants.Evidence). An HTTP answer is no mark,
-whatever its status: it took names, routes and certificates that work.
+A suspicion is about one mark: the way in which attempts fail. It begins when nearly all of the origins that
+were tried last, in first attempts, have the same mark (merchants.Evidence). An HTTP answer is no mark,
+whatever its status: our names, routes and certificates worked for it.
 
-While it lasts, failures with its mark are excused, and the merchant is held back. Nobody else is. Whoever is
-held back is tried again as a probe (one a second over all of them) or, once somebody else has been answered
-since, when its hold is over; holds double. If the fault is ours, all come to be held back: that is the pause.
+While it lasts, failures with its mark do not count, and their merchants, but no others, are held back. A
+merchant that is held back is tried again as a probe (one a second over all of them) or, once another merchant
+has been answered meanwhile, when its hold is over. A hold lasts as long as the merchant has had the mark,
+from MIN_HOLD to MAX_HOLD. If the fault is ours, all come to be held back, so that sending pauses.
 
-It ends, and lets all go, when
-- one that has shown the mark is answered in an attempt begun since: what it was is over;
-- others have been answered for longer than MAX_SUSPICION: it is not ours, and attempts count again.
-Whoever showed a mark while others were answered is no witness until it accepts something again; if they were
-for longer than MAX_HOLD, it is neither excused nor held back for GOOD_FOR.
+It ends, and its merchants are held back no more, when
+- a merchant with the mark is answered in an attempt begun since: the cause is gone;
+- others have been answered for longer than MAX_SUSPICION: the fault is not ours, and failures count again.
+A merchant that had a mark while others were answered is not compared until it accepts something again. If
+others were answered for longer than MAX_HOLD, it is neither excused nor held back for RECENT seconds.
 """
 
 from collections.abc import Sequence
@@ -20,11 +21,11 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, WINDOW, Evidence, Lately, Shown
+from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, WINDOW, Evidence, RecentMerchants, Shown
 from webhook_dispatcher.domain.clock import Clock
 
 MAX_SUSPICION = 60.0
-"""Seconds between two answers to others after which a suspicion was wrong."""
+"""Seconds from the first answer to another merchant to the last, after which a suspicion was wrong."""
 MIN_HOLD = 1.0
 """Seconds for which a merchant is held back at first."""
 MAX_HOLD = 15.0
@@ -39,10 +40,11 @@ _log = structlog.get_logger()
 class _Suspicion:
     """What is known of one mark.
 
-    since: when the attempts that gave rise to it had begun; those begun later tell whether it is right.
-    answered_at: when somebody was answered last, or else when the suspicion began.
-    first_answer, last_answer: when those attempts at others began that went the same way and were answered.
-    shown: since when each merchant has shown it.
+    since: when the attempts that caused it had begun; those begun later tell whether it is right.
+    answered_at: when any merchant was answered last, or else when the suspicion began.
+    first_answer, last_answer: when the first and last attempts of others began that went the same way and
+        were answered.
+    shown: since when each merchant has had the mark.
     """
 
     mark: str
@@ -54,16 +56,16 @@ class _Suspicion:
     was_contradicted: bool = False
 
     def is_believed(self, now: float) -> bool:
-        """Tell whether nobody has been answered for so long that it is rather true."""
-        patience = WINDOW if self.was_contradicted else SILENCE  # others may have little to be sent
+        """Tell whether no merchant has been answered for so long that the fault is probably ours."""
+        patience = WINDOW if self.was_contradicted else SILENCE  # the others may have few events
         return now - self.answered_at >= patience
 
     def is_refuted_by(self, is_fresh: bool) -> bool:
-        """Tell whether an answer went the same way: a connection that was kept needed no name."""
+        """Tell whether an answer contradicts the mark: one on a kept connection needed no name server."""
         return is_fresh or not self.mark.endswith(NO_ADDRESS)
 
     def was_vain(self) -> bool:
-        """Tell whether others were answered for longer than a fault of ours lets them be by chance."""
+        """Tell whether others were answered for so long that it cannot have been chance."""
         first, last = self.first_answer, self.last_answer
         return first is not None and last is not None and last - first > MAX_HOLD
 
@@ -81,37 +83,37 @@ class _Hold:
 
 
 class Suspicions:
-    """Knows what is suspected, and who is held back for it.
+    """All suspicions, and the merchants held back for them.
 
     marks: what is suspected now. held: the merchants held back now. Both are live views.
-    to_free: those let go of whom `freed` has not told yet.
+    to_release: those not held back any more that `take_released` has not returned yet.
     """
 
     def __init__(self, clock: Clock, evidence: Evidence) -> None:
         self._clock = clock
         self._evidence = evidence
-        self._excused_in_vain = Lately()
+        self._excused_in_vain = RecentMerchants()
         self._suspicions: dict[str, _Suspicion] = {}
         self._holds: dict[str, _Hold] = {}
         self.marks = self._suspicions.keys()
         self.held = self._holds.keys()
-        self.to_free: list[str] = []
+        self.to_release: list[str] = []
         self._looks_at = 0.0
 
-    def freed(self) -> list[str]:
-        """Return whom was let go since this was asked last."""
+    def take_released(self) -> list[str]:
+        """Return the merchants that have ceased to be held back since the last call."""
         now = self._clock.elapsed()
         if self._holds and now >= self._looks_at:
             self._looks_at = now + MIN_HOLD / 10
             over = [merchant_id for merchant_id, hold in self._holds.items() if hold.is_over(now)]
             for merchant_id in over:
                 del self._holds[merchant_id]
-            self.to_free += over
-        freed, self.to_free = self.to_free, []
-        return freed
+            self.to_release += over
+        released, self.to_release = self.to_release, []
+        return released
 
     def believed(self) -> str | None:
-        """Return a mark that everybody seems to fail with, since nobody was answered for a while."""
+        """Return a mark that is believed to be our fault, since no merchant was answered for a while."""
         now = self._clock.elapsed()
         for suspicion in self._suspicions.values():
             if suspicion.is_believed(now):
@@ -128,7 +130,7 @@ class Suspicions:
                     self._weigh(suspicion, merchant_id, started)
 
     def excuses(self, merchant_id: str, origin: str, started: float, mark: str, *, is_first: bool) -> bool:
-        """Learn that an attempt failed; tell whether it may be our fault. Its merchant is held back then."""
+        """Learn that an attempt failed. True: it may be our fault, and its merchant is held back."""
         now = self._clock.elapsed()
         alike = self._evidence.failed(merchant_id, origin, started, mark) if is_first else []
         if alike and mark not in self._suspicions:
@@ -149,7 +151,7 @@ class Suspicions:
         _log.warning("suspicion.began", attempts_fail_with=mark, origins=len(alike))
 
     def _weigh(self, suspicion: _Suspicion, merchant_id: str, started: float) -> None:
-        """Draw what follows for a suspicion from an answer to an attempt begun since."""
+        """End a suspicion, if an answer to an attempt begun since shows that it is wrong or over."""
         if merchant_id in suspicion.shown:
             self._end(suspicion, "it is over")
             return
@@ -163,10 +165,10 @@ class Suspicions:
         _log.info("suspicion.ended", attempts_failed_with=suspicion.mark, reason=reason)
         del self._suspicions[suspicion.mark]
         self._evidence.forget(suspicion.mark)
-        let_go = [merchant_id for merchant_id, hold in self._holds.items() if hold.suspicion is suspicion]
-        for merchant_id in let_go:
+        released = [merchant_id for merchant_id, hold in self._holds.items() if hold.suspicion is suspicion]
+        for merchant_id in released:
             del self._holds[merchant_id]
-        self.to_free += let_go
+        self.to_release += released
         for merchant_id in suspicion.shown:
             if suspicion.last_answer is not None:
                 self._evidence.distrust(merchant_id)

@@ -52,9 +52,9 @@ CROSS JOIN LATERAL (
 ) AS late;
 
 -- name: sweep_lanes
--- Go round the merchants that are owed something in order, one probe each (a loose index scan).
+-- Go round the merchants that are owed something in order, one look-up each (a loose index scan).
 -- $1 after_merchant text
--- $2 probes bigint
+-- $2 page_size bigint
 -- row: merchant_id text, head_seq bigint, is_free boolean
 -- order: by merchant_id
 -- none: the round is over, begin again with an empty text
@@ -77,22 +77,22 @@ WITH RECURSIVE head AS (
         LIMIT 1
     ) AS following
 ),
-probed AS MATERIALIZED (
+page AS MATERIALIZED (
     SELECT head.merchant_id, head.seq FROM head LIMIT $2
 )
 SELECT
-    probed.merchant_id,
-    probed.seq AS head_seq,
-    coalesce(standing.is_free, true) AS is_free
-FROM probed
+    page.merchant_id,
+    page.seq AS head_seq,
+    coalesce(lane_state.is_free, true) AS is_free
+FROM page
 LEFT JOIN LATERAL (
     SELECT
         lane.lease_until < clock_timestamp() AND lane.wait_until <= clock_timestamp() AND NOT lane.paused AS is_free
     FROM webhook.lane
-    WHERE lane.merchant_id = probed.merchant_id
+    WHERE lane.merchant_id = page.merchant_id
     LIMIT 1
-) AS standing ON true
-ORDER BY probed.merchant_id;
+) AS lane_state ON true
+ORDER BY page.merchant_id;
 
 -- name: create_lanes
 -- Make the lanes that are missing.
@@ -168,11 +168,11 @@ SELECT
     NULL,
     NULL,
     NULL,
-    standing.merchant_id IS NULL,
+    lane_state.merchant_id IS NULL,
     coalesce(
-        standing.lease_until < clock_timestamp()
-        AND standing.wait_until <= clock_timestamp()
-        AND NOT standing.paused,
+        lane_state.lease_until < clock_timestamp()
+        AND lane_state.wait_until <= clock_timestamp()
+        AND NOT lane_state.paused,
         false
     )
 FROM wanted
@@ -181,7 +181,7 @@ LEFT JOIN LATERAL (
     FROM webhook.lane
     WHERE lane.merchant_id = wanted.merchant_id
     LIMIT 1
-) AS standing ON true
+) AS lane_state ON true
 WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 
 -- name: read_runs
@@ -190,8 +190,8 @@ WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 -- last holder has just finished.
 -- $1 merchants text[]
 -- $2 after_seqs bigint[]
--- $3 most_events bigint[]
--- $4 most_bytes bigint[]
+-- $3 max_events bigint[]
+-- $4 max_bytes bigint[]
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea,
 --      trigger text, on_failure text
 -- order: by seq within each merchant; object is null where it is larger than the rules allow
@@ -199,7 +199,7 @@ WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 SELECT asked.merchant_id, run.seq, run.id, run.type, run.created_at,
     convert_to(run.object::text, 'UTF8') AS object, run.trigger, run.on_failure
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
-    AS asked (merchant_id, after_seq, most_events, most_bytes)
+    AS asked (merchant_id, after_seq, max_events, max_bytes)
 CROSS JOIN LATERAL (
     SELECT
         next.seq, next.id, next.type, next.created_at, next.object, next.trigger, next.on_failure,
@@ -216,10 +216,10 @@ CROSS JOIN LATERAL (
             AND outbox.merchant_id <= asked.merchant_id
             AND outbox.due_at IS NULL
         ORDER BY outbox.merchant_id, outbox.seq
-        LIMIT asked.most_events
+        LIMIT asked.max_events
     ) AS next
 ) AS run
-WHERE run.bytes_before < asked.most_bytes;
+WHERE run.bytes_before < asked.max_bytes;
 
 -- name: read_endpoints
 -- Read where merchants are reached and their sealed secrets, the newest first.
@@ -239,7 +239,7 @@ FROM webhook.endpoint
 WHERE endpoint.merchant_id = ANY($1::text[]);
 
 -- name: read_recalls
--- Read which lanes must be given back, and whether everything is paused.
+-- Read which lanes must be released, and whether everything is paused.
 -- row: everything_is_paused boolean, merchant_id text
 -- order: none; one row with a null merchant_id when no lane is recalled
 SELECT state.paused AS everything_is_paused, recall.merchant_id

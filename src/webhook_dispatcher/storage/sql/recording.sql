@@ -136,7 +136,7 @@ plan AS MATERIALIZED (
         turn.is_over AND coalesce(progress.is_written, true) AS is_over,
         turn.wait_until,
         least(turn.reach, progress.before_unwritten) AS reach,
-        -- Where a place was freed, whatever is due next may use it.
+        -- Where a slot was freed, whatever is due next may use it.
         least(progress.due_at, CASE WHEN progress.frees_a_place THEN (
             SELECT outbox.due_at
             FROM webhook.outbox
@@ -151,7 +151,7 @@ plan AS MATERIALIZED (
 moved AS (
     UPDATE webhook.lane
     SET
-        -- What a command put back in order may lie below what a recalled session has reached, and a lane
+        -- What a command has reopened in order may lie below what a recalled session has reached, and a lane
         -- that is released already may have changed since: then this is a batch written again.
         from_seq = CASE
             WHEN plan.is_ours AND NOT lane.recalled AND lane.lease_until > '-infinity' THEN greatest(lane.from_seq, plan.reach)
@@ -259,7 +259,7 @@ closed AS (
         outbox.object, outbox.attempts
 ),
 freed AS (
-    -- Another attempt of it may be in flight and take up a place: that place is free now.
+    -- Another attempt of it may be in flight and take up a slot: that slot is free now.
     UPDATE webhook.lane
     SET retry_at = least(lane.retry_at, clock_timestamp())
     FROM closed

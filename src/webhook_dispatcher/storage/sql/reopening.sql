@@ -108,7 +108,7 @@ WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.m
 -- Make these merchants' lanes be looked at for due rows at once, and for rows that went back to the order.
 -- $1 merchants text[]
 -- $2 heads bigint[]
--- none: always; a null head where nothing was put back in order
+-- none: always; a null head where nothing was reopened in order
 WITH concerned AS MATERIALIZED (
     SELECT asked.merchant_id, asked.head
     FROM (

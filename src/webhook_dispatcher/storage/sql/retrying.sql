@@ -54,15 +54,15 @@ WHERE
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: claim_retries
--- Claim due rows of locked lanes, as many as each lane has places for.
+-- Claim due rows of locked lanes, as many as each lane has free slots.
 -- $1 merchants text[]
--- $2 places bigint
+-- $2 per_merchant bigint
 -- $3 most bigint
 -- $4 lease interval
 -- $5 except_seqs bigint[]; rows that are left alone
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, trigger text, on_failure text, claim bigint, endpoint_removed_at timestamptz
 -- order: none
--- none: all places are taken, or the rows are locked by somebody
+-- none: all slots are taken, or the rows are locked by somebody
 WITH free AS MATERIALIZED (
     SELECT
         asked.merchant_id,
@@ -71,7 +71,7 @@ WITH free AS MATERIALIZED (
             SELECT count(*) FILTER (WHERE in_flight.due_at > clock_timestamp())
             FROM webhook.outbox AS in_flight
             WHERE in_flight.merchant_id = asked.merchant_id AND in_flight.claim IS NOT NULL
-        ), 0) AS places
+        ), 0) AS slots
     FROM unnest($1::text[]) AS asked (merchant_id)
 ),
 due AS MATERIALIZED (
@@ -85,7 +85,7 @@ due AS MATERIALIZED (
             AND outbox.due_at <= (SELECT clock_timestamp())
             AND outbox.seq <> ALL($5::bigint[])
         ORDER BY outbox.due_at
-        LIMIT free.places
+        LIMIT free.slots
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS ready
     LIMIT $3
@@ -111,11 +111,11 @@ RETURNING
 
 -- name: plan_retries
 -- Say when each locked lane must be looked at again. The only statement that raises retry_at.
--- A lane whose places are all taken waits for the first claim to lapse: a record comes sooner.
+-- A lane whose slots are all taken waits for the first claim to lapse: a record comes sooner.
 -- A lane with rows that are left alone is looked at again after a second: others may be able to claim them,
 -- and a time in the past would put it in front of all others at every look.
 -- $1 merchants text[]
--- $2 places bigint
+-- $2 per_merchant bigint
 -- $3 except_seqs bigint[]
 -- none: always
 WITH left_alone AS MATERIALIZED (
@@ -124,7 +124,7 @@ WITH left_alone AS MATERIALIZED (
 UPDATE webhook.lane
 SET
     retry_at = coalesce(
-        CASE WHEN in_flight.places_taken >= $2 THEN in_flight.lapses_at END,
+        CASE WHEN in_flight.slots_taken >= $2 THEN in_flight.lapses_at END,
         least(
             (
                 SELECT outbox.due_at
@@ -146,7 +146,7 @@ SET
 FROM unnest($1::text[]) AS asked (merchant_id)
 CROSS JOIN LATERAL (
     SELECT
-        count(*) FILTER (WHERE outbox.due_at > clock_timestamp()) AS places_taken,
+        count(*) FILTER (WHERE outbox.due_at > clock_timestamp()) AS slots_taken,
         min(outbox.due_at) FILTER (WHERE outbox.due_at > clock_timestamp()) AS lapses_at
     FROM webhook.outbox
     WHERE outbox.merchant_id = asked.merchant_id AND outbox.claim IS NOT NULL
@@ -154,10 +154,10 @@ CROSS JOIN LATERAL (
 WHERE lane.merchant_id = ANY(ARRAY[asked.merchant_id]);
 
 -- name: mend_retries
--- Go round the merchants with rows outside the order, one probe each, and mend lanes that look for them too
+-- Go round the merchants with rows outside the order, one look-up each, and mend lanes that look for them too
 -- late or are missing: after an operator's edit, or a bug. A loose index scan.
 -- $1 after_merchant text
--- $2 probes bigint
+-- $2 page_size bigint
 -- row: merchant_id text, is_mended boolean
 -- order: by merchant_id
 -- none: the round is over, begin again with an empty text
@@ -180,16 +180,16 @@ WITH RECURSIVE head AS (
         LIMIT 1
     ) AS following
 ),
-probed AS MATERIALIZED (
+page AS MATERIALIZED (
     SELECT head.merchant_id, head.due_at FROM head LIMIT $2
 ),
 late AS MATERIALIZED (
-    SELECT probed.merchant_id, probed.due_at
-    FROM probed
+    SELECT page.merchant_id, page.due_at
+    FROM page
     CROSS JOIN LATERAL (
         SELECT
         FROM webhook.lane
-        WHERE lane.merchant_id = probed.merchant_id AND lane.retry_at > probed.due_at
+        WHERE lane.merchant_id = page.merchant_id AND lane.retry_at > page.due_at
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
 ),
@@ -202,16 +202,16 @@ lowered AS (
 ),
 made AS (
     INSERT INTO webhook.lane (merchant_id, retry_at)
-    SELECT probed.merchant_id, probed.due_at
-    FROM probed
-    WHERE (SELECT lane.merchant_id FROM webhook.lane WHERE lane.merchant_id = probed.merchant_id) IS NULL
+    SELECT page.merchant_id, page.due_at
+    FROM page
+    WHERE (SELECT lane.merchant_id FROM webhook.lane WHERE lane.merchant_id = page.merchant_id) IS NULL
     ON CONFLICT (merchant_id) DO NOTHING
     RETURNING lane.merchant_id
 )
 SELECT
-    probed.merchant_id,
+    page.merchant_id,
     lowered.merchant_id IS NOT NULL OR made.merchant_id IS NOT NULL AS is_mended
-FROM probed
-LEFT JOIN lowered ON lowered.merchant_id = probed.merchant_id
-LEFT JOIN made ON made.merchant_id = probed.merchant_id
-ORDER BY probed.merchant_id;
+FROM page
+LEFT JOIN lowered ON lowered.merchant_id = page.merchant_id
+LEFT JOIN made ON made.merchant_id = page.merchant_id
+ORDER BY page.merchant_id;

@@ -18,7 +18,7 @@ LIMIT 1;
 -- name: name_due
 -- Name the due rows that claim_retries would take if nothing else were in flight. Reads no objects.
 -- $1 merchants text[]
--- $2 places bigint
+-- $2 per_merchant bigint
 -- $3 except_seqs bigint[]
 -- row: merchant_id text, seq bigint, id uuid
 -- none: nothing is due

@@ -1,4 +1,4 @@
-"""One connection on the wire: a request goes out in one write, and only so much of its answer is taken in.
+"""One HTTP connection: a request goes out in one write, and only so much of its answer is taken in.
 
 States: idle; awaiting an answer; draining the body behind a final head; closed. An exchange ends in a status
 or in an exception, once. It is over with the final head: what is wrong behind that changes no verdict, it
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import cast
 
 from webhook_dispatcher.transport.buffers import Buffers
+from webhook_dispatcher.transport.failures import Disconnected, Expired, HandshakeFailed, Malformed, Phase
 from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT, AnswerParser
-from webhook_dispatcher.transport.reading import Disconnected, Expired, HandshakeFailed, Malformed, Phase
 
 # What is left of a body is waited for this long at most: more than the 40 ms of a delayed ACK between a
 # receiver's two writes.
@@ -33,7 +33,7 @@ _TIMEOUT_LINE = re.compile(rb"HTTP/1\.[01] 408")
 _JOINED_BYTES = 16 * 1024
 
 
-class Wire(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """The protocol of one connection.
 
     network: of the peer; the host's name behind an egress proxy.
@@ -47,7 +47,7 @@ class Wire(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         origin: str,
         buffers: Buffers,
-        on_lost: Callable[["Wire"], None],
+        on_lost: Callable[["HttpConnection"], None],
     ) -> None:
         self._loop = loop
         self.origin = origin

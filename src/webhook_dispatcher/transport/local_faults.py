@@ -1,4 +1,4 @@
-"""Whose fault a failure is: ours, when this machine could not have reached anybody.
+"""Local faults: failures that are ours, since this machine could not have reached anybody.
 
 Claiming pauses for everyone after a single failure of ours, so nothing that a merchant can bring about by its
 URL, its name servers or its network may count: an address of a family without a route, or a router's

@@ -1,6 +1,6 @@
 """What one attempt's end means: from what the sender saw to the contract's outcome, and nothing else.
 
-Pure: no I/O, no clock. The whole receiver catalogue goes through `read`. Of what a receiver sent, nothing
+Pure: no I/O, no clock. The whole receiver catalogue goes through `classify`. Of what a receiver sent, nothing
 comes out but its status; details for operators are made of our own words, class names, errno names and the
 constant texts of OpenSSL and c-ares.
 Source: contract 2.1 and 3 (`outcome`); tests/integration/test_sender_catalogue.py has every row.
@@ -64,13 +64,13 @@ class Unsendable(ValueError):
     """The request cannot be written as HTTP."""
 
 
-def read(sight: Exception, phase: Phase) -> Failure:
+def classify(error: Exception, phase: Phase) -> Failure:
     """Say what an attempt without an answer showed."""
-    if isinstance(sight, OutOfTime):
-        return Failure(Outcome.TIMEOUT, f"{sight}: {phase}")
-    if isinstance(sight, Forbidden):
-        return Failure(Outcome.BLOCKED, sight.reason)
-    return Failure(_outcome(sight, phase), f"{type(sight).__name__}{_own_words(sight)}")
+    if isinstance(error, OutOfTime):
+        return Failure(Outcome.TIMEOUT, f"{error}: {phase}")
+    if isinstance(error, Forbidden):
+        return Failure(Outcome.BLOCKED, error.reason)
+    return Failure(_outcome(error, phase), f"{type(error).__name__}{_own_words(error)}")
 
 
 def _outcome(error: Exception, phase: Phase) -> Outcome:

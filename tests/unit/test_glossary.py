@@ -1,0 +1,179 @@
+"""The glossary is true: its terms are used where it says, and the words that are gone are not used again."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "webhook_dispatcher"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+WITH_WORDS_OF_THEIR_OWN = {"glossary.md", "contract.md"}
+"""Documents in which gone words may stand: the list of them, and the contract, whose wording is fixed."""
+
+
+class Gone(NamedTuple):
+    """A word that is not used any more, in small letters unless it is a constant's."""
+
+    word: str
+    instead: str
+    in_text: bool
+
+
+def rows(title: str) -> list[list[str]]:
+    """Return the rows of the table under a heading."""
+    text = GLOSSARY.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
+
+
+TERMS = [(term, file.strip("`")) for term, _, file in rows("Terms")]
+GONE = [
+    (Gone(word, instead, "text" in where), "names" in where)
+    for words, instead, where in rows("Words that are gone")
+    for word in words.split(", ")
+]
+IN_NAMES = [gone for gone, is_name in GONE if is_name]
+IN_TEXT = [gone for gone, _ in GONE if gone.in_text]
+
+
+def words_of(name: str) -> str:
+    """Return the words of a name (`_hand_back`, `HitWire`), in small letters unless it is a constant."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
+    return f" {' '.join(parts if name.isupper() else [part.lower() for part in parts])} "
+
+
+def gone_in_name(name: str) -> Iterator[Gone]:
+    """Yield the gone words in one identifier; a small word is looked for in constants, too."""
+    words = words_of(name)
+    for gone in IN_NAMES:
+        if f" {gone.word} " in (words if gone.word.isupper() else words.lower()):
+            yield gone
+
+
+def gone_in_text(text: str) -> Iterator[Gone]:
+    """Yield the gone words in a text, however its lines are broken."""
+    for gone in IN_TEXT:
+        if re.search(rf"\b{gone.word}\b".replace(" ", r"[\s#-]+"), text, re.IGNORECASE):
+            yield gone
+
+
+def names_in(source: str) -> Iterator[str]:
+    """Yield every identifier that a Python source gives to something, or uses."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(name=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.keyword(arg=str(name)):
+                yield name
+
+
+def prose_in(source: str) -> Iterator[str]:
+    """Yield a Python source's comments, those of neighbouring lines together, and its docstrings."""
+    comments = [
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    yield "\n".join(comments)
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text
+
+
+def documents() -> list[Path]:
+    """Return the documents whose words are checked."""
+    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return [path for path in found if path.name not in WITH_WORDS_OF_THEIR_OWN]
+
+
+def said(gone: Gone, where: str) -> str:
+    return f"{where}: {gone.word!r} is gone, say {gone.instead!r}"
+
+
+def test_the_glossary_has_its_two_tables() -> None:
+    assert len(TERMS) > 40
+    assert len(IN_NAMES) > 30
+    assert len(IN_TEXT) > 20
+    assert len({term for term, _ in TERMS}) == len(TERMS), "one line for each term"
+
+
+@pytest.mark.parametrize(("term", "file"), TERMS, ids=[term for term, _ in TERMS])
+def test_each_term_is_used_in_the_file_that_is_named(term: str, file: str) -> None:
+    text = (PACKAGE / file).read_text(encoding="utf-8")
+    used = re.sub(r"[^a-z]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower())
+    assert re.sub(r"[^a-z]+", " ", term) in used
+
+
+def test_no_name_has_a_word_that_is_gone() -> None:
+    found = [
+        said(gone, f"{path.relative_to(ROOT)}, {name}")
+        for path in PACKAGE.rglob("*.py")
+        for name in {*names_in(path.read_text(encoding="utf-8")), path.stem}
+        for gone in gone_in_name(name)
+    ]
+    assert found == []
+
+
+def test_no_statement_has_a_word_that_is_gone() -> None:
+    found = []
+    for path in PACKAGE.rglob("*.sql"):
+        text = path.read_text(encoding="utf-8")
+        code = re.sub(r"--.*", "", text)
+        found += [
+            said(gone, path.name) for name in set(re.findall(r"\w+", code)) for gone in gone_in_name(name)
+        ]
+        found += [said(gone, path.name) for gone in gone_in_text(text)]
+    assert found == []
+
+
+def test_no_comment_or_docstring_has_a_word_that_is_gone() -> None:
+    found = [
+        said(gone, str(path.relative_to(ROOT)))
+        for path in PACKAGE.rglob("*.py")
+        for text in prose_in(path.read_text(encoding="utf-8"))
+        for gone in gone_in_text(text)
+    ]
+    assert found == []
+
+
+def test_no_document_has_a_word_that_is_gone() -> None:
+    found = [
+        said(gone, str(path.relative_to(ROOT)))
+        for path in documents()
+        for gone in gone_in_text(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("_hand_back", "hand back"),
+        ("HitWire", "wire"),
+        ("MOST_NAMED", "MOST"),
+        ("VISIT_TIME", "visit"),
+        ("free_places", "places"),
+    ],
+)
+def test_a_gone_word_is_found_in_names_of_every_form(name: str, word: str) -> None:
+    assert [gone.word for gone in gone_in_name(name)] == [word]
+
+
+@pytest.mark.parametrize("name", ["most", "almost", "revisited_at", "mushroom", "outlandish", "MAX_NAMED"])
+def test_other_words_are_left_alone(name: str) -> None:
+    assert list(gone_in_name(name)) == []
+
+
+def test_a_gone_word_is_found_in_text_across_lines() -> None:
+    comment = "# The lane is given\n# back at once.\n"
+    assert [gone.word for gone in gone_in_text("".join(prose_in(comment)))] == ["given back"]
+    assert list(gone_in_text("It gives the caller back what it took.")) == []
