@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "webhook_dispatcher"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+RECIPES = ("A metric", "A setting", "An event type", "A control command", "A statement", "A migration")
 VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
@@ -174,3 +176,13 @@ def test_exit_codes_of_the_contract_are_the_codes() -> None:
 def test_sections_of_the_contract_keep_their_numbers() -> None:
     assert re.findall(r"^## (\d+)\. ", CONTRACT, re.MULTILINE) == ["1", "2", "3", "4", "5", "6"]
     assert re.findall(r"^(\d+)\. ", CONTRACT, re.MULTILINE) == ["1", "2", "3", "4", "5", "6", "7"]
+
+
+def test_files_that_the_recipes_name_exist_and_are_eight_at_most() -> None:
+    recipes = CONTRIBUTING.partition("\n## Recipes\n")[2].partition("\n## ")[0].split("\n### ")[1:]
+    assert [recipe.partition("\n")[0] for recipe in recipes] == [*RECIPES]
+    for recipe in recipes:
+        assert 3 <= max(map(int, re.findall(r"^(?:\d\. and )?(\d)\. ", recipe, re.MULTILINE))) <= 8
+    named = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[A-Z]+\.md|pyproject\.toml)`", CONTRIBUTING))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
