@@ -39,7 +39,7 @@ USES = (
     f"recorded_by = {NEXT},",
 )
 """A line of the statement that records outcomes, and what the next version has behind it."""
-NEW_TYPE = "charge.disputed"
+NEW_TYPE = "charge.invented"
 MIGRATIONS = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "migrations/sql").glob("*.sql"))]
 RULES_BEGIN = "CREATE OR REPLACE FUNCTION webhook.event_can_be_sent("
 RULES = [text for text in MIGRATIONS if RULES_BEGIN in text][-1].partition(RULES_BEGIN)[2].partition("$$;")[0]
