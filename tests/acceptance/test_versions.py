@@ -39,11 +39,11 @@ USES = (
     f"recorded_by = {NEXT},",
 )
 """A line of the statement that records outcomes, and what the next version has behind it."""
-NEW_TYPE = "charge.disputed"
-RULES = (ROOT / "migrations/sql/0004_rules_by_full_names.sql").read_text(encoding="utf-8")
-ALLOWS = RULES[RULES.index("CREATE OR REPLACE") : RULES.index("UPDATE")].replace(
-    "'webhook.test'", f"'webhook.test', '{NEW_TYPE}'"
-)
+NEW_TYPE = "charge.invented"
+MIGRATIONS = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "migrations/sql").glob("*.sql"))]
+RULES_BEGIN = "CREATE OR REPLACE FUNCTION webhook.event_can_be_sent("
+RULES = [text for text in MIGRATIONS if RULES_BEGIN in text][-1].partition(RULES_BEGIN)[2].partition("$$;")[0]
+ALLOWS = f"{RULES_BEGIN}{RULES}$$;".replace("'webhook.test'", f"'webhook.test', '{NEW_TYPE}'")
 """What the rules for producers' rows become with one more type."""
 REVISION = '''
     """One more."""
@@ -77,7 +77,6 @@ class NextVersion(NamedTuple):
         revision = textwrap.dedent(REVISION).lstrip().format(name=name, before=latest)
         (root / "migrations/versions" / f"{name}.py").write_text(revision)
         storage = root / "src/webhook_dispatcher/storage"
-        replace(storage / "schema.py", f"SCHEMA_VERSION = {SCHEMA_VERSION}\n", f"SCHEMA_VERSION = {NEXT}\n")
         replace(storage / "sql/recording.sql", USES[0], "\n".join(USES))
         return cls(root)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import Database
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.event import Trigger
+from webhook_dispatcher.domain.event import EVENT_TYPES, Trigger
 from webhook_dispatcher.storage import schema
 
 CONTRACT = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="utf-8")
@@ -42,6 +42,13 @@ async def test_bad_row_is_refused_by_an_error_that_names_the_rule(
         await connection.fetchrow(INSERT, merchant_id, event_type, text)
     assert (refused.value.table_name, refused.value.constraint_name) == ("outbox", rule)
     assert "xxx" not in str(refused.value) + str(refused.value.detail)  # an error ends up in logs
+    await connection.close()
+
+
+async def test_every_type_that_the_program_knows_may_be_inserted(database: Database) -> None:
+    connection = await database.connect("webhook_producer")
+    for event_type in EVENT_TYPES:
+        await connection.fetchrow(INSERT, "m1", event_type, "{}")
     await connection.close()
 
 

@@ -1,41 +1,37 @@
 """Metrics: the contract's names and labels, and nothing else."""
 
+import re
+from pathlib import Path
+
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from docs.reference import metrics_table
 from webhook_dispatcher.telemetry.metrics import Metrics, SupervisorMetrics
 
-CONTRACT = {
-    "webhook_attempts_total": {"outcome", "trigger"},
-    "webhook_attempt_duration_seconds": {"outcome"},
-    "webhook_deliveries_total": {"state", "type"},
-    "webhook_delivery_lag_seconds": set(),
-    "webhook_pending": set(),
-    "webhook_pending_retry": set(),
-    "webhook_oldest_pending_age_seconds": set(),
-    "webhook_oldest_due_retry_age_seconds": set(),
-    "webhook_lanes_leased": set(),
-    "webhook_suspect_lanes": set(),
-    "webhook_attempts_in_flight": set(),
-    "webhook_claim_duration_seconds": set(),
-    "webhook_record_duration_seconds": set(),
-    "webhook_leases_lost_total": set(),
-    "webhook_database_errors_total": {"operation"},
-    "webhook_control_commands_total": {"command", "status"},
-    "webhook_event_loop_lag_seconds": set(),
-    "webhook_own_fault": {"kind"},
-    "webhook_merchants_held_back": set(),
-    "webhook_blocked_rows": {"reason"},
-    "webhook_build_info": {"version"},
-}
+CONTRACT_FILE = Path(__file__).parents[2] / "docs" / "contract.md"
+OF_A_SUPERVISOR = {"webhook_processes": {"state"}, "webhook_process_restarts_total": set()}
 OF_A_DATABASE = {
     "webhook_pending",
     "webhook_pending_retry",
     "webhook_oldest_pending_age_seconds",
     "webhook_oldest_due_retry_age_seconds",
 }
-OF_A_SUPERVISOR = {"webhook_processes": {"state"}, "webhook_process_restarts_total": set()}
+
+
+def promised() -> dict[str, set[str]]:
+    """Return the labels of each metric of a daemon, as the contract writes them: `name{label,label}`."""
+    text = CONTRACT_FILE.read_text(encoding="utf-8").partition("\n## 6. ")[2]
+    # Names are repeated further down without their labels.
+    first = dict(reversed(re.findall(r"`(webhook_\w+)(?:\{([\w,]+)\})?`", text)))
+    return {
+        name: set(filter(None, labels.split(",")))
+        for name, labels in first.items()
+        if name not in OF_A_SUPERVISOR
+    }
+
+
+CONTRACT = promised()
 
 
 def table_rows() -> list[list[str]]:

@@ -10,7 +10,7 @@ import pytest
 from docs.reference import metrics_table
 from webhook_dispatcher.cli.failures import EXIT_CODES
 from webhook_dispatcher.domain.command import COMMANDS, Code
-from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
+from webhook_dispatcher.domain.event import EVENT_TYPES, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.settings import Settings
 
@@ -18,12 +18,15 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "webhook_dispatcher"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+RECIPES = ("A metric", "A setting", "An event type", "A control command", "A statement", "A migration")
 VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 DECISIONS = ROOT / "docs" / "adr"
+SCHEMA = "3. SQL: schema `webhook`, in the charge service's own database"
 MEASURED = (ROOT / "benchmarks" / "results" / "standard.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
 
@@ -141,17 +144,18 @@ def test_architecture_shows_every_file_and_no_other() -> None:
     }
 
 
-def test_every_control_command_is_shown_in_sql_and_every_code_is_in_the_contract() -> None:
-    text = section(OPERATIONS, "Control commands")
-    assert {command for command in COMMANDS if f"'{command}'" in text} == {*COMMANDS}
+def test_control_commands_and_codes_of_the_contract_are_the_codes() -> None:
+    rows = section(CONTRACT, SCHEMA).partition("\n| command |")[2].splitlines()
+    cells = [row.split("|")[1] for row in rows if row.startswith("| `")]
+    assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == [*COMMANDS]
+    shown = re.findall(r"VALUES \('(\w+)'", section(OPERATIONS, "Control commands"))
+    assert {*shown} <= {*COMMANDS}
     assert {int(number) for number in re.findall(r"`(-14\d{3})`", CONTRACT)} == {*map(int, Code)}
 
 
 def test_words_of_the_contract_are_the_codes() -> None:
     for word in (*EVENT_TYPES, *State, *FailedReason, *Outcome):
         assert re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", CONTRACT), word
-    for event_type in EVENT_TYPES:
-        assert f"`{event_type}`" in section(README, "Write") or event_type == TEST_EVENT_TYPE
 
 
 def test_settings_and_metrics_of_the_contract_are_the_codes() -> None:
@@ -172,3 +176,13 @@ def test_exit_codes_of_the_contract_are_the_codes() -> None:
 def test_sections_of_the_contract_keep_their_numbers() -> None:
     assert re.findall(r"^## (\d+)\. ", CONTRACT, re.MULTILINE) == ["1", "2", "3", "4", "5", "6"]
     assert re.findall(r"^(\d+)\. ", CONTRACT, re.MULTILINE) == ["1", "2", "3", "4", "5", "6", "7"]
+
+
+def test_files_that_the_recipes_name_exist_and_are_eight_at_most() -> None:
+    recipes = CONTRIBUTING.partition("\n## Recipes\n")[2].partition("\n## ")[0].split("\n### ")[1:]
+    assert [recipe.partition("\n")[0] for recipe in recipes] == [*RECIPES]
+    for recipe in recipes:
+        assert 3 <= max(map(int, re.findall(r"^(?:\d\. and )?(\d)\. ", recipe, re.MULTILINE))) <= 8
+    named = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[A-Z]+\.md|pyproject\.toml)`", CONTRIBUTING))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

@@ -115,6 +115,8 @@ def alternatives(needs: str) -> Iterator[set[str]]:
 def test_a_control_command_needs_what_the_reference_says_and_reads_nothing_else(name: str) -> None:
     spec = COMMANDS[name]
     optional = {*re.findall("`([^`]+)`", spec.takes)}
+    arguments = {*re.findall(r"`args\.(\w+)`", spec.needs + spec.takes)}
+    assert arguments <= ARGUMENTS.keys(), "give ARGUMENTS above a value that each may have"
     for needed in alternatives(spec.needs):
         asked = read_with(name, needed | optional)
         assert asked <= {*re.findall("`([^`]+)`", spec.needs)} | optional

@@ -13,7 +13,7 @@ from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import SweptLane
 from webhook_dispatcher.domain.event import State
 
-NEW_TYPE = "charge.disputed"
+NEW_TYPE = "charge.invented"
 
 
 async def test_a_lane_is_left_to_a_newer_daemon_at_the_first_event_of_an_unknown_type() -> None:

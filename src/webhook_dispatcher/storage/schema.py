@@ -14,9 +14,6 @@ from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
-SCHEMA_VERSION = 4
-"""The schema that this program is written for."""
-
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -24,6 +21,10 @@ def _migrations() -> Path:
     """Find the migrations: inside the installed package, or at the top of a checkout."""
     packaged = _PACKAGE / "migrations"
     return packaged if packaged.is_dir() else _PACKAGE.parents[1] / "migrations"
+
+
+SCHEMA_VERSION = max(int(file.name[:4]) for file in (_migrations() / "sql").glob("*.sql"))
+"""The schema that this program is written for: the number of the last migration that it carries."""
 
 
 def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> None:
