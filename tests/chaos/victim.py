@@ -206,9 +206,9 @@ class CountingAttempter(Attempter):
 class CountingMemory(MemoryBudget):
     """Bodies held; those that no attempt was begun for are claimed and waiting."""
 
-    def hold(self, event: Event) -> None:
+    def reserve(self, event: Event) -> None:
         """Count an event that was read."""
-        super().hold(event)
+        super().reserve(event)
         gauge.move(None, Phase.CLAIMED)
 
     def free(self, event: Event) -> None:

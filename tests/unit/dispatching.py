@@ -61,7 +61,7 @@ class Office:
                 await self.write()
         assert self.dispatcher.lanes_leased == 0
         assert self.recorder.unwritten == 0
-        assert self.memory.held == 0
+        assert self.memory.used == 0
 
     async def write(self) -> None:
         """Write a batch of outcomes."""

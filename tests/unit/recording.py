@@ -56,7 +56,7 @@ class Recording:
         event = make_event(seq, "r", attempts=1, on_failure=on_failure)
         if seq not in self.database.owed:
             self.database.owed[seq] = Owed(event, False, claim)
-        self.memory.hold(event)
+        self.memory.reserve(event)
         record = self.record(event, claim, True, state)
         self.recorder.add(record, None)
         return record

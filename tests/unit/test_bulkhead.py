@@ -105,7 +105,7 @@ async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
         office.instruments.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     async with office.open(*TARPITS, "m") as group:
         ballast = make_event(999, object=b"x" * (MAX_BYTES // 2))
-        office.memory.hold(ballast)
+        office.memory.reserve(ballast)
         office.database.insert(make_event(1, TARPITS[0]), make_event(2, "m"))
         await office.rounds(group)
         assert office.sent == [2]

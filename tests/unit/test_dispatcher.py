@@ -147,7 +147,7 @@ async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full()
         await office.rounds(group)
         office.instruments.pause.set(False)
         ballast = make_event(99, object=b"x" * 200_000_000)
-        office.memory.hold(ballast)
+        office.memory.reserve(ballast)
         await office.rounds(group)
         assert office.claims.leases_asked == []
         office.memory.free(ballast)
@@ -161,7 +161,7 @@ async def test_a_visit_that_needs_more_while_memory_is_full_ends() -> None:
         office.database.insert(*[make_event(seq, "a") for seq in range(1, RUN + 3)])
         await office.dispatcher.step(group)
         ballast = make_event(99, object=b"x" * 200_000_000)
-        office.memory.hold(ballast)
+        office.memory.reserve(ballast)
         await quiet()
         await office.rounds(group)
         assert office.dispatcher.lanes_leased == 0

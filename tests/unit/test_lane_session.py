@@ -127,7 +127,7 @@ def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
     visit.take_in(events(2, 3), EVERYTHING, stable=9)
     assert run_of(visit) == []
     assert visit.has_more
-    assert visit.memory.held == 0
+    assert visit.memory.used == 0
     assert visit.complete_up_to == 0
 
 
@@ -137,7 +137,7 @@ def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
     take(visit)
     visit.end()
     assert visit.has_more
-    assert visit.memory.held == len(make_event(2).object)
+    assert visit.memory.used == len(make_event(2).object)
     assert visit.complete_up_to == 2
 
 

@@ -11,7 +11,7 @@ from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget
 
 PACKAGE = Path(webhook_dispatcher.__file__).parent
 OWNER = PACKAGE / "dispatch" / "lane_session.py"
-FIELDS = {*LaneSession.__slots__} | {"held", "fullness"}
+FIELDS = {*LaneSession.__slots__} | {"used", "fullness"}
 CHANGES = {
     *("add", "append", "appendleft", "clear", "difference_update", "discard", "extend", "extendleft"),
     *("insert", "intersection_update", "pop", "popitem", "popleft", "remove", "reverse", "rotate", "set"),
@@ -70,7 +70,7 @@ def written_fields(source: str) -> Iterator[str]:
         "session.unwritten += 1",
         "del session.run[0]",
         "session.run.popleft()",
-        "self._memory.held -= 1",
+        "self._memory.used -= 1",
         "session.unblocked.set()",
         "session.read_seqs.add(3)",
     ],
@@ -81,7 +81,7 @@ def test_every_way_to_write_is_noticed(source: str) -> None:
 
 def test_fields_are_the_ones_that_there_are() -> None:
     assert {"run", "read_seqs", "unfinished", "state", "fetch", "unblocked", "wait_until"} <= FIELDS
-    assert {*vars(MemoryBudget())} - {"_max"} == {"held", "fullness"}
+    assert {*vars(MemoryBudget())} - {"_max"} == {"used", "fullness"}
 
 
 @pytest.mark.parametrize("module", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)

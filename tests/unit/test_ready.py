@@ -196,7 +196,7 @@ def test_a_full_line_of_suspects_refuses_nobody_else(monkeypatch: pytest.MonkeyP
 def test_bodies_have_room_below_their_bound(held: int, has_room: bool) -> None:
     bodies = MemoryBudget(10)
     event = make_event(1, object=b"x" * held)
-    bodies.hold(event)
+    bodies.reserve(event)
     assert (bodies.fullness < 1) is has_room
     bodies.free(event)
-    assert bodies.held == 0
+    assert bodies.used == 0

@@ -28,7 +28,7 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
     ]
     assert recording.recorder.unwritten == 0
     assert all(is_delivered(recording.database, seq) for seq in seqs)
-    assert recording.memory.held == 0
+    assert recording.memory.used == 0
 
 
 def test_a_batch_is_bounded_and_oldest_first() -> None:
@@ -62,7 +62,7 @@ def test_a_statement_that_failed_is_written_again() -> None:
     recording.step()
     assert [seqs for seqs, _ in recording.records.statements] == [[1], [1, 2]]
     assert visit.unwritten == 0
-    assert recording.memory.held == 0
+    assert recording.memory.used == 0
 
 
 def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late() -> None:

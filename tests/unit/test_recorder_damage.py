@@ -70,7 +70,7 @@ def test_an_outcome_whose_row_is_damaged_holds_up_its_lane_alone_and_is_written_
     recording.step()
     assert is_delivered(recording.database, 2)
     assert recording.closed[-1] is ill
-    assert (recording.recorder.unwritten, recording.memory.held, recording.refusals) == (0, 0, [])
+    assert (recording.recorder.unwritten, recording.memory.used, recording.refusals) == (0, 0, [])
 
 
 @pytest.mark.parametrize("is_moved", [True, False], ids=["moved away", "claimed by another"])

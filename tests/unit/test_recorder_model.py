@@ -158,7 +158,7 @@ def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
         assert record == original or (is_plainer and record.event.seq in records.refused)
     assert set(model.recording.closed) == set(model.opened)
     assert len(model.recording.closed) == len(model.opened)
-    assert model.recording.memory.held == 0
+    assert model.recording.memory.used == 0
     for visit in model.opened:
         assert not visit.unfinished
         assert visit.unblocked is None

@@ -87,7 +87,7 @@ def test_a_failure_in_the_midst_of_halving_loses_nothing() -> None:
     recording.settle()
     assert sorted(seqs_of(recording.records.written)) == [1, 2, 3]
     assert recording.closed == [visit]
-    assert recording.memory.held == 0
+    assert recording.memory.used == 0
 
 
 def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:

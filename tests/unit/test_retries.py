@@ -95,7 +95,7 @@ class Office:
         assert (record.attempt, record.state, record.attempts) == (None, None, 1)
         assert record.due_at is not None
         assert abs(record.due_at - self.clock.now - wait) <= MICROSECOND
-        assert self.memory.held == 0
+        assert self.memory.used == 0
 
 
 async def test_due_rows_are_attempted_and_recorded_under_their_claims() -> None:
@@ -106,7 +106,7 @@ async def test_due_rows_are_attempted_and_recorded_under_their_claims() -> None:
     assert sorted(office.sender.event_ids) == [1, 2]
     assert {record.event.seq: record.fence for record in office.records.written} == {1: 101, 2: 102}
     assert all(record.is_retry and record.attempts == 2 for record in office.records.written)
-    assert office.memory.held == 0
+    assert office.memory.used == 0
 
 
 async def test_retries_of_one_merchant_do_not_wait_for_each_other() -> None:
@@ -139,7 +139,7 @@ def pause(office: Office) -> None:
 
 
 def fill(office: Office) -> None:
-    office.memory.hold(make_event(99, object=b"x" * 200_000_000))
+    office.memory.reserve(make_event(99, object=b"x" * 200_000_000))
 
 
 def fall_behind(office: Office) -> None:
@@ -183,7 +183,7 @@ async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: f
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await office.retrier.step(group)
         unwritten = Record(make_event(99), 1, True, None, None, None, NOW, NOW)
-        office.memory.hold(unwritten.event)
+        office.memory.reserve(unwritten.event)
         office.recorder.add(unwritten, None)
         office.clock.advance(MAX_BEHIND * 2)
         await quiet()
@@ -255,7 +255,7 @@ async def test_rows_are_handed_back_when_their_endpoints_cannot_be_read() -> Non
     await office.recorder.step()
     assert seqs_of(office.records.written) == [1, 2]
     assert office.sender.sent == []
-    assert office.memory.held == 0
+    assert office.memory.used == 0
 
 
 async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight() -> None:

@@ -60,7 +60,7 @@ async def test_a_due_row_of_an_unknown_type_is_given_back_at_once_and_left_out_f
     assert office.sender.event_ids == [2]
     [given_back] = [record for record in office.records.written if record.event.seq == 1]
     assert (given_back.attempt, given_back.state, given_back.due_at) == (None, None, office.clock.now)
-    assert (seqs_of(office.records.written), office.memory.held) == ([1, 2], 0)
+    assert (seqs_of(office.records.written), office.memory.used) == ([1, 2], 0)
     office.owe(1, type=NEW_TYPE)
     assert await office.round() == 0
     office.clock.advance(BLOCKED_WAIT)

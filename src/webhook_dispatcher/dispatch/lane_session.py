@@ -38,23 +38,23 @@ def trust(lease: timedelta, attempt_timeout: timedelta) -> float:
 class MemoryBudget:
     """Counts the bytes of the events in memory: runs, requests in flight, and records not yet written.
 
-    held: how many. fullness: `held` as a part of the maximum; from 1 on nothing more is claimed.
+    used: how many. fullness: `used` as a part of the maximum; from 1 on nothing more is claimed.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max = max_bytes
-        self.held = 0
+        self.used = 0
         self.fullness = 0.0
 
-    def hold(self, event: Event) -> None:
+    def reserve(self, event: Event) -> None:
         """Count an event that was read."""
-        self.held += len(event.object)
-        self.fullness = self.held / self._max
+        self.used += len(event.object)
+        self.fullness = self.used / self._max
 
     def free(self, event: Event) -> None:
         """Stop counting an event that was written or dropped."""
-        self.held -= len(event.object)
-        self.fullness = self.held / self._max
+        self.used -= len(event.object)
+        self.fullness = self.used / self._max
 
 
 class SessionState(IntEnum):
@@ -155,7 +155,7 @@ class LaneSession:
         for event in new:
             self.read_seqs.add(event.seq)
             self.unfinished[event.seq] = len(event.object)
-            self.memory.hold(event)
+            self.memory.reserve(event)
         self.run = deque(sorted([*self.run, *new], key=_seq)) if self.run else deque(new)
 
     def missed_read(self) -> None:
@@ -209,7 +209,7 @@ class LaneSession:
         return not was_lost
 
     def defer(self, until: datetime) -> None:
-        """Let nobody claim the lane before an instant (database time), once it is released."""
+        """Have the lane released with this instant (database time), before which it is not claimed."""
         self.wait_until = until
 
     def end(self) -> None:

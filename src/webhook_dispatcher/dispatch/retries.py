@@ -132,7 +132,7 @@ class Retrier:
         if any(self._own_faults.is_probe_only(retry.event.merchant_id) for retry in claimed):
             self._own_faults.note_probe()
         for retry in claimed:
-            self._memory.hold(retry.event)
+            self._memory.reserve(retry.event)
         try:
             merchants = list({retry.event.merchant_id for retry in claimed})
             endpoints = await self._unreadable.read_endpoints(merchants)
