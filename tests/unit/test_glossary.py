@@ -39,7 +39,12 @@ GONE = [
     for word in words.split(", ")
 ]
 IN_NAMES = [gone for gone, is_name in GONE if is_name]
-IN_TEXT = [gone for gone, _ in GONE if gone.in_text]
+IN_TEXT = {
+    # A line may be broken where the word has a blank, in a comment too.
+    gone: re.compile(rf"\b{gone.word}\b".replace(" ", r"[\s#-]+"), re.IGNORECASE)
+    for gone, _ in GONE
+    if gone.in_text
+}
 
 
 def words_of(name: str) -> str:
@@ -58,9 +63,7 @@ def gone_in_name(name: str) -> Iterator[Gone]:
 
 def gone_in_text(text: str) -> Iterator[Gone]:
     """Yield the gone words in a text, however its lines are broken."""
-    for gone in IN_TEXT:
-        if re.search(rf"\b{gone.word}\b".replace(" ", r"[\s#-]+"), text, re.IGNORECASE):
-            yield gone
+    yield from (gone for gone, pattern in IN_TEXT.items() if pattern.search(text))
 
 
 def names_in(source: str) -> Iterator[str]:

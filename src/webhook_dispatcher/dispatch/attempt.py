@@ -183,7 +183,7 @@ def fail_unconfigured(event: Event, fence: int, is_retry: bool, at: datetime) ->
 
 
 def fail_unsendable(event: Event, fence: int, is_retry: bool, at: datetime) -> Record:
-    """Finish a row that can be sent to nobody, without an attempt; what was delivered stays so."""
+    """Finish a row that breaks a rule, without an attempt; what was delivered stays so."""
     if event.on_failure is State.DELIVERED:
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, at)
     return Record(event, fence, is_retry, None, State.FAILED, FailedReason.UNSENDABLE, None, at)

@@ -182,7 +182,7 @@ class _Line:
         if self.refused is not None and not (is_swept and self._has_turn(merchant_id, sweep)):
             return False
         is_full = len(self.waiting) >= MAX_READY
-        # Whoever the sweep did not bring has no position in its round: admit from its beginning on.
+        # A merchant that the sweep did not bring has no position in its round: admit from its beginning on.
         self.refused = _Refused(sweep, merchant_id if is_swept else "") if is_full else None
         return not is_full
 

@@ -209,7 +209,7 @@ class LaneSession:
         return not was_lost
 
     def defer(self, until: datetime) -> None:
-        """Let nobody claim the lane before an instant (database time), once it is released."""
+        """Have the lane released with this instant (database time), before which it is not claimed."""
         self.wait_until = until
 
     def end(self) -> None:

@@ -55,7 +55,7 @@ class Stop:
             wake.set()
 
     def sets(self, wake: asyncio.Event) -> None:
-        """Set this event as well: whoever waits for it is not kept from ending."""
+        """Set this event, too, when loops are asked to end: it may be what a loop waits for."""
         self._wakes.append(wake)
         if self.is_set():
             wake.set()

@@ -165,7 +165,7 @@ class RefusedBatches:
 
 
 class Recorder:
-    """Collects records and turns of lanes, and writes them until it is drained.
+    """Collects records and what becomes of lanes, and writes both until it is stopped and has written all.
 
     needs_upkeep: set when the database refuses what should be possible: a log may lack its next partition.
     """
@@ -192,7 +192,7 @@ class Recorder:
         self._backoff = Backoff(RECORD_WAIT)
 
     def add(self, record: Record, session: LaneSession | None) -> None:
-        """Take over a record; it is written soon, and kept until it is."""
+        """Take over a record; it is kept until the database has said that it is written."""
         if session is not None:
             session.add_outcome()
         self._queue.append(Entry(record, session, self._clock.elapsed()))
@@ -205,14 +205,14 @@ class Recorder:
         self._wake.set()
 
     def is_behind(self) -> bool:
-        """Tell whether an answer has been on its way to the database for too long."""
+        """Tell whether an outcome has been waiting to be written for longer than MAX_BEHIND."""
         oldest = self._writing_since
         if self._queue and (oldest is None or self._queue[0].added < oldest):
             oldest = self._queue[0].added
         return oldest is not None and self._clock.elapsed() - oldest > MAX_BEHIND
 
     async def caught_up(self) -> None:
-        """Wait until nothing is overdue for writing."""
+        """Wait until no outcome has been waiting for too long."""
         while self.is_behind():
             self._progress.clear()
             await self._progress.wait()
@@ -312,7 +312,7 @@ class Recorder:
             entry = self._queue.popleft()
             batch[entry.record.event.seq] = entry
         self._writing = list(batch.values())
-        # What was locked before is younger here than the rest: its age is that of its last try.
+        # Outcomes that were locked count from their last try.
         self._writing_since = min((entry.added for entry in self._writing), default=None)
         return self._writing
 

@@ -23,7 +23,7 @@ SEARCH_ANEW = 60
 """Measurements after which the oldest pending event is searched from the beginning again."""
 SCHEMA_INTERVAL = Interval(5.0)
 EVENT_LOOP_LAG_INTERVAL = 0.25
-"""Seconds between two looks at how late the event loop is."""
+"""Seconds between two measurements of the event loop's lag."""
 
 _log = structlog.get_logger()
 

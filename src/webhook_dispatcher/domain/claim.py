@@ -9,7 +9,7 @@ from webhook_dispatcher.domain.event import Event
 
 
 class Arrival(NamedTuple):
-    """An event found by the tail or the sweep: that it is there, not what it says."""
+    """A new event, by its number and merchant alone."""
 
     seq: int
     merchant_id: str
@@ -17,8 +17,9 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """One look at the end of the outbox.
+    """One poll of the end of the outbox.
 
+    visible: the new events, in order of seq. is_cut: there were more than were asked for.
     last_seq: the last number given to any producer.
     oldest_open: all transactions with lower ids have ended.
     next_transaction: no transaction with this id or a higher one has begun to write.

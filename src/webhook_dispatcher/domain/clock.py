@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 GOOD_ROUND_TRIP = 0.1
-"""Seconds that a statement may take for its time to be believed."""
+"""Seconds; if a statement takes no longer, the time that it read is trusted."""
 MAX_ROUND_TRIP = 10.0
-"""Seconds beyond which an answer says nothing at all."""
+"""Seconds; if a statement takes longer, the time that it read is ignored."""
 MAX_TRUST = 5.0
-"""Seconds after which any answer is better than none."""
+"""Seconds; after so long without a trusted time, that of a slower statement is used."""
 
 
 class Clock(Protocol):
@@ -31,8 +31,9 @@ class Clock(Protocol):
 class DatabaseClock:
     """The database's clock, estimated from answers that carried its time.
 
-    It does not run backwards where only the estimate was ahead: it stands until the better one has caught up.
-    A database whose clock was set back by more than estimates may err is followed, for due times are its own.
+    When a better estimate lies behind the last one, the clock does not run backwards: it stands still until
+    the new estimate has caught up. If the difference is larger than the error of an estimate can be, the
+    database's clock was set back: then this clock follows it, since due times are the database's.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -44,7 +45,7 @@ class DatabaseClock:
     def synchronise(self, database_now: datetime, asked_at: float) -> None:
         """Take over the database's time as read by a statement asked at `asked_at` (elapsed seconds).
 
-        An answer that was long under way says little, and is used only when there was none for a while.
+        The time of a slow statement is imprecise, and used only when there was no better one for a while.
         """
         answered_at = self._clock.elapsed()
         if answered_at - asked_at > MAX_ROUND_TRIP:

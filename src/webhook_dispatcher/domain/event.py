@@ -32,7 +32,7 @@ _OPENS_AN_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 
 class State(StrEnum):
-    """Where a delivery stands."""
+    """The states of a delivery."""
 
     PENDING = "pending"
     PENDING_RETRY = "pending_retry"

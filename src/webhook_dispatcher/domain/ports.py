@@ -27,7 +27,7 @@ from webhook_dispatcher.domain.verdict import Answer, Failure
 
 
 class Sender(Protocol):
-    """The way out."""
+    """Sends requests to merchants."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
         """Make one POST within the attempt's time; never raises but when cancelled."""
@@ -50,7 +50,7 @@ class Claims(Protocol):
         ...
 
     async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
-        """Look again at ranges of numbers that were not visible before; at most `most` from each."""
+        """Read ranges of numbers again that were not visible before; at most `most` events from each."""
         ...
 
     async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
@@ -82,7 +82,7 @@ class Claims(Protocol):
         ...
 
     async def mend_retries(self, after_merchant: str, page_size: int) -> list[tuple[str, bool]]:
-        """Look at the next merchants with rows outside the order; True where the lane had to be mended."""
+        """Read the next merchants with rows outside the order; True where the lane had to be corrected."""
         ...
 
     async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:

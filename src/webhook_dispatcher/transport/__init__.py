@@ -1,1 +1,1 @@
-"""The way out: which addresses may be dialled, and how a request is sent."""
+"""Sending: which addresses may be dialled, and how a request is sent."""

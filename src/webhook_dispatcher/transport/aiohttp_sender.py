@@ -2,7 +2,7 @@
 
 What an attempt may do and what it shows is the same; test_sender* runs against both. Connecting (Happy
 Eyeballs, TLS, the proxy's CONNECT), writing, parsing and pooling are aiohttp's; the guard, the resolver, the
-resend and the words for what was seen are ours.
+resend and the classification of failures are ours.
 Beyond what tests/integration/senders.py lists, one thing differs: a TLS handshake gets 60 s at most, whatever
 the deadline.
 Source: contract 1, 2.1 and 2.7; docs/adr/0010-a-client-of-our-own-on-llhttp.md.

@@ -1,9 +1,9 @@
-"""One HTTP connection: a request goes out in one write, and only so much of its answer is taken in.
+"""One HTTP connection: a request is sent in one write, and only as much of its answer is read as is needed.
 
-States: idle; awaiting an answer; draining the body behind a final head; closed. An exchange ends in a status
-or in an exception, once. It is over with the final head: what is wrong behind that changes no verdict, it
-only closes the connection. The rest of a small body is waited for, so that the connection can be used again.
-It is used again only if the answer ended beyond doubt (`parsing.py`) and came after the whole request.
+States: idle; awaiting an answer; draining the body behind a final head; closed. An exchange is one request
+and its answer; it ends once, in a status or in an exception. The final head decides: an error behind it only
+closes the connection. The rest of a small body is waited for, so that the connection can be used again. That
+happens only if the answer ended beyond doubt (`parsing.py`) and came after the whole request.
 Everything but `send` runs in the event loop's callbacks, without a task.
 Source: contract 2.1; RFC 9112.
 """
@@ -133,11 +133,11 @@ class HttpConnection(asyncio.Protocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note of the transport."""
+        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what was going on."""
+        """End the exchange, if there is one, and report that the connection is lost."""
         self._end(exc)
         self._stop_timer()
         self._transport = None
@@ -271,7 +271,7 @@ class HttpConnection(asyncio.Protocol):
         return tls.session is None or not tls.session.has_ticket
 
     def _take_waiter(self) -> asyncio.Future[int] | None:
-        """Return who still waits, and have it wait no longer."""
+        """Return the future that is still waited for, if any; the exchange is over for it."""
         waiter, self._waiter = self._waiter, None
         return None if waiter is None or waiter.done() else waiter
 

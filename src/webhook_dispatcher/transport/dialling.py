@@ -1,9 +1,9 @@
 """New connections: every address is checked exactly where the socket for it is made.
 
-The resolver is no guard: nobody asks it about IP literals. `_make_socket` sees the very sockaddr of each try
+The resolver is no guard: it is not asked about IP literals. `_make_socket` sees the very sockaddr of each try
 (literal, resolved, each Happy Eyeballs branch); after the connect the peer is compared with what was
 approved.
-With an egress proxy, the way there is dialled and TLS is spoken inside the tunnel.
+With an egress proxy, the proxy is dialled, and TLS is spoken inside its tunnel.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _HANDSHAKE_SECONDS = 3600.0
 
 @dataclass(slots=True)
 class Dial:
-    """What one attempt learned on the way to its connection.
+    """What one attempt learned while it made its connection.
 
     phase: how far it came.
     approved: the addresses that sockets were made for: receivers', or the proxy's.

@@ -65,7 +65,7 @@ class Unsendable(ValueError):
 
 
 def classify(error: Exception, phase: Phase) -> Failure:
-    """Say what an attempt without an answer showed."""
+    """Turn the exception that ended an attempt into a failure. phase: how far the request came."""
     if isinstance(error, OutOfTime):
         return Failure(Outcome.TIMEOUT, f"{error}: {phase}")
     if isinstance(error, Forbidden):
@@ -92,7 +92,7 @@ def _outcome(error: Exception, phase: Phase) -> Outcome:
 
 
 def _own_words(error: Exception) -> str:
-    """Add what is safe to show: errno names, OpenSSL's and c-ares' constant texts."""
+    """Return what is safe to show: errno names, OpenSSL's and c-ares' constant texts; or nothing."""
     cause = error.__cause__ if isinstance(error, (NameFailed, ConnectFailed, HandshakeFailed)) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f": {cause.verify_message}"

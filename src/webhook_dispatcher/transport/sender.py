@@ -129,7 +129,7 @@ class Sender:
         return f"{target.opening}{self._own_headers}{lines}Content-Length: {length}\r\n\r\n".encode()
 
     async def _dial(self, target: Target, deadline: float) -> HttpConnection | Failure:
-        """Make a connection; whatever happens instead becomes a failure."""
+        """Make a connection; every error becomes a failure."""
         dial = self._dialler.begin()
         try:
             async with asyncio.timeout_at(deadline) as limit:
@@ -148,7 +148,7 @@ class Sender:
     async def _exchange(
         self, connection: HttpConnection, head: bytes, body: bytes, deadline: float
     ) -> Answer | Failure:
-        """Send one request; whatever happens becomes an answer or a failure."""
+        """Send one request; every error becomes a failure."""
         try:
             status = await connection.send(head, body, deadline)
         except Expired:
@@ -164,7 +164,7 @@ class Sender:
         return Answer(status, connection.network, connection.took_name and connection.requests == 1)
 
     def _unanswered(self, cause: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
-        """Say what an attempt without an answer showed, and whether it is our own doing."""
+        """Classify the exception that ended an attempt, and mark the failure if it is our own."""
         result = classify(cause, phase)
         if self._pool.is_closed or is_local(cause, tried):
             return replace(result, is_ours=True)

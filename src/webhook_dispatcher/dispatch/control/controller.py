@@ -38,9 +38,9 @@ from webhook_dispatcher.domain.ports import (
 )
 
 POLL = Interval(0.25)
-"""Between two looks at the control table (contract 3: taken up within a second)."""
+"""Between two polls of the control table (contract 3: taken up within a second)."""
 POSTPONE_SECONDS = 1.0
-"""How long later commands go before one that could not be carried out."""
+"""Seconds for which a command that could not be carried out is skipped, so that later ones go first."""
 
 _log = structlog.get_logger()
 

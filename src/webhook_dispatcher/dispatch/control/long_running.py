@@ -70,7 +70,7 @@ class LongRunningCommands:
                 assert_never(command)
 
     async def carry_out(self, command: LongRunningCommand) -> None:
-        """Carry a command out; one that cannot go on is left to whoever resumes it."""
+        """Carry a command out; if it cannot go on, another dispatcher will resume it."""
         try:
             await command.run()
         except (StorageError, LeaseLost) as error:

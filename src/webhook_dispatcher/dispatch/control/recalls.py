@@ -1,4 +1,4 @@
-"""Looks for what operators call back: lanes whose session must end, and everything."""
+"""Recalls: polls for lanes whose session an operator wants ended, and for the pause of everything."""
 
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher
 from webhook_dispatcher.dispatch.instruments import OperatorPause
@@ -6,11 +6,11 @@ from webhook_dispatcher.dispatch.pace import Interval
 from webhook_dispatcher.domain.ports import Claims
 
 RECALL_INTERVAL = Interval(0.25)
-"""What an operator calls back must end within a second (contract 3), however slow the database is."""
+"""A recalled session must end within a second (contract 3), however slow the database is."""
 
 
 async def obey_recalls(claims: Claims, dispatcher: Dispatcher, pause: OperatorPause) -> None:
-    """Look once; it alone sets the operators' pause of everything."""
+    """Poll once, end the sessions of recalled lanes, and begin or end the pause of everything."""
     recalls = await claims.read_recalls()
     pause.set(recalls.everything_is_paused)
     for merchant_id in recalls.merchants:
