@@ -5,13 +5,9 @@ import itertools
 import os
 import secrets
 import shutil
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
@@ -19,15 +15,13 @@ import hypothesis
 import pytest
 
 from tests import servers
-from tests.acceptance.pooler import Pooler
-from tests.tools import lacking
+from tests.external_programs import lacking
+from tests.servers.database import TEMPLATE, Database
+from tests.servers.pooler import Pooler
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
-from webhook_dispatcher.storage.connection import create_pool
-from webhook_dispatcher.storage.session import PLANNED_ONCE
 
-TEMPLATE = "webhook_template"
 _numbers = itertools.count(1)
 
 
@@ -61,44 +55,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
     for reason, count in reasons.most_common():
         terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """One test's database; roles are those of the contract.
-
-    pooler: what daemons and the command line go through, if the tests are run like that.
-    """
-
-    server: EmbeddedPostgres
-    name: str
-    pooler: Pooler | None = None
-
-    def dsn(self, user: str = "webhook_dispatcher") -> str:
-        """Return the URL to connect with as a role, or as the superuser `postgres`."""
-        return self.server.dsn(user, self.name)
-
-    def settings(self, user: str = "webhook_dispatcher") -> dict[str, str]:
-        """Return the settings with which a program connects as a role, without their prefix."""
-        if self.pooler is None:
-            return {"DATABASE_URL": self.dsn(user)}
-        return {"DATABASE_URL": self.pooler.dsn(user, self.name), "DATABASE_POOLER": "transaction"}
-
-    async def connect(self, user: str = "postgres") -> asyncpg.Connection:
-        """Open a connection; the caller closes it."""
-        return await asyncpg.connect(self.dsn(user), server_settings=servers.settings_of_tests())
-
-    def pool(
-        self, application_name: str, size: int, command_timeout: timedelta
-    ) -> AbstractAsyncContextManager[asyncpg.Pool]:
-        """Keep connections as the daemon does that it claims and records by."""
-        return create_pool(
-            self.dsn(),
-            application_name=application_name,
-            command_timeout=command_timeout,
-            size=size,
-            planning=PLANNED_ONCE,
-        )
 
 
 @pytest.fixture(scope="session")
@@ -156,11 +112,3 @@ async def _execute(server: EmbeddedPostgres, statement: str) -> None:
         await connection.execute(statement)
     finally:
         await connection.close()
-
-
-def process_exists(pid: int) -> bool:
-    """Tell whether a process is there and not a zombie."""
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return bool(state) and not state.startswith("Z")

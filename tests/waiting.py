@@ -1,14 +1,19 @@
-"""How long tests wait, and how slow the machine was meanwhile.
+"""How tests wait for conditions, how long, and how slow the machine was meanwhile.
 
 A wait is for a condition, and MAX_WAIT only ends a test that hangs. Where a deadline is the very thing under
 test, a Yardstick beside it tells a slow machine from a daemon that is late.
 """
 
+import asyncio
 import subprocess
 import sys
+import time
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
+T = TypeVar("T")
+LOOK_EVERY = 0.01
 MAX_WAIT = 60.0
 """Seconds after which waiting for a condition is given up."""
 _BURSTS = """
@@ -54,3 +59,24 @@ class Yardstick:
     def allows(self, seconds: float) -> float:
         """Return what takes so many seconds at most, on this machine as it was while we were entered."""
         return seconds * max(1.0, self.slowdown) + self.worst
+
+
+async def until(condition: Callable[[], T | None], deadline: float = MAX_WAIT) -> T:
+    """Wait for a condition to give something true, and return that; TimeoutError when it does not in time."""
+
+    async def looked() -> T | None:
+        return condition()
+
+    return await until_found(looked, deadline)
+
+
+async def until_found(look: Callable[[], Awaitable[T | None]], deadline: float = MAX_WAIT) -> T:
+    """Wait like `until`, where looking means asking somebody."""
+    ends = time.monotonic() + deadline
+    while True:
+        found = await look()
+        if found:
+            return found
+        if time.monotonic() > ends:
+            raise TimeoutError(f"not within {deadline} s, last seen: {found!r}")
+        await asyncio.sleep(LOOK_EVERY)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.world import World
-from tests.conftest import Database
+from tests.acceptance.installation import Installation
+from tests.servers.database import Database
 
 
 @pytest.fixture
-async def world(database: Database, tmp_path: Path) -> AsyncIterator[World]:
+async def installation(database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
     """Put an installation together; daemons are started by the test."""
     # Debugging would slow down the receiver and the producers, which share this loop.
     asyncio.get_running_loop().set_debug(False)
-    async with World(database, tmp_path) as world:
-        yield world
+    async with Installation(database, tmp_path) as installation:
+        yield installation

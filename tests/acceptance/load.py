@@ -16,9 +16,9 @@ from uuid import UUID
 
 import asyncpg
 
-from tests.acceptance.process import Daemon, until_found
-from tests.acceptance.world import INSERT, Sent, World
-from tests.waiting import MAX_WAIT
+from tests.acceptance.installation import INSERT, Installation, Sent
+from tests.acceptance.processes import Daemon
+from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.local.arrivals import Arrival, first_arrivals, out_of_order
 
 WRITERS = 4
@@ -94,9 +94,9 @@ class Fate:
     attempts: int
 
 
-async def start_daemons(world: World, count: int, **settings: str) -> list[Daemon]:
+async def start_daemons(installation: Installation, count: int, **settings: str) -> list[Daemon]:
     """Start so many daemons at once and wait until all work; patiently, where other tests run beside."""
-    daemons = [world.spawn(**settings) for _ in range(count)]
+    daemons = [installation.spawn(**settings) for _ in range(count)]
     for daemon in daemons:
         await daemon.logged("daemon.started", PATIENCE)
     return daemons

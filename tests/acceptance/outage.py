@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.load import (
     PATIENCE,
     Load,
@@ -23,8 +24,7 @@ from tests.acceptance.load import (
     start_daemons,
     waits_after,
 )
-from tests.acceptance.process import until
-from tests.acceptance.world import World
+from tests.waiting import until
 from webhook_dispatcher.local.arrivals import Arrival, first_arrivals
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -65,40 +65,44 @@ class Outage:
         return last - self.gone_at
 
 
-async def live_through_outage(world: World, how: signal.Signals, seconds: float, lease: str) -> Outage:
-    """End the world's server under load, start it again after so many seconds, and judge what came of it."""
-    await world.configure(*MERCHANTS)
+async def live_through_outage(
+    installation: Installation, how: signal.Signals, seconds: float, lease: str
+) -> Outage:
+    """End the server under load, start it again after so many seconds, and judge what came of it."""
+    await installation.configure(*MERCHANTS)
     for merchants, milliseconds, _ in KINDS:
         for merchant_id in merchants:
-            world.receiver.behave(merchant_id, Behaviour(delay=timedelta(milliseconds=milliseconds)))
-    await start_daemons(world, DAEMONS, LEASE=lease, ATTEMPT_TIMEOUT="PT1S")
-    pids = [daemon.process.pid for daemon in world.daemons]
-    backlog = [event for merchants, _, count in KINDS for event in await world.emit_each(merchants, count)]
-    async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
-        await until(lambda: len(world.receiver.arrivals) > len(backlog) / 3, PATIENCE)
+            installation.receiver.behave(merchant_id, Behaviour(delay=timedelta(milliseconds=milliseconds)))
+    await start_daemons(installation, DAEMONS, LEASE=lease, ATTEMPT_TIMEOUT="PT1S")
+    pids = [daemon.process.pid for daemon in installation.daemons]
+    backlog = [
+        event for merchants, _, count in KINDS for event in await installation.emit_each(merchants, count)
+    ]
+    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+        await until(lambda: len(installation.receiver.arrivals) > len(backlog) / 3, PATIENCE)
         memory_before = [resident(pid) for pid in pids]
         gone_at = time.monotonic()
-        await end_server(world, how)
+        await end_server(installation, how)
         used, since = [cpu_time(pid) for pid in pids], time.monotonic()
         await asyncio.sleep(gone_at + seconds - time.monotonic())
         shares = [
             (cpu_time(pid) - before) / (time.monotonic() - since)
             for pid, before in zip(pids, used, strict=True)
         ]
-        world.database.server.start()
+        installation.database.server.start()
         back_at = time.monotonic()
-        await reconnect(world)
+        await reconnect(installation)
 
         def all_served() -> bool:
-            firsts = first_arrivals(world.receiver.arrivals)
+            firsts = first_arrivals(installation.receiver.arrivals)
             return all(firsts[name][-1].started_at > back_at for name in MERCHANTS)
 
         await until(all_served, PATIENCE)
         memory_after = [resident(pid) for pid in pids]
-    known = await all_settled(world.owner, PATIENCE)
-    await world.admin.close()
-    await world.owner.close()
-    sent, arrivals = [*backlog, *load.sent], world.receiver.arrivals
+    known = await all_settled(installation.owner, PATIENCE)
+    await installation.admin.close()
+    await installation.owner.close()
+    sent, arrivals = [*backlog, *load.sent], installation.receiver.arrivals
     check_promises(sent, arrivals, known)
     exposed = frozenset(
         arrival.event_id
@@ -111,19 +115,19 @@ async def live_through_outage(world: World, how: signal.Signals, seconds: float,
     return Outage(gone_at, back_at, arrivals, exposed, repeated, waits, shares, memory_before, memory_after)
 
 
-async def end_server(world: World, how: signal.Signals) -> None:
+async def end_server(installation: Installation, how: signal.Signals) -> None:
     """End the server: SIGINT is a fast shutdown, SIGQUIT a crash without clean-up."""
-    pid = world.database.server.pid
+    pid = installation.database.server.pid
     assert pid is not None
     os.kill(pid, how)
     await until(lambda: _state(pid) in ("Z", ""))
-    world.database.server.stop()
+    installation.database.server.stop()
 
 
-async def reconnect(world: World) -> None:
-    """Give the world new connections for those that ended with the server."""
-    world.admin = await world.database.connect("webhook_admin")
-    world.owner = await world.database.connect("postgres")
+async def reconnect(installation: Installation) -> None:
+    """Give the installation new connections for those that ended with the server."""
+    installation.admin = await installation.database.connect("webhook_admin")
+    installation.owner = await installation.database.connect("postgres")
 
 
 def _state(pid: int) -> str:

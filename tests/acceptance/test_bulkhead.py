@@ -5,10 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from tests.acceptance.installation import Installation, Sent
 from tests.acceptance.load import Load
-from tests.acceptance.process import until, until_found
-from tests.acceptance.world import Sent, World
-from tests.waiting import Yardstick
+from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -42,32 +41,32 @@ FROM generate_series(1, $3) AS number
 """
 
 
-async def trickle(world: World, count: int = SAMPLES) -> list[Sent]:
+async def trickle(installation: Installation, count: int = SAMPLES) -> list[Sent]:
     """Write events of healthy merchants at a steady pace."""
-    async with Load(world.database.dsn("webhook_producer"), HEALTHY, RATE) as load:
+    async with Load(installation.database.dsn("webhook_producer"), HEALTHY, RATE) as load:
         await until(lambda: len(load.sent) >= count)
     return load.sent
 
 
-def requests(world: World, events: Sequence[Sent], each: int) -> list[list[Arrival]] | None:
+def requests(installation: Installation, events: Sequence[Sent], each: int) -> list[list[Arrival]] | None:
     """Return each event's requests, once there are so many of them all."""
     found: dict[str, list[Arrival]] = {str(event.id): [] for event in events}
-    for arrival in world.receiver.arrivals:
+    for arrival in installation.receiver.arrivals:
         if arrival.event_id in found:
             found[arrival.event_id].append(arrival)
     return list(found.values()) if min(map(len, found.values())) >= each else None
 
 
-async def lags(world: World, events: Sequence[Sent]) -> list[float]:
+async def lags(installation: Installation, events: Sequence[Sent]) -> list[float]:
     """Wait until all have arrived; return the seconds from their commits."""
-    arrived = await until(lambda: requests(world, events, 1))
+    arrived = await until(lambda: requests(installation, events, 1))
     return [of_one[0].started_at - event.committed_at for event, of_one in zip(events, arrived, strict=True)]
 
 
-async def retry_lags(world: World, events: Sequence[Sent]) -> list[float]:
+async def retry_lags(installation: Installation, events: Sequence[Sent]) -> list[float]:
     """Wait until all that were refused were retried; return how much later than due that was."""
     refused = [event for event in events if event.merchant_id in REFUSERS]
-    arrived = await until(lambda: requests(world, refused, 2))
+    arrived = await until(lambda: requests(installation, refused, 2))
     return [
         retry.started_at - (first.ended_at or first.started_at) - RETRIED_AFTER
         for first, retry, *_ in arrived
@@ -79,83 +78,89 @@ def late(waits: Sequence[float], machine: Yardstick) -> int:
     return sum(wait >= machine.allows(LATEST) for wait in waits)
 
 
-def hanging(world: World) -> int:
-    return sum(arrival.ended_at is None for arrival in world.receiver.arrivals)
+def hanging(installation: Installation) -> int:
+    return sum(arrival.ended_at is None for arrival in installation.receiver.arrivals)
 
 
-def all_have_timed_out(world: World) -> bool:
+def all_have_timed_out(installation: Installation) -> bool:
     """Tell whether each of those that hang is known to: its first time is over."""
     ended = {
-        arrival.merchant_id for arrival in world.receiver.arrivals if arrival.ended_at and not arrival.status
+        arrival.merchant_id
+        for arrival in installation.receiver.arrivals
+        if arrival.ended_at and not arrival.status
     }
     return ended >= set(TARPITS)
 
 
-async def gauge(world: World, name: str) -> float:
-    _, text = await world.daemons[0].asked("/metrics")
+async def gauge(installation: Installation, name: str) -> float:
+    _, text = await installation.daemons[0].asked("/metrics")
     [line] = [line for line in text.splitlines() if line.startswith(f"{name} ")]
     return float(line.split()[1])
 
 
-async def test_new_events_do_not_wait_for_more_merchants_than_lanes_that_hang(world: World) -> None:
-    await world.configure(*TARPITS, *HEALTHY)
+async def test_new_events_do_not_wait_for_more_merchants_than_lanes_that_hang(
+    installation: Installation,
+) -> None:
+    await installation.configure(*TARPITS, *HEALTHY)
     for merchant_id in TARPITS:
-        world.receiver.behave(merchant_id, Behaviour(hangs=True))
-    await world.start(MAX_LANES=str(LANES), ATTEMPT_TIMEOUT=TIMEOUT)
-    await world.emit_each(HEALTHY, 1)
-    await world.all_delivered(len(HEALTHY))
-    await world.emit_each(TARPITS, 20)
-    await until(lambda: all_have_timed_out(world))
+        installation.receiver.behave(merchant_id, Behaviour(hangs=True))
+    await installation.start(MAX_LANES=str(LANES), ATTEMPT_TIMEOUT=TIMEOUT)
+    await installation.emit_each(HEALTHY, 1)
+    await installation.all_delivered(len(HEALTHY))
+    await installation.emit_each(TARPITS, 20)
+    await until(lambda: all_have_timed_out(installation))
     with Yardstick() as machine:
-        found = await lags(world, await trickle(world))
+        found = await lags(installation, await trickle(installation))
     assert late(found, machine) <= FEW, sorted(found)[-9:]
-    assert hanging(world) >= LANES // 4
-    assert await gauge(world, "webhook_suspect_lanes") <= LANES // 2
-    assert len(world.receiver.of(TARPITS[0])) > 1, "they have their turns, too"
+    assert hanging(installation) >= LANES // 4
+    assert await gauge(installation, "webhook_suspect_lanes") <= LANES // 2
+    assert len(installation.receiver.of(TARPITS[0])) > 1, "they have their turns, too"
 
 
-async def test_retries_do_not_wait_for_more_retries_than_places_that_hang(world: World) -> None:
-    await world.configure(*TARPITS, *HEALTHY)
+async def test_retries_do_not_wait_for_more_retries_than_places_that_hang(installation: Installation) -> None:
+    await installation.configure(*TARPITS, *HEALTHY)
     for merchant_id in TARPITS:
-        world.receiver.behave(merchant_id, Behaviour(status=500), Behaviour(hangs=True), per_event=True)
+        installation.receiver.behave(
+            merchant_id, Behaviour(status=500), Behaviour(hangs=True), per_event=True
+        )
     for merchant_id in REFUSERS:
-        world.receiver.behave(merchant_id, *REFUSED_ONCE, per_event=True)
+        installation.receiver.behave(merchant_id, *REFUSED_ONCE, per_event=True)
     settings = {"MAX_LANES": str(LANES), "ATTEMPT_TIMEOUT": TIMEOUT, "LANE_RETRIES": "1"}
-    await world.start(**settings, RETRY_SCHEDULE=RETRIES)
-    await world.emit_each(TARPITS, 3)
-    await until(lambda: all_have_timed_out(world))
+    await installation.start(**settings, RETRY_SCHEDULE=RETRIES)
+    await installation.emit_each(TARPITS, 3)
+    await until(lambda: all_have_timed_out(installation))
     with Yardstick() as machine:
-        events = await trickle(world)
-        found = await retry_lags(world, events)
+        events = await trickle(installation)
+        found = await retry_lags(installation, events)
     assert late(found, machine) <= FEW, sorted(found)[-9:]
-    assert hanging(world) >= LANES // 4
+    assert hanging(installation) >= LANES // 4
 
 
 @pytest.mark.parametrize("merchants", [1, 1000])
 async def test_a_mass_retry_delays_neither_new_events_nor_scheduled_retries(
-    world: World, merchants: int
+    installation: Installation, merchants: int
 ) -> None:
-    await world.configure(*HEALTHY, *[f"mass-{number}" for number in range(merchants)])
+    await installation.configure(*HEALTHY, *[f"mass-{number}" for number in range(merchants)])
     for merchant_id in REFUSERS:
-        world.receiver.behave(merchant_id, *REFUSED_ONCE, per_event=True)
+        installation.receiver.behave(merchant_id, *REFUSED_ONCE, per_event=True)
     for number in range(merchants):
-        world.receiver.behave(f"mass-{number}", Behaviour(delay=UNHURRIED))
-    await world.owner.execute(FAILED, "mass-", merchants, MASS)
-    await world.start(MAX_LANES="200", RETRY_SCHEDULE="PT0.1S,PT1H")
-    command = await world.ask("retry_failed", since="2020-01-01T00:00:00Z")
+        installation.receiver.behave(f"mass-{number}", Behaviour(delay=UNHURRIED))
+    await installation.owner.execute(FAILED, "mass-", merchants, MASS)
+    await installation.start(MAX_LANES="200", RETRY_SCHEDULE="PT0.1S,PT1H")
+    command = await installation.ask("retry_failed", since="2020-01-01T00:00:00Z")
 
     async def progress() -> int:
         return int(
-            await world.admin.fetchval(
+            await installation.admin.fetchval(
                 "SELECT coalesce((result ->> 'retried')::int, 0) FROM webhook.control WHERE id = $1", command
             )
         )
 
     await until_found(progress)
     with Yardstick() as machine:
-        events = await trickle(world)
-        new, retried = await lags(world, events), await retry_lags(world, events)
-    waiting = await world.count("state = 'pending_retry' AND attempts = 8")
+        events = await trickle(installation)
+        new, retried = await lags(installation, events), await retry_lags(installation, events)
+    waiting = await installation.count("state = 'pending_retry' AND attempts = 8")
     retries = await progress()
     assert late(new, machine) <= FEW, sorted(new)[-9:]
     assert late(retried, machine) <= FEW, sorted(retried)[-9:]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.acceptance.world import World
+from tests.acceptance.installation import Installation
 from webhook_dispatcher import __version__
 from webhook_dispatcher.local.arrivals import Signature
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -21,14 +21,14 @@ WITH_TIME = (
 
 @pytest.mark.parametrize("sender", ["llhttp", "aiohttp"])
 async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contract(
-    world: World, sender: str
+    installation: Installation, sender: str
 ) -> None:
-    await world.configure("m1")
+    await installation.configure("m1")
     event_id = UUID("0E4F2E66-3F0C-4F6F-8F7E-2D1A5B0C9D3E")
     created_at = datetime(2026, 11, 20, 8, 15, 30, 123_999, UTC)
-    await world.producer.execute(WITH_TIME, event_id, "m1", created_at, AWKWARD)
-    daemon = await world.start(SENDER=sender)
-    [arrival] = await world.arrived(1)
+    await installation.producer.execute(WITH_TIME, event_id, "m1", created_at, AWKWARD)
+    daemon = await installation.start(SENDER=sender)
+    [arrival] = await installation.arrived(1)
     assert daemon.log("daemon.started")[0]["sender"] == sender
 
     assert arrival.body == (
@@ -46,29 +46,29 @@ async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contr
         "user-agent": f"webhook-dispatcher/{__version__}",
         "service-event-id": "0e4f2e66-3f0c-4f6f-8f7e-2d1a5b0c9d3e",
         "service-event-type": "charge.succeeded",
-        "host": f"127.0.0.1:{world.receiver.port}",
+        "host": f"127.0.0.1:{installation.receiver.port}",
         "accept": "*/*",
     } | {name: text for name, text in headers.items() if name in ("accept-encoding", "connection")}
 
 
-async def test_created_at_always_has_three_decimals(world: World) -> None:
-    await world.configure("m1")
+async def test_created_at_always_has_three_decimals(installation: Installation) -> None:
+    await installation.configure("m1")
     whole, rounded_up = datetime(2026, 1, 1, tzinfo=UTC), datetime(2099, 12, 31, 23, 59, 59, 999_999, UTC)
-    await world.producer.execute(WITH_TIME, UUID(int=1), "m1", whole, "{}")
-    await world.producer.execute(WITH_TIME, UUID(int=2), "m1", rounded_up, "{}")
-    await world.start()
-    first, second = await world.arrived(2)
+    await installation.producer.execute(WITH_TIME, UUID(int=1), "m1", whole, "{}")
+    await installation.producer.execute(WITH_TIME, UUID(int=2), "m1", rounded_up, "{}")
+    await installation.start()
+    first, second = await installation.arrived(2)
     assert b'"createdAt":"2026-01-01T00:00:00.000Z"' in first.body
     assert b'"createdAt":"2099-12-31T23:59:59.999Z"' in second.body
 
 
-async def test_retry_repeats_the_body_and_signs_it_afresh(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(status=500), Behaviour())
-    event = await world.emit("m1", AWKWARD)
+async def test_retry_repeats_the_body_and_signs_it_afresh(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(status=500), Behaviour())
+    event = await installation.emit("m1", AWKWARD)
     # Longer than a second, so that a fresh stamp differs.
-    await world.start(RETRY_SCHEDULE="PT1.1S")
-    first, second = await world.arrived(2)
+    await installation.start(RETRY_SCHEDULE="PT1.1S")
+    first, second = await installation.arrived(2)
 
     assert first.body == second.body
     assert first.headers["service-event-id"] == second.headers["service-event-id"] == str(event.id)
@@ -78,10 +78,10 @@ async def test_retry_repeats_the_body_and_signs_it_afresh(world: World) -> None:
     assert stamps[0][3] != stamps[1][3]
 
 
-async def test_largest_object_arrives_whole(world: World) -> None:
-    await world.configure("m1")
+async def test_largest_object_arrives_whole(installation: Installation) -> None:
+    await installation.configure("m1")
     text = '{"é":"' + "é" * ((262_144 - 9) // 2) + '"}'
-    await world.emit("m1", text)
-    await world.start()
-    [arrival] = await world.arrived(1)
+    await installation.emit("m1", text)
+    await installation.start()
+    [arrival] = await installation.arrived(1)
     assert arrival.body.endswith(b'"data":{"object":' + text.encode() + b"}}")

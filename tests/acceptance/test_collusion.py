@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from tests.acceptance.process import until
-from tests.acceptance.world import World
+from tests.acceptance.installation import Installation
+from tests.waiting import until
 from webhook_dispatcher.dispatch.health.suspicion import MAX_SUSPICION
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -18,25 +18,25 @@ MANY = 30
 """Events of each honest merchant that a probe a second over all of them could not deliver in time."""
 
 
-async def conspire(world: World, failing: Behaviour) -> None:
+async def conspire(installation: Installation, failing: Behaviour) -> None:
     """Give each merchant a network of its own, and have colluders accept something before they fail."""
     addresses = {
         merchant_id: f"127.0.{number + 3}.1" for number, merchant_id in enumerate(COLLUDERS + HONEST)
     }
-    await world.receiver.listen_at(*addresses.values())
+    await installation.receiver.listen_at(*addresses.values())
     for merchant_id, address in addresses.items():
-        await world.configure(merchant_id, url=world.receiver.url(merchant_id, address))
+        await installation.configure(merchant_id, url=installation.receiver.url(merchant_id, address))
     for merchant_id in COLLUDERS:
-        world.receiver.behave(merchant_id, *[Behaviour()] * ACCEPTED, failing)
-    await world.start()
-    await world.emit_each(COLLUDERS, ACCEPTED)
-    await world.emit_each(HONEST, 1)
-    await world.all_delivered(ACCEPTED * len(COLLUDERS) + len(HONEST))
+        installation.receiver.behave(merchant_id, *[Behaviour()] * ACCEPTED, failing)
+    await installation.start()
+    await installation.emit_each(COLLUDERS, ACCEPTED)
+    await installation.emit_each(HONEST, 1)
+    await installation.all_delivered(ACCEPTED * len(COLLUDERS) + len(HONEST))
 
 
-def has_delivered(world: World, count: int) -> bool:
+def has_delivered(installation: Installation, count: int) -> bool:
     """Tell whether each honest merchant has accepted so many events."""
-    return all(sum(arrival.status == 200 for arrival in world.receiver.of(m)) >= count for m in HONEST)
+    return all(sum(arrival.status == 200 for arrival in installation.receiver.of(m)) >= count for m in HONEST)
 
 
 @pytest.mark.parametrize(
@@ -44,23 +44,25 @@ def has_delivered(world: World, count: int) -> bool:
     [Behaviour(status=503), Behaviour(status=401), Behaviour(disconnects=True)],
     ids=["503", "401", "disconnected"],
 )
-async def test_merchants_that_fail_together_stall_nobody_else(world: World, failing: Behaviour) -> None:
-    await conspire(world, failing)
-    daemon = world.daemons[0]
-    await world.emit_each(COLLUDERS, 5)
+async def test_merchants_that_fail_together_stall_nobody_else(
+    installation: Installation, failing: Behaviour
+) -> None:
+    await conspire(installation, failing)
+    daemon = installation.daemons[0]
+    await installation.emit_each(COLLUDERS, 5)
     if failing.disconnects:
         await daemon.logged("suspicion.began", 60)
-    await world.emit_each(HONEST, MANY)
-    await until(partial(has_delivered, world, 1 + MANY), MAX_SUSPICION / 2)
+    await installation.emit_each(HONEST, MANY)
+    await until(partial(has_delivered, installation, 1 + MANY), MAX_SUSPICION / 2)
     for number in range(ROUNDS):
-        arrived = len(world.receiver.arrivals)
-        await world.emit_each(COLLUDERS, 5)
-        await world.arrived(arrived + 1, deadline=60)
-        await world.emit_each(HONEST, 1)
-        await until(partial(has_delivered, world, number + 2 + MANY), 60)
+        arrived = len(installation.receiver.arrivals)
+        await installation.emit_each(COLLUDERS, 5)
+        await installation.arrived(arrived + 1, deadline=60)
+        await installation.emit_each(HONEST, 1)
+        await until(partial(has_delivered, installation, number + 2 + MANY), 60)
     honest = {
         str(row["event_id"])
-        for row in await world.admin.fetch(
+        for row in await installation.admin.fetch(
             "SELECT event_id FROM webhook.deliveries WHERE merchant_id LIKE 'honest-%'"
         )
     }

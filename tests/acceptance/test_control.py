@@ -7,9 +7,8 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from tests.acceptance.process import until_found
-from tests.acceptance.world import PATIENT, Sent, World
-from tests.waiting import Yardstick
+from tests.acceptance.installation import PATIENT, Installation, Sent
+from tests.waiting import Yardstick, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 FAILS = Behaviour(status=500)
@@ -19,10 +18,10 @@ AT_ONCE = 1.0
 QUICK = {"RETRY_SCHEDULE": "PT0.05S"}
 
 
-async def fail(world: World, merchant_id: str) -> Sent:
+async def fail(installation: Installation, merchant_id: str) -> Sent:
     """Let an event of a merchant whose receiver fails come to its end (with QUICK)."""
-    event = await world.emit(merchant_id)
-    await world.settled(event.id, "failed", 2)
+    event = await installation.emit(merchant_id)
+    await installation.settled(event.id, "failed", 2)
     return event
 
 
@@ -31,200 +30,204 @@ def code_of(row: dict[str, object]) -> object:
     return row["error_code"] if row["status"] == "rejected" else row["status"]
 
 
-async def test_failed_delivery_is_retried_once_per_command(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", FAILS, FAILS, FAILS, Behaviour())
-    await world.start(**QUICK)
-    event = await fail(world, "m1")
-    await world.do("retry", event_id=event.id)
-    await world.settled(event.id, "failed", 3)
+async def test_failed_delivery_is_retried_once_per_command(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", FAILS, FAILS, FAILS, Behaviour())
+    await installation.start(**QUICK)
+    event = await fail(installation, "m1")
+    await installation.do("retry", event_id=event.id)
+    await installation.settled(event.id, "failed", 3)
     with Yardstick() as machine:
-        row = await world.do("retry", event_id=event.id)
+        row = await installation.do("retry", event_id=event.id)
     assert row["status"] == "done"
     assert row["handled_at"] - row["created_at"] < timedelta(seconds=machine.allows(AT_ONCE))
-    await world.settled(event.id, "delivered", 4)
-    triggers = [attempt["trigger"] for attempt in await world.attempts(event.id)]
+    await installation.settled(event.id, "delivered", 4)
+    triggers = [attempt["trigger"] for attempt in await installation.attempts(event.id)]
     assert triggers == ["schedule", "schedule", "manual", "manual"]
 
 
-async def test_waiting_retry_is_run_now_and_the_schedule_goes_on(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", FAILS, FAILS, Behaviour())
-    await world.start(RETRY_SCHEDULE="PT1H,PT0.2S")
-    event = await world.emit("m1")
-    waiting = await world.settled(event.id, "pending_retry", 1)
+async def test_waiting_retry_is_run_now_and_the_schedule_goes_on(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", FAILS, FAILS, Behaviour())
+    await installation.start(RETRY_SCHEDULE="PT1H,PT0.2S")
+    event = await installation.emit("m1")
+    waiting = await installation.settled(event.id, "pending_retry", 1)
     assert waiting["next_attempt_at"] > waiting["created_at"] + timedelta(minutes=59)
-    assert (await world.do("retry", event_id=event.id))["status"] == "done"
-    await world.settled(event.id, "delivered", 3)
-    attempts = await world.attempts(event.id)
+    assert (await installation.do("retry", event_id=event.id))["status"] == "done"
+    await installation.settled(event.id, "delivered", 3)
+    attempts = await installation.attempts(event.id)
     assert [attempt["trigger"] for attempt in attempts] == ["schedule", "manual", "schedule"]
 
 
-async def test_delivered_event_is_sent_again_only_by_force_and_stays_delivered(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(), FAILS)
-    await world.start(**QUICK)
-    event = await world.emit("m1")
-    await world.settled(event.id, "delivered", 1)
-    assert code_of(await world.do("retry", event_id=event.id)) == -14004
-    assert (await world.do("retry", event_id=event.id, force=True))["status"] == "done"
-    forced = await world.settled(event.id, "delivered", 2)
-    assert len(world.receiver.arrivals) == 2
+async def test_delivered_event_is_sent_again_only_by_force_and_stays_delivered(
+    installation: Installation,
+) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(), FAILS)
+    await installation.start(**QUICK)
+    event = await installation.emit("m1")
+    await installation.settled(event.id, "delivered", 1)
+    assert code_of(await installation.do("retry", event_id=event.id)) == -14004
+    assert (await installation.do("retry", event_id=event.id, force=True))["status"] == "done"
+    forced = await installation.settled(event.id, "delivered", 2)
+    assert len(installation.receiver.arrivals) == 2
     assert forced["failed_reason"] is None
 
 
 async def test_event_that_waits_in_order_is_not_retried_and_one_in_flight_is_the_attempt(
-    world: World,
+    installation: Installation,
 ) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", HANGS, Behaviour())
-    await world.start(**PATIENT)
-    first, second = await world.emit_each(["m1"], 2)
-    await world.arrived(1)
+    await installation.configure("m1")
+    installation.receiver.behave("m1", HANGS, Behaviour())
+    await installation.start(**PATIENT)
+    first, second = await installation.emit_each(["m1"], 2)
+    await installation.arrived(1)
     in_flight, waiting = (
-        await world.do("retry", event_id=first.id),
-        await world.do("retry", event_id=second.id),
+        await installation.do("retry", event_id=first.id),
+        await installation.do("retry", event_id=second.id),
     )
     assert (in_flight["status"], code_of(waiting)) == ("done", -14004)
-    world.receiver.answer_hanging("m1")
-    await world.all_delivered(2)
-    assert [arrival.event_id for arrival in world.receiver.arrivals] == [str(first.id), str(second.id)]
+    installation.receiver.answer_hanging("m1")
+    await installation.all_delivered(2)
+    assert [arrival.event_id for arrival in installation.receiver.arrivals] == [str(first.id), str(second.id)]
 
 
-async def test_cancelled_deliveries_are_not_sent_any_more(world: World) -> None:
-    await world.configure("m1", "m2")
-    world.receiver.behave("m1", FAILS)
-    world.receiver.behave("m2", HANGS, Behaviour())
-    await world.start(**PATIENT)
-    retried = await world.emit("m1")
-    _, waiting, last = await world.emit_each(["m2"], 3)
-    await world.settled(retried.id, "pending_retry", 1)
+async def test_cancelled_deliveries_are_not_sent_any_more(installation: Installation) -> None:
+    await installation.configure("m1", "m2")
+    installation.receiver.behave("m1", FAILS)
+    installation.receiver.behave("m2", HANGS, Behaviour())
+    await installation.start(**PATIENT)
+    retried = await installation.emit("m1")
+    _, waiting, last = await installation.emit_each(["m2"], 3)
+    await installation.settled(retried.id, "pending_retry", 1)
     with Yardstick() as machine:
         for event in (retried, waiting):
-            assert (await world.do("cancel", event_id=event.id))["status"] == "done"
-            assert (await world.delivery(event.id))["failed_reason"] == "cancelled"
-            assert code_of(await world.do("cancel", event_id=event.id)) == -14004
+            assert (await installation.do("cancel", event_id=event.id))["status"] == "done"
+            assert (await installation.delivery(event.id))["failed_reason"] == "cancelled"
+            assert code_of(await installation.do("cancel", event_id=event.id)) == -14004
         # An attempt that a command forbids may start for a second after it (contract 3).
         await asyncio.sleep(machine.allows(1))
-    world.receiver.answer_hanging("m2")
-    await world.settled(last.id, "delivered", 1)
-    assert str(waiting.id) not in [arrival.event_id for arrival in world.receiver.arrivals]
-    assert len(world.receiver.of("m1")) == 1
+    installation.receiver.answer_hanging("m2")
+    await installation.settled(last.id, "delivered", 1)
+    assert str(waiting.id) not in [arrival.event_id for arrival in installation.receiver.arrivals]
+    assert len(installation.receiver.of("m1")) == 1
 
 
 @pytest.mark.parametrize(
     ("status", "state", "reason"), [(200, "delivered", None), (500, "failed", "cancelled")]
 )
 async def test_success_in_flight_beats_a_cancellation_and_a_failure_does_not(
-    world: World, status: int, state: str, reason: str | None
+    installation: Installation, status: int, state: str, reason: str | None
 ) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", HANGS, Behaviour())
-    await world.start(**QUICK, **PATIENT)
-    event = await world.emit("m1")
-    await world.arrived(1)
-    assert (await world.do("cancel", event_id=event.id))["status"] == "done"
-    world.receiver.answer_hanging("m1", status)
-    delivery = await world.settled(event.id, state, 1)
+    await installation.configure("m1")
+    installation.receiver.behave("m1", HANGS, Behaviour())
+    await installation.start(**QUICK, **PATIENT)
+    event = await installation.emit("m1")
+    await installation.arrived(1)
+    assert (await installation.do("cancel", event_id=event.id))["status"] == "done"
+    installation.receiver.answer_hanging("m1", status)
+    delivery = await installation.settled(event.id, state, 1)
     assert delivery["failed_reason"] == reason
-    following = await world.emit("m1")
-    await world.settled(following.id, "delivered", 1)
-    assert len(world.receiver.arrivals) == 2
+    following = await installation.emit("m1")
+    await installation.settled(following.id, "delivered", 1)
+    assert len(installation.receiver.arrivals) == 2
 
 
-async def test_mass_retry_goes_by_merchant_and_time_up_to_its_limit(world: World) -> None:
+async def test_mass_retry_goes_by_merchant_and_time_up_to_its_limit(installation: Installation) -> None:
     merchants = ["m1", "m2"]
-    await world.configure(*merchants)
+    await installation.configure(*merchants)
     for merchant_id in merchants:
-        world.receiver.behave(merchant_id, FAILS, FAILS, Behaviour(), per_event=True)
-    await world.start(**QUICK)
-    early = await world.emit_each(merchants, 3)
-    await until_failed(world, 6)
-    await world.emit_each(merchants, 2)
-    await until_failed(world, 10)
-    since = await world.admin.fetchval(
+        installation.receiver.behave(merchant_id, FAILS, FAILS, Behaviour(), per_event=True)
+    await installation.start(**QUICK)
+    early = await installation.emit_each(merchants, 3)
+    await until_failed(installation, 6)
+    await installation.emit_each(merchants, 2)
+    await until_failed(installation, 10)
+    since = await installation.admin.fetchval(
         "SELECT min(finished_at) FROM webhook.deliveries WHERE seq > $1", early[-1].seq
     )
 
-    by_time = await world.do("retry_failed", since=since.isoformat())
+    by_time = await installation.do("retry_failed", since=since.isoformat())
     assert by_time["result"] == {"matched": 4, "retried": 4}
-    limited = await world.do("retry_failed", "m1", limit=2)
+    limited = await installation.do("retry_failed", "m1", limit=2)
     assert limited["result"] == {"matched": 2, "retried": 2}
-    await world.all_delivered(6)
-    assert await world.count("state = 'failed' AND merchant_id = 'm1'") == 1
-    assert await world.count("state = 'failed' AND merchant_id = 'm2'") == 3
+    await installation.all_delivered(6)
+    assert await installation.count("state = 'failed' AND merchant_id = 'm1'") == 1
+    assert await installation.count("state = 'failed' AND merchant_id = 'm2'") == 3
 
 
-async def until_failed(world: World, count: int) -> None:
+async def until_failed(installation: Installation, count: int) -> None:
     async def reached() -> bool:
-        return await world.count("state = 'failed'") == count
+        return await installation.count("state = 'failed'") == count
 
     await until_found(reached)
 
 
-async def test_mass_retry_leaves_cancelled_deliveries_and_tests_alone(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", FAILS)
-    await world.start()
-    event = await world.emit("m1")
-    await world.settled(event.id, "pending_retry", 1)
-    await world.do("cancel", event_id=event.id)
-    await world.do("test_event", "m1")
-    result = (await world.do("retry_failed", "m1"))["result"]
+async def test_mass_retry_leaves_cancelled_deliveries_and_tests_alone(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", FAILS)
+    await installation.start()
+    event = await installation.emit("m1")
+    await installation.settled(event.id, "pending_retry", 1)
+    await installation.do("cancel", event_id=event.id)
+    await installation.do("test_event", "m1")
+    result = (await installation.do("retry_failed", "m1"))["result"]
     assert result == {"matched": 0, "retried": 0}
 
 
-async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", HANGS, FAILS, Behaviour())
-    await world.start(**QUICK, **PATIENT)
-    first, _ = await world.emit_each(["m1"], 2)
-    await world.arrived(1)
-    row = await world.do("test_event", "m1")
+async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(
+    installation: Installation,
+) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", HANGS, FAILS, Behaviour())
+    await installation.start(**QUICK, **PATIENT)
+    first, _ = await installation.emit_each(["m1"], 2)
+    await installation.arrived(1)
+    row = await installation.do("test_event", "m1")
     assert row["result"].keys() == {"event_id", "outcome", "status"}
     assert (row["result"]["outcome"], row["result"]["status"]) == ("status", 500)
-    assert [arrival.type for arrival in world.receiver.arrivals] == ["charge.created", "webhook.test"]
-    assert (await world.delivery(first.id))["state"] == "pending"
+    assert [arrival.type for arrival in installation.receiver.arrivals] == ["charge.created", "webhook.test"]
+    assert (await installation.delivery(first.id))["state"] == "pending"
     test_event = UUID(row["result"]["event_id"])
-    assert (await world.delivery(test_event))["state"] == "failed"
-    assert [attempt["trigger"] for attempt in await world.attempts(test_event)] == ["manual"]
-    world.receiver.answer_hanging("m1")
-    await world.all_delivered(2)
-    assert [arrival.event_id for arrival in world.receiver.arrivals].count(str(test_event)) == 1
+    assert (await installation.delivery(test_event))["state"] == "failed"
+    assert [attempt["trigger"] for attempt in await installation.attempts(test_event)] == ["manual"]
+    installation.receiver.answer_hanging("m1")
+    await installation.all_delivered(2)
+    assert [arrival.event_id for arrival in installation.receiver.arrivals].count(str(test_event)) == 1
 
 
-async def test_commands_that_make_no_sense_are_rejected_with_their_code(world: World) -> None:
-    await world.configure("m1")
-    await world.start()
+async def test_commands_that_make_no_sense_are_rejected_with_their_code(installation: Installation) -> None:
+    await installation.configure("m1")
+    await installation.start()
     unknown = uuid4()
     wrong = [
-        (-14001, await world.ask("set_url", "m1", url="http://example.com/")),
-        (-14001, await world.ask("set_url", "m1", url="https://10.0.0.1/")),
-        (-14001, await world.ask("set_url", "m1", url="nonsense")),
-        (-14002, await world.ask("set_url", "nobody", url="https://example.com/")),
-        (-14002, await world.ask("test_event", "nobody")),
-        (-14002, await world.ask("pause", "nobody")),
-        (-14003, await world.ask("retry", event_id=unknown)),
-        (-14003, await world.ask("cancel", event_id=unknown)),
-        (-14005, await world.ask("retry")),
-        (-14005, await world.ask("retry", event_id=unknown, force="yes")),
-        (-14005, await world.ask("cancel", "m1")),
-        (-14005, await world.ask("test_event")),
-        (-14005, await world.ask("set_url", "m1")),
-        (-14005, await world.ask("set_url", "m1", url=1)),
-        (-14005, await world.ask("retry_failed")),
-        (-14005, await world.ask("retry_failed", since="yesterday")),
-        (-14005, await world.ask("retry_failed", "m1", limit=0)),
-        (-14005, await world.ask("explode", "m1")),
+        (-14001, await installation.ask("set_url", "m1", url="http://example.com/")),
+        (-14001, await installation.ask("set_url", "m1", url="https://10.0.0.1/")),
+        (-14001, await installation.ask("set_url", "m1", url="nonsense")),
+        (-14002, await installation.ask("set_url", "nobody", url="https://example.com/")),
+        (-14002, await installation.ask("test_event", "nobody")),
+        (-14002, await installation.ask("pause", "nobody")),
+        (-14003, await installation.ask("retry", event_id=unknown)),
+        (-14003, await installation.ask("cancel", event_id=unknown)),
+        (-14005, await installation.ask("retry")),
+        (-14005, await installation.ask("retry", event_id=unknown, force="yes")),
+        (-14005, await installation.ask("cancel", "m1")),
+        (-14005, await installation.ask("test_event")),
+        (-14005, await installation.ask("set_url", "m1")),
+        (-14005, await installation.ask("set_url", "m1", url=1)),
+        (-14005, await installation.ask("retry_failed")),
+        (-14005, await installation.ask("retry_failed", since="yesterday")),
+        (-14005, await installation.ask("retry_failed", "m1", limit=0)),
+        (-14005, await installation.ask("explode", "m1")),
     ]
-    assert [(code_of(await world.handled(command)), command) for _, command in wrong] == wrong
+    assert [(code_of(await installation.handled(command)), command) for _, command in wrong] == wrong
     # And the table is not blocked by any of them.
-    assert (await world.do("pause", "m1"))["status"] == "done"
+    assert (await installation.do("pause", "m1"))["status"] == "done"
 
 
-async def test_a_command_says_who_asks(world: World) -> None:
+async def test_a_command_says_who_asks(installation: Installation) -> None:
     for asker in (None, "", "  "):
         with pytest.raises((asyncpg.NotNullViolationError, asyncpg.CheckViolationError)):
-            await world.admin.execute(
+            await installation.admin.execute(
                 "INSERT INTO webhook.control (command, requested_by) VALUES ('pause', $1)", asker
             )

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.acceptance.process import until, until_found
-from tests.acceptance.world import World
-from tests.waiting import Yardstick
+from tests.acceptance.installation import Installation
+from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.local.arrivals import Arrival, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -16,15 +15,15 @@ HEEDED = 1.0
 """Seconds after a command was handled within which it is heeded everywhere."""
 
 
-async def start_two(world: World) -> None:
-    first, second = world.spawn(), world.spawn()
+async def start_two(installation: Installation) -> None:
+    first, second = installation.spawn(), installation.spawn()
     await first.logged("daemon.started")
     await second.logged("daemon.started")
 
 
-async def handled_at(world: World, row: dict[str, object]) -> float:
+async def handled_at(installation: Installation, row: dict[str, object]) -> float:
     """Return when a command was handled, on the monotonic clock."""
-    ago = await world.owner.fetchval("SELECT clock_timestamp() - $1::timestamptz", row["handled_at"])
+    ago = await installation.owner.fetchval("SELECT clock_timestamp() - $1::timestamptz", row["handled_at"])
     return time.monotonic() - float(ago.total_seconds())
 
 
@@ -34,142 +33,150 @@ def later_than(arrivals: list[Arrival], moment: float) -> list[Arrival]:
 
 @pytest.mark.parametrize("merchant_id", ["m1", None], ids=["a merchant", "everything"])
 async def test_pause_is_heeded_within_a_second_and_order_kept_after_resume(
-    world: World, merchant_id: str | None
+    installation: Installation, merchant_id: str | None
 ) -> None:
-    await world.configure("m1", "m2")
-    world.receiver.behave("m1", STEADY)
-    world.receiver.behave("m2", STEADY)
-    await start_two(world)
+    await installation.configure("m1", "m2")
+    installation.receiver.behave("m1", STEADY)
+    installation.receiver.behave("m2", STEADY)
+    await start_two(installation)
     # More than is sent before the pause; a run of them is in a daemon's memory by then.
-    sent = await world.emit_each(["m1", "m2"], 60)
-    await world.arrived(3, "m1")
+    sent = await installation.emit_each(["m1", "m2"], 60)
+    await installation.arrived(3, "m1")
     with Yardstick() as machine:
-        row = await world.do("pause", merchant_id)
-        handled = await handled_at(world, row)
+        row = await installation.do("pause", merchant_id)
+        handled = await handled_at(installation, row)
         # Longer than any interval at which a daemon would look again.
         await until(lambda: time.monotonic() > handled + HEEDED + 0.75)
     assert row["status"] == "done"
     assert row["handled_at"] - row["created_at"] < timedelta(seconds=machine.allows(HEEDED))
     paused = ["m1"] if merchant_id else ["m1", "m2"]
     for name in paused:
-        assert later_than(world.receiver.of(name), handled + machine.allows(HEEDED)) == []
-        assert 3 <= len(world.receiver.of(name)) < 60
-    views = await world.admin.fetch("SELECT merchant_id, paused FROM webhook.endpoints ORDER BY 1")
+        assert later_than(installation.receiver.of(name), handled + machine.allows(HEEDED)) == []
+        assert 3 <= len(installation.receiver.of(name)) < 60
+    views = await installation.admin.fetch("SELECT merchant_id, paused FROM webhook.endpoints ORDER BY 1")
     assert [view["paused"] for view in views] == [bool(merchant_id), False]
     if merchant_id:
-        assert later_than(world.receiver.of("m2"), handled + HEEDED) != []
+        assert later_than(installation.receiver.of("m2"), handled + HEEDED) != []
 
-    assert (await world.do("resume", merchant_id))["status"] == "done"
-    await world.all_delivered(120)
-    assert out_of_order(world.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
-    assert len(world.receiver.arrivals) == 120
+    assert (await installation.do("resume", merchant_id))["status"] == "done"
+    await installation.all_delivered(120)
+    assert out_of_order(installation.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
+    assert len(installation.receiver.arrivals) == 120
 
 
-async def test_due_retries_wait_while_paused(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(status=500), Behaviour())
-    await world.start(RETRY_SCHEDULE="PT0.5S")
-    event = await world.emit("m1")
-    await world.settled(event.id, "pending_retry", 1)
-    await world.do("pause", "m1")
+async def test_due_retries_wait_while_paused(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(status=500), Behaviour())
+    await installation.start(RETRY_SCHEDULE="PT0.5S")
+    event = await installation.emit("m1")
+    await installation.settled(event.id, "pending_retry", 1)
+    await installation.do("pause", "m1")
 
     async def is_overdue() -> bool:
         late = "SELECT due_at < clock_timestamp() - interval '1 s' FROM webhook.outbox WHERE id = $1"
-        return bool(await world.owner.fetchval(late, event.id))
+        return bool(await installation.owner.fetchval(late, event.id))
 
     await until_found(is_overdue)
-    assert len(world.receiver.arrivals) == 1
-    await world.do("resume", "m1")
-    await world.settled(event.id, "delivered", 2)
+    assert len(installation.receiver.arrivals) == 1
+    await installation.do("resume", "m1")
+    await installation.settled(event.id, "delivered", 2)
 
 
-async def test_set_url_is_heeded_by_a_run_in_memory_within_a_second(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", STEADY)
-    await start_two(world)
-    sent = await world.emit_each(["m1"], 80)
-    await world.arrived(3, "m1")
+async def test_set_url_is_heeded_by_a_run_in_memory_within_a_second(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", STEADY)
+    await start_two(installation)
+    sent = await installation.emit_each(["m1"], 80)
+    await installation.arrived(3, "m1")
     with Yardstick() as machine:
-        row = await world.do("set_url", "m1", url=world.receiver.url("m1-moved"))
-        handled = await handled_at(world, row)
-        await world.all_delivered(80)
+        row = await installation.do("set_url", "m1", url=installation.receiver.url("m1-moved"))
+        handled = await handled_at(installation, row)
+        await installation.all_delivered(80)
     assert row["status"] == "done"
-    assert later_than(world.receiver.of("m1"), handled + machine.allows(HEEDED)) == []
-    moved = world.receiver.of("m1-moved")
+    assert later_than(installation.receiver.of("m1"), handled + machine.allows(HEEDED)) == []
+    moved = installation.receiver.of("m1-moved")
     assert moved != []
-    assert [arrival.event_id for arrival in [*world.receiver.of("m1"), *moved]] == [
+    assert [arrival.event_id for arrival in [*installation.receiver.of("m1"), *moved]] == [
         str(event.id) for event in sent
     ]
-    assert (await world.admin.fetchval("SELECT url FROM webhook.endpoints")).endswith("/m1-moved")
+    assert (await installation.admin.fetchval("SELECT url FROM webhook.endpoints")).endswith("/m1-moved")
 
 
-async def test_commands_are_taken_up_once_in_order_by_whichever_daemon(world: World) -> None:
-    await world.configure("m1")
-    await start_two(world)
-    urls = [world.receiver.url(f"m1-{number}") for number in range(20)]
+async def test_commands_are_taken_up_once_in_order_by_whichever_daemon(installation: Installation) -> None:
+    await installation.configure("m1")
+    await start_two(installation)
+    urls = [installation.receiver.url(f"m1-{number}") for number in range(20)]
     asked = []
     for url in urls:
-        asked.append(await world.ask("set_url", "m1", url=url))
-        asked.append(await world.ask("test_event", "m1"))
+        asked.append(await installation.ask("set_url", "m1", url=url))
+        asked.append(await installation.ask("test_event", "m1"))
     for command in asked:
-        assert (await world.handled(command))["status"] == "done"
+        assert (await installation.handled(command))["status"] == "done"
     taken_up = "SELECT status, handled_at FROM webhook.control WHERE command = 'set_url' ORDER BY id"
-    table = await world.admin.fetch(taken_up)
+    table = await installation.admin.fetch(taken_up)
     assert {row["status"] for row in table} == {"done"}
     assert [row["handled_at"] for row in table] == sorted(row["handled_at"] for row in table)
-    assert await world.admin.fetchval("SELECT url FROM webhook.endpoints") == urls[-1]
-    tests = [arrival.event_id for arrival in world.receiver.arrivals]
+    assert await installation.admin.fetchval("SELECT url FROM webhook.endpoints") == urls[-1]
+    tests = [arrival.event_id for arrival in installation.receiver.arrivals]
     assert len(tests) == len(set(tests)) == 20
 
 
-async def test_removed_endpoint_fails_what_is_owed_and_the_next_endpoint_starts_anew(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(status=500), Behaviour(delay=timedelta(seconds=0.5)))
-    await world.start(RETRY_SCHEDULE="PT2S")
-    retried, in_flight, waiting = await world.emit_each(["m1"], 3)
-    await world.arrived(2)
-    await world.admin.execute("DELETE FROM webhook.endpoint WHERE merchant_id = 'm1'")
-    assert (await world.settled(in_flight.id, "delivered", 1))["failed_reason"] is None
-    assert (await world.settled(waiting.id, "failed", 0))["failed_reason"] == "not_configured"
-    assert (await world.settled(retried.id, "failed", 1))["failed_reason"] == "not_configured"
+async def test_removed_endpoint_fails_what_is_owed_and_the_next_endpoint_starts_anew(
+    installation: Installation,
+) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(status=500), Behaviour(delay=timedelta(seconds=0.5)))
+    await installation.start(RETRY_SCHEDULE="PT2S")
+    retried, in_flight, waiting = await installation.emit_each(["m1"], 3)
+    await installation.arrived(2)
+    await installation.admin.execute("DELETE FROM webhook.endpoint WHERE merchant_id = 'm1'")
+    assert (await installation.settled(in_flight.id, "delivered", 1))["failed_reason"] is None
+    assert (await installation.settled(waiting.id, "failed", 0))["failed_reason"] == "not_configured"
+    assert (await installation.settled(retried.id, "failed", 1))["failed_reason"] == "not_configured"
 
-    held = await world.emit("m1")
-    await world.configure("m1")
-    await world.settled(held.id, "delivered", 1)
-    assert len(world.receiver.arrivals) == 3
+    held = await installation.emit("m1")
+    await installation.configure("m1")
+    await installation.settled(held.id, "delivered", 1)
+    assert len(installation.receiver.arrivals) == 3
 
 
-async def test_events_of_a_merchant_without_endpoint_are_held_and_then_fail(world: World) -> None:
-    await world.start()
-    held = await world.emit_each(["m1"], 3)
-    old = await world.owner.fetchval(
+async def test_events_of_a_merchant_without_endpoint_are_held_and_then_fail(
+    installation: Installation,
+) -> None:
+    await installation.start()
+    held = await installation.emit_each(["m1"], 3)
+    old = await installation.owner.fetchval(
         "INSERT INTO webhook.outbox (merchant_id, type, object, created_at) "
         "VALUES ('m2', 'charge.created', '{}', clock_timestamp() - interval '25 hours') RETURNING id"
     )
-    assert (await world.settled(old, "failed", 0))["failed_reason"] == "not_configured"
-    assert await world.count("state = 'pending' AND attempts = 0") == 3
-    await world.configure("m1", "m2")
-    await world.all_delivered(3)
-    assert [arrival.event_id for arrival in world.receiver.arrivals] == [str(event.id) for event in held]
+    assert (await installation.settled(old, "failed", 0))["failed_reason"] == "not_configured"
+    assert await installation.count("state = 'pending' AND attempts = 0") == 3
+    await installation.configure("m1", "m2")
+    await installation.all_delivered(3)
+    assert [arrival.event_id for arrival in installation.receiver.arrivals] == [
+        str(event.id) for event in held
+    ]
 
 
-async def test_url_made_forbidden_by_sql_is_a_recorded_outcome_and_the_lane_moves_on(world: World) -> None:
+async def test_url_made_forbidden_by_sql_is_a_recorded_outcome_and_the_lane_moves_on(
+    installation: Installation,
+) -> None:
     urls = {
         "m1": "https://10.0.0.1/",
         "m2": "http://example.com/",
         "m3": "ftp://example.com/",
         "m4": "nonsense",
     }
-    await world.configure(*urls)
-    await world.start(RETRY_SCHEDULE="PT0.5S")
+    await installation.configure(*urls)
+    await installation.start(RETRY_SCHEDULE="PT0.5S")
     change = "UPDATE webhook.endpoint SET url = $2 WHERE merchant_id = $1"
-    await world.owner.executemany(change, list(urls.items()))
-    for event in await world.emit_each(list(urls), 2):
-        blocked = await world.settled(event.id, "failed", 2)
+    await installation.owner.executemany(change, list(urls.items()))
+    for event in await installation.emit_each(list(urls), 2):
+        blocked = await installation.settled(event.id, "failed", 2)
         assert (blocked["failed_reason"], blocked["last_outcome"]) == ("exhausted", "blocked")
-        assert {attempt["outcome"] for attempt in await world.attempts(event.id)} == {"blocked"}
+        assert {attempt["outcome"] for attempt in await installation.attempts(event.id)} == {"blocked"}
     for merchant_id in urls:
-        await world.do("set_url", merchant_id, url=world.receiver.url(merchant_id))
-        event = await world.emit(merchant_id)
-        await world.settled(event.id, "delivered", 1)
-    assert len(world.receiver.arrivals) == len(urls)
+        await installation.do("set_url", merchant_id, url=installation.receiver.url(merchant_id))
+        event = await installation.emit(merchant_id)
+        await installation.settled(event.id, "delivered", 1)
+    assert len(installation.receiver.arrivals) == len(urls)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.acceptance.extremes import (
+from tests.acceptance.extreme_values import (
     HIGHEST,
     INSTANTS,
     LOWEST,
@@ -17,8 +17,8 @@ from tests.acceptance.extremes import (
     serves_the_healthy,
     start,
 )
-from tests.acceptance.process import until_found
-from tests.acceptance.world import World
+from tests.acceptance.installation import Installation
+from tests.waiting import until_found
 
 pytestmark = pytest.mark.timeout(180)
 COMMANDS: dict[str, dict[str, str]] = {
@@ -82,41 +82,43 @@ ACCEPTED: dict[str, dict[str, str]] = {
 }
 
 
-async def ask(world: World, changed: Mapping[str, str]) -> int:
+async def ask(installation: Installation, changed: Mapping[str, str]) -> int:
     """Insert a command as the superuser, who may write every column."""
     columns = {"command": "'set_url'", "merchant_id": "'healthy'", "requested_by": "'test'", **changed}
     return int(
-        await world.owner.fetchval(
+        await installation.owner.fetchval(
             f"INSERT INTO webhook.control ({', '.join(columns)}) OVERRIDING SYSTEM VALUE "
             f"VALUES ({', '.join(columns.values())}) RETURNING id"
         )
     )
 
 
-async def test_no_value_of_a_command_holds_up_another(world: World) -> None:
-    await world.configure("healthy")
-    daemon = await start(world)
-    await serves_the_healthy(world, daemon)
-    event_id = await world.owner.fetchval(
+async def test_no_value_of_a_command_holds_up_another(installation: Installation) -> None:
+    await installation.configure("healthy")
+    daemon = await start(installation)
+    await serves_the_healthy(installation, daemon)
+    event_id = await installation.owner.fetchval(
         "UPDATE webhook.delivery_log SET state = 'x', attempts = -32768 RETURNING event_id"
     )
-    strange = await ask(world, {"command": "'retry'", "event_id": f"'{event_id}'"})
-    wanted = {await ask(world, changed): (name, "rejected") for name, changed in COMMANDS.items()}
-    wanted |= {await ask(world, changed): (name, "done") for name, changed in ACCEPTED.items()}
+    strange = await ask(installation, {"command": "'retry'", "event_id": f"'{event_id}'"})
+    wanted = {await ask(installation, changed): (name, "rejected") for name, changed in COMMANDS.items()}
+    wanted |= {await ask(installation, changed): (name, "done") for name, changed in ACCEPTED.items()}
     wanted[strange] = ("state unknown", "rejected")
-    last = await world.ask("resume", "healthy")
+    last = await installation.ask("resume", "healthy")
 
     async def all_handled() -> bool:
         assert daemon.process.poll() is None, daemon.log_file.read_text()[-3000:]
         open_ = "SELECT count(*) FROM webhook.control WHERE status IN ('pending', 'running')"
-        return not await world.owner.fetchval(open_)
+        return not await installation.owner.fetchval(open_)
 
     try:
         await until_found(all_handled, PATIENCE)
     finally:
-        rows = await world.owner.fetch("SELECT id, status, error_code, error_message FROM webhook.control")
+        rows = await installation.owner.fetch(
+            "SELECT id, status, error_code, error_message FROM webhook.control"
+        )
         print([(wanted.get(row["id"]), dict(row)) for row in rows if row["status"] in ("pending", "running")])
-    assert (await world.handled(last))["status"] == "done"
+    assert (await installation.handled(last))["status"] == "done"
     assert {row["id"]: row["status"] for row in rows if row["id"] in wanted} == {
         command_id: status for command_id, (_, status) in wanted.items()
     }
@@ -126,7 +128,7 @@ async def test_no_value_of_a_command_holds_up_another(world: World) -> None:
             assert len(row["error_message"]) < 300
             for internal in ("argument", "datetime", "out of range", "Python", "Error", "codec"):
                 assert internal not in row["error_message"], wanted[row["id"]]
-    await serves_the_healthy(world, daemon)
+    await serves_the_healthy(installation, daemon)
     daemon.process.terminate()
     assert await daemon.ended(PATIENCE) == 0
 
@@ -168,38 +170,38 @@ IS_UNUSABLE = ("url", "key", "secret empty", "secret short", "secret of noise", 
 NAMES = ["", "m\n2", "m" * 1000, "\u202e", "-", "\\", "'", "webhook"]
 
 
-async def test_no_value_of_an_endpoint_holds_up_another_merchant(world: World) -> None:
-    await world.configure("healthy")
+async def test_no_value_of_an_endpoint_holds_up_another_merchant(installation: Installation) -> None:
+    await installation.configure("healthy")
     placed = {}
     for name, changed in ENDPOINTS.items():
-        await world.configure(f"m {name}")
+        await installation.configure(f"m {name}")
         columns = ", ".join(f"{column} = {value}" for column, value in changed.items())
-        await world.admin.execute(
+        await installation.admin.execute(
             f"UPDATE webhook.endpoint SET {columns} WHERE merchant_id = $1", f"m {name}"
         )
-        placed[name] = (await world.emit(f"m {name}")).id
-    await world.configure(*NAMES)
-    daemon = await start(world)
-    await serves_the_healthy(world, daemon)
+        placed[name] = (await installation.emit(f"m {name}")).id
+    await installation.configure(*NAMES)
+    daemon = await start(installation)
+    await serves_the_healthy(installation, daemon)
     usable = {name: event for name, event in placed.items() if not name.startswith(IS_UNUSABLE)}
 
     async def settled() -> bool:
-        return set((await ends(world, usable)).values()) == {SENT}
+        return set((await ends(installation, usable)).values()) == {SENT}
 
     await until_found(settled, PATIENCE)
-    await serves_the_healthy(world, daemon)
+    await serves_the_healthy(installation, daemon)
     others = {name: event for name, event in placed.items() if name not in usable}
-    assert set((await ends(world, others)).values()) == {WAITS}
+    assert set((await ends(installation, others)).values()) == {WAITS}
     for arguments in (["endpoint", "list"], ["endpoint", "show", "m made -infinity"]):
         for more in ([], ["--json"]):
-            shown = await asyncio.to_thread(world.command, *arguments, *more)
+            shown = await asyncio.to_thread(installation.command, *arguments, *more)
             assert shown.returncode == 0, shown.stderr
             if more:
                 json.loads(shown.stdout)
-    rekeyed = await asyncio.to_thread(world.command, "endpoint", "rekey")
+    rekeyed = await asyncio.to_thread(installation.command, "endpoint", "rekey")
     assert "Traceback" not in rekeyed.stderr
-    checked = await asyncio.to_thread(world.command, "check")
+    checked = await asyncio.to_thread(installation.command, "check")
     assert "Traceback" not in checked.stderr
     daemon.process.terminate()
     assert await daemon.ended(PATIENCE) == 0
-    await serves_the_healthy(world, await start(world))
+    await serves_the_healthy(installation, await start(installation))

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.acceptance.extremes import (
+from tests.acceptance.extreme_values import (
     HIGHEST,
     INSTANTS,
     LOWEST,
@@ -23,8 +23,8 @@ from tests.acceptance.extremes import (
     serves_the_healthy,
     start,
 )
-from tests.acceptance.process import until_found
-from tests.acceptance.world import World
+from tests.acceptance.installation import Installation
+from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 pytestmark = pytest.mark.timeout(180)
@@ -135,18 +135,18 @@ CHECK (webhook.event_can_be_sent(merchant_id, type, created_at, object)) NOT VAL
 """
 
 
-async def place(world: World, merchant_id: str, row: Row) -> UUID:
+async def place(installation: Installation, merchant_id: str, row: Row) -> UUID:
     """Write one row, as its merchant's only one."""
     lane = {"merchant_id": f"'{merchant_id}'", "retry_at": "clock_timestamp()", **row.lane}
     event = {"merchant_id": f"'{merchant_id}'", "type": "'charge.created'", "object": "'{}'", **row.event}
     if row.has_endpoint:
-        await world.configure(merchant_id)
-        world.receiver.behave(merchant_id, Behaviour(status=row.status))
-    await world.owner.execute(f"DELETE FROM webhook.lane WHERE merchant_id = '{merchant_id}'")
-    await world.owner.execute(
+        await installation.configure(merchant_id)
+        installation.receiver.behave(merchant_id, Behaviour(status=row.status))
+    await installation.owner.execute(f"DELETE FROM webhook.lane WHERE merchant_id = '{merchant_id}'")
+    await installation.owner.execute(
         f"INSERT INTO webhook.lane ({', '.join(lane)}) VALUES ({', '.join(lane.values())})"
     )
-    event_id: UUID = await world.owner.fetchval(
+    event_id: UUID = await installation.owner.fetchval(
         f"INSERT INTO webhook.outbox ({', '.join(event)}) OVERRIDING SYSTEM VALUE "
         f"VALUES ({', '.join(event.values())}) RETURNING id"
     )
@@ -154,24 +154,26 @@ async def place(world: World, merchant_id: str, row: Row) -> UUID:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-async def test_no_value_of_any_column_holds_up_another_merchant(world: World, group: str) -> None:
-    await world.configure("healthy")
+async def test_no_value_of_any_column_holds_up_another_merchant(
+    installation: Installation, group: str
+) -> None:
+    await installation.configure("healthy")
     rows = {f"{number:02} {name}": row for number, (name, row) in enumerate(GROUPS[group].items())}
-    await world.owner.execute(UNCHECKED)
-    placed = {name: await place(world, f"m {name}", row) for name, row in rows.items()}
-    await world.owner.execute(CHECKED)
-    daemon = await start(world, UNCONFIGURED_HOLD="P1D")
-    await serves_the_healthy(world, daemon)
+    await installation.owner.execute(UNCHECKED)
+    placed = {name: await place(installation, f"m {name}", row) for name, row in rows.items()}
+    await installation.owner.execute(CHECKED)
+    daemon = await start(installation, UNCONFIGURED_HOLD="P1D")
+    await serves_the_healthy(installation, daemon)
     wanted = {name: row.ends for name, row in rows.items()}
 
     async def settled() -> bool:
-        return await ends(world, placed) == wanted
+        return await ends(installation, placed) == wanted
 
     try:
         await until_found(settled, 60)
     except TimeoutError:
-        assert await ends(world, placed) == wanted
-    await serves_the_healthy(world, daemon)
+        assert await ends(installation, placed) == wanted
+    await serves_the_healthy(installation, daemon)
     _, metrics = await daemon.asked("/metrics")
     errors = [line for line in metrics.splitlines() if line.startswith("webhook_database_errors_total{")]
     assert not [line for line in errors if "measure" in line]
@@ -180,10 +182,10 @@ async def test_no_value_of_any_column_holds_up_another_merchant(world: World, gr
         ["deliveries", "list", "--since", "2000-01-01T00:00Z"],
     ):
         for more in ([], ["--json"]):
-            listed = await asyncio.to_thread(world.command, *arguments, *more)
+            listed = await asyncio.to_thread(installation.command, *arguments, *more)
             assert listed.returncode == 0, listed.stderr
     for event_id in placed.values():
-        assert await world.attempts(event_id) is not None
+        assert await installation.attempts(event_id) is not None
     daemon.process.terminate()
     assert await daemon.ended(PATIENCE) == 0
-    await serves_the_healthy(world, await start(world))
+    await serves_the_healthy(installation, await start(installation))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.load import (
     PATIENCE,
     Fate,
@@ -24,8 +25,7 @@ from tests.acceptance.load import (
     repetitions,
     start_daemons,
 )
-from tests.acceptance.process import Daemon
-from tests.acceptance.world import World
+from tests.acceptance.processes import Daemon
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -80,21 +80,21 @@ def frozen(daemon: Daemon) -> Iterator[None]:
         daemon.process.send_signal(signal.SIGCONT)
 
 
-async def freeze(world: World, daemon: Daemon, scale: Scale) -> Freeze:
+async def freeze(installation: Installation, daemon: Daemon, scale: Scale) -> Freeze:
     """Freeze a daemon for longer than its lease."""
     with frozen(daemon):
         frozen_at = time.monotonic()
         await asyncio.sleep(UNDER_WAY)
-        held = await held_by(world.owner, daemon)
-        claims = await world.owner.fetch(CLAIMS)
-        arrived = [arrival for arrival in world.receiver.arrivals if arrival.merchant_id in held]
-        known = await fates(world.admin)
+        held = await held_by(installation.owner, daemon)
+        claims = await installation.owner.fetch(CLAIMS)
+        arrived = [arrival for arrival in installation.receiver.arrivals if arrival.merchant_id in held]
+        known = await fates(installation.admin)
         exposed = frozenset(
             arrival.event_id for arrival in arrived if known[arrival.event_id].state == "pending"
         )
         # The others' attempts have ended by then, and its own claims have not lapsed.
         await asyncio.sleep(scale.longest_answer + UNDER_WAY)
-        still = set(await world.owner.fetch(CLAIMS))
+        still = set(await installation.owner.fetch(CLAIMS))
         retries = frozenset(row["seq"] for row in claims if row in still)
         await asyncio.sleep(frozen_at + scale.frozen - time.monotonic())
         result = Freeze(frozen_at, held, exposed, retries)
@@ -143,33 +143,35 @@ class Judged:
         )
 
 
-async def freeze_in_turn(world: World, scale: Scale) -> Judged:
+async def freeze_in_turn(installation: Installation, scale: Scale) -> Judged:
     """Freeze daemons one after the other under load, and judge what came of it."""
-    await world.configure(*STEADY, *FLAKY)
+    await installation.configure(*STEADY, *FLAKY)
     slow = timedelta(seconds=scale.longest_answer)
     for number, merchant_id in enumerate(STEADY):
-        world.receiver.behave(merchant_id, Behaviour(delay=slow * (number % 5 + 1) / 5))
+        installation.receiver.behave(merchant_id, Behaviour(delay=slow * (number % 5 + 1) / 5))
     for merchant_id in FLAKY:
         refuses = Behaviour(503, delay=slow)
-        world.receiver.behave(merchant_id, refuses, refuses, Behaviour(delay=slow), per_event=True)
+        installation.receiver.behave(merchant_id, refuses, refuses, Behaviour(delay=slow), per_event=True)
     schedule = ",".join(["PT0.2S"] * 10)
     settings = {"LEASE": scale.lease, "ATTEMPT_TIMEOUT": scale.attempt_timeout, "RETRY_SCHEDULE": schedule}
-    await start_daemons(world, DAEMONS, **settings)
-    backlog = await world.emit_each(STEADY, 20)
+    await start_daemons(installation, DAEMONS, **settings)
+    backlog = await installation.emit_each(STEADY, 20)
     freezes = []
-    async with Load(world.database.dsn("webhook_producer"), [*STEADY, *FLAKY], scale.rate) as load:
+    async with Load(installation.database.dsn("webhook_producer"), [*STEADY, *FLAKY], scale.rate) as load:
         for turn in range(scale.times):
             await asyncio.sleep(scale.between)
-            freezes.append(await freeze(world, world.daemons[turn % DAEMONS], scale))
+            freezes.append(await freeze(installation, installation.daemons[turn % DAEMONS], scale))
         await asyncio.sleep(scale.between)
-    known = await all_settled(world.owner, PATIENCE)
-    arrivals = world.receiver.arrivals
+    known = await all_settled(installation.owner, PATIENCE)
+    arrivals = installation.receiver.arrivals
     check_promises([*backlog, *load.sent], arrivals, known)
     return Judged(freezes, known, arrivals, repetitions(arrivals, known))
 
 
-async def test_a_frozen_daemon_repeats_at_most_one_request_a_lane_and_overtakes_nobody(world: World) -> None:
-    judged = await freeze_in_turn(world, SCALED)
+async def test_a_frozen_daemon_repeats_at_most_one_request_a_lane_and_overtakes_nobody(
+    installation: Installation,
+) -> None:
+    judged = await freeze_in_turn(installation, SCALED)
     assert any(frozen.exposed for frozen in judged.freezes), "nothing was in flight: nothing was shown"
     assert any(frozen.retries for frozen in judged.freezes), "no retry was in flight: nothing was shown"
     over = judged.by_merchant() - judged.allowed()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.acceptance.world import World
+from tests.acceptance.installation import Installation
 from webhook_dispatcher.local.behaviour import Behaviour
 
 MARK = b"hostile"
@@ -56,33 +56,35 @@ TABLES = """
 """
 
 
-async def everything_stored(world: World) -> str:
+async def everything_stored(installation: Installation) -> str:
     """Return each row of each table as text."""
-    tables = [row[0] for row in await world.owner.fetch(TABLES)]
+    tables = [row[0] for row in await installation.owner.fetch(TABLES)]
     texts = []
     for table in tables:
-        texts += [row[0] for row in await world.owner.fetch(f"SELECT t::text FROM {table} AS t")]
+        texts += [row[0] for row in await installation.owner.fetch(f"SELECT t::text FROM {table} AS t")]
     assert texts
     return "\n".join(texts)
 
 
 @pytest.mark.parametrize("sender", ["llhttp", "aiohttp"])
-async def test_hostile_answers_are_recorded_and_nothing_of_them_is_kept(world: World, sender: str) -> None:
+async def test_hostile_answers_are_recorded_and_nothing_of_them_is_kept(
+    installation: Installation, sender: str
+) -> None:
     merchants = {f"m{number}": answer for number, answer in enumerate(ANSWERS)}
-    await world.configure(*merchants)
+    await installation.configure(*merchants)
     for merchant_id, hostile in merchants.items():
-        world.receiver.behave(merchant_id, Behaviour(raw=hostile.answer), Behaviour())
-    first = {merchant_id: await world.emit(merchant_id) for merchant_id in merchants}
-    second = {merchant_id: await world.emit(merchant_id) for merchant_id in merchants}
-    daemon = await world.start(SENDER=sender)
+        installation.receiver.behave(merchant_id, Behaviour(raw=hostile.answer), Behaviour())
+    first = {merchant_id: await installation.emit(merchant_id) for merchant_id in merchants}
+    second = {merchant_id: await installation.emit(merchant_id) for merchant_id in merchants}
+    daemon = await installation.start(SENDER=sender)
     for event in second.values():  # the lane has gone on
-        await world.settled(event.id, "delivered", 1)
+        await installation.settled(event.id, "delivered", 1)
 
     for merchant_id, hostile in merchants.items():
         state = "delivered" if hostile.outcome == "delivered" else "pending_retry"
-        row = await world.settled(first[merchant_id].id, state, 1)
+        row = await installation.settled(first[merchant_id].id, state, 1)
         assert (row["last_status"], row["last_outcome"]) == (hostile.status, hostile.outcome), hostile
-        [attempt] = await world.attempts(first[merchant_id].id)
+        [attempt] = await installation.attempts(first[merchant_id].id)
         assert (attempt["status"], attempt["outcome"]) == (hostile.status, hostile.outcome), hostile
 
     _, metrics = await daemon.asked("/metrics")
@@ -91,7 +93,7 @@ async def test_hostile_answers_are_recorded_and_nothing_of_them_is_kept(world: W
     daemon.terminate()
     assert await daemon.ended() == 0
     log = daemon.log_file.read_bytes()
-    kept = (await everything_stored(world)).encode(errors="surrogateescape")
+    kept = (await everything_stored(installation)).encode(errors="surrogateescape")
     for place in (log, kept, metrics.encode()):
         assert MARK not in place.lower()
         assert b"tile" not in place

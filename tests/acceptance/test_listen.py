@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import aiohttp
 import pytest
 
-from tests.acceptance.process import environment
+from tests.acceptance.processes import environment
 from webhook_dispatcher.domain.signing import Secret, signature
 
 SECRET = Secret.from_random(bytes(range(32)))

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import asyncpg
 
-from tests.acceptance.process import until_found
-from tests.acceptance.world import PATIENT, World
+from tests.acceptance.installation import PATIENT, Installation
+from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 SOON = 4.0
@@ -23,23 +23,23 @@ LANES = "SELECT FROM webhook.lane WHERE merchant_id = ANY($1) FOR UPDATE NOWAIT"
 ROWS = "SELECT FROM webhook.outbox WHERE merchant_id = ANY($1) FOR UPDATE NOWAIT"
 
 
-async def test_nothing_is_open_or_locked_for_requests_that_hang(world: World) -> None:
-    await world.configure("first", "retried", "other")
-    world.receiver.behave("first", Behaviour(hangs=True))
-    world.receiver.behave("retried", Behaviour(status=500), Behaviour(hangs=True))
-    await world.start(**PATIENT, RETRY_SCHEDULE="PT0.1S,PT1H")
-    await world.emit("first")
-    await world.emit("retried")
-    await world.arrived(3)
-    hanging_since = await world.owner.fetchval("SELECT clock_timestamp()")
+async def test_nothing_is_open_or_locked_for_requests_that_hang(installation: Installation) -> None:
+    await installation.configure("first", "retried", "other")
+    installation.receiver.behave("first", Behaviour(hangs=True))
+    installation.receiver.behave("retried", Behaviour(status=500), Behaviour(hangs=True))
+    await installation.start(**PATIENT, RETRY_SCHEDULE="PT0.1S,PT1H")
+    await installation.emit("first")
+    await installation.emit("retried")
+    await installation.arrived(3)
+    hanging_since = await installation.owner.fetchval("SELECT clock_timestamp()")
     # Claimed, sent and recorded beside them.
-    delivered = await world.emit("other")
-    await world.settled(delivered.id, "delivered", 1)
-    await until_found(lambda: nothing_is_open(world.owner, hanging_since), SOON)
-    await until_found(lambda: can_be_locked(world.owner, ["first", "retried"]), SOON)
-    assert await world.owner.fetchval(ADVISORY) == 0
-    assert [arrival.ended_at is None for arrival in world.receiver.of("first")] == [True]
-    assert [arrival.ended_at is None for arrival in world.receiver.of("retried")] == [False, True]
+    delivered = await installation.emit("other")
+    await installation.settled(delivered.id, "delivered", 1)
+    await until_found(lambda: nothing_is_open(installation.owner, hanging_since), SOON)
+    await until_found(lambda: can_be_locked(installation.owner, ["first", "retried"]), SOON)
+    assert await installation.owner.fetchval(ADVISORY) == 0
+    assert [arrival.ended_at is None for arrival in installation.receiver.of("first")] == [True]
+    assert [arrival.ended_at is None for arrival in installation.receiver.of("retried")] == [False, True]
 
 
 async def nothing_is_open(connection: asyncpg.Connection, since: datetime) -> bool:

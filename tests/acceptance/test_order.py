@@ -12,8 +12,8 @@ from random import Random
 import asyncpg
 import pytest
 
-from tests.acceptance.process import ReceiverProcess
-from tests.acceptance.world import INSERT, Sent, World
+from tests.acceptance.installation import INSERT, Installation, Sent
+from tests.acceptance.processes import ReceiverProcess
 from webhook_dispatcher.local.arrivals import (
     Arrival,
     Signature,
@@ -37,21 +37,21 @@ held open for at most 40 ms is seen 100 ms after its commit at the latest; the r
 
 
 class Receiving:
-    """A receiver process with the secrets of the world's merchants."""
+    """A receiver process with the secrets of the installation's merchants."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "arrivals.jsonl"
         self._secrets = folder / "receiver-secrets.json"
         self._process: ReceiverProcess | None = None
 
-    async def configure(self, world: World, merchants: list[str]) -> None:
+    async def configure(self, installation: Installation, merchants: list[str]) -> None:
         """Start it, and point the merchants at it."""
-        await world.configure(*merchants)
-        revealed = {name: secret.revealed.decode() for name, secret in world.receiver.secrets.items()}
+        await installation.configure(*merchants)
+        revealed = {name: secret.revealed.decode() for name, secret in installation.receiver.secrets.items()}
         self._secrets.write_text(json.dumps(revealed))
         self._process = ReceiverProcess(self._log, self._secrets)
         change = "UPDATE webhook.endpoint SET url = $1 || merchant_id"
-        await world.admin.execute(change, self._process.root)
+        await installation.admin.execute(change, self._process.root)
 
     def arrivals(self) -> list[Arrival]:
         """Stop it and return what it logged."""
@@ -73,38 +73,38 @@ def receiving(tmp_path: Path) -> Iterator[Receiving]:
 
 
 async def test_three_daemons_keep_each_merchants_order_and_send_everything_once(
-    world: World, receiving: Receiving
+    installation: Installation, receiving: Receiving
 ) -> None:
     merchants = {f"m{number:02}": 1 + number % 7 for number in range(50)}
-    await receiving.configure(world, list(merchants))
+    await receiving.configure(installation, list(merchants))
     for _ in range(DAEMONS):
-        await world.start()
+        await installation.start()
     written: list[Written] = []
-    dsn = world.database.dsn("webhook_producer")
+    dsn = installation.database.dsn("webhook_producer")
     # Each writer has merchants of its own, so that seq order is commit order.
     await Producer(dsn, merchants, on_written=written.append, writers=8).run(5000)
-    await world.all_delivered(5000)
+    await installation.all_delivered(5000)
     arrivals = receiving.arrivals()
 
     assert Counter(arrival.event_id for arrival in arrivals) == Counter(str(event.id) for event in written)
     assert out_of_order(arrivals, {str(event.id): event.seq for event in written}) == []
     assert overlapping(arrivals) == []
     assert {arrival.signature for arrival in arrivals} == {Signature.RIGHT}
-    for daemon in world.daemons:
+    for daemon in installation.daemons:
         assert daemon.log("delivery.attempted"), "this daemon had no part in it"
 
 
 async def test_merchants_shared_by_open_transactions_lose_nothing_and_keep_visible_order(
-    world: World, receiving: Receiving
+    installation: Installation, receiving: Receiving
 ) -> None:
     merchants = [f"m{number}" for number in range(12)]
-    await receiving.configure(world, merchants)
+    await receiving.configure(installation, merchants)
     for _ in range(DAEMONS):
-        await world.start()
-    dsn = world.database.dsn("webhook_producer")
+        await installation.start()
+    dsn = installation.database.dsn("webhook_producer")
     shares = await asyncio.gather(*(write_slowly(dsn, merchants, Random(seed)) for seed in range(8)))
     sent = {str(event.id): event for share in shares for event in share}
-    await world.all_delivered(len(sent))
+    await installation.all_delivered(len(sent))
     arrivals = receiving.arrivals()
 
     assert Counter(arrival.event_id for arrival in arrivals) == Counter(sent.keys())
@@ -150,21 +150,21 @@ def overtaken(arrivals: Iterable[Arrival], sent: dict[str, Sent]) -> Iterator[tu
 
 
 async def test_event_that_comes_while_its_lane_is_locked_for_a_moment_does_not_wait_for_the_sweep(
-    world: World,
+    installation: Installation,
 ) -> None:
     merchants = [f"m{number}" for number in range(5)]
-    await world.configure(*merchants, "witness")
+    await installation.configure(*merchants, "witness")
     # The sweep rests at least half a second after each round, longer than what we allow.
-    await world.start()
+    await installation.start()
     lags = []
     for merchant_id in merchants:
-        async with world.owner.transaction():
+        async with installation.owner.transaction():
             # As a claim of retries does, or an outcome being recorded.
-            await world.owner.execute(LOCK, merchant_id)
-            await world.emit(merchant_id)
-            witness = await world.emit("witness")
-            await world.settled(witness.id, "delivered", 1)
+            await installation.owner.execute(LOCK, merchant_id)
+            await installation.emit(merchant_id)
+            witness = await installation.emit("witness")
+            await installation.settled(witness.id, "delivered", 1)
         released_at = time.monotonic()
-        [arrival] = await world.arrived(1, merchant_id)
+        [arrival] = await installation.arrived(1, merchant_id)
         lags.append(arrival.started_at - released_at)
     assert sorted(lags)[2] < 0.1, lags

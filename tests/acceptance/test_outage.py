@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.outage import MERCHANTS, Outage, live_through_outage
-from tests.acceptance.world import World
-from tests.conftest import Database
-from tests.integration.own_server import own_server
+from tests.servers.database import Database, own_server
 from tests.waiting import Yardstick
 from webhook_dispatcher.storage import schema
 
@@ -33,11 +32,11 @@ def own_database() -> Iterator[Database]:
 
 
 @pytest.fixture
-async def own_world(own_database: Database, tmp_path: Path) -> AsyncIterator[World]:
+async def own_world(own_database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
     """Put an installation together whose server the test may end."""
     asyncio.get_running_loop().set_debug(False)
-    async with World(own_database, tmp_path) as world:
-        yield world
+    async with Installation(own_database, tmp_path) as installation:
+        yield installation
 
 
 def check(outage: Outage, machine: Yardstick) -> None:
@@ -52,14 +51,14 @@ def check(outage: Outage, machine: Yardstick) -> None:
     assert set(outage.repeated.values()) <= {1}
 
 
-async def test_database_that_is_stopped_for_a_while_is_waited_for_quietly(own_world: World) -> None:
+async def test_database_that_is_stopped_for_a_while_is_waited_for_quietly(own_world: Installation) -> None:
     # Leases lapse meanwhile: whoever comes first may claim.
     with Yardstick() as machine:
         outage = await live_through_outage(own_world, signal.SIGINT, AWAY, "PT3S")
     check(outage, machine)
 
 
-async def test_database_that_crashes_is_waited_for_quietly(own_world: World) -> None:
+async def test_database_that_crashes_is_waited_for_quietly(own_world: Installation) -> None:
     # Leases outlast it: what was held is gone on with.
     with Yardstick() as machine:
         outage = await live_through_outage(own_world, signal.SIGQUIT, AWAY, "PT30S")

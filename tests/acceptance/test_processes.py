@@ -10,9 +10,10 @@ from itertools import pairwise
 
 import pytest
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, repetitions
-from tests.acceptance.process import http_get, until, until_found
-from tests.acceptance.supervised import (
+from tests.acceptance.processes import http_get
+from tests.acceptance.supervised_processes import (
     asked,
     end,
     is_cumulative,
@@ -22,8 +23,7 @@ from tests.acceptance.supervised import (
     start_processes,
     total,
 )
-from tests.acceptance.world import World
-from tests.waiting import MAX_WAIT
+from tests.waiting import MAX_WAIT, until, until_found
 from webhook_dispatcher.local.arrivals import out_of_order, overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.producer import Producer, Written
@@ -38,29 +38,29 @@ LEASE = {"LEASE": "PT3S", "ATTEMPT_TIMEOUT": "PT1S"}
 
 
 @pytest.fixture(autouse=True)
-async def _all_ended(world: World) -> AsyncIterator[None]:
+async def _all_ended(installation: Installation) -> AsyncIterator[None]:
     yield
-    for supervisor in world.daemons:
+    for supervisor in installation.daemons:
         end(supervisor)
 
 
-async def test_three_processes_share_the_work_and_count_it_as_one(world: World) -> None:
-    await world.configure(*MERCHANTS)
+async def test_three_processes_share_the_work_and_count_it_as_one(installation: Installation) -> None:
+    await installation.configure(*MERCHANTS)
     for merchant_id in MERCHANTS:
-        world.receiver.behave(merchant_id, Behaviour(delay=timedelta(milliseconds=10)))
-    supervisor = await start_processes(world, PROCESSES)
+        installation.receiver.behave(merchant_id, Behaviour(delay=timedelta(milliseconds=10)))
+    supervisor = await start_processes(installation, PROCESSES)
     sent: list[Written] = []
     producer = Producer(
-        world.database.dsn("webhook_producer"),
+        installation.database.dsn("webhook_producer"),
         dict.fromkeys(MERCHANTS, 1),
         on_written=sent.append,
         writers=4,
         rate=EVENTS / SECONDS,
     )
     await producer.run(EVENTS)
-    await world.all_delivered(EVENTS)
+    await installation.all_delivered(EVENTS)
 
-    arrivals = world.receiver.arrivals
+    arrivals = installation.receiver.arrivals
     assert Counter(arrival.event_id for arrival in arrivals) == Counter(str(event.id) for event in sent)
     assert out_of_order(arrivals, {str(event.id): event.seq for event in sent}) == []
     assert overlapping(arrivals) == []
@@ -86,11 +86,11 @@ async def test_three_processes_share_the_work_and_count_it_as_one(world: World) 
     assert await asked(supervisor, "/healthz") == (200, "ok\n")
 
 
-async def test_killed_process_is_started_again_and_no_counter_falls(world: World) -> None:
-    await world.configure(*MERCHANTS)
-    supervisor = await start_processes(world, PROCESSES, **LEASE)
+async def test_killed_process_is_started_again_and_no_counter_falls(installation: Installation) -> None:
+    await installation.configure(*MERCHANTS)
+    supervisor = await start_processes(installation, PROCESSES, **LEASE)
     before = pids(supervisor)
-    async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
         await until(lambda: min(shares(supervisor).get(place, 0) for place in before) > 10, PATIENCE)
         scrapes = [await scraped(supervisor)]
         os.kill(before[2], signal.SIGKILL)
@@ -115,8 +115,8 @@ async def test_killed_process_is_started_again_and_no_counter_falls(world: World
         after = pids(supervisor)
         done = shares(supervisor)[2]
         await until(lambda: shares(supervisor)[2] > done, PATIENCE)
-    known = await all_settled(world.owner, PATIENCE)
-    arrivals = world.receiver.arrivals
+    known = await all_settled(installation.owner, PATIENCE)
+    arrivals = installation.receiver.arrivals
     check_promises(load.sent, arrivals, known)
     assert overlapping(arrivals) == []
     assert set(repetitions(arrivals, known).values()) <= {1}
@@ -130,8 +130,8 @@ async def test_killed_process_is_started_again_and_no_counter_falls(world: World
     assert after[2] != before[2]
 
 
-async def test_frozen_process_is_named_and_goes_on(world: World) -> None:
-    supervisor = await start_processes(world, PROCESSES)
+async def test_frozen_process_is_named_and_goes_on(installation: Installation) -> None:
+    supervisor = await start_processes(installation, PROCESSES)
     pid = pids(supervisor)[1]
     os.kill(pid, signal.SIGSTOP)
 
@@ -149,10 +149,10 @@ async def test_frozen_process_is_named_and_goes_on(world: World) -> None:
     assert pids(supervisor)[1] == pid
 
 
-async def test_process_that_waits_for_its_database_says_so(world: World) -> None:
-    absent = f"{world.database.name}_absent"
-    supervisor = world.spawn(
-        PROCESSES="2", DATABASE_URL=world.database.server.dsn("webhook_dispatcher", absent)
+async def test_process_that_waits_for_its_database_says_so(installation: Installation) -> None:
+    absent = f"{installation.database.name}_absent"
+    supervisor = installation.spawn(
+        PROCESSES="2", DATABASE_URL=installation.database.server.dsn("webhook_dispatcher", absent)
     )
     await supervisor.logged("database.awaited")
 
@@ -165,12 +165,12 @@ async def test_process_that_waits_for_its_database_says_so(world: World) -> None
     assert await supervisor.ended() == 0
 
 
-async def test_address_in_use_starts_no_process(world: World) -> None:
+async def test_address_in_use_starts_no_process(installation: Installation) -> None:
     async with asyncio.timeout(MAX_WAIT):
-        first = world.spawn(PROCESSES="2")
+        first = installation.spawn(PROCESSES="2")
         await first.logged("supervisor.started")
         port = first.log("supervisor.started")[0]["ops_port"]
-        second = world.spawn(PROCESSES="2", OPS_ADDRESS=f"127.0.0.1:{port}")
+        second = installation.spawn(PROCESSES="2", OPS_ADDRESS=f"127.0.0.1:{port}")
         assert await second.ended() == 2
         assert "WEBHOOK_OPS_ADDRESS: cannot listen" in second.log_file.read_text()
         assert second.log("process.started") == []

@@ -8,12 +8,11 @@ from datetime import timedelta
 
 import pytest
 
+from tests.acceptance.installation import PATIENT, Installation
 from tests.acceptance.load import PATIENCE
-from tests.acceptance.process import Daemon, until, until_found
-from tests.acceptance.supervised import end, metrics_folder_of, pids, start_processes
-from tests.acceptance.world import PATIENT, World
-from tests.conftest import process_exists
-from tests.waiting import Yardstick
+from tests.acceptance.processes import Daemon, process_exists
+from tests.acceptance.supervised_processes import end, metrics_folder_of, pids, start_processes
+from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.local.arrivals import out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -22,28 +21,28 @@ MERCHANTS = [f"m{number:02}" for number in range(60)]
 
 
 @pytest.fixture(autouse=True)
-async def _all_ended(world: World) -> AsyncIterator[None]:
+async def _all_ended(installation: Installation) -> AsyncIterator[None]:
     yield
-    for supervisor in world.daemons:
+    for supervisor in installation.daemons:
         end(supervisor)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
-    world: World, number: signal.Signals
+    installation: Installation, number: signal.Signals
 ) -> None:
-    await world.configure(*MERCHANTS)
+    await installation.configure(*MERCHANTS)
     for merchant_id in MERCHANTS:
-        world.receiver.behave(merchant_id, Behaviour(hangs=True), Behaviour())
-    supervisor = await start_processes(world, PROCESSES, **PATIENT)
+        installation.receiver.behave(merchant_id, Behaviour(hangs=True), Behaviour())
+    supervisor = await start_processes(installation, PROCESSES, **PATIENT)
     folder = metrics_folder_of(supervisor)
     assert folder.exists()
-    sent = await world.emit_each(MERCHANTS, 3)
-    await world.arrived(len(MERCHANTS))
+    sent = await installation.emit_each(MERCHANTS, 3)
+    await installation.arrived(len(MERCHANTS))
     supervisor.process.send_signal(number)
-    await until_found(world.is_claiming_nothing)
+    await until_found(installation.is_claiming_nothing)
     for merchant_id in MERCHANTS:
-        world.receiver.answer_hanging(merchant_id)
+        installation.receiver.answer_hanging(merchant_id)
     assert await supervisor.ended() == 0
 
     assert [process_exists(pid) for pid in pids(supervisor).values()] == [False] * PROCESSES
@@ -52,21 +51,21 @@ async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
     stopped = supervisor.log("daemon.stopped")
     assert sorted(entry["process"] for entry in stopped) == [1, 2, 3]
     assert {(entry["unwritten"], entry["lanes"]) for entry in stopped} == {(0, 0)}
-    assert await world.has_no_leases()
-    assert len(world.receiver.arrivals) == len(MERCHANTS)
-    assert await world.count("state = 'delivered' AND attempts = 1") == len(MERCHANTS)
-    await world.start()
-    await world.all_delivered(len(sent))
-    assert out_of_order(world.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
+    assert await installation.has_no_leases()
+    assert len(installation.receiver.arrivals) == len(MERCHANTS)
+    assert await installation.count("state = 'delivered' AND attempts = 1") == len(MERCHANTS)
+    await installation.start()
+    await installation.all_delivered(len(sent))
+    assert out_of_order(installation.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
 
 
-async def test_second_signal_cuts_the_grace_short(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(hangs=True))
-    supervisor = await start_processes(world, PROCESSES)
+async def test_second_signal_cuts_the_grace_short(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(hangs=True))
+    supervisor = await start_processes(installation, PROCESSES)
     assert all(os.getpgid(pid) == pid for pid in pids(supervisor).values()), "Ctrl-C would reach them too"
-    await world.emit("m1")
-    await world.arrived(1)
+    await installation.emit("m1")
+    await installation.arrived(1)
     supervisor.terminate()
     await until(lambda: len(supervisor.log("process.ended")) == PROCESSES - 1)
     assert supervisor.process.poll() is None
@@ -78,24 +77,24 @@ async def test_second_signal_cuts_the_grace_short(world: World) -> None:
     assert took < machine.allows(5)
 
 
-async def test_signal_for_the_whole_control_group_is_no_impatience(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(hangs=True))
-    supervisor = await start_processes(world, PROCESSES, **PATIENT)
-    event = await world.emit("m1")
-    await world.arrived(1)
+async def test_signal_for_the_whole_control_group_is_no_impatience(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(hangs=True))
+    supervisor = await start_processes(installation, PROCESSES, **PATIENT)
+    event = await installation.emit("m1")
+    await installation.arrived(1)
     for pid in pids(supervisor).values():
         os.kill(pid, signal.SIGTERM)
     await until(lambda: len(supervisor.log("process.ended")) == PROCESSES - 1)
     supervisor.terminate()
-    world.receiver.answer_hanging("m1")
+    installation.receiver.answer_hanging("m1")
     assert await supervisor.ended() == 0
-    assert len(world.receiver.arrivals) == 1
-    await world.settled(event.id, "delivered", 1)
+    assert len(installation.receiver.arrivals) == 1
+    await installation.settled(event.id, "delivered", 1)
 
 
-async def test_frozen_process_is_killed_after_the_grace(world: World) -> None:
-    supervisor = await start_processes(world, PROCESSES, SHUTDOWN_GRACE="PT1S")
+async def test_frozen_process_is_killed_after_the_grace(installation: Installation) -> None:
+    supervisor = await start_processes(installation, PROCESSES, SHUTDOWN_GRACE="PT1S")
     pid = pids(supervisor)[3]
     os.kill(pid, signal.SIGSTOP)
     supervisor.terminate()
@@ -105,15 +104,15 @@ async def test_frozen_process_is_killed_after_the_grace(world: World) -> None:
     assert (killed["process"], killed["pid"]) == (3, pid)
 
 
-async def test_killed_supervisor_leaves_no_process_behind(world: World) -> None:
-    await world.configure(*MERCHANTS)
+async def test_killed_supervisor_leaves_no_process_behind(installation: Installation) -> None:
+    await installation.configure(*MERCHANTS)
     for merchant_id in MERCHANTS:
-        world.receiver.behave(merchant_id, Behaviour(delay=timedelta(milliseconds=500)))
-    supervisor = await start_processes(world, PROCESSES)
+        installation.receiver.behave(merchant_id, Behaviour(delay=timedelta(milliseconds=500)))
+    supervisor = await start_processes(installation, PROCESSES)
     folder = metrics_folder_of(supervisor)
     assert folder.exists()
-    await world.emit_each(MERCHANTS, 3)
-    await world.arrived(len(MERCHANTS))
+    await installation.emit_each(MERCHANTS, 3)
+    await installation.arrived(len(MERCHANTS))
     with Yardstick() as machine:
         killed_at = time.monotonic()
         supervisor.kill()
@@ -121,14 +120,16 @@ async def test_killed_supervisor_leaves_no_process_behind(world: World) -> None:
         took = time.monotonic() - killed_at
     assert took < machine.allows(12)
     assert len(supervisor.log("daemon.stopped")) == PROCESSES
-    assert await world.has_no_leases()
-    await start_processes(world, PROCESSES)
+    assert await installation.has_no_leases()
+    await start_processes(installation, PROCESSES)
     assert not folder.exists(), "the next supervisor removes what a killed one left"
-    await world.all_delivered(3 * len(MERCHANTS))
+    await installation.all_delivered(3 * len(MERCHANTS))
 
 
-async def test_supervisor_killed_while_its_processes_start_leaves_none_behind(world: World) -> None:
-    supervisor = world.spawn(PROCESSES=str(PROCESSES))
+async def test_supervisor_killed_while_its_processes_start_leaves_none_behind(
+    installation: Installation,
+) -> None:
+    supervisor = installation.spawn(PROCESSES=str(PROCESSES))
     await until(lambda: len(pids(supervisor)) == PROCESSES, PATIENCE)
     assert supervisor.log("daemon.started") == []
     supervisor.kill()
@@ -136,16 +137,16 @@ async def test_supervisor_killed_while_its_processes_start_leaves_none_behind(wo
     assert supervisor.log("daemon.started") == []
 
 
-async def test_schema_that_does_not_serve_ends_all_with_its_code(world: World) -> None:
-    supervisor = await start_processes(world, PROCESSES)
-    await world.owner.execute("UPDATE webhook.state SET compatible_from = 99")
+async def test_schema_that_does_not_serve_ends_all_with_its_code(installation: Installation) -> None:
+    supervisor = await start_processes(installation, PROCESSES)
+    await installation.owner.execute("UPDATE webhook.state SET compatible_from = 99")
     assert await supervisor.ended(PATIENCE) == 3
     assert not any(map(process_exists, pids(supervisor).values()))
     _drop_other_lines(supervisor, "the schema serves programs for version 99")
 
 
-async def test_role_that_may_not_deliver_ends_all_with_its_code(world: World) -> None:
-    supervisor = world.spawn(PROCESSES="2", DATABASE_URL=world.database.dsn("webhook_admin"))
+async def test_role_that_may_not_deliver_ends_all_with_its_code(installation: Installation) -> None:
+    supervisor = installation.spawn(PROCESSES="2", DATABASE_URL=installation.database.dsn("webhook_admin"))
     assert await supervisor.ended(PATIENCE) == 2
     _drop_other_lines(supervisor, "may not deliver")
 

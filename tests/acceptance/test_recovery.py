@@ -5,6 +5,7 @@ import time
 from datetime import timedelta
 from uuid import UUID
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.load import (
     PATIENCE,
     Load,
@@ -17,9 +18,8 @@ from tests.acceptance.load import (
     start_daemons,
     waits_after,
 )
-from tests.acceptance.process import Daemon, until, until_found
-from tests.acceptance.world import World
-from tests.waiting import Yardstick
+from tests.acceptance.processes import Daemon
+from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.local.arrivals import first_arrivals, overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -38,51 +38,54 @@ UNDER_WAY = 0.3
 """Seconds after which what a killed process had sent, requests and statements, has arrived."""
 
 
-async def start_under_load(world: World, lease: float, attempt_timeout: float) -> None:
+async def start_under_load(installation: Installation, lease: float, attempt_timeout: float) -> None:
     """Start three daemons for merchants that answer slowly enough to always have something in flight."""
-    await world.configure(*MERCHANTS)
+    await installation.configure(*MERCHANTS)
     for merchant_id in MERCHANTS:
-        world.receiver.behave(merchant_id, Behaviour(delay=ANSWER))
+        installation.receiver.behave(merchant_id, Behaviour(delay=ANSWER))
     changed = {"LEASE": f"PT{lease}S", "ATTEMPT_TIMEOUT": f"PT{attempt_timeout}S"}
-    await start_daemons(world, DAEMONS, **changed)
+    await start_daemons(installation, DAEMONS, **changed)
 
 
-async def busiest(world: World) -> Daemon:
+async def busiest(installation: Installation) -> Daemon:
     """Wait until daemons hold lanes, and return the one that holds most."""
 
     async def found() -> Daemon | None:
-        held = {daemon.process.pid: len(await held_by(world.owner, daemon)) for daemon in world.daemons}
-        most = max(world.daemons, key=lambda daemon: held[daemon.process.pid])
+        held = {
+            daemon.process.pid: len(await held_by(installation.owner, daemon))
+            for daemon in installation.daemons
+        }
+        most = max(installation.daemons, key=lambda daemon: held[daemon.process.pid])
         return most if held[most.process.pid] >= len(MERCHANTS) // DAEMONS else None
 
     return await until_found(found, PATIENCE)
 
 
-async def kill_one(world: World, lease: float, attempt_timeout: float) -> dict[str, float]:
+async def kill_one(installation: Installation, lease: float, attempt_timeout: float) -> dict[str, float]:
     """Kill the busiest daemon amid its work; return how long each merchant that was owed something waited."""
-    await start_under_load(world, lease, attempt_timeout)
-    backlog = await world.emit_each(MERCHANTS, 10)
-    async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
-        await until(lambda: len(world.receiver.arrivals) > 3 * len(MERCHANTS), PATIENCE)
-        victim = await busiest(world)
-        held = await held_by(world.owner, victim)
+    await start_under_load(installation, lease, attempt_timeout)
+    backlog = await installation.emit_each(MERCHANTS, 10)
+    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+        await until(lambda: len(installation.receiver.arrivals) > 3 * len(MERCHANTS), PATIENCE)
+        victim = await busiest(installation)
+        held = await held_by(installation.owner, victim)
         victim.kill()
         killed_at = time.monotonic()
         await asyncio.sleep(UNDER_WAY)
-        recorded = await fates(world.admin)
+        recorded = await fates(installation.admin)
         exposed = {
             arrival.event_id
-            for arrival in world.receiver.arrivals
+            for arrival in installation.receiver.arrivals
             if arrival.merchant_id in held and recorded[arrival.event_id].state != "delivered"
         }
 
         def all_served() -> bool:
-            firsts = first_arrivals(world.receiver.arrivals)
+            firsts = first_arrivals(installation.receiver.arrivals)
             return all(firsts[name][-1].started_at > killed_at for name in MERCHANTS)
 
         await until(all_served, deadline=lease + PATIENCE)
-    known = await all_settled(world.owner, PATIENCE)
-    sent, arrivals = [*backlog, *load.sent], world.receiver.arrivals
+    known = await all_settled(installation.owner, PATIENCE)
+    sent, arrivals = [*backlog, *load.sent], installation.receiver.arrivals
     check_promises(sent, arrivals, known)
     assert overlapping(arrivals) == []
     repeated = repetitions(arrivals, known)
@@ -91,28 +94,30 @@ async def kill_one(world: World, lease: float, attempt_timeout: float) -> dict[s
     return waits_after(sent, arrivals, killed_at)
 
 
-async def test_what_a_killed_daemon_held_is_served_again_within_the_lease_and_a_sweep(world: World) -> None:
+async def test_what_a_killed_daemon_held_is_served_again_within_the_lease_and_a_sweep(
+    installation: Installation,
+) -> None:
     with Yardstick() as machine:
-        waits = await kill_one(world, LEASE, 1)
+        waits = await kill_one(installation, LEASE, 1)
     assert len(waits) > len(MERCHANTS) // DAEMONS, "too few were owed anything: nothing was shown"
     # Otherwise no lane was held by the victim, or leases hold nobody off.
     assert max(waits.values()) > LEASE / 2
     assert max(waits.values()) < LEASE + machine.allows(SWEEP + SLACK), sorted(waits.values())
 
 
-async def stop_one(world: World, lease: float, attempt_timeout: float) -> list[float]:
+async def stop_one(installation: Installation, lease: float, attempt_timeout: float) -> list[float]:
     """Stop the busiest daemon; return how long each of its lanes was idle until another served it."""
-    await start_under_load(world, lease, attempt_timeout)
-    backlog = await world.emit_each(MERCHANTS, 15)
-    async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
-        await until(lambda: len(world.receiver.arrivals) > 3 * len(MERCHANTS), PATIENCE)
-        victim = await busiest(world)
-        held = await held_by(world.owner, victim)
+    await start_under_load(installation, lease, attempt_timeout)
+    backlog = await installation.emit_each(MERCHANTS, 15)
+    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+        await until(lambda: len(installation.receiver.arrivals) > 3 * len(MERCHANTS), PATIENCE)
+        victim = await busiest(installation)
+        held = await held_by(installation.owner, victim)
         victim.terminate()
         assert await victim.ended(PATIENCE) == 0
         await asyncio.sleep(TAKEN_OVER)
-    known = await all_settled(world.owner, PATIENCE)
-    sent, arrivals = [*backlog, *load.sent], world.receiver.arrivals
+    known = await all_settled(installation.owner, PATIENCE)
+    sent, arrivals = [*backlog, *load.sent], installation.receiver.arrivals
     check_promises(sent, arrivals, known)
     assert overlapping(arrivals) == []
     assert repetitions(arrivals, known) == {}
@@ -123,18 +128,24 @@ async def stop_one(world: World, lease: float, attempt_timeout: float) -> list[f
     its_own = attempted_by(victim)
     idle = []
     for merchant_id in held:
-        mine = [arrival for arrival in world.receiver.of(merchant_id) if UUID(arrival.event_id) in its_own]
+        mine = [
+            arrival for arrival in installation.receiver.of(merchant_id) if UUID(arrival.event_id) in its_own
+        ]
         last = max(arrival.ended_at or 0.0 for arrival in mine)
-        following = [arrival for arrival in world.receiver.of(merchant_id) if arrival.started_at > last]
+        following = [
+            arrival for arrival in installation.receiver.of(merchant_id) if arrival.started_at > last
+        ]
         if following:
             owed_since = max(last, committed_at[UUID(following[0].event_id)])
             idle.append(following[0].started_at - owed_since)
     return idle
 
 
-async def test_what_a_stopping_daemon_gives_back_is_served_by_another_within_a_second(world: World) -> None:
+async def test_what_a_stopping_daemon_gives_back_is_served_by_another_within_a_second(
+    installation: Installation,
+) -> None:
     with Yardstick() as machine:
-        idle = sorted(await stop_one(world, LEASE, 1))
+        idle = sorted(await stop_one(installation, LEASE, 1))
     assert len(idle) >= len(MERCHANTS) // DAEMONS // 2, "too few lanes had anything left: nothing was shown"
     assert idle[len(idle) // 2] < machine.allows(TAKEN_OVER), idle
     assert idle[-1] < machine.allows(TAKEN_OVER + SLACK), idle

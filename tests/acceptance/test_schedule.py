@@ -3,7 +3,7 @@
 from datetime import timedelta
 from itertools import pairwise
 
-from tests.acceptance.world import World
+from tests.acceptance.installation import Installation
 from tests.waiting import Yardstick
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -16,30 +16,34 @@ STATUSES = (500, 404, 410, 302, 503, 400, 304)
 PATIENCE_ASKED = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n"
 
 
-async def test_eight_attempts_at_their_distances_then_failed_and_one_more_by_hand(world: World) -> None:
-    await world.configure("m1")
+async def test_eight_attempts_at_their_distances_then_failed_and_one_more_by_hand(
+    installation: Installation,
+) -> None:
+    await installation.configure("m1")
     # Slow answers tell a delay counted from the end of an attempt from one counted from its start.
     slow = [Behaviour(status=status, delay=SLOWNESS) for status in STATUSES]
-    world.receiver.behave("m1", *slow[:3], Behaviour(raw=PATIENCE_ASKED), *slow[3:], Behaviour(status=500))
-    await world.start(RETRY_SCHEDULE=SCHEDULE)
+    installation.receiver.behave(
+        "m1", *slow[:3], Behaviour(raw=PATIENCE_ASKED), *slow[3:], Behaviour(status=500)
+    )
+    await installation.start(RETRY_SCHEDULE=SCHEDULE)
     with Yardstick() as machine:
-        event = await world.emit("m1")
-        failed = await world.settled(event.id, "failed", 8)
+        event = await installation.emit("m1")
+        failed = await installation.settled(event.id, "failed", 8)
     assert (failed["failed_reason"], failed["last_outcome"]) == ("exhausted", "status")
     assert failed["next_attempt_at"] is None
 
-    arrivals = world.receiver.of("m1")
+    arrivals = installation.receiver.of("m1")
     assert len(arrivals) == 8
     for delay, (before, after) in zip(DELAYS, pairwise(arrivals), strict=True):
         assert before.ended_at is not None
         assert delay <= after.started_at - before.ended_at < delay + machine.allows(PROMPTNESS)
 
-    asked = await world.do("retry", event_id=event.id)
+    asked = await installation.do("retry", event_id=event.id)
     assert asked["status"] == "done"
-    failed = await world.settled(event.id, "failed", 9)
+    failed = await installation.settled(event.id, "failed", 9)
     assert failed["failed_reason"] == "exhausted"
-    assert len(world.receiver.of("m1")) == 9
-    attempts = await world.attempts(event.id)
+    assert len(installation.receiver.of("m1")) == 9
+    attempts = await installation.attempts(event.id)
     assert [attempt["attempt"] for attempt in attempts] == list(range(1, 10))
     assert [attempt["trigger"] for attempt in attempts] == ["schedule"] * 8 + ["manual"]
     assert [attempt["status"] for attempt in attempts] == [500, 404, 410, 429, 302, 503, 400, 304, 500]
@@ -47,12 +51,14 @@ async def test_eight_attempts_at_their_distances_then_failed_and_one_more_by_han
     assert all(attempt["duration_ms"] >= 200 for attempt in attempts[:3])
 
 
-async def test_success_on_the_way_ends_the_schedule(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(disconnects=True), Behaviour(hangs=True), Behaviour(status=299))
-    await world.start(RETRY_SCHEDULE="PT0.1S,PT0.1S,PT0.1S", ATTEMPT_TIMEOUT="PT2S", LEASE="PT5S")
-    event = await world.emit("m1")
-    delivered = await world.settled(event.id, "delivered", 3)
+async def test_success_on_the_way_ends_the_schedule(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave(
+        "m1", Behaviour(disconnects=True), Behaviour(hangs=True), Behaviour(status=299)
+    )
+    await installation.start(RETRY_SCHEDULE="PT0.1S,PT0.1S,PT0.1S", ATTEMPT_TIMEOUT="PT2S", LEASE="PT5S")
+    event = await installation.emit("m1")
+    delivered = await installation.settled(event.id, "delivered", 3)
     assert (delivered["last_status"], delivered["failed_reason"]) == (299, None)
-    outcomes = [attempt["outcome"] for attempt in await world.attempts(event.id)]
+    outcomes = [attempt["outcome"] for attempt in await installation.attempts(event.id)]
     assert outcomes == ["disconnected", "timeout", "delivered"]

@@ -6,18 +6,17 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tests.acceptance.process import until_found
-from tests.acceptance.world import ENDPOINT, World, make_key
+from tests.acceptance.installation import ENDPOINT, Installation, make_key
 from tests.servers import client
-from tests.waiting import MAX_WAIT
+from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
 
 
-def dump(world: World) -> str:
+def dump(installation: Installation) -> str:
     """Dump the whole database as SQL."""
-    command = [str(client("pg_dump")), world.database.dsn("postgres")]
+    command = [str(client("pg_dump")), installation.database.dsn("postgres")]
     dumped = subprocess.run(command, capture_output=True, text=True, check=True, timeout=MAX_WAIT)
     assert "COPY webhook.endpoint" in dumped.stdout
     return dumped.stdout
@@ -28,44 +27,44 @@ def forms_of(secret: str) -> list[str]:
     return [secret, secret.removeprefix("whsec_"), secret.encode().hex()]
 
 
-async def test_neither_a_dump_nor_a_log_at_debug_level_holds_a_secret(world: World) -> None:
-    first = world.command("endpoint", "set", "m1", world.receiver.url("m1"), LOG_LEVEL="debug")
+async def test_neither_a_dump_nor_a_log_at_debug_level_holds_a_secret(installation: Installation) -> None:
+    first = installation.command("endpoint", "set", "m1", installation.receiver.url("m1"), LOG_LEVEL="debug")
     secret = first.stdout.split()[-1]
-    world.receiver.secrets["m1"] = Secret(secret)
-    daemon = await world.start()
-    await world.emit("m1")
-    await world.all_delivered(1)
-    rotated = world.command("endpoint", "rotate-secret", "m1", "--overlap", "PT1H")
+    installation.receiver.secrets["m1"] = Secret(secret)
+    daemon = await installation.start()
+    await installation.emit("m1")
+    await installation.all_delivered(1)
+    rotated = installation.command("endpoint", "rotate-secret", "m1", "--overlap", "PT1H")
     newer = rotated.stdout.split()[-1]
-    world.receiver.behave("m1", Behaviour(status=500), Behaviour())
-    failed = await world.emit("m1")
-    await world.settled(failed.id, "pending_retry", 1)
-    await world.do("retry", event_id=failed.id)
-    await world.settled(failed.id, "delivered", 2)
-    await world.do("test_event", "m1")
+    installation.receiver.behave("m1", Behaviour(status=500), Behaviour())
+    failed = await installation.emit("m1")
+    await installation.settled(failed.id, "pending_retry", 1)
+    await installation.do("retry", event_id=failed.id)
+    await installation.settled(failed.id, "delivered", 2)
+    await installation.do("test_event", "m1")
     # Sealed with a key that the daemon lacks: it says so, and no more.
     daemon.kill()
-    other = await world.start(SECRET_KEYS=make_key("k2"))
-    await world.emit("m1")
+    other = await installation.start(SECRET_KEYS=make_key("k2"))
+    await installation.emit("m1")
     await other.logged("key.missing")
 
     assert newer != secret
-    assert {arrival.signature for arrival in world.receiver.arrivals} == {Signature.RIGHT}
-    logs = [path.read_text() for path in Path(world.folder).glob("daemon-*.log")]
-    server_log = world.database.server.log_file.read_text()
-    texts = [dump(world), *logs, server_log, first.stderr, rotated.stderr]
-    key = world.key.partition(":")[2]
+    assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}
+    logs = [path.read_text() for path in Path(installation.folder).glob("daemon-*.log")]
+    server_log = installation.database.server.log_file.read_text()
+    texts = [dump(installation), *logs, server_log, first.stderr, rotated.stderr]
+    key = installation.key.partition(":")[2]
     for hidden in [*forms_of(secret), *forms_of(newer), key]:
         assert [text for text in texts if hidden in text] == []
 
 
-async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(world: World) -> None:
-    await world.configure("m1")
-    first_key, world.key = world.key, make_key("k2")
-    await world.configure("m2")
-    sent = await world.emit_each(["m1", "m2"], 3)
+async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(installation: Installation) -> None:
+    await installation.configure("m1")
+    first_key, installation.key = installation.key, make_key("k2")
+    await installation.configure("m2")
+    sent = await installation.emit_each(["m1", "m2"], 3)
     # One key is missing, and of the other only the id is right.
-    daemon = await world.start(SECRET_KEYS=make_key("k2"))
+    daemon = await installation.start(SECRET_KEYS=make_key("k2"))
     missing = (
         "encryption key 'k1' is missing\n"
         "encryption key 'k2' does not open all it should: see key.missing in the log\n"
@@ -78,26 +77,30 @@ async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(world: Wor
     assert {entry["key_id"] for entry in daemon.log("key.missing")} == {"k1", "k2"}
     daemon.terminate()
     assert await daemon.ended() == 0
-    assert world.receiver.arrivals == []
-    assert await world.count("state = 'pending' AND attempts = 0") == 6
+    assert installation.receiver.arrivals == []
+    assert await installation.count("state = 'pending' AND attempts = 0") == 6
 
     # A lane is tried again after half a minute, or as soon as its endpoint is touched.
-    await world.owner.execute("UPDATE webhook.endpoint SET updated_at = clock_timestamp()")
-    await world.start(SECRET_KEYS=f"{world.key},{first_key}")
-    await world.all_delivered(6)
-    assert out_of_order(world.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
-    assert {arrival.signature for arrival in world.receiver.arrivals} == {Signature.RIGHT}
-    assert len(world.receiver.arrivals) == 6
+    await installation.owner.execute("UPDATE webhook.endpoint SET updated_at = clock_timestamp()")
+    await installation.start(SECRET_KEYS=f"{installation.key},{first_key}")
+    await installation.all_delivered(6)
+    assert out_of_order(installation.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
+    assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}
+    assert len(installation.receiver.arrivals) == 6
 
 
-async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(world: World) -> None:
-    cipher = AESGCM(base64.b64decode(world.key.partition(":")[2]))
+async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(
+    installation: Installation,
+) -> None:
+    cipher = AESGCM(base64.b64decode(installation.key.partition(":")[2]))
     for merchant, plain in (("m1", b""), ("m2", b"short")):
         sealed = b"n" * 12 + cipher.encrypt(b"n" * 12, plain, merchant.encode())
-        await world.admin.execute(ENDPOINT, merchant, world.receiver.url(merchant), sealed, "k1")
-    await world.configure("m3")
-    await world.emit_each(["m1", "m2", "m3"], 2)
-    daemon = await world.start()
+        await installation.admin.execute(
+            ENDPOINT, merchant, installation.receiver.url(merchant), sealed, "k1"
+        )
+    await installation.configure("m3")
+    await installation.emit_each(["m1", "m2", "m3"], 2)
+    daemon = await installation.start()
     said = "encryption key 'k1' does not open all it should: see key.missing in the log\n"
 
     async def says_so() -> bool:
@@ -109,33 +112,35 @@ async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(wor
         f"what it opens for merchant '{merchant}' is too short or no text: rotate that secret"
         for merchant in ("m1", "m2")
     }
-    await world.all_delivered(2)
-    assert {arrival.merchant_id for arrival in world.receiver.arrivals} == {"m3"}
-    assert await world.count("state = 'pending' AND attempts = 0") == 4
+    await installation.all_delivered(2)
+    assert {arrival.merchant_id for arrival in installation.receiver.arrivals} == {"m3"}
+    assert await installation.count("state = 'pending' AND attempts = 0") == 4
 
     # A rotation makes a proper one; the lane goes on at once.
     for merchant in ("m1", "m2"):
-        rotated = world.command("endpoint", "rotate-secret", merchant)
-        world.receiver.secrets[merchant] = Secret(rotated.stdout.split()[-1])
-    await world.all_delivered(6)
-    assert {arrival.signature for arrival in world.receiver.arrivals} == {Signature.RIGHT}
+        rotated = installation.command("endpoint", "rotate-secret", merchant)
+        installation.receiver.secrets[merchant] = Secret(rotated.stdout.split()[-1])
+    await installation.all_delivered(6)
+    assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}
 
 
-async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(status=500), Behaviour())
-    daemon = await world.start(RETRY_SCHEDULE="PT0.5S")
-    event = await world.emit("m1")
-    await world.settled(event.id, "pending_retry", 1)
+async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(status=500), Behaviour())
+    daemon = await installation.start(RETRY_SCHEDULE="PT0.5S")
+    event = await installation.emit("m1")
+    await installation.settled(event.id, "pending_retry", 1)
     daemon.kill()
-    daemon = await world.start(SECRET_KEYS=make_key("k2"), RETRY_SCHEDULE="PT0.5S")
+    daemon = await installation.start(SECRET_KEYS=make_key("k2"), RETRY_SCHEDULE="PT0.5S")
     await daemon.logged("key.missing")
 
     async def was_handed_back() -> bool:
-        row = await world.owner.fetchrow("SELECT due_at > clock_timestamp() AS waits FROM webhook.outbox")
+        row = await installation.owner.fetchrow(
+            "SELECT due_at > clock_timestamp() AS waits FROM webhook.outbox"
+        )
         return bool(row and row["waits"])
 
     await until_found(was_handed_back)
-    delivery = await world.delivery(event.id)
+    delivery = await installation.delivery(event.id)
     assert (delivery["state"], delivery["attempts"]) == ("pending_retry", 1)
-    assert len(world.receiver.arrivals) == 1
+    assert len(installation.receiver.arrivals) == 1

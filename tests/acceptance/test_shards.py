@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.load import PATIENCE, Load
 from tests.acceptance.outage import end_server, reconnect
-from tests.acceptance.process import Daemon, until_found
-from tests.acceptance.supervised import asked, end, pids, scraped, started
-from tests.acceptance.world import World
-from tests.conftest import Database, process_exists
-from tests.integration.own_server import own_server
+from tests.acceptance.processes import Daemon, process_exists
+from tests.acceptance.supervised_processes import asked, end, pids, scraped, started
+from tests.servers.database import Database, own_server
+from tests.waiting import until_found
 from webhook_dispatcher.local.arrivals import out_of_order
 from webhook_dispatcher.storage import schema
 
@@ -36,26 +36,28 @@ def other_database() -> Iterator[Database]:
 
 
 @pytest.fixture
-async def other(world: World, other_database: Database, tmp_path: Path) -> AsyncIterator[World]:
+async def other(
+    installation: Installation, other_database: Database, tmp_path: Path
+) -> AsyncIterator[Installation]:
     """Put the second database's side together: it has endpoints, events and a receiver of its own."""
     folder = tmp_path / "other"
     folder.mkdir()
-    async with World(other_database, folder) as other:
-        other.key = world.key
+    async with Installation(other_database, folder) as other:
+        other.key = installation.key
         yield other
-        for supervisor in world.daemons:
+        for supervisor in installation.daemons:
             end(supervisor)
 
 
-def both(world: World, other: World, user: str = "webhook_dispatcher") -> dict[str, str]:
+def both(installation: Installation, other: Installation, user: str = "webhook_dispatcher") -> dict[str, str]:
     """Return the settings that name both databases."""
-    urls = f"eu1={world.database.dsn(user)} \n eu2={other.database.dsn(user)}"
+    urls = f"eu1={installation.database.dsn(user)} \n eu2={other.database.dsn(user)}"
     return {"DATABASE_URL": urls, "DATABASE_POOLER": "none"}
 
 
-async def start(world: World, other: World, **settings: str) -> Daemon:
+async def start(installation: Installation, other: Installation, **settings: str) -> Daemon:
     """Start two processes, one for each database, and wait until both work."""
-    supervisor = world.spawn(**both(world, other), **settings)
+    supervisor = installation.spawn(**both(installation, other), **settings)
     await started(supervisor, 2)
     return supervisor
 
@@ -64,24 +66,26 @@ def place_of(reason: str) -> str:
     return reason.partition(":")[0]
 
 
-def in_order(world: World, numbers: dict[str, int]) -> bool:
-    return out_of_order(world.receiver.arrivals, numbers) == []
+def in_order(installation: Installation, numbers: dict[str, int]) -> bool:
+    return out_of_order(installation.receiver.arrivals, numbers) == []
 
 
-async def test_what_happens_to_one_database_costs_the_other_nothing(world: World, other: World) -> None:
+async def test_what_happens_to_one_database_costs_the_other_nothing(
+    installation: Installation, other: Installation
+) -> None:
     numbers: dict[str, int] = {}
-    for side in (world, other):
+    for side in (installation, other):
         await side.configure(*MERCHANTS)
-    supervisor = await start(world, other)
-    for side in (world, other):
+    supervisor = await start(installation, other)
+    for side in (installation, other):
         numbers |= {str(event.id): event.seq for event in await side.emit_each(MERCHANTS, EVENTS)}
         await side.all_delivered(len(MERCHANTS) * EVENTS)
     assert await asked(supervisor, "/readyz") == (200, "ready\n")
     assert {entry["shard"] for entry in supervisor.log("delivery.attempted")} == {"eu1", "eu2"}
 
     await end_server(other, signal.SIGINT)
-    numbers |= {str(event.id): event.seq for event in await world.emit_each(MERCHANTS, EVENTS)}
-    await world.all_delivered(2 * len(MERCHANTS) * EVENTS)
+    numbers |= {str(event.id): event.seq for event in await installation.emit_each(MERCHANTS, EVENTS)}
+    await installation.all_delivered(2 * len(MERCHANTS) * EVENTS)
 
     async def is_named() -> bool:
         status, text = await asked(supervisor, "/readyz")
@@ -103,7 +107,7 @@ async def test_what_happens_to_one_database_costs_the_other_nothing(world: World
     other.producer = await other.database.connect("webhook_producer")
     numbers |= {str(event.id): event.seq for event in await other.emit_each(MERCHANTS, EVENTS)}
     await other.all_delivered(2 * len(MERCHANTS) * EVENTS, deadline=PATIENCE)
-    assert in_order(world, numbers)
+    assert in_order(installation, numbers)
     assert in_order(other, numbers)
 
     async def is_ready() -> bool:
@@ -119,10 +123,12 @@ async def test_what_happens_to_one_database_costs_the_other_nothing(world: World
     assert await supervisor.ended() == 0
 
 
-async def test_frozen_database_costs_the_other_nothing(world: World, other: World) -> None:
-    for side in (world, other):
+async def test_frozen_database_costs_the_other_nothing(
+    installation: Installation, other: Installation
+) -> None:
+    for side in (installation, other):
         await side.configure(*MERCHANTS)
-    supervisor = await start(world, other, **LEASE)
+    supervisor = await start(installation, other, **LEASE)
     server = other.database.server.pid
     assert server is not None
     # First the one that could start more.
@@ -131,7 +137,7 @@ async def test_frozen_database_costs_the_other_nothing(world: World, other: Worl
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     try:
-        async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+        async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
 
             async def is_named() -> bool:
                 status, text = await asked(supervisor, "/readyz")
@@ -145,8 +151,8 @@ async def test_frozen_database_costs_the_other_nothing(world: World, other: Worl
     finally:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
-    await world.all_delivered(len(load.sent))
-    firsts = {arrival.event_id: arrival.started_at for arrival in world.receiver.arrivals}
+    await installation.all_delivered(len(load.sent))
+    firsts = {arrival.event_id: arrival.started_at for arrival in installation.receiver.arrivals}
     lags = [firsts[str(event.id)] - event.committed_at for event in load.sent]
     assert max(lags) < LATEST, sorted(lags)[-5:]
     await other.emit_each(MERCHANTS, EVENTS)
@@ -158,11 +164,11 @@ async def test_frozen_database_costs_the_other_nothing(world: World, other: Worl
     await until_found(is_ready, PATIENCE)
 
 
-async def test_each_database_is_measured_for_itself(world: World, other: World) -> None:
+async def test_each_database_is_measured_for_itself(installation: Installation, other: Installation) -> None:
     # No endpoint: what is owed stays owed.
-    supervisor = await start(world, other, PROCESSES="2")
+    supervisor = await start(installation, other, PROCESSES="2")
     await started(supervisor, 4)
-    await world.emit_each(MERCHANTS, 1)
+    await installation.emit_each(MERCHANTS, 1)
     await other.emit_each(MERCHANTS, 2)
 
     async def both_are_shown() -> bool:
@@ -176,13 +182,15 @@ async def test_each_database_is_measured_for_itself(world: World, other: World) 
     assert places == {1: "eu1", 2: "eu1", 3: "eu2", 4: "eu2"}
     for place, pid in pids(supervisor).items():
         environment = Path(f"/proc/{pid}/environ").read_bytes()
-        hidden = other if places[place] == "eu1" else world
+        hidden = other if places[place] == "eu1" else installation
         assert hidden.database.dsn("webhook_dispatcher").encode() not in environment
 
 
-async def test_schema_that_does_not_serve_ends_its_own_process_alone(world: World, other: World) -> None:
-    await world.configure(*MERCHANTS)
-    supervisor = await start(world, other)
+async def test_schema_that_does_not_serve_ends_its_own_process_alone(
+    installation: Installation, other: Installation
+) -> None:
+    await installation.configure(*MERCHANTS)
+    supervisor = await start(installation, other)
     await other.owner.execute("UPDATE webhook.state SET compatible_from = 99")
 
     async def is_named() -> bool:
@@ -191,8 +199,8 @@ async def test_schema_that_does_not_serve_ends_its_own_process_alone(world: Worl
         return status == 503 and text.startswith(said) and "for version 99 and later" in text
 
     await until_found(is_named, PATIENCE)
-    await world.emit_each(MERCHANTS, EVENTS)
-    await world.all_delivered(len(MERCHANTS) * EVENTS)
+    await installation.emit_each(MERCHANTS, EVENTS)
+    await installation.all_delivered(len(MERCHANTS) * EVENTS)
     await other.owner.execute("UPDATE webhook.state SET compatible_from = 1")
 
     async def is_ready() -> bool:
@@ -210,46 +218,52 @@ async def test_schema_that_does_not_serve_ends_its_own_process_alone(world: Worl
     supervisor.log_file.write_text("".join(line for line in lines if line.startswith("{")))
 
 
-async def test_commands_talk_to_the_database_that_is_named(world: World, other: World) -> None:
-    admin = both(world, other, "webhook_admin")
-    await world.configure("m1")
+async def test_commands_talk_to_the_database_that_is_named(
+    installation: Installation, other: Installation
+) -> None:
+    admin = both(installation, other, "webhook_admin")
+    await installation.configure("m1")
     await other.configure("m2")
-    unnamed = world.command("endpoint", "list", **admin)
+    unnamed = installation.command("endpoint", "list", **admin)
     assert (unnamed.returncode, unnamed.stdout) == (2, "")
     assert unnamed.stderr == (
         "webhook-dispatcher: there are several databases: choose one of eu1, eu2 by --shard\n"
     )
-    wrong = world.command("endpoint", "list", "--shard", "us1", **admin)
+    wrong = installation.command("endpoint", "list", "--shard", "us1", **admin)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "webhook-dispatcher: --shard us1: no such database; there are eu1, eu2\n"
     for shard, merchant_id in (("eu1", "m1"), ("eu2", "m2")):
-        named = world.command("endpoint", "list", "--shard", shard, "--json", **admin)
+        named = installation.command("endpoint", "list", "--shard", shard, "--json", **admin)
         assert named.returncode == 0, named.stderr
         assert [endpoint["merchant_id"] for endpoint in json.loads(named.stdout)] == [merchant_id]
 
-    checked = world.command("check", "--json", **admin)
+    checked = installation.command("check", "--json", **admin)
     assert checked.returncode == 0, checked.stdout
     shown = {(finding["shard"], finding["check"]) for finding in json.loads(checked.stdout)}
     assert {(None, "configuration"), ("eu1", "schema"), ("eu2", "schema")} <= shown
 
 
-async def test_migrate_goes_on_after_a_failure_and_exits_with_its_code(world: World, other: World) -> None:
-    await world.owner.execute("DROP SCHEMA webhook CASCADE")
-    nowhere = f"postgresql://postgres@/webhook?host={world.folder}/nowhere"
-    owners = f"eu0={nowhere} eu1={world.database.dsn('postgres')} eu2={other.database.dsn('postgres')}"
+async def test_migrate_goes_on_after_a_failure_and_exits_with_its_code(
+    installation: Installation, other: Installation
+) -> None:
+    await installation.owner.execute("DROP SCHEMA webhook CASCADE")
+    nowhere = f"postgresql://postgres@/webhook?host={installation.folder}/nowhere"
+    owners = f"eu0={nowhere} eu1={installation.database.dsn('postgres')} eu2={other.database.dsn('postgres')}"
     listed = {"DATABASE_URL": owners, "DATABASE_POOLER": "none"}
-    migrated = world.command("migrate", **listed)
+    migrated = installation.command("migrate", **listed)
     assert migrated.returncode == 4
     assert migrated.stderr.startswith("webhook-dispatcher: eu0: cannot reach database 'webhook'")
     assert migrated.stderr.count("\n") == 1
     assert migrated.stdout == "eu1: the schema is up to date\neu2: the schema is up to date\n"
-    await schema.check(world.owner)
-    one = world.command("migrate", "--shard", "eu2", **listed)
+    await schema.check(installation.owner)
+    one = installation.command("migrate", "--shard", "eu2", **listed)
     assert (one.returncode, one.stdout) == (0, "eu2: the schema is up to date\n")
 
 
-async def test_single_database_with_a_name_is_served_in_one_process_that_says_it(world: World) -> None:
-    daemon = world.spawn(DATABASE_URL=f"only={world.database.dsn()}", DATABASE_POOLER="none")
+async def test_single_database_with_a_name_is_served_in_one_process_that_says_it(
+    installation: Installation,
+) -> None:
+    daemon = installation.spawn(DATABASE_URL=f"only={installation.database.dsn()}", DATABASE_POOLER="none")
     await daemon.logged("daemon.started")
     assert {entry.get("shard") for entry in daemon.log()} == {"only"}
     assert all("process" not in entry for entry in daemon.log())

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.captured import CapturedRequest, capture
-from tests.acceptance.verifying import Verifiers, Verify
-from tests.acceptance.world import World
+from tests.acceptance.installation import Installation
+from tests.acceptance.signature_verifiers import CapturedRequest, Verifiers, Verify, capture
 from webhook_dispatcher.domain.signing import Secret, signature
 
 SECRET = Secret.from_random(bytes(range(32))).revealed.decode()
@@ -43,14 +42,14 @@ def sign(body: bytes, *secrets: str, age: int = 0) -> str:
 
 
 async def test_what_a_daemon_sent_is_accepted_and_refused_with_one_byte_changed(
-    verifiers: Verifiers, world: World
+    verifiers: Verifiers, installation: Installation
 ) -> None:
-    await world.configure("m1")
-    await world.start()
-    await world.emit("m1", '{"id":"ch_1",  "amount":1.10,"name":"\\u00e9 é"}')
-    [arrival] = await world.arrived(1)
+    await installation.configure("m1")
+    await installation.start()
+    await installation.emit("m1", '{"id":"ch_1",  "amount":1.10,"name":"\\u00e9 é"}')
+    [arrival] = await installation.arrived(1)
     header = arrival.headers["service-signature"]
-    secret = world.receiver.secrets["m1"].revealed.decode()
+    secret = installation.receiver.secrets["m1"].revealed.decode()
     for name in ("stripe of PyPI", "python", "node"):
         verify = verifiers[name]
         assert verify(arrival.body, header, secret) == ACCEPTED, name

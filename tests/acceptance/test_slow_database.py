@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, start_daemons
-from tests.acceptance.process import until, until_found
-from tests.acceptance.world import World
+from tests.waiting import until, until_found
 
 pytestmark = pytest.mark.timeout(180)
 MERCHANTS = [f"m{number:02}" for number in range(40)]
@@ -54,23 +54,23 @@ async def _slow_down(connection: asyncpg.Connection) -> None:
         await asyncio.sleep(RUNNING)
 
 
-async def test_a_daemon_comes_back_by_itself_after_postgres_was_slow(world: World) -> None:
-    await world.configure(*MERCHANTS)
-    await start_daemons(world, 1)
-    watcher, other = await world.database.connect(), await world.database.connect()
+async def test_a_daemon_comes_back_by_itself_after_postgres_was_slow(installation: Installation) -> None:
+    await installation.configure(*MERCHANTS)
+    await start_daemons(installation, 1)
+    watcher, other = await installation.database.connect(), await installation.database.connect()
 
     async def is_owed_at_most_few() -> bool:
         owed: int = await other.fetchval("SELECT count(*) FROM webhook.outbox")
         return owed <= FEW
 
-    async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
-        await until(lambda: len(world.receiver.arrivals) >= FEW, PATIENCE)
+    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+        await until(lambda: len(installation.receiver.arrivals) >= FEW, PATIENCE)
         slow = asyncio.create_task(_slow_down(watcher))
         await other.execute(BURST, BACKLOG, MERCHANTS)
         await slow
         # The load goes on: a daemon whose batches grow larger and slower never has so few left.
         await until_found(is_owed_at_most_few, PATIENCE)
     known = await all_settled(other, PATIENCE)
-    check_promises(load.sent, world.receiver.arrivals, known)
+    check_promises(load.sent, installation.receiver.arrivals, known)
     await watcher.close()
     await other.close()

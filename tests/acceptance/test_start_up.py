@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.conftest import Database
+from tests.servers.database import Database
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.cli.late import LateCommand
 from webhook_dispatcher.cli.program import COMMANDS, DELIVERIES, ENDPOINT

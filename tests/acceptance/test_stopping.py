@@ -6,88 +6,92 @@ from collections import Counter
 
 import pytest
 
-from tests.acceptance.process import Daemon, http_get, until, until_found
-from tests.acceptance.world import PATIENT, Sent, World
-from tests.waiting import Yardstick
+from tests.acceptance.installation import PATIENT, Installation, Sent
+from tests.acceptance.processes import Daemon, http_get
+from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.local.arrivals import Arrival, out_of_order, overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 
 HANGS = Behaviour(hangs=True)
 
 
-def in_flight(world: World) -> list[Arrival]:
-    return [arrival for arrival in world.receiver.arrivals if arrival.ended_at is None]
+def in_flight(installation: Installation) -> list[Arrival]:
+    return [arrival for arrival in installation.receiver.arrivals if arrival.ended_at is None]
 
 
 def numbers(sent: list[Sent]) -> dict[str, int]:
     return {str(event.id): event.seq for event in sent}
 
 
-async def test_sigterm_lets_requests_in_flight_end_and_gives_everything_else_back(world: World) -> None:
+async def test_sigterm_lets_requests_in_flight_end_and_gives_everything_else_back(
+    installation: Installation,
+) -> None:
     merchants = [f"m{number:02}" for number in range(50)]
-    await world.configure(*merchants)
+    await installation.configure(*merchants)
     for merchant_id in merchants:
-        world.receiver.behave(merchant_id, HANGS, Behaviour())
-    daemon = await world.start(**PATIENT)
-    sent = await world.emit_each(merchants, 3)
-    await until(lambda: len(in_flight(world)) == 50)
+        installation.receiver.behave(merchant_id, HANGS, Behaviour())
+    daemon = await installation.start(**PATIENT)
+    sent = await installation.emit_each(merchants, 3)
+    await until(lambda: len(in_flight(installation)) == 50)
     daemon.terminate()
-    await until_found(world.is_claiming_nothing)
+    await until_found(installation.is_claiming_nothing)
     for merchant_id in merchants:
-        world.receiver.answer_hanging(merchant_id)
+        installation.receiver.answer_hanging(merchant_id)
     assert await daemon.ended() == 0
 
     [stopped] = daemon.log("daemon.stopped")
     assert (stopped["unwritten"], stopped["lanes"]) == (0, 0)
-    assert len(world.receiver.arrivals) == 50
-    assert {arrival.status for arrival in world.receiver.arrivals} == {200}
-    assert await world.has_no_leases()
-    assert await world.count("state = 'delivered' AND attempts = 1") == 50
-    assert await world.count("state = 'pending' AND attempts = 0") == 100
+    assert len(installation.receiver.arrivals) == 50
+    assert {arrival.status for arrival in installation.receiver.arrivals} == {200}
+    assert await installation.has_no_leases()
+    assert await installation.count("state = 'delivered' AND attempts = 1") == 50
+    assert await installation.count("state = 'pending' AND attempts = 0") == 100
 
-    await world.start()
-    await world.all_delivered(150)
-    arrivals = world.receiver.arrivals
+    await installation.start()
+    await installation.all_delivered(150)
+    arrivals = installation.receiver.arrivals
     assert Counter(arrival.event_id for arrival in arrivals) == Counter(str(event.id) for event in sent)
     assert out_of_order(arrivals, numbers(sent)) == []
 
 
-async def test_second_sigterm_cuts_the_grace_short_and_loses_nothing(world: World) -> None:
-    await world.configure("m1")
-    world.receiver.behave("m1", Behaviour(hangs=True), Behaviour())
-    daemon = await world.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
-    event = await world.emit("m1")
-    await world.arrived(1)
+async def test_second_sigterm_cuts_the_grace_short_and_loses_nothing(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(hangs=True), Behaviour())
+    daemon = await installation.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
+    event = await installation.emit("m1")
+    await installation.arrived(1)
     daemon.terminate()
-    await until_found(world.is_claiming_nothing)
+    await until_found(installation.is_claiming_nothing)
     with Yardstick() as machine:
         told_at = time.monotonic()
         daemon.terminate()
         await daemon.ended()
         took = time.monotonic() - told_at
     assert took < machine.allows(1)
-    assert (await world.delivery(event.id))["attempts"] == 0
-    await world.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
-    await world.settled(event.id, "delivered", 1)
+    assert (await installation.delivery(event.id))["attempts"] == 0
+    await installation.start(ATTEMPT_TIMEOUT="PT2S", LEASE="PT3S")
+    await installation.settled(event.id, "delivered", 1)
 
 
-async def test_kill_loses_nothing_keeps_order_and_repeats_only_what_was_in_flight(world: World) -> None:
+async def test_kill_loses_nothing_keeps_order_and_repeats_only_what_was_in_flight(
+    installation: Installation,
+) -> None:
     merchants = [f"m{number:02}" for number in range(20)]
-    await world.configure(*merchants)
+    await installation.configure(*merchants)
     for merchant_id in merchants:
-        world.receiver.behave(merchant_id, Behaviour(), Behaviour(hangs=True), Behaviour())
+        installation.receiver.behave(merchant_id, Behaviour(), Behaviour(hangs=True), Behaviour())
     # The shortest lease that this time-out allows: the successor has to wait for it.
-    daemon = await world.start(ATTEMPT_TIMEOUT="PT5S", LEASE="PT7.5S")
-    sent = await world.emit_each(merchants, 5)
+    daemon = await installation.start(ATTEMPT_TIMEOUT="PT5S", LEASE="PT7.5S")
+    sent = await installation.emit_each(merchants, 5)
     # Answers that are not recorded yet would be repeated as well (I3); here all are.
-    await world.all_delivered(20)
-    await until(lambda: len(in_flight(world)) == 20)
-    interrupted = {arrival.event_id for arrival in in_flight(world)}
+    await installation.all_delivered(20)
+    await until(lambda: len(in_flight(installation)) == 20)
+    interrupted = {arrival.event_id for arrival in in_flight(installation)}
     daemon.kill()
 
-    await world.start(ATTEMPT_TIMEOUT="PT5S", LEASE="PT7.5S")
-    await world.all_delivered(100)
-    arrivals = world.receiver.arrivals
+    await installation.start(ATTEMPT_TIMEOUT="PT5S", LEASE="PT7.5S")
+    await installation.all_delivered(100)
+    arrivals = installation.receiver.arrivals
     times = Counter(arrival.event_id for arrival in arrivals)
     assert set(times) == set(numbers(sent))
     assert {event_id for event_id, count in times.items() if count > 1} <= interrupted
@@ -96,10 +100,12 @@ async def test_kill_loses_nothing_keeps_order_and_repeats_only_what_was_in_fligh
     assert overlapping(arrivals) == []
 
 
-async def test_daemon_waits_for_a_database_that_is_away(world: World) -> None:
-    absent = f"{world.database.name}_absent"
+async def test_daemon_waits_for_a_database_that_is_away(installation: Installation) -> None:
+    absent = f"{installation.database.name}_absent"
     port = free_port()
-    daemon = world.spawn(DATABASE_URL=world.database.server.dsn("webhook_dispatcher", absent), **ops(port))
+    daemon = installation.spawn(
+        DATABASE_URL=installation.database.server.dsn("webhook_dispatcher", absent), **ops(port)
+    )
     awaited = await daemon.logged("database.awaited")
     assert absent in awaited["error"]
     status, text = await http_get(port, "/readyz")
@@ -108,7 +114,7 @@ async def test_daemon_waits_for_a_database_that_is_away(world: World) -> None:
     assert await http_get(port, "/healthz") == (200, "ok\n")
 
     template = f"CREATE DATABASE {absent} TEMPLATE webhook_template"
-    await world.owner.execute(template)
+    await installation.owner.execute(template)
     try:
         await daemon.logged("daemon.started")
 
@@ -120,12 +126,12 @@ async def test_daemon_waits_for_a_database_that_is_away(world: World) -> None:
         assert await daemon.ended() == 0
     finally:
         daemon.kill()
-        await world.owner.execute(f"DROP DATABASE {absent} WITH (FORCE)")
+        await installation.owner.execute(f"DROP DATABASE {absent} WITH (FORCE)")
 
 
-async def test_sigterm_while_waiting_for_the_database_ends_at_once(world: World) -> None:
-    nowhere = f"postgresql://webhook_dispatcher@/webhook?host={world.folder}/nowhere"
-    daemon = world.spawn(DATABASE_URL=nowhere)
+async def test_sigterm_while_waiting_for_the_database_ends_at_once(installation: Installation) -> None:
+    nowhere = f"postgresql://webhook_dispatcher@/webhook?host={installation.folder}/nowhere"
+    daemon = installation.spawn(DATABASE_URL=nowhere)
     await daemon.logged("database.awaited")
     with Yardstick() as machine:
         told_at = time.monotonic()
@@ -143,9 +149,9 @@ async def test_sigterm_while_waiting_for_the_database_ends_at_once(world: World)
         "UPDATE webhook.state SET compatible_from = 99",
     ],
 )
-async def test_schema_of_another_version_is_refused_with_3(world: World, damage: str) -> None:
-    await world.owner.execute(damage)
-    line = await refused(world.spawn(), 3)
+async def test_schema_of_another_version_is_refused_with_3(installation: Installation, damage: str) -> None:
+    await installation.owner.execute(damage)
+    line = await refused(installation.spawn(), 3)
     assert "schema" in line
     assert "webhook-dispatcher" in line
 
@@ -159,8 +165,8 @@ WRONG_SETTINGS = [
 ]
 
 
-async def test_wrong_setting_is_refused_with_2_in_one_line_that_names_it(world: World) -> None:
-    daemons = [world.spawn(**{name: text}) for name, text in WRONG_SETTINGS]
+async def test_wrong_setting_is_refused_with_2_in_one_line_that_names_it(installation: Installation) -> None:
+    daemons = [installation.spawn(**{name: text}) for name, text in WRONG_SETTINGS]
     for daemon, (name, _) in zip(daemons, WRONG_SETTINGS, strict=True):
         assert f"WEBHOOK_{name}:" in await refused(daemon, 2)
 
@@ -183,7 +189,9 @@ def ops(port: int) -> dict[str, str]:
     return {"OPS_ADDRESS": f"127.0.0.1:{port}"}
 
 
-async def test_a_role_that_may_not_deliver_is_refused_with_2_and_told_which_may(world: World) -> None:
-    line = await refused(world.spawn(DATABASE_URL=world.database.dsn("webhook_admin")), 2)
+async def test_a_role_that_may_not_deliver_is_refused_with_2_and_told_which_may(
+    installation: Installation,
+) -> None:
+    line = await refused(installation.spawn(DATABASE_URL=installation.database.dsn("webhook_admin")), 2)
     assert "'webhook_admin' may not deliver" in line
     assert "webhook_dispatcher" in line

@@ -6,11 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.acceptance.process import Daemon, until, until_found
-from tests.acceptance.world import PATIENT, Sent, World
-from tests.integration.damage import damaging, large_object
-from tests.integration.test_unreadable import documented
-from tests.waiting import MAX_WAIT
+from tests.acceptance.installation import PATIENT, Installation, Sent
+from tests.acceptance.processes import Daemon
+from tests.servers.damage import damaging, documented, large_object
+from tests.waiting import MAX_WAIT, until, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 PATIENCE = MAX_WAIT
@@ -22,18 +21,18 @@ LOOK = (
 )
 
 
-async def start(world: World, **changed: str) -> Daemon:
+async def start(installation: Installation, **changed: str) -> Daemon:
     """Start a daemon, however slow the machine is today."""
-    daemon = world.spawn(**changed)
+    daemon = installation.spawn(**changed)
     await daemon.logged("daemon.started", PATIENCE)
     return daemon
 
 
-async def make_due(world: World, merchant_id: str, text: str = "{}") -> Sent:
+async def make_due(installation: Installation, merchant_id: str, text: str = "{}") -> Sent:
     """Write an event that has had one attempt and is due for the next."""
-    sent = await world.emit(merchant_id, text)
-    await world.owner.execute(DUE, sent.id)
-    await world.owner.execute(LOOK, merchant_id)
+    sent = await installation.emit(merchant_id, text)
+    await installation.owner.execute(DUE, sent.id)
+    await installation.owner.execute(LOOK, merchant_id)
     return sent
 
 
@@ -44,11 +43,11 @@ async def blocked_rows(daemon: Daemon) -> float:
     return float(line)
 
 
-async def nobody_waits_but(world: World, *waiting: UUID) -> None:
+async def nobody_waits_but(installation: Installation, *waiting: UUID) -> None:
     """Wait until everything else is delivered."""
 
     async def is_so() -> bool:
-        rows = await world.admin.fetch(
+        rows = await installation.admin.fetch(
             "SELECT event_id FROM webhook.deliveries WHERE state IN ('pending', 'pending_retry')"
         )
         return {row["event_id"] for row in rows} == set(waiting)
@@ -57,21 +56,21 @@ async def nobody_waits_but(world: World, *waiting: UUID) -> None:
 
 
 async def test_unreadable_rows_wait_and_are_named_until_they_are_restored_or_quarantined(
-    world: World,
+    installation: Installation,
 ) -> None:
-    await world.configure(*MERCHANTS)
-    good = await world.emit_each(MERCHANTS, 3)
-    due = [await make_due(world, merchant_id) for merchant_id in MERCHANTS]
-    async with damaging(world.owner):
-        in_order = await world.emit("m07", large_object())
-    async with damaging(world.owner):
-        retry = await make_due(world, "m11", large_object())
-    good += await world.emit_each(MERCHANTS, 3)
+    await installation.configure(*MERCHANTS)
+    good = await installation.emit_each(MERCHANTS, 3)
+    due = [await make_due(installation, merchant_id) for merchant_id in MERCHANTS]
+    async with damaging(installation.owner):
+        in_order = await installation.emit("m07", large_object())
+    async with damaging(installation.owner):
+        retry = await make_due(installation, "m11", large_object())
+    good += await installation.emit_each(MERCHANTS, 3)
     behind = [sent for sent in good[-3 * len(MERCHANTS) :] if sent.merchant_id == "m07"]
-    due.append(await make_due(world, "m11"))
+    due.append(await make_due(installation, "m11"))
 
-    daemon = await start(world)
-    await nobody_waits_but(world, in_order.id, retry.id, *[sent.id for sent in behind])
+    daemon = await start(installation)
+    await nobody_waits_but(installation, in_order.id, retry.id, *[sent.id for sent in behind])
     await until(lambda: len(daemon.log("row.unreadable")) >= 2)
     told = {(line["merchant_id"], line["event_id"], line["seq"]) for line in daemon.log("row.unreadable")}
     assert told == {("m07", str(in_order.id), in_order.seq), ("m11", str(retry.id), retry.seq)}
@@ -79,35 +78,35 @@ async def test_unreadable_rows_wait_and_are_named_until_they_are_restored_or_qua
     assert all("toast" in line["detail"] for line in daemon.log("row.unreadable"))
     assert await blocked_rows(daemon) == 2
 
-    as_dispatcher = world.database.settings("webhook_dispatcher")
+    as_dispatcher = installation.database.settings("webhook_dispatcher")
 
     async def are_named_by_check() -> bool:
-        checked = await asyncio.to_thread(world.command, "check", "--json", **as_dispatcher)
+        checked = await asyncio.to_thread(installation.command, "check", "--json", **as_dispatcher)
         return checked.returncode == 1 and all(
             f"{sent.merchant_id}: event {sent.id}, seq {sent.seq}, cannot be read" in checked.stdout
             for sent in (in_order, retry)
         )
 
     await until_found(are_named_by_check, PATIENCE)
-    assert await world.count("state = 'failed'") == 0, "nothing is given up by itself"
+    assert await installation.count("state = 'failed'") == 0, "nothing is given up by itself"
 
-    await world.owner.execute(documented("restore", in_order.seq))
-    await world.owner.execute(documented("quarantine", retry.seq))
-    await nobody_waits_but(world)
+    await installation.owner.execute(documented("restore", in_order.seq))
+    await installation.owner.execute(documented("quarantine", retry.seq))
+    await nobody_waits_but(installation)
     for merchant_id in MERCHANTS:
         firsts = [str(sent.id) for sent in good if sent.merchant_id == merchant_id]
         if merchant_id == "m07":
             firsts.insert(3, str(in_order.id))
-        arrivals = [a.event_id for a in world.receiver.of(merchant_id) if a.event_id in firsts]
+        arrivals = [a.event_id for a in installation.receiver.of(merchant_id) if a.event_id in firsts]
         assert arrivals == firsts
-    arrived = [arrival.event_id for arrival in world.receiver.arrivals]
+    arrived = [arrival.event_id for arrival in installation.receiver.arrivals]
     assert sorted(arrived) == sorted(str(sent.id) for sent in [*good, *due, in_order])
 
-    row = await world.delivery(retry.id)
+    row = await installation.delivery(retry.id)
     assert (row["state"], row["failed_reason"], row["object"]) == ("failed", "unsendable", "null")
-    asked = await world.do("retry", event_id=retry.id)
+    asked = await installation.do("retry", event_id=retry.id)
     assert (asked["status"], "could not be read" in asked["error_message"]) == ("rejected", True)
-    everything = await world.do("retry_failed", since="2026-01-01T00:00:00Z")
+    everything = await installation.do("retry_failed", since="2026-01-01T00:00:00Z")
     assert everything["result"] == {"matched": 1, "retried": 0}
 
     async def is_forgotten() -> bool:
@@ -117,32 +116,32 @@ async def test_unreadable_rows_wait_and_are_named_until_they_are_restored_or_qua
 
 
 async def test_an_outcome_whose_row_was_damaged_meanwhile_is_kept_until_it_can_be_recorded(
-    world: World,
+    installation: Installation,
 ) -> None:
-    await world.configure("m00", "m01")
-    world.receiver.behave("m00", Behaviour(hangs=True))
-    daemon = await start(world, **PATIENT)
-    async with damaging(world.owner):
-        sent = await world.emit("m00", large_object())
-        await world.arrived(1)
-    world.receiver.behave("m00", Behaviour())
-    world.receiver.answer_hanging("m00")
-    [behind] = await world.emit_each(["m00"], 1)
+    await installation.configure("m00", "m01")
+    installation.receiver.behave("m00", Behaviour(hangs=True))
+    daemon = await start(installation, **PATIENT)
+    async with damaging(installation.owner):
+        sent = await installation.emit("m00", large_object())
+        await installation.arrived(1)
+    installation.receiver.behave("m00", Behaviour())
+    installation.receiver.answer_hanging("m00")
+    [behind] = await installation.emit_each(["m00"], 1)
     await until(lambda: bool(daemon.log("row.unreadable")), PATIENCE)
     [told] = daemon.log("row.unreadable")
     assert (told["merchant_id"], told["event_id"], told["seq"]) == ("m00", str(sent.id), sent.seq)
     for count in range(1, 4):
-        await world.emit("m01")
-        await world.all_delivered(count, PATIENCE)
+        await installation.emit("m01")
+        await installation.all_delivered(count, PATIENCE)
     assert (await daemon.asked("/readyz"))[0] == 200
-    assert (await world.delivery(behind.id))["state"] == "pending"
+    assert (await installation.delivery(behind.id))["state"] == "pending"
 
-    await world.owner.execute(documented("quarantine", sent.seq))
-    row = await world.settled(sent.id, "delivered", 1, PATIENCE)
+    await installation.owner.execute(documented("quarantine", sent.seq))
+    row = await installation.settled(sent.id, "delivered", 1, PATIENCE)
     assert row["last_status"] == 200
-    assert len(await world.attempts(sent.id)) == 1
-    await world.settled(behind.id, "delivered", 1, PATIENCE)
-    assert [arrival.event_id for arrival in world.receiver.of("m00")] == [str(sent.id), str(behind.id)]
+    assert len(await installation.attempts(sent.id)) == 1
+    await installation.settled(behind.id, "delivered", 1, PATIENCE)
+    assert [arrival.event_id for arrival in installation.receiver.of("m00")] == [str(sent.id), str(behind.id)]
 
 
 ONCE = """
@@ -166,46 +165,48 @@ CREATE TRIGGER refuse BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION pub
 
 
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_passing_internal_error_costs_no_object(world: World, status: int) -> None:
-    await world.configure("m00")
-    world.receiver.behave("m00", Behaviour(status=status))
-    daemon = await start(world, RETRY_SCHEDULE="PT1H")
-    await world.owner.execute(ONCE)
-    sent = await world.emit("m00", '{"id":"ch_1"}')
+async def test_a_passing_internal_error_costs_no_object(installation: Installation, status: int) -> None:
+    await installation.configure("m00")
+    installation.receiver.behave("m00", Behaviour(status=status))
+    daemon = await start(installation, RETRY_SCHEDULE="PT1H")
+    await installation.owner.execute(ONCE)
+    sent = await installation.emit("m00", '{"id":"ch_1"}')
     await daemon.logged("record.failed", PATIENCE)
 
     async def is_written() -> bool:
-        return len(await world.attempts(sent.id)) == 1
+        return len(await installation.attempts(sent.id)) == 1
 
     await until_found(is_written, PATIENCE)
-    row = await world.delivery(sent.id)
+    row = await installation.delivery(sent.id)
     assert row["state"] == ("delivered" if status == 200 else "pending_retry")
     assert row["failed_reason"] is None
-    assert len(world.receiver.arrivals) == 1
+    assert len(installation.receiver.arrivals) == 1
     assert daemon.log("row.unreadable") == []
 
 
 @pytest.mark.parametrize(("table", "status"), [("webhook.delivery_log", 200), ("webhook.attempt_log", 500)])
-async def test_while_the_log_is_damaged_nothing_is_sent_again(world: World, table: str, status: int) -> None:
-    await world.configure("m00", "m01")
+async def test_while_the_log_is_damaged_nothing_is_sent_again(
+    installation: Installation, table: str, status: int
+) -> None:
+    await installation.configure("m00", "m01")
     for merchant_id in ("m00", "m01"):
-        world.receiver.behave(merchant_id, Behaviour(status=status))
-    daemon = await start(world, RETRY_SCHEDULE="PT1H")
-    await world.owner.execute(ALWAYS.format(table=table))
-    await world.emit_each(["m00", "m01"], 3)
+        installation.receiver.behave(merchant_id, Behaviour(status=status))
+    daemon = await start(installation, RETRY_SCHEDULE="PT1H")
+    await installation.owner.execute(ALWAYS.format(table=table))
+    await installation.emit_each(["m00", "m01"], 3)
     await until(lambda: len(daemon.log("record.failed")) > 3, PATIENCE)
-    before = len(world.receiver.arrivals)
-    await world.emit_each(["m00", "m01"], 1)
+    before = len(installation.receiver.arrivals)
+    await installation.emit_each(["m00", "m01"], 1)
     await until(lambda: len(daemon.log("record.failed")) > 12, PATIENCE)
-    sent = [arrival.event_id for arrival in world.receiver.arrivals]
+    sent = [arrival.event_id for arrival in installation.receiver.arrivals]
     assert len(set(sent)) == len(sent) == before <= 6, "nothing twice, and nothing new"
     assert daemon.log("row.unreadable") == []
     status_said, said = await daemon.asked("/readyz")
     assert (status_said, "outcomes cannot be written" in said) == (503, True)
-    await world.owner.execute(f"DROP TRIGGER refuse ON {table}")
+    await installation.owner.execute(f"DROP TRIGGER refuse ON {table}")
 
     async def all_written() -> bool:
-        return await world.count("state IN ('delivered', 'pending_retry')") == 8
+        return await installation.count("state IN ('delivered', 'pending_retry')") == 8
 
     await until_found(all_written, PATIENCE)
-    assert len(world.receiver.arrivals) == 8
+    assert len(installation.receiver.arrivals) == 8

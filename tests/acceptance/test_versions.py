@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.acceptance.installation import Installation
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, repetitions, start_daemons
-from tests.acceptance.process import Daemon, until, until_found
-from tests.acceptance.world import World
-from tests.integration.test_unreadable import documented
+from tests.acceptance.processes import Daemon
+from tests.servers.damage import documented
+from tests.waiting import until, until_found
 from webhook_dispatcher.local.arrivals import overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
@@ -80,12 +81,12 @@ class NextVersion(NamedTuple):
         replace(storage / "sql/recording.sql", USES[0], "\n".join(USES))
         return cls(root)
 
-    async def migrate(self, world: World) -> None:
+    async def migrate(self, installation: Installation) -> None:
         """Bring the schema to this version while everything goes on."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(self.root / "src"))
-            dsn = world.database.dsn("postgres")
-            done = await asyncio.to_thread(world.command, "migrate", MIGRATION_DATABASE_URL=dsn)
+            dsn = installation.database.dsn("postgres")
+            done = await asyncio.to_thread(installation.command, "migrate", MIGRATION_DATABASE_URL=dsn)
         assert done.returncode == 0, done.stderr
 
     def learn_type(self) -> None:
@@ -93,11 +94,11 @@ class NextVersion(NamedTuple):
         types = '    "webhook.test",\n'
         replace(self.root / "src/webhook_dispatcher/domain/event.py", types, f'{types}    "{NEW_TYPE}",\n')
 
-    async def start(self, world: World, **changed: str) -> Daemon:
+    async def start(self, installation: Installation, **changed: str) -> Daemon:
         """Start a daemon of this version."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(self.root / "src"))
-            daemon = world.spawn(**changed)
+            daemon = installation.spawn(**changed)
         await daemon.logged("daemon.started", PATIENCE)
         return daemon
 
@@ -128,39 +129,39 @@ def forget_last_line(daemon: Daemon, text: str) -> None:
 
 
 async def test_two_versions_deliver_side_by_side_across_an_additive_migration(
-    world: World, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
     next_version = NextVersion.make(tmp_path / "next", ADDS)
-    await world.configure(*MERCHANTS)
-    [old] = await start_daemons(world, 1)
-    async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+    await installation.configure(*MERCHANTS)
+    [old] = await start_daemons(installation, 1)
+    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
         await goes_on(old)
-        await next_version.migrate(world)
+        await next_version.migrate(installation)
         await goes_on(old)
-        new = await next_version.start(world)
+        new = await next_version.start(installation)
         await asyncio.gather(goes_on(old), goes_on(new))
-        assert await until_found(lambda: world.owner.fetchval(RECORDED_BY_NEXT))
+        assert await until_found(lambda: installation.owner.fetchval(RECORDED_BY_NEXT))
         old.terminate()
         assert await old.ended(PATIENCE) == 0
-        [restarted] = await start_daemons(world, 1)
+        [restarted] = await start_daemons(installation, 1)
         await asyncio.gather(goes_on(restarted), goes_on(new))
-    known = await all_settled(world.owner, PATIENCE)
-    arrivals = world.receiver.arrivals
+    known = await all_settled(installation.owner, PATIENCE)
+    arrivals = installation.receiver.arrivals
     check_promises(load.sent, arrivals, known)
     assert overlapping(arrivals) == []
     assert repetitions(arrivals, known) == {}
 
 
 async def test_version_that_the_schema_no_longer_serves_ends_with_3_and_leaves_its_work_to_the_next(
-    world: World, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
     next_version = NextVersion.make(tmp_path / "next", ADDS + BREAKS)
-    await world.configure(*MERCHANTS)
-    [running] = await start_daemons(world, 1)
-    async with Load(world.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
+    await installation.configure(*MERCHANTS)
+    [running] = await start_daemons(installation, 1)
+    async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
         await goes_on(running)
-        await next_version.migrate(world)
-        refused = world.spawn()
+        await next_version.migrate(installation)
+        refused = installation.spawn()
         assert await refused.ended(PATIENCE) == 3
         [line] = refused.log_file.read_text().splitlines()
         assert f"version {NEXT} and later" in line
@@ -168,60 +169,64 @@ async def test_version_that_the_schema_no_longer_serves_ends_with_3_and_leaves_i
         forget_last_line(refused, "install a newer webhook-dispatcher")
         assert await running.ended(PATIENCE) == 3
         forget_last_line(running, "install a newer webhook-dispatcher")
-        new = await next_version.start(world)
+        new = await next_version.start(installation)
         await goes_on(new)
-    known = await all_settled(world.owner, PATIENCE)
-    check_promises(load.sent, world.receiver.arrivals, known)
-    assert repetitions(world.receiver.arrivals, known) == {}
+    known = await all_settled(installation.owner, PATIENCE)
+    check_promises(load.sent, installation.receiver.arrivals, known)
+    assert repetitions(installation.receiver.arrivals, known) == {}
 
 
 async def test_events_of_a_type_that_only_the_next_version_knows_are_left_to_it(
-    world: World, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
     next_version = NextVersion.make(tmp_path / "next", ADDS + ALLOWS)
     next_version.learn_type()
-    await world.configure("m", "other")
-    old = await world.start(RETRY_SCHEDULE="PT2S,PT2S")
-    await next_version.migrate(world)
+    await installation.configure("m", "other")
+    old = await installation.start(RETRY_SCHEDULE="PT2S,PT2S")
+    await next_version.migrate(installation)
     types = ["charge.created", NEW_TYPE, "charge.succeeded", NEW_TYPE, "charge.failed"]
-    sent = [await world.emit("m", event_type=event_type) for event_type in types]
-    await world.emit("other")
-    await world.all_delivered(2, PATIENCE)
+    sent = [await installation.emit("m", event_type=event_type) for event_type in types]
+    await installation.emit("other")
+    await installation.all_delivered(2, PATIENCE)
     told = await old.logged("row.unknown_type", PATIENCE)
     assert (told["merchant_id"], told["seq"], NEW_TYPE in told["detail"]) == ("m", sent[1].seq, True)
     assert await until_found(lambda: shows_unknown(old))
     waits = "SELECT lease_until > clock_timestamp() OR wait_until > clock_timestamp() FROM webhook.lane"
-    assert not await world.owner.fetchval(f"{waits} WHERE merchant_id = 'm'"), "free for a newer daemon"
+    assert not await installation.owner.fetchval(f"{waits} WHERE merchant_id = 'm'"), (
+        "free for a newer daemon"
+    )
 
-    new = await next_version.start(world, RETRY_SCHEDULE="PT2S,PT2S")
-    await world.all_delivered(6, PATIENCE)
-    assert [arrival.event_id for arrival in world.receiver.of("m")] == [str(event.id) for event in sent]
+    new = await next_version.start(installation, RETRY_SCHEDULE="PT2S,PT2S")
+    await installation.all_delivered(6, PATIENCE)
+    assert [arrival.event_id for arrival in installation.receiver.of("m")] == [
+        str(event.id) for event in sent
+    ]
 
-    world.receiver.behave("m", Behaviour(status=500))
-    retried = await world.emit("m", event_type=NEW_TYPE)
-    await world.settled(retried.id, "pending_retry", 1, PATIENCE)
+    installation.receiver.behave("m", Behaviour(status=500))
+    retried = await installation.emit("m", event_type=NEW_TYPE)
+    await installation.settled(retried.id, "pending_retry", 1, PATIENCE)
     new.terminate()
     assert await new.ended(PATIENCE) == 0
-    world.receiver.behave("m", Behaviour())
+    installation.receiver.behave("m", Behaviour())
     await until(lambda: retried.seq in {line["seq"] for line in old.log("row.unknown_type")}, PATIENCE)
-    assert (await world.delivery(retried.id))["attempts"] == 1, "the old version does not send it"
-    await next_version.start(world)
-    await world.settled(retried.id, "delivered", 2, PATIENCE)
-    assert await world.count("state <> 'delivered'") == 0
+    assert (await installation.delivery(retried.id))["attempts"] == 1, "the old version does not send it"
+    await next_version.start(installation)
+    await installation.settled(retried.id, "delivered", 2, PATIENCE)
+    assert await installation.count("state <> 'delivered'") == 0
 
 
 async def test_an_event_type_that_nobody_ever_knows_is_cancelled_and_its_lane_goes_on(
-    world: World, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
-    await NextVersion.make(tmp_path / "next", ADDS + ALLOWS).migrate(world)
-    await world.configure("m")
-    old = await world.start()
-    stray, behind = await world.emit("m", event_type=NEW_TYPE), await world.emit("m")
+    await NextVersion.make(tmp_path / "next", ADDS + ALLOWS).migrate(installation)
+    await installation.configure("m")
+    old = await installation.start()
+    stray, behind = await installation.emit("m", event_type=NEW_TYPE), await installation.emit("m")
     told = await old.logged("row.unknown_type", PATIENCE)
     [example] = re.findall(r"'([0-9a-f-]{36})'", documented("cancel"))
-    await world.admin.execute(documented("cancel").replace(example, told["event_id"]))
-    await world.settled(behind.id, "delivered", 1, PATIENCE)
-    row = await world.delivery(stray.id)
+    await installation.admin.execute(documented("cancel").replace(example, told["event_id"]))
+    await installation.settled(behind.id, "delivered", 1, PATIENCE)
+    row = await installation.delivery(stray.id)
     assert (row["state"], row["failed_reason"]) == ("failed", "cancelled")
 
 

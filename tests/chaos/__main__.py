@@ -14,20 +14,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.chaos.faults import (  # noqa: F401 (they register)
-    connections,
-    daemons,
-    merchants,
-    names,
-    operators,
-    server,
-    settings,
-)
 from tests.chaos.judge import judge
 from tests.chaos.kinds import KINDS, Kind
 from tests.chaos.report import write_report
 from tests.chaos.run import run
-from tests.chaos.stage import Scale, Stage
+from tests.chaos.testbed import Scale, Testbed
 from tests.servers import programs
 
 
@@ -63,9 +54,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="webhook-chaos-") as folder:
         # As root without namespaces the server runs as nobody, who must pass.
         Path(folder).chmod(0o711)
-        stage = Stage(scale, asked.seed, Path(folder))
+        testbed = Testbed(scale, asked.seed, Path(folder))
         kinds = [kind for kind in KINDS.values() if _is_wanted(kind, asked.only)]
-        outcome = asyncio.run(run(stage, kinds, asked.minutes * 60, tell))
+        outcome = asyncio.run(run(testbed, kinds, asked.minutes * 60, tell))
         verdict = judge(outcome.evidence)
         notes = (
             {"server": outcome.server}
@@ -79,7 +70,7 @@ def main() -> None:
         )
         report = write_report(verdict, outcome.evidence, asked.report, notes)
         if verdict.violations or outcome.complaints:
-            keep_logs(stage.folder, asked.report)
+            keep_logs(testbed.folder, asked.report)
     for complaint in outcome.complaints:
         print(f"COMPLAINT: {complaint}")
     print(f"{len(verdict.violations)} violations, {len(outcome.complaints)} complaints; see {report}")

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.acceptance.process import environment, until
+from tests.acceptance.processes import environment
 from tests.chaos.gauge import Gauge
 from tests.chaos.link import Link
+from tests.waiting import until
 from webhook_dispatcher.local.confinement import death_signal
 
 START_DEADLINE = 40.0

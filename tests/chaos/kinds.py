@@ -9,7 +9,7 @@ from tests.chaos.evidence import Repeats
 
 if TYPE_CHECKING:
     from tests.chaos.hit import Hit
-    from tests.chaos.stage import Stage
+    from tests.chaos.testbed import Testbed
 
 
 class Track(StrEnum):
@@ -25,7 +25,7 @@ class NotHitError(Exception):
     """The fault could not be brought about this time; it does not count."""
 
 
-Inject = Callable[["Stage", "Hit"], Awaitable[None]]
+Inject = Callable[["Testbed", "Hit"], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

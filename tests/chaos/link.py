@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from tests.chaos.wire import GSS_REQUEST, SSL_REQUEST, Conversation, Loss
+from tests.chaos.postgres_protocol import GSS_REQUEST, SSL_REQUEST, Conversation, Loss
 
 CHUNK = 65536
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no seconds

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from tests.integration.name_server import SERVFAIL, SILENCE, NameServer, Reply, addresses
+from tests.network.name_server import SERVFAIL, SILENCE, NameServer, Reply, addresses
 
 DOMAIN = "merchants.test"
 

@@ -12,7 +12,7 @@ import asyncpg
 from tests.chaos.evidence import Attempted, Delivery, Evidence, Limits
 from tests.chaos.kinds import Kind
 from tests.chaos.scheduler import Scheduler
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 from webhook_dispatcher.local.arrivals import read_log
 
 SWEEP = 1.0
@@ -43,45 +43,47 @@ class Outcome:
     left_out: list[str]
 
 
-async def run(stage: Stage, wanted: Sequence[Kind], seconds: float, tell: Callable[[str], None]) -> Outcome:
+async def run(
+    testbed: Testbed, wanted: Sequence[Kind], seconds: float, tell: Callable[[str], None]
+) -> Outcome:
     """Run for so long, plus what it takes to come to rest."""
     began = time.monotonic()
-    async with stage.entered():
-        kinds = [kind for kind in wanted if _is_possible(kind, stage)]
-        server = await stage.server.describe()  # before any fault could end its session
-        scheduler = Scheduler(stage, kinds, tell)
-        watching = asyncio.create_task(stage.fleet.watch())
-        beating = asyncio.create_task(stage.beat.run())
-        writing = asyncio.create_task(stage.writers.run(WRITERS, stage.stopped))
+    async with testbed.entered():
+        kinds = [kind for kind in wanted if _is_possible(kind, testbed)]
+        server = await testbed.server.describe()  # before any fault could end its session
+        scheduler = Scheduler(testbed, kinds, tell)
+        watching = asyncio.create_task(testbed.fleet.watch())
+        beating = asyncio.create_task(testbed.heartbeat.run())
+        writing = asyncio.create_task(testbed.writers.run(WRITERS, testbed.stopped))
         faults = asyncio.create_task(scheduler.run())
-        tell(f"{len(kinds)} kinds of fault, {len(stage.merchants)} merchants, {server}")
+        tell(f"{len(kinds)} kinds of fault, {len(testbed.merchants)} merchants, {server}")
         try:
             await asyncio.wait(
                 [watching, writing, faults], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            stage.stopped.set()
+            testbed.stopped.set()
         await asyncio.gather(writing, faults)
         tell("peace")
-        await _come_to_rest(stage, tell)
+        await _come_to_rest(testbed, tell)
         watching.cancel()
         beating.cancel()
         ended = time.monotonic()
-        evidence = await _collect(stage, scheduler, began, ended)
-    evidence = replace(evidence, arrivals=read_log(stage.arrivals_file))
-    left_out = [kind.name for kind in wanted if not _is_possible(kind, stage)]
-    complaints = stage.book.complaints + stage.fleet.deaths
+        evidence = await _collect(testbed, scheduler, began, ended)
+    evidence = replace(evidence, arrivals=read_log(testbed.arrivals_file))
+    left_out = [kind.name for kind in wanted if not _is_possible(kind, testbed)]
+    complaints = testbed.book.complaints + testbed.fleet.deaths
     return Outcome(evidence, server, complaints, dict(scheduler.missed), left_out)
 
 
-def _is_possible(kind: Kind, stage: Stage) -> bool:
-    return kind.needs != "mount" or stage.server.can_mount
+def _is_possible(kind: Kind, testbed: Testbed) -> bool:
+    return kind.needs != "mount" or testbed.server.can_mount
 
 
-async def _come_to_rest(stage: Stage, tell: Callable[[str], None]) -> None:
+async def _come_to_rest(testbed: Testbed, tell: Callable[[str], None]) -> None:
     """Wait until nothing is owed any more, as long as it becomes less; what is left is for the judge."""
     least, ends = sys.maxsize, 0.0
-    connection = await asyncpg.connect(stage.server.dsn("postgres"))
+    connection = await asyncpg.connect(testbed.server.dsn("postgres"))
     try:
         while owed := await connection.fetchval(_OWED):
             if owed < least:
@@ -94,8 +96,8 @@ async def _come_to_rest(stage: Stage, tell: Callable[[str], None]) -> None:
         await connection.close()
 
 
-async def _collect(stage: Stage, scheduler: Scheduler, began: float, ended: float) -> Evidence:
-    connection = await asyncpg.connect(stage.server.dsn("postgres"))
+async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: float) -> Evidence:
+    connection = await asyncpg.connect(testbed.server.dsn("postgres"))
     try:
         # One machine, one clock: the database's time is ours.
         to_monotonic = time.monotonic() - time.time()
@@ -117,12 +119,12 @@ async def _collect(stage: Stage, scheduler: Scheduler, began: float, ended: floa
             )
             for row in await connection.fetch(_DELIVERIES)
         }
-        events = await stage.writers.committed(connection)
+        events = await testbed.writers.committed(connection)
     finally:
         await connection.close()
-    book, scale = stage.book, stage.scale
+    book, scale = testbed.book, testbed.scale
     return Evidence(
-        seed=stage.seed,
+        seed=testbed.seed,
         began=began,
         ended=ended,
         limits=Limits(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tests.chaos.evidence import Injection
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import Kind, NotHitError, Track
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 from tests.chaos.writers import AWAY
 
 LONGEST_FAULT = 60.0
@@ -20,16 +20,16 @@ RESTS = dict.fromkeys(Track, (0.1, 0.6)) | {Track.MERCHANTS: (5.0, 20.0)}
 class Scheduler:
     """Injects faults until told to stop; the order of kinds is the seed's, the moments are the machine's."""
 
-    def __init__(self, stage: Stage, kinds: Sequence[Kind], tell: Callable[[str], None]) -> None:
+    def __init__(self, testbed: Testbed, kinds: Sequence[Kind], tell: Callable[[str], None]) -> None:
         self.injections: list[Injection] = []
         self.missed: Counter[str] = Counter()
-        self._stage = stage
+        self._testbed = testbed
         self._kinds = kinds
         self._tell = tell
         self._number = 0
 
     async def run(self) -> None:
-        """Run all tracks beside each other until the stage is stopped; every fault is healed then."""
+        """Run all tracks beside each other until the run is stopped; every fault is healed then."""
         async with asyncio.TaskGroup() as tracks:
             for track in Track:
                 kinds = [kind for kind in self._kinds if kind.track is track]
@@ -37,15 +37,15 @@ class Scheduler:
                     tracks.create_task(self._run_track(kinds, RESTS[track]))
 
     async def _run_track(self, kinds: list[Kind], rest: tuple[float, float]) -> None:
-        random = self._stage.random
+        random = self._testbed.random
         left: list[Kind] = []
-        while not self._stage.stopped.is_set():
+        while not self._testbed.stopped.is_set():
             if not left:
                 left = random.sample(kinds, len(kinds))
-            async with self._stage.quiet.turn():
-                if not self._stage.stopped.is_set():
+            async with self._testbed.quiet.turn():
+                if not self._testbed.stopped.is_set():
                     await self._inject(left.pop())
-            await self._stage.wait(random.uniform(*rest))
+            await self._testbed.wait(random.uniform(*rest))
 
     async def _inject(self, kind: Kind) -> None:
         self._number += 1
@@ -53,7 +53,7 @@ class Scheduler:
         began = time.monotonic()
         try:
             async with asyncio.timeout(LONGEST_FAULT):
-                await kind.inject(self._stage, hit)
+                await kind.inject(self._testbed, hit)
         except NotHitError as error:
             self.missed[kind.name] += 1
             self._tell(f"{kind.name}: not this time: {error}")
@@ -66,7 +66,7 @@ class Scheduler:
             hit.note += f" (cut short by another fault: {type(error).__name__})"
         except Exception as error:  # noqa: BLE001
             # A fault that fails half-way has hit all the same; what it did is for the judge.
-            self._stage.complain(f"the fault {kind.name!r} failed: {error!r}")
+            self._testbed.complain(f"the fault {kind.name!r} failed: {error!r}")
             self._tell(f"{kind.name}: FAILED: {error!r}")
         injection = hit.done()
         self.injections.append(injection)

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 import pytest
 import uvloop
 
-from tests.conftest import Database
 from tests.integration.senders import OURS_ALONE, SENDERS
-from tests.integration.workbench import Workbench, open_workbench
+from tests.integration.storage_harness import StorageHarness, open_storage
+from tests.servers.database import Database
 
 LoopFactories = Mapping[str, Callable[[], AbstractEventLoop]]
 
@@ -46,7 +46,7 @@ def sender_class(request: pytest.FixtureRequest) -> Iterator[str | None]:
 
 
 @pytest.fixture
-async def bench(database: Database) -> AsyncIterator[Workbench]:
+async def storage(database: Database) -> AsyncIterator[StorageHarness]:
     """Open a fresh database to work on from several connections."""
-    async with open_workbench(database) as workbench:
-        yield workbench
+    async with open_storage(database) as harness:
+        yield harness

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.deafness import go_deaf
-from tests.unit.wires import FakeTransport
+from tests.network.raw_receiver import go_deaf
+from tests.unit.fakes.network import FakeTransport
 from webhook_dispatcher.transport.buffers import Buffers
 
 Pair = tuple[socket.socket, socket.socket]

@@ -9,10 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from tests.acceptance.process import until_found
 from tests.chaos.link import Link
-from tests.conftest import Database
-from tests.waiting import MAX_WAIT
+from tests.servers.database import Database
+from tests.waiting import MAX_WAIT, until_found
 
 TABLE = "CREATE TABLE public.noted (number integer PRIMARY KEY)"
 NOTE = "INSERT INTO public.noted (number) VALUES ($1)"

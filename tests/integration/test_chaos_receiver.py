@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.receiver import Merchants, Setting, SharedHost
-from tests.integration.own_server import free_port
+from tests.servers.database import free_port
 from webhook_dispatcher.local.arrivals import read_log
 
 OWN, SHARED = "127.1.7.1", "127.200.0.1"

@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from tests.conftest import TEMPLATE, Database
-from tests.integration.cost import PLANS, Cost, explain
+from tests.integration.statement_cost import PLANS, Cost, explain
+from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage.statements import Statement, load
 

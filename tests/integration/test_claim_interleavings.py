@@ -8,7 +8,7 @@ import asyncio
 
 import asyncpg
 
-from tests.integration.workbench import GATED, LAPSED, LEASE, Workbench, answered, seqs
+from tests.integration.storage_harness import GATED, LAPSED, LEASE, StorageHarness, answered, seqs
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.storage.statements import load
 
@@ -62,14 +62,14 @@ async def _claimed(connection: asyncpg.Connection, statement: str, *arguments: o
     return [row["seq"] for row in await connection.fetch(statement, *arguments)]
 
 
-async def test_second_claimer_gets_nothing_while_the_first_has_row_1(bench: Workbench) -> None:
-    first, second = await bench.insert("m", "{}", "{}")
-    one, other = await bench.session(), await bench.session()
+async def test_second_claimer_gets_nothing_while_the_first_has_row_1(storage: StorageHarness) -> None:
+    first, second = await storage.insert("m", "{}", "{}")
+    one, other = await storage.session(), await storage.session()
     async with one.transaction():
         assert await _claimed(one, CLAIM_A_ROW, "m") == [first]
         assert await _claimed(other, CLAIM_A_ROW, "m") == [second]  # sent while row 1 is in flight
 
-    here, there = await bench.daemon("here"), await bench.daemon("there")
+    here, there = await storage.daemon("here"), await storage.daemon("there")
     await here.lease("m", lease=LAPSED)
     async with one.transaction():
         rows = await one.fetch(CLAIMING["lease_lanes"].text, ["m"], [1], LEASE, "here")
@@ -79,115 +79,117 @@ async def test_second_claimer_gets_nothing_while_the_first_has_row_1(bench: Work
     assert seqs(await here.read("m")) == [first, second]
 
 
-async def test_claim_on_a_stale_snapshot_does_not_overtake(bench: Workbench) -> None:
-    first, second = await bench.insert("m", "{}", "{}")
-    await bench.hang_door("outbox", "lane")
-    slow, quick = await bench.session(application_name=GATED), await bench.session()
+async def test_claim_on_a_stale_snapshot_does_not_overtake(storage: StorageHarness) -> None:
+    first, second = await storage.insert("m", "{}", "{}")
+    await storage.hang_door("outbox", "lane")
+    slow, quick = await storage.session(application_name=GATED), await storage.session()
     claim = _claimed(slow, CLAIM_WHERE_NONE_IS_IN_FLIGHT, "m")
-    async with bench.held_at_the_door(claim) as late:
+    async with storage.held_at_the_door(claim) as late:
         assert await _claimed(quick, CLAIM_WHERE_NONE_IS_IN_FLIGHT, "m") == [first]
     assert await late == [second]  # both are in flight
 
     await slow.close()
-    here, there = await bench.daemon("here"), await bench.daemon("there", application_name=GATED)
+    here, there = await storage.daemon("here"), await storage.daemon("there", application_name=GATED)
     await here.lease("m", lease=LAPSED)
-    async with bench.held_at_the_door(there.lease("m")) as stale:
+    async with storage.held_at_the_door(there.lease("m")) as stale:
         (held,) = await here.lease("m")
     assert await stale == []
-    assert (await bench.lane("m"))["epoch"] == held.epoch
+    assert (await storage.lane("m"))["epoch"] == held.epoch
 
 
-async def test_rows_that_the_last_holder_has_just_finished_are_not_read_again(bench: Workbench) -> None:
-    await bench.hang_door("lane")
-    here, there = await bench.daemon("here"), await bench.daemon("there", application_name=GATED)
-    slow = await bench.session(application_name=GATED)
+async def test_rows_that_the_last_holder_has_just_finished_are_not_read_again(
+    storage: StorageHarness,
+) -> None:
+    await storage.hang_door("lane")
+    here, there = await storage.daemon("here"), await storage.daemon("there", application_name=GATED)
+    slow = await storage.session(application_name=GATED)
 
     async def deliver_first_and_release(merchant: str) -> None:
         lease, (first, _) = await here.claim(merchant)
-        record = answered(first, lease.epoch, await bench.now(), 200)
+        record = answered(first, lease.epoch, await storage.now(), 200)
         written = await here.records.write([record], [LaneTurn(merchant, lease.epoch, True)], LEASE)
         assert written.released == (merchant,)
 
-    finished, second = await bench.insert("wrong", "{}", "{}")
+    finished, second = await storage.insert("wrong", "{}", "{}")
     await here.lease("wrong", lease=LAPSED)
-    async with bench.held_at_the_door(_claimed(slow, CLAIM_AND_READ, ["wrong"])) as late:
+    async with storage.held_at_the_door(_claimed(slow, CLAIM_AND_READ, ["wrong"])) as late:
         await deliver_first_and_release("wrong")
-        assert (await bench.logged(finished)) is not None
+        assert (await storage.logged(finished)) is not None
     assert await late == [finished, second]  # a delivered event is sent again
 
     await slow.close()
-    _, second = await bench.insert("right", "{}", "{}")
+    _, second = await storage.insert("right", "{}", "{}")
     await here.lease("right", lease=LAPSED)
-    async with bench.held_at_the_door(there.lease("right")) as claim:
+    async with storage.held_at_the_door(there.lease("right")) as claim:
         await deliver_first_and_release("right")
     (lease,) = await claim
     assert seqs(await there.read("right", after=lease.from_seq)) == [second]
     assert seqs(await there.read("right", after=0)) == [second]
 
 
-async def test_row_held_by_an_operator_stalls_no_lane(bench: Workbench) -> None:
-    (free,) = await bench.insert("m1")
-    (held,) = await bench.insert("m2")
-    here = await bench.daemon("here")
+async def test_row_held_by_an_operator_stalls_no_lane(storage: StorageHarness) -> None:
+    (free,) = await storage.insert("m1")
+    (held,) = await storage.insert("m2")
+    here = await storage.daemon("here")
     await here.lease("m1", "m2", lease=LAPSED)
-    operator, stalled = await bench.session(), await bench.session(application_name="stalled")
+    operator, stalled = await storage.session(), await storage.session(application_name="stalled")
     async with operator.transaction():
         await operator.execute(HOLD_ROW, held)
         claim = asyncio.ensure_future(_claimed(stalled, CLAIM_AND_WAIT_FOR_ROWS, ["m1", "m2"]))
-        pid = await bench.until_waiting("stalled", claim)
+        pid = await storage.until_waiting("stalled", claim)
         assert await here.lease("m1") == []  # stalled with m2, and nobody else can lease it
-        await bench.db.execute("SELECT pg_cancel_backend($1)", pid)
+        await storage.db.execute("SELECT pg_cancel_backend($1)", pid)
         await asyncio.gather(claim, return_exceptions=True)
 
         assert [lease.merchant_id for lease in await here.lease("m1", "m2")] == ["m1", "m2"]
         assert seqs(await here.read("m1") + await here.read("m2")) == [free, held]
 
 
-async def test_row_held_by_an_operator_is_not_overtaken(bench: Workbench) -> None:
-    first, second = await bench.insert("m", "{}", "{}")
-    here, operator, wrong = await bench.daemon("here"), await bench.session(), await bench.session()
+async def test_row_held_by_an_operator_is_not_overtaken(storage: StorageHarness) -> None:
+    first, second = await storage.insert("m", "{}", "{}")
+    here, operator, wrong = await storage.daemon("here"), await storage.session(), await storage.session()
     await here.lease("m", lease=LAPSED)
     async with operator.transaction():
         await operator.execute(HOLD_ROW, first)
         assert await _claimed(wrong, CLAIM_AND_SKIP_ROWS, ["m"]) == [second]  # before the first
-        await bench.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
+        await storage.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
 
         lease, events = await here.claim("m")
         assert seqs(events) == [first, second]
         assert lease.from_seq < first
 
 
-async def test_emptied_lane_is_known_to_whoever_leased_it(bench: Workbench) -> None:
-    here, there, wrong = await bench.daemon("here"), await bench.daemon("there"), await bench.session()
+async def test_emptied_lane_is_known_to_whoever_leased_it(storage: StorageHarness) -> None:
+    here, there, wrong = await storage.daemon("here"), await storage.daemon("there"), await storage.session()
     await here.lease("m", lease=LAPSED)
     assert await _claimed(wrong, CLAIM_AND_READ, ["m"]) == []
-    assert (await bench.lane("m"))["is_leased"]  # by somebody who does not know it
-    (seq,) = await bench.insert("m")
+    assert (await storage.lane("m"))["is_leased"]  # by somebody who does not know it
+    (seq,) = await storage.insert("m")
     assert await there.lease("m") == []
-    await bench.db.execute("DELETE FROM webhook.outbox")
-    await bench.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
+    await storage.db.execute("DELETE FROM webhook.outbox")
+    await storage.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
 
     (lease,) = await here.lease("m")
     assert await here.read("m", after=lease.from_seq) == []
     written = await here.records.write([], [LaneTurn("m", lease.epoch, True)], LEASE)
     assert written.released == ("m",)
-    (seq,) = await bench.insert("m")
+    (seq,) = await storage.insert("m")
     assert seqs((await there.claim("m"))[1]) == [seq]
 
 
-async def test_hanging_retry_does_not_hold_new_events_up(bench: Workbench) -> None:
-    (retry,) = await bench.insert_due("m", -1)
-    (new,) = await bench.insert("m")
-    here, there, wrong = await bench.daemon("here"), await bench.daemon("there"), await bench.session()
+async def test_hanging_retry_does_not_hold_new_events_up(storage: StorageHarness) -> None:
+    (retry,) = await storage.insert_due("m", -1)
+    (new,) = await storage.insert("m")
+    here, there, wrong = await storage.daemon("here"), await storage.daemon("there"), await storage.session()
     assert await wrong.fetch(LEASE_FOR_A_RETRY, "m", "wrong")
     assert await here.lease("m") == []  # for as long as the retry hangs
-    await bench.db.execute("UPDATE webhook.lane SET lease_until = '-infinity', owner = NULL")
+    await storage.db.execute("UPDATE webhook.lane SET lease_until = '-infinity', owner = NULL")
 
     (claimed,) = await there.claims.claim_longest_due(10, 2, 10, LEASE)
     assert claimed.event.seq == retry
     lease, events = await here.claim("m")
     assert seqs(events) == [new]
     # Nor does a first attempt that hangs hold retries up.
-    (other,) = await bench.insert_due("m", -1)
+    (other,) = await storage.insert_due("m", -1)
     assert [found.event.seq for found in await there.claims.claim_longest_due(10, 2, 10, LEASE)] == [other]
-    assert (await bench.lane("m"))["epoch"] == lease.epoch
+    assert (await storage.lane("m"))["epoch"] == lease.epoch

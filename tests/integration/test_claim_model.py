@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.conftest import Database
-from tests.integration.claim_actions import ACTIONS
-from tests.integration.claim_model import World
+from tests.integration.claim_model.actions import ACTIONS
+from tests.integration.claim_model.model import ClaimModel
+from tests.servers.database import Database
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "60"))
 STEPS = 40
@@ -26,13 +26,13 @@ STEPS = 40
 class ClaimMachine(RuleBasedStateMachine):
     """Draws what happens; to whom and which of several ways are numbers that always fit."""
 
-    def __init__(self, world: World, runner: asyncio.Runner) -> None:
+    def __init__(self, model: ClaimModel, runner: asyncio.Runner) -> None:
         super().__init__()
-        self.world, self._runner = world, runner
+        self.model, self._runner = model, runner
 
     @initialize()
     def begin(self) -> None:
-        self._runner.run(self.world.begin())
+        self._runner.run(self.model.begin())
 
     @rule(
         what=st.sampled_from([name for name, (weight, _) in ACTIONS.items() for _ in range(weight)]),
@@ -42,16 +42,16 @@ class ClaimMachine(RuleBasedStateMachine):
     )
     def happen(self, what: str, who: int, which: int, way: int) -> None:
         async def act() -> None:
-            self.world.arrive()
-            await ACTIONS[what][1](self.world, who, which, way)
-            self.world.facts.check(await self.world.tables(), self.world.daemons)
+            self.model.arrive()
+            await ACTIONS[what][1](self.model, who, which, way)
+            self.model.facts.check(await self.model.tables(), self.model.daemons)
 
         self._runner.run(act())
 
     def teardown(self) -> None:
-        for name in sorted(self.world.facts.seen.notes):
+        for name in sorted(self.model.facts.seen.notes):
             event(name)
-        self._runner.run(self.world.finish())
+        self._runner.run(self.model.finish())
 
 
 @pytest.mark.timeout(300 + 10 * EXAMPLES)
@@ -59,10 +59,10 @@ def test_nothing_is_lost_repeated_or_out_of_order_whatever_happens(database: Dat
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         try:
-            world = World(database, stack)
-            runner.run(world.prepare())
+            model = ClaimModel(database, stack)
+            runner.run(model.prepare())
             run_state_machine_as_test(
-                cast(type[RuleBasedStateMachine], partial(ClaimMachine, world, runner)),
+                cast(type[RuleBasedStateMachine], partial(ClaimMachine, model, runner)),
                 settings=settings(
                     max_examples=EXAMPLES,
                     stateful_step_count=STEPS,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import asyncpg
 import pytest
 
-from tests.integration.workbench import LAPSED, LEASE, Daemon, Workbench, seqs
+from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, seqs
 from webhook_dispatcher.domain.claim import Lease, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.signing import SealedSecret
@@ -21,51 +21,53 @@ VALUES ($1, $2, '\\x01', 'new', '\\x02', 'old', $3)
 
 
 @pytest.fixture
-async def here(bench: Workbench) -> Daemon:
-    return await bench.daemon("here")
+async def here(storage: StorageHarness) -> Daemon:
+    return await storage.daemon("here")
 
 
-async def test_missing_lanes_are_told_made_and_leased(bench: Workbench, here: Daemon) -> None:
+async def test_missing_lanes_are_told_made_and_leased(storage: StorageHarness, here: Daemon) -> None:
     heads = {"m1": 1, "m2": 1}
     await here.lease("m2", lease=LAPSED)
     leased = await here.claims.lease(heads, LEASE, "here")
     assert leased == Leased((Lease("m2", 2, 0, None),), missing=("m1",), locked=())
     assert await here.claims.create_lanes(["m1", "m2"]) == ()
     assert (await here.claims.lease({"m1": 1}, LEASE, "here")).leases == (Lease("m1", 1, 0, None),)
-    lane = await bench.lane("m1")
+    lane = await storage.lane("m1")
     assert (lane["is_leased"], lane["owner"]) == (True, "here")
 
 
 async def test_whether_the_database_can_be_written_is_asked_without_changing_it(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
     await here.lease("m")
-    lane = await bench.lane("m")
+    lane = await storage.lane("m")
     await here.claims.check_writable()
-    assert await bench.lane("m") == lane
-    session = await bench.session()
+    assert await storage.lane("m") == lane
+    session = await storage.session()
     with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
         async with session.transaction(readonly=True):
             await session.execute(load("claiming")["check_writable"].text)
 
 
 async def test_lane_that_another_transaction_is_making_keeps_the_others_back_from_nothing(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
-    maker = await bench.session()
+    maker = await storage.session()
     async with maker.transaction():
         await maker.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m2')")
         assert await here.claims.create_lanes(["m1", "m2", "m3"]) == ("m2",)
     assert [lease.merchant_id for lease in await here.lease("m1", "m2", "m3")] == ["m1", "m2", "m3"]
 
 
-async def test_lapsed_lane_goes_to_the_next_with_a_higher_epoch(bench: Workbench, here: Daemon) -> None:
-    there = await bench.daemon("there")
+async def test_lapsed_lane_goes_to_the_next_with_a_higher_epoch(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    there = await storage.daemon("there")
     (first,) = await here.lease("m", lease=LAPSED)
     (second,) = await there.lease("m")
     assert second.epoch == first.epoch + 1
     assert await here.lease("m") == []
-    assert (await bench.lane("m"))["owner"] == "there"
+    assert (await storage.lane("m"))["owner"] == "there"
 
 
 async def test_lane_whose_claim_we_believed_lost_is_ours_again(here: Daemon) -> None:
@@ -78,12 +80,12 @@ async def test_lane_whose_claim_we_believed_lost_is_ours_again(here: Daemon) -> 
     ("head", "from_seq"), [(7, 6), (21, 20), (500, 20)], ids=["straggler", "next", "far ahead"]
 )
 async def test_straggler_lowers_from_seq_and_nothing_raises_it(
-    bench: Workbench, here: Daemon, head: int, from_seq: int
+    storage: StorageHarness, here: Daemon, head: int, from_seq: int
 ) -> None:
-    await bench.db.execute("INSERT INTO webhook.lane (merchant_id, from_seq) VALUES ('m', 20)")
+    await storage.db.execute("INSERT INTO webhook.lane (merchant_id, from_seq) VALUES ('m', 20)")
     (lease,) = await here.lease("m", head=head)
     assert lease.from_seq == from_seq
-    assert (await bench.lane("m"))["from_seq"] == from_seq
+    assert (await storage.lane("m"))["from_seq"] == from_seq
 
 
 @pytest.mark.parametrize(
@@ -98,19 +100,21 @@ async def test_straggler_lowers_from_seq_and_nothing_raises_it(
     ids=["paused", "waiting", "leased", "everything paused"],
 )
 async def test_lane_that_may_not_be_served_is_not_leased(
-    bench: Workbench, here: Daemon, obstacle: str
+    storage: StorageHarness, here: Daemon, obstacle: str
 ) -> None:
     await here.lease("free", "m", lease=LAPSED)
-    await bench.db.execute(obstacle)
-    before = await bench.lane("m")
+    await storage.db.execute(obstacle)
+    before = await storage.lane("m")
     leased = [lease.merchant_id for lease in await here.lease("free", "m")]
     assert leased == ([] if "state" in obstacle else ["free"])
-    assert await bench.lane("m") == before
+    assert await storage.lane("m") == before
 
 
-async def test_lane_held_by_an_operator_is_passed_over_and_told_apart(bench: Workbench, here: Daemon) -> None:
+async def test_lane_held_by_an_operator_is_passed_over_and_told_apart(
+    storage: StorageHarness, here: Daemon
+) -> None:
     await here.lease("free", "m", lease=LAPSED)
-    operator = await bench.session()
+    operator = await storage.session()
     await here.lease("held")
     async with operator.transaction():
         await operator.execute("SELECT FROM webhook.lane WHERE merchant_id IN ('m', 'held') FOR UPDATE")
@@ -120,20 +124,20 @@ async def test_lane_held_by_an_operator_is_passed_over_and_told_apart(bench: Wor
 
 
 async def test_lease_tells_when_the_endpoint_was_removed_and_forgets_the_recall(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
-    await bench.db.execute(ADD_ENDPOINT, "m", "https://m.example", await bench.now())
+    await storage.db.execute(ADD_ENDPOINT, "m", "https://m.example", await storage.now())
     await here.lease("m")
-    await bench.db.execute("DELETE FROM webhook.endpoint")
+    await storage.db.execute("DELETE FROM webhook.endpoint")
     assert (await here.claims.read_recalls()).merchants == {"m"}
-    await bench.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
+    await storage.db.execute("UPDATE webhook.lane SET lease_until = '-infinity'")
     (lease,) = await here.lease("m")
     assert isinstance(lease.endpoint_removed_at, datetime)
     assert (await here.claims.read_recalls()).merchants == frozenset()
 
 
 async def test_pause_recalls_leased_lanes_and_is_shown_when_it_is_for_everything(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
     await here.lease("held", "other")
     await here.lease("lapsed", lease=LAPSED)
@@ -149,32 +153,32 @@ async def test_pause_recalls_leased_lanes_and_is_shown_when_it_is_for_everything
 
 
 async def test_run_is_in_order_within_its_limit_and_holds_only_first_attempts(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
-    first, second = await bench.insert("m", "{}", "{}")
-    await bench.insert_due("m", -1, 60)
-    await bench.insert("other")
-    third, fourth = await bench.insert("m", "{}", "{}")
+    first, second = await storage.insert("m", "{}", "{}")
+    await storage.insert_due("m", -1, 60)
+    await storage.insert("other")
+    third, fourth = await storage.insert("m", "{}", "{}")
     assert seqs(await here.read("m")) == [first, second, third, fourth]
     assert seqs(await here.read("m", run=3)) == [first, second, third]
     assert seqs(await here.read("m", after=second)) == [third, fourth]
     assert await here.read("m", after=fourth) == []
 
 
-async def test_event_is_read_as_it_was_written(bench: Workbench, here: Daemon) -> None:
+async def test_event_is_read_as_it_was_written(storage: StorageHarness, here: Daemon) -> None:
     text = '{"b":1.50,  "a": "\u00e9\\u20ac", "a":1e2}'
-    (seq,) = await bench.insert("m", text)
+    (seq,) = await storage.insert("m", text)
     (event,) = await here.read("m")
-    row = await bench.owed(seq)
+    row = await storage.owed(seq)
     assert row is not None
     assert event.object == text.encode()
     assert (event.id, event.created_at, event.type) == (row["id"], row["created_at"], "charge.created")
 
 
-async def test_run_is_cut_by_bytes_after_its_first_event(bench: Workbench, here: Daemon) -> None:
+async def test_run_is_cut_by_bytes_after_its_first_event(storage: StorageHarness, here: Daemon) -> None:
     big, small = '{"a":"' + "\u00e9" * 496 + '"}', "{}"  # 1,000 bytes, 504 characters
-    events = await bench.insert("m", big, small, big, small)
-    (giant, _) = await bench.insert("g", '{"a":"' + "x" * 200_000 + '"}', small)
+    events = await storage.insert("m", big, small, big, small)
+    (giant, _) = await storage.insert("g", '{"a":"' + "x" * 200_000 + '"}', small)
 
     async def read(merchant: str, most_bytes: int) -> list[int]:
         return seqs((await here.claims.read_runs([RunAsk(merchant, 0, 20, most_bytes)]))[merchant])
@@ -187,8 +191,8 @@ async def test_run_is_cut_by_bytes_after_its_first_event(bench: Workbench, here:
     assert await read("g", 1000) == [giant]
 
 
-async def test_each_lane_is_read_within_its_own_limits(bench: Workbench, here: Daemon) -> None:
-    ones, others = await bench.insert("m1", *["{}"] * 4), await bench.insert("m2", *["{}"] * 4)
+async def test_each_lane_is_read_within_its_own_limits(storage: StorageHarness, here: Daemon) -> None:
+    ones, others = await storage.insert("m1", *["{}"] * 4), await storage.insert("m2", *["{}"] * 4)
     runs = await here.claims.read_runs(
         [
             RunAsk("m1", ones[0], 2, 1000),
@@ -200,11 +204,11 @@ async def test_each_lane_is_read_within_its_own_limits(bench: Workbench, here: D
 
 
 async def test_endpoint_is_read_with_a_previous_secret_until_its_overlap_ends(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
-    now = await bench.now()
-    await bench.db.execute(ADD_ENDPOINT, "over", "https://over.example", now - timedelta(seconds=1))
-    await bench.db.execute(ADD_ENDPOINT, "both", "https://both.example", now + timedelta(minutes=1))
+    now = await storage.now()
+    await storage.db.execute(ADD_ENDPOINT, "over", "https://over.example", now - timedelta(seconds=1))
+    await storage.db.execute(ADD_ENDPOINT, "both", "https://both.example", now + timedelta(minutes=1))
     new, old = SealedSecret("new", b"\x01"), SealedSecret("old", b"\x02")
     assert await here.claims.read_endpoints(["over", "both", "none"]) == {
         "over": Endpoint("over", "https://over.example", (new,)),

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.integration.workbench import LAPSED, LEASE, Daemon, Workbench, answered, unsent
+from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, answered, unsent
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.statements import load
@@ -15,8 +15,8 @@ PLACES = 2
 
 
 @pytest.fixture
-async def here(bench: Workbench) -> Daemon:
-    return await bench.daemon("here")
+async def here(storage: StorageHarness) -> Daemon:
+    return await storage.daemon("here")
 
 
 async def _claim(daemon: Daemon, *, most: int = 100, lease: timedelta = LEASE) -> list[ClaimedRetry]:
@@ -28,144 +28,154 @@ def _seqs(claimed: list[ClaimedRetry]) -> list[int]:
     return [retry.event.seq for retry in claimed]
 
 
-async def _retry_at_is_due_at_of(bench: Workbench, seq: int) -> bool:
-    row = await bench.owed(seq)
+async def _retry_at_is_due_at_of(storage: StorageHarness, seq: int) -> bool:
+    row = await storage.owed(seq)
     assert row is not None
-    return bool(row["due_at"] == (await bench.lane("m"))["retry_at"])
+    return bool(row["due_at"] == (await storage.lane("m"))["retry_at"])
 
 
-async def test_due_row_is_claimed_with_a_token_and_a_lease(bench: Workbench, here: Daemon) -> None:
-    (seq,) = await bench.insert_due("m", -1)
+async def test_due_row_is_claimed_with_a_token_and_a_lease(storage: StorageHarness, here: Daemon) -> None:
+    (seq,) = await storage.insert_due("m", -1)
     (claimed,) = await _claim(here)
     assert (claimed.event.seq, claimed.event.attempts, claimed.event.trigger) == (seq, 1, "schedule")
-    row = await bench.owed(seq)
+    row = await storage.owed(seq)
     assert row is not None
     assert row["claim"] == claimed.claim
-    assert row["due_at"] > await bench.now() + LEASE - timedelta(seconds=5)
+    assert row["due_at"] > await storage.now() + LEASE - timedelta(seconds=5)
     assert await _claim(here) == []
 
 
-async def test_nothing_is_claimed_before_it_is_due(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("m", 60)
+async def test_nothing_is_claimed_before_it_is_due(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert_due("m", 60)
     assert await _claim(here) == []
-    await bench.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
     assert await _claim(here) == []
 
 
-async def test_cap_of_a_merchant_holds_over_two_daemons(bench: Workbench, here: Daemon) -> None:
-    rows = await bench.insert_due("m", -5, -4, -3, -2)
-    (other,) = await bench.insert_due("n", -1)
-    there, one = await bench.daemon("there"), await bench.session()
+async def test_cap_of_a_merchant_holds_over_two_daemons(storage: StorageHarness, here: Daemon) -> None:
+    rows = await storage.insert_due("m", -5, -4, -3, -2)
+    (other,) = await storage.insert_due("n", -1)
+    there, one = await storage.daemon("there"), await storage.session()
     async with one.transaction():
         assert await one.fetch(RETRYING["lock_longest_due_lanes"].text, 100)
         assert await _claim(there) == []  # both lanes are being claimed
         await one.fetch(RETRYING["claim_retries"].text, ["m"], PLACES, 100, LEASE, [])
         await one.execute(RETRYING["plan_retries"].text, ["m"], PLACES, [])
     assert _seqs(await _claim(there)) == [other]
-    await bench.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")  # whatever was planned
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")  # whatever was planned
     assert await _claim(there) == []
-    flying = await bench.db.fetch("SELECT seq FROM webhook.outbox WHERE claim IS NOT NULL ORDER BY seq")
+    flying = await storage.db.fetch("SELECT seq FROM webhook.outbox WHERE claim IS NOT NULL ORDER BY seq")
     assert [row["seq"] for row in flying] == [*rows[:2], other]
 
 
-async def test_cap_holds_when_many_claim_at_once(bench: Workbench, here: Daemon) -> None:
+async def test_cap_holds_when_many_claim_at_once(storage: StorageHarness, here: Daemon) -> None:
     for name in ("m1", "m2", "m3"):
-        await bench.insert_due(name, *[-1] * 6)
-    daemons = [here, *[await bench.daemon(f"d{number}") for number in range(3)]]
+        await storage.insert_due(name, *[-1] * 6)
+    daemons = [here, *[await storage.daemon(f"d{number}") for number in range(3)]]
     for _ in range(5):
         await asyncio.gather(*[_claim(daemon) for daemon in daemons])
-        await bench.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
-    flying = await bench.db.fetch(
+        await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
+    flying = await storage.db.fetch(
         "SELECT count(*) AS many FROM webhook.outbox WHERE claim IS NOT NULL GROUP BY merchant_id"
     )
     assert [row["many"] for row in flying] == [PLACES] * 3
 
 
-async def test_earliest_due_goes_first(bench: Workbench, here: Daemon) -> None:
-    second, third, first = await bench.insert_due("m", -5, -1, -9)
+async def test_earliest_due_goes_first(storage: StorageHarness, here: Daemon) -> None:
+    second, third, first = await storage.insert_due("m", -5, -1, -9)
     assert _seqs(await _claim(here)) == sorted([first, second])
-    await bench.db.execute("UPDATE webhook.outbox SET due_at = '-infinity' WHERE seq = $1", first)
-    await bench.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
+    await storage.db.execute("UPDATE webhook.outbox SET due_at = '-infinity' WHERE seq = $1", first)
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
     assert _seqs(await _claim(here)) == [first]
     assert third not in _seqs(await _claim(here))
 
 
-async def test_claim_takes_no_more_than_asked(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("m", -1, -1)
-    await bench.insert_due("n", -1, -1)
+async def test_claim_takes_no_more_than_asked(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert_due("m", -1, -1)
+    await storage.insert_due("n", -1, -1)
     assert len(await _claim(here, most=3)) == 3
     assert len(await _claim(here, most=3)) == 1
 
 
-async def test_lane_at_its_cap_is_looked_at_when_a_claim_lapses(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("m", -9, -8, -7)
+async def test_lane_at_its_cap_is_looked_at_when_a_claim_lapses(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    await storage.insert_due("m", -9, -8, -7)
     first, second = await _claim(here)
-    assert await _retry_at_is_due_at_of(bench, first.event.seq) or await _retry_at_is_due_at_of(
-        bench, second.event.seq
+    assert await _retry_at_is_due_at_of(storage, first.event.seq) or await _retry_at_is_due_at_of(
+        storage, second.event.seq
     )
-    assert (await bench.lane("m"))["retry_at"] > await bench.now()
+    assert (await storage.lane("m"))["retry_at"] > await storage.now()
 
 
-async def test_record_that_frees_a_place_lets_the_next_one_start(bench: Workbench, here: Daemon) -> None:
-    _, _, waiting = await bench.insert_due("m", -9, -8, -7)
+async def test_record_that_frees_a_place_lets_the_next_one_start(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    _, _, waiting = await storage.insert_due("m", -9, -8, -7)
     first, _ = await _claim(here)
-    at = await bench.now()
+    at = await storage.now()
     record = answered(first.event, first.claim, at, 200, is_retry=True)
     await here.records.write([record], [], LEASE)
-    assert await _retry_at_is_due_at_of(bench, waiting)
+    assert await _retry_at_is_due_at_of(storage, waiting)
     assert _seqs(await _claim(here)) == [waiting]
 
 
 async def test_lane_below_its_cap_is_looked_at_when_its_next_row_is_due(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
-    _, later = await bench.insert_due("m", -9, 5)
+    _, later = await storage.insert_due("m", -9, 5)
     await _claim(here)
-    assert await _retry_at_is_due_at_of(bench, later)
+    assert await _retry_at_is_due_at_of(storage, later)
 
 
-async def test_lane_with_nothing_due_is_not_looked_at_again(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("m", -1)
+async def test_lane_with_nothing_due_is_not_looked_at_again(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert_due("m", -1)
     (claimed,) = await _claim(here)
-    record = answered(claimed.event, claimed.claim, await bench.now(), 200, is_retry=True)
+    record = answered(claimed.event, claimed.claim, await storage.now(), 200, is_retry=True)
     await here.records.write([record], [], LEASE)
-    await bench.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
     assert await _claim(here) == []
-    assert await bench.db.fetchval("SELECT retry_at = 'infinity' FROM webhook.lane")
+    assert await storage.db.fetchval("SELECT retry_at = 'infinity' FROM webhook.lane")
 
 
-async def test_row_held_by_an_operator_is_passed_over_and_found_later(bench: Workbench, here: Daemon) -> None:
-    held, free = await bench.insert_due("m", -9, -1)
-    operator = await bench.session()
+async def test_row_held_by_an_operator_is_passed_over_and_found_later(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    held, free = await storage.insert_due("m", -9, -1)
+    operator = await storage.session()
     async with operator.transaction():
         await operator.execute("SELECT FROM webhook.outbox WHERE seq = $1 FOR UPDATE", held)
         assert _seqs(await _claim(here)) == [free]
-        assert await _retry_at_is_due_at_of(bench, held)
+        assert await _retry_at_is_due_at_of(storage, held)
         assert await _claim(here) == []
     assert _seqs(await _claim(here)) == [held]
 
 
-async def test_lapsed_claim_is_claimed_again_under_another_token(bench: Workbench, here: Daemon) -> None:
-    (seq,) = await bench.insert_due("m", -1)
+async def test_lapsed_claim_is_claimed_again_under_another_token(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    (seq,) = await storage.insert_due("m", -1)
     (old,) = await _claim(here, lease=LAPSED)
-    (new,) = await _claim(await bench.daemon("there"))
+    (new,) = await _claim(await storage.daemon("there"))
     assert (new.event.seq, old.event.seq) == (seq, seq)
     assert new.claim > old.claim
 
 
-async def test_row_that_was_handed_back_is_claimed_at_once(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("m", -1)
+async def test_row_that_was_handed_back_is_claimed_at_once(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert_due("m", -1)
     (claimed,) = await _claim(here)
-    back = unsent(claimed.event, claimed.claim, await bench.now(), None, is_retry=True)
+    back = unsent(claimed.event, claimed.claim, await storage.now(), None, is_retry=True)
     await here.records.write([back], [], LEASE)
     (again,) = await _claim(here)
     assert (again.event.attempts, again.event.trigger) == (1, "schedule")
 
 
 @pytest.mark.parametrize("merchant", ["m", None], ids=["one merchant", "everything"])
-async def test_due_retries_wait_while_paused(bench: Workbench, here: Daemon, merchant: str | None) -> None:
-    (paused,) = await bench.insert_due("m", -1)
-    (other,) = await bench.insert_due("n", -1)
+async def test_due_retries_wait_while_paused(
+    storage: StorageHarness, here: Daemon, merchant: str | None
+) -> None:
+    (paused,) = await storage.insert_due("m", -1)
+    (other,) = await storage.insert_due("n", -1)
     controls = PostgresControls(here.pool)
     async with controls.transaction() as transaction:
         await transaction.pause(merchant, True)
@@ -175,35 +185,37 @@ async def test_due_retries_wait_while_paused(bench: Workbench, here: Daemon, mer
     assert paused in _seqs(await _claim(here))
 
 
-async def test_mending_finds_lanes_that_look_too_late_or_are_missing(bench: Workbench, here: Daemon) -> None:
-    (early,) = await bench.insert_due("early", 60)
-    (gone,) = await bench.insert_due("gone", 30)
-    await bench.insert_due("right", 60)
-    await bench.insert("ordered")
-    await bench.db.execute("UPDATE webhook.lane SET retry_at = 'infinity' WHERE merchant_id = 'early'")
-    await bench.db.execute("DELETE FROM webhook.lane WHERE merchant_id = 'gone'")
+async def test_mending_finds_lanes_that_look_too_late_or_are_missing(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    (early,) = await storage.insert_due("early", 60)
+    (gone,) = await storage.insert_due("gone", 30)
+    await storage.insert_due("right", 60)
+    await storage.insert("ordered")
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = 'infinity' WHERE merchant_id = 'early'")
+    await storage.db.execute("DELETE FROM webhook.lane WHERE merchant_id = 'gone'")
     found = [*await here.claims.mend_retries("", 2), *await here.claims.mend_retries("gone", 2)]
     assert found == [("early", True), ("gone", True), ("right", False)]
     for merchant, seq in (("early", early), ("gone", gone)):
-        row = await bench.owed(seq)
+        row = await storage.owed(seq)
         assert row is not None
-        assert (await bench.lane(merchant))["retry_at"] == row["due_at"]
+        assert (await storage.lane(merchant))["retry_at"] == row["due_at"]
     assert {is_mended for _, is_mended in await here.claims.mend_retries("", 10)} == {False}
 
 
-async def test_mending_leaves_a_lane_that_somebody_holds(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("m", 60)
-    await bench.db.execute("UPDATE webhook.lane SET retry_at = 'infinity'")
-    operator = await bench.session()
+async def test_mending_leaves_a_lane_that_somebody_holds(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert_due("m", 60)
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = 'infinity'")
+    operator = await storage.session()
     async with operator.transaction():
         await operator.execute("SELECT FROM webhook.lane FOR UPDATE")
         assert await here.claims.mend_retries("", 10) == [("m", False)]
     assert await here.claims.mend_retries("", 10) == [("m", True)]
 
 
-async def test_mending_a_lane_at_its_cap_does_no_harm(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("m", -9, -8, -7)
+async def test_mending_a_lane_at_its_cap_does_no_harm(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert_due("m", -9, -8, -7)
     assert len(await _claim(here)) == PLACES
     await here.claims.mend_retries("", 10)
     assert await _claim(here) == []
-    assert (await bench.lane("m"))["retry_at"] > await bench.now()
+    assert (await storage.lane("m"))["retry_at"] > await storage.now()

@@ -18,8 +18,7 @@ import asyncpg
 import pytest
 import trustme
 
-from tests.conftest import Database
-from tests.integration.own_server import free_port, own_server
+from tests.servers.database import Database, free_port, own_server
 from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
 from webhook_dispatcher.local.postgres import PORT, EmbeddedPostgres
 from webhook_dispatcher.settings import load_settings

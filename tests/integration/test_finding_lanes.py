@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.workbench import LAPSED, LEASE, Daemon, Workbench
+from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness
 from webhook_dispatcher.domain.claim import Arrival, SweptLane
 from webhook_dispatcher.domain.record import LaneTurn
 
@@ -10,18 +10,18 @@ INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, 'ch
 
 
 @pytest.fixture
-async def here(bench: Workbench) -> Daemon:
-    return await bench.daemon("here")
+async def here(storage: StorageHarness) -> Daemon:
+    return await storage.daemon("here")
 
 
-async def test_nothing_has_ever_arrived(bench: Workbench, here: Daemon) -> None:
+async def test_nothing_has_ever_arrived(storage: StorageHarness, here: Daemon) -> None:
     arrivals = await here.claims.read_arrivals(0, 10)
     assert (arrivals.last_seq, arrivals.visible, arrivals.is_cut) == (0, (), False)
-    assert arrivals.database_now <= await bench.now()
+    assert arrivals.database_now <= await storage.now()
 
 
-async def test_arrivals_are_read_in_order_behind_the_cursor(bench: Workbench, here: Daemon) -> None:
-    (first,), (second,), (third,) = [await bench.insert(name) for name in ("b", "a", "b")]
+async def test_arrivals_are_read_in_order_behind_the_cursor(storage: StorageHarness, here: Daemon) -> None:
+    (first,), (second,), (third,) = [await storage.insert(name) for name in ("b", "a", "b")]
     arrivals = await here.claims.read_arrivals(first, 10)
     assert arrivals.visible == (Arrival(second, "a"), Arrival(third, "b"))
     assert (arrivals.last_seq, arrivals.is_cut) == (third, False)
@@ -30,21 +30,21 @@ async def test_arrivals_are_read_in_order_behind_the_cursor(bench: Workbench, he
     assert (cut.last_seq, cut.is_cut) == (third, True)
 
 
-async def test_what_is_due_outside_the_order_is_no_arrival(bench: Workbench, here: Daemon) -> None:
-    (retry,) = await bench.insert_due("m", 60)
+async def test_what_is_due_outside_the_order_is_no_arrival(storage: StorageHarness, here: Daemon) -> None:
+    (retry,) = await storage.insert_due("m", 60)
     arrivals = await here.claims.read_arrivals(0, 10)
     assert (arrivals.last_seq, arrivals.visible) == (retry, ())
     assert await here.claims.read_gaps([(1, retry)], 10) == []
 
 
 async def test_number_not_committed_yet_is_counted_and_found_in_its_gap(
-    bench: Workbench, here: Daemon
+    storage: StorageHarness, here: Daemon
 ) -> None:
-    producer = await bench.database.connect("webhook_producer")
+    producer = await storage.database.connect("webhook_producer")
     slow = producer.transaction()
     await slow.start()
     await producer.execute(INSERT, "m")
-    (later,) = await bench.insert("n")
+    (later,) = await storage.insert("n")
     arrivals = await here.claims.read_arrivals(0, 10)
     assert (arrivals.last_seq, arrivals.visible) == (later, (Arrival(later, "n"),))
     assert await here.claims.read_gaps([(1, later - 1)], 10) == []
@@ -53,8 +53,10 @@ async def test_number_not_committed_yet_is_counted_and_found_in_its_gap(
     assert await here.claims.read_gaps([(1, later - 1)], 10) == [Arrival(later - 1, "m")]
 
 
-async def test_arrivals_tell_which_transactions_may_still_be_open(bench: Workbench, here: Daemon) -> None:
-    producer = await bench.database.connect("webhook_producer")
+async def test_arrivals_tell_which_transactions_may_still_be_open(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    producer = await storage.database.connect("webhook_producer")
     async with producer.transaction():
         await producer.execute(INSERT, "m")
         number = await producer.fetchval("SELECT pg_current_xact_id()::text::bigint")
@@ -65,15 +67,15 @@ async def test_arrivals_tell_which_transactions_may_still_be_open(bench: Workben
     assert after.oldest_open > number
 
 
-async def test_gaps_are_read_within_their_bounds_and_limit(bench: Workbench, here: Daemon) -> None:
-    seqs = await bench.insert("m", *["{}"] * 9)
+async def test_gaps_are_read_within_their_bounds_and_limit(storage: StorageHarness, here: Daemon) -> None:
+    seqs = await storage.insert("m", *["{}"] * 9)
     found = await here.claims.read_gaps([(seqs[0], seqs[1]), (seqs[4], seqs[8])], 3)
     assert [arrival.seq for arrival in found] == [*seqs[0:2], *seqs[4:7]]
     assert await here.claims.read_gaps([], 3) == []
 
 
-async def test_sweep_goes_round_with_so_many_probes_at_a_time(bench: Workbench, here: Daemon) -> None:
-    heads = {name: (await bench.insert(name, "{}", "{}"))[0] for name in ("a", "c", "B", "\u00e9", "b")}
+async def test_sweep_goes_round_with_so_many_probes_at_a_time(storage: StorageHarness, here: Daemon) -> None:
+    heads = {name: (await storage.insert(name, "{}", "{}"))[0] for name in ("a", "c", "B", "\u00e9", "b")}
     round_of_names: list[str] = []
     after = ""
     while probes := await here.claims.sweep(after, 2):
@@ -87,21 +89,21 @@ async def test_sweep_goes_round_with_so_many_probes_at_a_time(bench: Workbench, 
     assert [probe.merchant_id for probe in await here.claims.sweep("", 1)] == ["B"]
 
 
-async def test_sweep_sees_only_what_is_owed_in_order(bench: Workbench, here: Daemon) -> None:
-    await bench.insert_due("retries", -1)
-    await bench.insert_due("both", -1)
-    (head,) = await bench.insert("both")
+async def test_sweep_sees_only_what_is_owed_in_order(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert_due("retries", -1)
+    await storage.insert_due("both", -1)
+    (head,) = await storage.insert("both")
     assert await here.claims.sweep("", 10) == [SweptLane("both", head, True)]
 
 
-async def test_sweep_tells_which_lanes_are_free(bench: Workbench, here: Daemon) -> None:
+async def test_sweep_tells_which_lanes_are_free(storage: StorageHarness, here: Daemon) -> None:
     for name in ("leased", "lapsed", "missing", "paused", "recalled", "waiting"):
-        await bench.insert(name)
+        await storage.insert(name)
     await here.lease("leased", "waiting", "recalled")
     await here.lease("lapsed", "paused", lease=LAPSED)
     until = (await here.claims.read_arrivals(0, 1)).database_now + LEASE
     await here.records.write([], [LaneTurn("waiting", 1, True, 0, until)], LEASE)
-    await bench.db.execute(
+    await storage.db.execute(
         "UPDATE webhook.lane SET paused = merchant_id = 'paused', recalled = merchant_id = 'recalled'"
     )
     free = {probe.merchant_id: probe.is_free for probe in await here.claims.sweep("", 10)}
@@ -115,9 +117,11 @@ async def test_sweep_tells_which_lanes_are_free(bench: Workbench, here: Daemon) 
     }
 
 
-async def test_what_was_committed_late_is_reached_through_the_sweep(bench: Workbench, here: Daemon) -> None:
-    (late, *_) = await bench.insert("m", *["{}"] * 3)
-    await bench.db.execute("INSERT INTO webhook.lane (merchant_id, from_seq) VALUES ('m', $1)", late + 1)
+async def test_what_was_committed_late_is_reached_through_the_sweep(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    (late, *_) = await storage.insert("m", *["{}"] * 3)
+    await storage.db.execute("INSERT INTO webhook.lane (merchant_id, from_seq) VALUES ('m', $1)", late + 1)
     (probe,) = await here.claims.sweep("", 10)
     (lease,) = await here.lease(probe.merchant_id, head=probe.head_seq)
     assert [event.seq for event in await here.read("m", after=lease.from_seq)] == [late, late + 1, late + 2]

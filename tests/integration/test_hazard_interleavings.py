@@ -31,10 +31,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Database
-from tests.integration.claim_model import World
-from tests.integration.model_daemon import LEASE as MODEL_LEASE
-from tests.integration.workbench import GATED, LAPSED, LEASE, Workbench, answered, seqs
+from tests.integration.claim_model.daemon import LEASE as MODEL_LEASE
+from tests.integration.claim_model.model import ClaimModel
+from tests.integration.storage_harness import GATED, LAPSED, LEASE, StorageHarness, answered, seqs
+from tests.servers.database import Database
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.finding import Tail
 from webhook_dispatcher.domain.record import LaneTurn
@@ -64,56 +64,56 @@ SOURCES = Path(statements.__file__).parent / "sql"
 
 
 @pytest.fixture
-async def world(database: Database) -> AsyncIterator[World]:
+async def model(database: Database) -> AsyncIterator[ClaimModel]:
     """Three daemons that are stepped by hand; a and b are owed 1, 2, 3 and 4, 5, 6."""
     async with AsyncExitStack() as stack:
-        world = World(database, stack)
-        await world.prepare()
-        await world.begin()
-        yield world
-        for daemon in world.daemons:
+        model = ClaimModel(database, stack)
+        await model.prepare()
+        await model.begin()
+        yield model
+        for daemon in model.daemons:
             await daemon.crash()
 
 
-def sent(world: World, slot: int, merchant: str = "a") -> list[int]:
+def sent(model: ClaimModel, slot: int, merchant: str = "a") -> list[int]:
     """Return what one daemon began to send to a merchant."""
-    daemon = world.daemons[slot]
+    daemon = model.daemons[slot]
     return [
         request.event.seq
-        for request in world.facts.requests
+        for request in model.facts.requests
         if request.daemon is daemon and request.event.merchant_id == merchant
     ]
 
 
-async def start(world: World, slot: int) -> None:
+async def start(model: ClaimModel, slot: int) -> None:
     for part in ("sweep", "look"):
-        await world.step(world.daemons[slot], part)
+        await model.step(model.daemons[slot], part)
 
 
-async def test_2_what_is_in_flight_is_still_the_head(bench: Workbench) -> None:
-    first, second = await bench.insert("m", "{}", "{}")
-    assert await bench.db.fetchval(MARK_HEAD_OF_PENDING, "m") == first
-    assert await bench.db.fetchval(MARK_HEAD_OF_PENDING, "m") == second  # beside it
-    await bench.db.execute("UPDATE webhook.outbox SET claim = NULL")
+async def test_2_what_is_in_flight_is_still_the_head(storage: StorageHarness) -> None:
+    first, second = await storage.insert("m", "{}", "{}")
+    assert await storage.db.fetchval(MARK_HEAD_OF_PENDING, "m") == first
+    assert await storage.db.fetchval(MARK_HEAD_OF_PENDING, "m") == second  # beside it
+    await storage.db.execute("UPDATE webhook.outbox SET claim = NULL")
 
-    here, there = await bench.daemon("here"), await bench.daemon("there")
+    here, there = await storage.daemon("here"), await storage.daemon("there")
     await here.claim("m")
     assert await there.lease("m") == []
-    await bench.db.execute("UPDATE webhook.lane SET lease_until = clock_timestamp()")
+    await storage.db.execute("UPDATE webhook.lane SET lease_until = clock_timestamp()")
     assert seqs((await there.claim("m"))[1]) == [first, second]
 
 
-async def test_3_a_lock_on_the_key_alone_hides_no_lane(bench: Workbench) -> None:
-    (due,) = await bench.insert_due("m", -1)
-    (new,) = await bench.insert("m")
-    here, reader = await bench.daemon("here"), await bench.session()
+async def test_3_a_lock_on_the_key_alone_hides_no_lane(storage: StorageHarness) -> None:
+    (due,) = await storage.insert_due("m", -1)
+    (new,) = await storage.insert("m")
+    here, reader = await storage.daemon("here"), await storage.session()
     async with reader.transaction():
         await reader.execute(SHARE_KEY, "m")  # as a row that refers to it would
-        assert await bench.db.fetchval(LEASE_FOR_UPDATE, "m") is None
+        assert await storage.db.fetchval(LEASE_FOR_UPDATE, "m") is None
         lease, events = await here.claim("m")
         assert seqs(events) == [new]
         (retry,) = await here.claims.claim_longest_due(10, 2, 10, LEASE)
-        at = await bench.now()
+        at = await storage.now()
         records = [
             answered(events[0], lease.epoch, at, 200),
             answered(retry.event, retry.claim, at, 200, is_retry=True),
@@ -122,15 +122,17 @@ async def test_3_a_lock_on_the_key_alone_hides_no_lane(bench: Workbench) -> None
         assert (written.seqs, written.released) == (frozenset({due, new}), ("m",))
 
 
-async def test_5_what_is_committed_behind_the_cursor_is_neither_lost_nor_passed(bench: Workbench) -> None:
-    here, slow = await bench.daemon("here"), await bench.database.connect("webhook_producer")
+async def test_5_what_is_committed_behind_the_cursor_is_neither_lost_nor_passed(
+    storage: StorageHarness,
+) -> None:
+    here, slow = await storage.daemon("here"), await storage.database.connect("webhook_producer")
     tail = Tail()
     tail.observe(await here.claims.read_arrivals(0, 10), 0.0)
     transaction = slow.transaction()
     await transaction.start()
     early = await slow.fetchval(INSERT, "m")
-    (later,) = await bench.insert("m")
-    cursor = max(row["seq"] for row in await bench.db.fetch(READ_BEHIND, 0))
+    (later,) = await storage.insert("m")
+    cursor = max(row["seq"] for row in await storage.db.fetch(READ_BEHIND, 0))
     seen = tail.observe(await here.claims.read_arrivals(tail.cursor or 0, 10), 1.0)
     assert [arrival.seq for arrival in seen] == [later]
     for now in (2.0, 3.0):  # however often it looks: its transaction is open
@@ -139,75 +141,75 @@ async def test_5_what_is_committed_behind_the_cursor_is_neither_lost_nor_passed(
     await transaction.commit()
     await slow.close()
 
-    assert await bench.db.fetch(READ_BEHIND, cursor) == []  # a cursor alone never sees it
+    assert await storage.db.fetch(READ_BEHIND, cursor) == []  # a cursor alone never sees it
     found = await here.claims.read_gaps(tail.due_gaps(4.0), 10)
     assert [arrival.seq for arrival in found] == [early]
     assert seqs((await here.claim("m"))[1]) == [early, later]
 
 
 @pytest.mark.parametrize("trusts_for_ever", [True, False])
-async def test_6_a_run_in_memory_ends_with_its_lease(world: World, trusts_for_ever: bool) -> None:
-    await start(world, 0)
-    world.arrive()
-    await world.freeze(world.daemons[0])
-    await world.answer(0, 0)
+async def test_6_a_run_in_memory_ends_with_its_lease(model: ClaimModel, trusts_for_ever: bool) -> None:
+    await start(model, 0)
+    model.arrive()
+    await model.freeze(model.daemons[0])
+    await model.answer(0, 0)
     if trusts_for_ever:
-        for visit in world.daemons[0].dispatcher._sessions.values():
+        for visit in model.daemons[0].dispatcher._sessions.values():
             visit.trusted_until = visit.expires_at = inf
-    await world.pass_time(MODEL_LEASE.total_seconds() + 1)
+    await model.pass_time(MODEL_LEASE.total_seconds() + 1)
     if trusts_for_ever:
         with pytest.raises(AssertionError, match="two trusted holders"):
-            await start(world, 1)
+            await start(model, 1)
         with pytest.raises(AssertionError, match="2 before the end of 1"):
-            await world.thaw(0)
-        assert sent(world, 0) == [1, 2]  # and so on, beside its successor
+            await model.thaw(0)
+        assert sent(model, 0) == [1, 2]  # and so on, beside its successor
         return
-    await start(world, 1)
-    await world.thaw(0)
-    assert sent(world, 0) == [1]
+    await start(model, 1)
+    await model.thaw(0)
+    assert sent(model, 0) == [1]
     for _ in range(4):
-        await world.serve(world.daemons[1])
-        await world.step(world.daemons[0], "record")
-    assert sent(world, 0) == [1]
-    await world.finish()
+        await model.serve(model.daemons[1])
+        await model.step(model.daemons[0], "record")
+    assert sent(model, 0) == [1]
+    await model.finish()
 
 
-async def test_7_a_lost_connection_gives_nothing_away(bench: Workbench) -> None:
-    first, _ = await bench.insert("m", "{}", "{}")
-    holder, other = await bench.session(application_name="holder"), await bench.session()
+async def test_7_a_lost_connection_gives_nothing_away(storage: StorageHarness) -> None:
+    first, _ = await storage.insert("m", "{}", "{}")
+    holder, other = await storage.session(application_name="holder"), await storage.session()
     await holder.execute("BEGIN")
     assert await holder.fetchval(HOLD_HEAD, "m") == first  # and now it is sent, which takes its time
-    await _terminate(bench, "holder")
+    await _terminate(storage, "holder")
     assert await other.fetchval(HOLD_HEAD, "m") == first  # sent by another while that is under way
 
-    here, there = await bench.daemon("here", application_name="holder"), await bench.daemon("there")
+    here, there = await storage.daemon("here", application_name="holder"), await storage.daemon("there")
     lease, (event, _) = await here.claim("m")
-    await _terminate(bench, "holder")
+    await _terminate(storage, "holder")
     assert await there.lease("m") == []
-    record = answered(event, lease.epoch, await bench.now(), 200)
+    record = answered(event, lease.epoch, await storage.now(), 200)
     assert (await here.records.write([record], [], LEASE)).seqs == {first}
 
 
-async def _terminate(bench: Workbench, name: str) -> None:
+async def _terminate(storage: StorageHarness, name: str) -> None:
     """End a daemon's sessions, and see them gone."""
     which = "FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()"
-    await bench.db.execute(f"SELECT pg_terminate_backend(pid) {which}", name)
+    await storage.db.execute(f"SELECT pg_terminate_backend(pid) {which}", name)
     async with asyncio.timeout(MAX_WAIT):
-        while await bench.db.fetchval(f"SELECT EXISTS (SELECT {which})", name):
-            await bench.db.execute("SELECT pg_sleep(0.002)")
+        while await storage.db.fetchval(f"SELECT EXISTS (SELECT {which})", name):
+            await storage.db.execute("SELECT pg_sleep(0.002)")
 
 
-async def test_8_a_frozen_holder_holds_no_lock_and_its_lane_lapses(bench: Workbench) -> None:
-    first, second = await bench.insert("m", "{}", "{}")
-    frozen, other = await bench.session(), await bench.session()
+async def test_8_a_frozen_holder_holds_no_lock_and_its_lane_lapses(storage: StorageHarness) -> None:
+    first, second = await storage.insert("m", "{}", "{}")
+    frozen, other = await storage.session(), await storage.session()
     await frozen.execute("BEGIN")
     assert await frozen.fetchval(HOLD_HEAD, "m") == first
     assert await other.fetchval(HOLD_HEAD, "m") == second  # row 1 is not there, and nobody is told
     await frozen.execute("ROLLBACK")
 
-    here, there = await bench.daemon("here", application_name="frozen"), await bench.daemon("there")
+    here, there = await storage.daemon("here", application_name="frozen"), await storage.daemon("there")
     await here.claim("m", lease=LAPSED)
-    assert not await bench.db.fetch(
+    assert not await storage.db.fetch(
         "SELECT FROM pg_stat_activity WHERE application_name = 'frozen' AND xact_start IS NOT NULL"
     )
     (probe,) = await there.claims.sweep("", 10)
@@ -216,86 +218,95 @@ async def test_8_a_frozen_holder_holds_no_lock_and_its_lane_lapses(bench: Workbe
 
 
 async def test_10_a_daemon_frozen_before_its_post_sends_once_more_and_only_a_repetition(
-    world: World,
+    model: ClaimModel,
 ) -> None:
-    await start(world, 0)
-    await world.freeze(world.daemons[0])  # the lease was looked at, the request has not left
-    await world.pass_time(MODEL_LEASE.total_seconds() + 1)
+    await start(model, 0)
+    await model.freeze(model.daemons[0])  # the lease was looked at, the request has not left
+    await model.pass_time(MODEL_LEASE.total_seconds() + 1)
     for _ in range(2):
-        await world.serve(world.daemons[1])
-    arrived = [r for r in world.facts.requests if r.has_arrived and r.event.merchant_id == "a"]
+        await model.serve(model.daemons[1])
+    arrived = [r for r in model.facts.requests if r.has_arrived and r.event.merchant_id == "a"]
     assert [request.event.seq for request in arrived] == [1, 2]
-    await world.thaw(0)
-    late = [r for r in world.facts.requests if r.daemon is world.daemons[0] and r.has_arrived]
+    await model.thaw(0)
+    late = [r for r in model.facts.requests if r.daemon is model.daemons[0] and r.has_arrived]
     assert sorted(request.event.seq for request in late) == [1, 4]  # one for each of its lanes
     assert all(request.is_excused for request in late)
-    await world.finish()
+    await model.finish()
 
 
-async def test_11_an_old_one_sent_again_stands_beside_the_order(bench: Workbench, world: World) -> None:
-    first, _ = await bench.insert("m", "{}", "{}")
-    await bench.db.execute("UPDATE webhook.outbox SET claim = 1 WHERE merchant_id = 'm' AND seq <> $1", first)
+async def test_11_an_old_one_sent_again_stands_beside_the_order(
+    storage: StorageHarness, model: ClaimModel
+) -> None:
+    first, _ = await storage.insert("m", "{}", "{}")
+    await storage.db.execute(
+        "UPDATE webhook.outbox SET claim = 1 WHERE merchant_id = 'm' AND seq <> $1", first
+    )
     assert (
-        await bench.db.fetchval(MARK_HEAD_OF_PENDING, "m") == first
+        await storage.db.fetchval(MARK_HEAD_OF_PENDING, "m") == first
     )  # set back to pending, beside the second
-    await bench.db.execute("DELETE FROM webhook.outbox WHERE merchant_id = 'm'")
+    await storage.db.execute("DELETE FROM webhook.outbox WHERE merchant_id = 'm'")
 
-    daemon = world.daemons[0]
-    await world.serve(daemon)
-    world.arrive()
-    assert sent(world, 0) == [1, 2]  # the second is in flight
-    await world.command(daemon, "retry", 0, '{"force": true}')
-    await world.step(daemon, "retry")
-    again = world.facts.requests[-1]
+    daemon = model.daemons[0]
+    await model.serve(daemon)
+    model.arrive()
+    assert sent(model, 0) == [1, 2]  # the second is in flight
+    await model.command(daemon, "retry", 0, '{"force": true}')
+    await model.step(daemon, "retry")
+    again = model.facts.requests[-1]
     assert (again.event.seq, again.is_retry) == (1, True)
-    await world.answer_all(daemon)  # the third waits for the second, and for nothing else
-    assert sent(world, 0) == [1, 2, 1, 3]
-    await world.finish()
+    await model.answer_all(daemon)  # the third waits for the second, and for nothing else
+    assert sent(model, 0) == [1, 2, 1, 3]
+    await model.finish()
 
 
-async def test_12_a_row_that_was_put_off_meanwhile_is_not_claimed(bench: Workbench) -> None:
-    await bench.hang_door("outbox")
-    (due,) = await bench.insert_due("m", -1)
+async def test_12_a_row_that_was_put_off_meanwhile_is_not_claimed(storage: StorageHarness) -> None:
+    await storage.hang_door("outbox")
+    (due,) = await storage.insert_due("m", -1)
     put_off = "UPDATE webhook.outbox SET due_at = clock_timestamp() + interval '1 h' WHERE seq = $1"
-    slow = await bench.session(application_name=GATED)
-    async with bench.held_at_the_door(slow.fetchval(CLAIM_EARLIEST, "m")) as late:
-        await bench.db.execute(put_off, due)
+    slow = await storage.session(application_name=GATED)
+    async with storage.held_at_the_door(slow.fetchval(CLAIM_EARLIEST, "m")) as late:
+        await storage.db.execute(put_off, due)
     assert await late == due  # an hour early
 
     await slow.close()
-    await bench.db.execute("UPDATE webhook.outbox SET claim = NULL, due_at = clock_timestamp()")
-    there = await bench.daemon("there", application_name=GATED)
-    async with bench.held_at_the_door(there.claims.claim_longest_due(10, 2, 10, LEASE)) as claim:
-        await bench.db.execute(put_off, due)
+    await storage.db.execute("UPDATE webhook.outbox SET claim = NULL, due_at = clock_timestamp()")
+    there = await storage.daemon("there", application_name=GATED)
+    async with storage.held_at_the_door(there.claims.claim_longest_due(10, 2, 10, LEASE)) as claim:
+        await storage.db.execute(put_off, due)
     assert await claim == []
-    lane, owed = await bench.lane("m"), await bench.owed(due)
+    lane, owed = await storage.lane("m"), await storage.owed(due)
     assert owed is not None
     assert lane["retry_at"] == owed["due_at"]
 
 
-async def test_17_a_record_cancelled_near_its_commit_is_written_again_and_once(bench: Workbench) -> None:
-    here = await bench.daemon("here")
+async def test_17_a_record_cancelled_near_its_commit_is_written_again_and_once(
+    storage: StorageHarness,
+) -> None:
+    here = await storage.daemon("here")
     outcomes = set()
     for number in range(60):
-        (seq,) = await bench.insert("m")
+        (seq,) = await storage.insert("m")
         lease, (event,) = await here.claim("m")
-        record, turn = answered(event, lease.epoch, await bench.now(), 200), LaneTurn("m", lease.epoch, True)
+        record, turn = (
+            answered(event, lease.epoch, await storage.now(), 200),
+            LaneTurn("m", lease.epoch, True),
+        )
         writing = asyncio.create_task(here.records.write([record], [turn], LEASE))
         await asyncio.wait([writing], timeout=number * 0.0001)
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
-        outcomes.add((writing.cancelled(), await bench.owed(seq) is None))
+        outcomes.add((writing.cancelled(), await storage.owed(seq) is None))
         await here.records.write([record], [turn], LEASE)
-        assert await bench.owed(seq) is None
-        assert len(await bench.attempts(event)) == 1
-        assert await bench.db.fetchval("SELECT count(*) FROM webhook.delivery_log WHERE seq = $1", seq) == 1
+        assert await storage.owed(seq) is None
+        assert len(await storage.attempts(event)) == 1
+        assert await storage.db.fetchval("SELECT count(*) FROM webhook.delivery_log WHERE seq = $1", seq) == 1
     assert (True, False) in outcomes  # cancelled, and not written
 
 
-async def test_18_nobody_notifies(bench: Workbench) -> None:
+async def test_18_nobody_notifies(storage: StorageHarness) -> None:
     assert "notify" not in "".join(path.read_text() for path in SOURCES.glob("*.sql")).lower()
-    functions = await bench.db.fetchval(
+    functions = await storage.db.fetchval(
         "SELECT string_agg(prosrc, ' ') FROM pg_proc WHERE pronamespace = 'webhook'::regnamespace"
     )
     assert "notify" not in functions.lower()
-    assert await bench.db.fetch("SELECT FROM pg_trigger WHERE tgrelid = 'webhook.outbox'::regclass") == []
+    assert await storage.db.fetch("SELECT FROM pg_trigger WHERE tgrelid = 'webhook.outbox'::regclass") == []

@@ -6,10 +6,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.acceptance.world import World
-from tests.integration.everything import Bearable, do_everything
-from tests.integration.own_server import own_server
+from tests.acceptance.installation import Installation
+from tests.integration.every_operation import Bearable, do_everything
 from tests.servers import COMPILES_ALL, has_jit, programs, wanted_settings
+from tests.servers.database import own_server
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 
@@ -29,12 +29,12 @@ def compiling() -> Iterator[EmbeddedPostgres]:
 
 async def test_no_statement_of_ours_is_compiled(compiling: EmbeddedPostgres, tmp_path: Path) -> None:
     await schema.migrate(compiling.dsn())
-    async with World(Bearable(compiling, "postgres"), tmp_path) as world:
-        await world.owner.execute("CREATE EXTENSION pg_stat_statements SCHEMA public")
-        await do_everything(world)
-        assert await world.owner.fetch(COMPILED, ROLES) == []
+    async with Installation(Bearable(compiling, "postgres"), tmp_path) as installation:
+        await installation.owner.execute("CREATE EXTENSION pg_stat_statements SCHEMA public")
+        await do_everything(installation)
+        assert await installation.owner.fetch(COMPILED, ROLES) == []
         # It would have been seen: the same server compiles for whoever does not say no.
         stranger = await asyncpg.connect(compiling.dsn("webhook_dispatcher"))
         await stranger.fetch("SELECT merchant_id FROM webhook.lane WHERE epoch > 0")
         await stranger.close()
-        assert len(await world.owner.fetch(COMPILED, ROLES)) == 1
+        assert len(await installation.owner.fetch(COMPILED, ROLES)) == 1

@@ -6,8 +6,8 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from tests.conftest import Database
-from tests.integration.cost import PLANS, execute, explain, prepare
+from tests.integration.statement_cost import PLANS, execute, explain, prepare
+from tests.servers.database import Database
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load

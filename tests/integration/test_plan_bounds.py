@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from tests.conftest import TEMPLATE, Database
-from tests.integration.cost import PLANS, Cost, execute, prepare
-from tests.integration.questions import FILL, LEAVE_ALONE, QUESTIONS, READ_WHOLE, STATEMENTS
+from tests.integration.statement_cost import PLANS, Cost, execute, prepare
+from tests.integration.statement_questions import FILL, LEAVE_ALONE, QUESTIONS, READ_WHOLE, STATEMENTS
+from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import PLANNED_ONCE

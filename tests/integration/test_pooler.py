@@ -8,10 +8,10 @@ from datetime import UTC, date, datetime, timedelta
 import asyncpg
 import pytest
 
-from tests.acceptance.pooler import Pooler, find_pgbouncer
-from tests.conftest import Database
-from tests.integration.workbench import LEASE, Daemon, Workbench, answered, seqs
+from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, seqs
 from tests.servers import programs
+from tests.servers.database import Database
+from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.record import LaneTurn
@@ -85,12 +85,12 @@ async def pool_through(pooler: Pooler, database: Database, size: int = 4) -> Asy
 
 
 @pytest.fixture
-async def pool(through: Pooler, bench: Workbench) -> AsyncIterator[asyncpg.Pool]:
+async def pool(through: Pooler, storage: StorageHarness) -> AsyncIterator[asyncpg.Pool]:
     """Give a database with defaults that would be wrong for us, and a pool that leads there."""
     for name, value in THEIRS.items():
         default = name.replace("transaction_isolation", "default_transaction_isolation")
-        await bench.db.execute(f"ALTER DATABASE {bench.database.name} SET {default} = '{value}'")
-    async with pool_through(through, bench.database) as pool:
+        await storage.db.execute(f"ALTER DATABASE {storage.database.name} SET {default} = '{value}'")
+    async with pool_through(through, storage.database) as pool:
         yield pool
 
 
@@ -105,19 +105,19 @@ async def test_every_statement_has_our_settings_whatever_the_defaults_are(pool: 
         assert settings(await connection.fetch(READ_SETTINGS, list(OURS))) == OURS
 
 
-async def test_what_is_executed_has_our_settings_too(pool: asyncpg.Pool, bench: Workbench) -> None:
-    await bench.db.execute("CREATE TABLE seen (name text, value text)")
-    await bench.db.execute("GRANT INSERT ON seen TO webhook_dispatcher")
+async def test_what_is_executed_has_our_settings_too(pool: asyncpg.Pool, storage: StorageHarness) -> None:
+    await storage.db.execute("CREATE TABLE seen (name text, value text)")
+    await storage.db.execute("GRANT INSERT ON seen TO webhook_dispatcher")
     await pool.execute(f"INSERT INTO public.seen {READ_SETTINGS}", list(OURS))
-    assert settings(await bench.db.fetch("SELECT name, value FROM seen")) == OURS
+    assert settings(await storage.db.fetch("SELECT name, value FROM seen")) == OURS
 
 
 async def test_nothing_is_left_on_the_server_connection(
-    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+    pool: asyncpg.Pool, through: Pooler, storage: StorageHarness
 ) -> None:
     used = await pool.fetchval("SELECT pg_backend_pid()")
     other = await asyncpg.connect(
-        through.dsn("webhook_dispatcher", bench.database.name), statement_cache_size=0
+        through.dsn("webhook_dispatcher", storage.database.name), statement_cache_size=0
     )
     async with other.transaction():
         assert await other.fetchval("SELECT pg_backend_pid()") == used
@@ -128,13 +128,13 @@ async def test_nothing_is_left_on_the_server_connection(
 
 
 async def test_a_statement_costs_one_transaction_and_nothing_outside_of_it(
-    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+    pool: asyncpg.Pool, through: Pooler, storage: StorageHarness
 ) -> None:
     await pool.fetchval("SELECT $1::int", 0)
-    before = through.counts(bench.database.name)
+    before = through.counts(storage.database.name)
     for number in range(10):
         await pool.fetchval("SELECT $1::int", number)
-    after = through.counts(bench.database.name)
+    after = through.counts(storage.database.name)
     # BEGIN with its settings, the statement, COMMIT; nothing when the connection goes back to the pool.
     assert (after[0] - before[0], after[1] - before[1]) == (10, 30)
 
@@ -155,7 +155,7 @@ async def test_a_transaction_stays_on_one_server_connection_while_others_work(po
 
 
 async def test_a_statement_that_fails_or_is_broken_off_leaves_no_transaction_behind(
-    pool: asyncpg.Pool, bench: Workbench
+    pool: asyncpg.Pool, storage: StorageHarness
 ) -> None:
     for _ in range(SHARED + 1):
         with pytest.raises(asyncpg.DivisionByZeroError):
@@ -167,25 +167,25 @@ async def test_a_statement_that_fails_or_is_broken_off_leaves_no_transaction_beh
             async with asyncio.timeout(0.05), pool.acquire() as connection, connection.transaction():
                 await connection.fetchval("SELECT pg_sleep($1)", 5)
     assert await asyncio.gather(*[pool.fetchval("SELECT 1") for _ in range(10)]) == [1] * 10
-    assert await bench.db.fetchval(BROKEN_OFF) == 0
+    assert await storage.db.fetchval(BROKEN_OFF) == 0
 
 
 async def test_who_gave_up_waiting_for_a_server_connection_leaves_no_transaction_behind(
-    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+    pool: asyncpg.Pool, through: Pooler, storage: StorageHarness
 ) -> None:
-    async with pool_through(through, bench.database, size=SHARED) as greedy, AsyncExitStack() as held:
+    async with pool_through(through, storage.database, size=SHARED) as greedy, AsyncExitStack() as held:
         for _ in range(SHARED):
             connection = await held.enter_async_context(greedy.acquire())
             await held.enter_async_context(connection.transaction())
         # The pool's own time-out is for the connection; what is waited for here is the server's behind it.
         waiting = [asyncio.ensure_future(pool.fetchval("SELECT 1")) for _ in range(3)]
-        await bench.db.execute("SELECT pg_sleep(0.2)")
+        await storage.db.execute("SELECT pg_sleep(0.2)")
         for statement in waiting:
             statement.cancel()
     broken_off = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(end) for end in broken_off] == [asyncio.CancelledError] * 3
     assert await asyncio.gather(*[pool.fetchval("SELECT 1") for _ in range(10)]) == [1] * 10
-    assert await bench.db.fetchval(BROKEN_OFF) == 0
+    assert await storage.db.fetchval(BROKEN_OFF) == 0
 
 
 async def test_a_connection_whose_transaction_did_not_open_is_given_back(schema_only: Database) -> None:
@@ -198,9 +198,9 @@ async def test_a_connection_whose_transaction_did_not_open_is_given_back(schema_
 
 
 async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
-    through: Pooler, bench: Workbench
+    through: Pooler, storage: StorageHarness
 ) -> None:
-    url = through.dsn("webhook_dispatcher", bench.database.name)
+    url = through.dsn("webhook_dispatcher", storage.database.name)
     patience = timedelta(seconds=1)
     async with create_pool(
         url, application_name="pooled", command_timeout=patience, size=1, pooled=True
@@ -210,16 +210,16 @@ async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
 
 
 async def test_daemons_claim_and_record_beside_each_other(
-    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+    pool: asyncpg.Pool, through: Pooler, storage: StorageHarness
 ) -> None:
     merchants = [f"m{number}" for number in range(12)]
     for merchant in merchants:
-        await bench.insert(merchant, *["{}"] * 5)
+        await storage.insert(merchant, *["{}"] * 5)
 
     async def deliver(name: str) -> list[int]:
         """Deliver whatever can be leased until nothing is owed; return what was written."""
         done: list[int] = []
-        async with pool_through(through, bench.database) as own:
+        async with pool_through(through, storage.database) as own:
             daemon = Daemon(name, PostgresClaims(own), PostgresRecords(own), own)
             while await own.fetchval("SELECT EXISTS (SELECT FROM webhook.outbox)"):
                 for lease in await daemon.lease(*merchants, head=1):
@@ -233,33 +233,33 @@ async def test_daemons_claim_and_record_beside_each_other(
     async with asyncio.timeout(MAX_WAIT):
         written = await asyncio.gather(*[deliver(f"d{number}") for number in range(3)])
     assert sorted(seq for part in written for seq in part) == list(range(1, 61))
-    assert await bench.db.fetchval("SELECT count(*) FROM webhook.delivery_log") == 60
+    assert await storage.db.fetchval("SELECT count(*) FROM webhook.delivery_log") == 60
 
 
-async def test_retries_are_claimed_and_written(pool: asyncpg.Pool, bench: Workbench) -> None:
-    due = await bench.insert_due("m", -1, -2)
+async def test_retries_are_claimed_and_written(pool: asyncpg.Pool, storage: StorageHarness) -> None:
+    due = await storage.insert_due("m", -1, -2)
     claims, records = PostgresClaims(pool), PostgresRecords(pool)
     claimed = await claims.claim_longest_due(10, 2, 10, LEASE)
-    at = await bench.now()
+    at = await storage.now()
     written = [answered(retry.event, retry.claim, at, 200, is_retry=True) for retry in claimed]
     assert (await records.write(written, [], LEASE)).seqs == set(due)
 
 
 async def test_a_lane_that_another_transaction_makes_is_not_waited_for(
-    pool: asyncpg.Pool, bench: Workbench
+    pool: asyncpg.Pool, storage: StorageHarness
 ) -> None:
-    holder = await bench.session()
+    holder = await storage.session()
     async with holder.transaction():
         await holder.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
         assert await PostgresClaims(pool).create_lanes(["m", "n"]) == ("m",)
-    assert (await bench.lane("n"))["epoch"] == 0
+    assert (await storage.lane("n"))["epoch"] == 0
 
 
 async def test_commands_are_asked_for_and_carried_out(
-    pool: asyncpg.Pool, through: Pooler, bench: Workbench
+    pool: asyncpg.Pool, through: Pooler, storage: StorageHarness
 ) -> None:
-    await bench.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
-    async with administration(through.dsn("webhook_admin", bench.database.name), pooled=True) as admin:
+    await storage.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
+    async with administration(through.dsn("webhook_admin", storage.database.name), pooled=True) as admin:
         await admin.check_schema()
         asked = await admin.ask(ControlRequest("pause", "a test", "m"))
         with suppress(ZeroDivisionError):
@@ -272,17 +272,19 @@ async def test_commands_are_asked_for_and_carried_out(
             await transaction.pause("m", True)
             await transaction.finish(asked, {"done": 1})
         assert (await admin.find_command(asked)).result == {"done": 1}
-    assert (await bench.lane("m"))["paused"]
+    assert (await storage.lane("m"))["paused"]
 
 
-async def test_partitions_are_made_and_dropped_as_their_owner(pool: asyncpg.Pool, bench: Workbench) -> None:
+async def test_partitions_are_made_and_dropped_as_their_owner(
+    pool: asyncpg.Pool, storage: StorageHarness
+) -> None:
     upkeep = PostgresUpkeep(pool)
     await upkeep.make_partitions(8)
     assert await upkeep.make_partitions(10) == 4
     assert await upkeep.drop_partitions(timedelta(days=-8)) > 0
     left = "SELECT min(day) FROM (SELECT to_date(right(relname, 8), 'YYYYMMDD') AS day FROM pg_class "
-    oldest: date = await bench.db.fetchval(
+    oldest: date = await storage.db.fetchval(
         left + "WHERE relname ~ '^(delivery|attempt)_log_[0-9]{8}$' AND relkind = 'r') AS partition"
     )
-    assert oldest >= (await bench.now()).date() + timedelta(days=8)
+    assert oldest >= (await storage.now()).date() + timedelta(days=8)
     assert await pool.fetchval("SELECT current_user") == "webhook_dispatcher"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.pooler import Pooler, find_pgbouncer
-from tests.acceptance.process import environment
-from tests.conftest import Database
+from tests.acceptance.processes import environment
+from tests.servers.database import Database
+from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.cli.check import Finding, examine
 from webhook_dispatcher.cli.session import Session

@@ -1,6 +1,6 @@
 """A producer's INSERT waits for nobody, whatever others hold. Source: I6."""
 
-from tests.conftest import Database
+from tests.servers.database import Database
 
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m1', 'charge.created', '{}')"
 LOCKS = """

@@ -14,7 +14,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from tests.integration.name_server import AAAA, A, NameServer, Reply, addresses, serving
+from tests.network.name_server import AAAA, A, NameServer, Reply, addresses, serving
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender

@@ -10,7 +10,7 @@ from functools import partial
 import asyncpg
 import pytest
 
-from tests.integration.workbench import Workbench
+from tests.integration.storage_harness import StorageHarness
 from webhook_dispatcher.cli.rekey import BATCH, reencrypt
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
@@ -51,8 +51,8 @@ class Meanwhile(Administration):
 
 
 @asynccontextmanager
-async def admin(bench: Workbench) -> AsyncIterator[Administration]:
-    async with administration(bench.database.dsn("webhook_admin")) as opened:
+async def admin(storage: StorageHarness) -> AsyncIterator[Administration]:
+    async with administration(storage.database.dsn("webhook_admin")) as opened:
         yield opened
 
 
@@ -62,9 +62,9 @@ async def configure(database: Administration, keyring: Keyring, *merchants: str)
         await database.insert_endpoint(merchant, "https://merchant.com/", sealed)
 
 
-async def opened(bench: Workbench, keyring: Keyring) -> dict[str, tuple[bytes, bytes | None]]:
+async def opened(storage: StorageHarness, keyring: Keyring) -> dict[str, tuple[bytes, bytes | None]]:
     """Open everything stored with one keyring."""
-    rows = await bench.db.fetch("SELECT * FROM webhook.endpoint")
+    rows = await storage.db.fetch("SELECT * FROM webhook.endpoint")
     return {
         row["merchant_id"]: (
             keyring.open(row["merchant_id"], SealedSecret(row["key_id"], row["secret"])).revealed,
@@ -78,8 +78,10 @@ async def opened(bench: Workbench, keyring: Keyring) -> dict[str, tuple[bytes, b
     }
 
 
-async def test_everything_is_under_the_newest_key_and_nothing_else_has_changed(bench: Workbench) -> None:
-    async with admin(bench) as database:
+async def test_everything_is_under_the_newest_key_and_nothing_else_has_changed(
+    storage: StorageHarness,
+) -> None:
+    async with admin(storage) as database:
         await configure(database, OLD, "m1", "m2")
         await configure(database, OLDEST, "m3")
         await configure(database, OLD, "m4")
@@ -88,105 +90,107 @@ async def test_everything_is_under_the_newest_key_and_nothing_else_has_changed(b
         )
         rotated = OLD.seal("m3", Secret("whsec_the-newer-one-of-m3"))
         await database.rotate_secret("m3", rotated, timedelta(hours=1))
-        untouched = await bench.db.fetch(UNTOUCHED)
-        before = await opened(bench, ALL)
+        untouched = await storage.db.fetch(UNTOUCHED)
+        before = await opened(storage, ALL)
         rekeyed = await reencrypt(database, ALL)
         assert (rekeyed.reencrypted, rekeyed.already_current, rekeyed.unopened) == (5, 1, {})
-        assert await bench.db.fetch(UNTOUCHED) == untouched
+        assert await storage.db.fetch(UNTOUCHED) == untouched
         # With the newest key alone everything opens, to what it was.
-        assert await opened(bench, NEW) == before
+        assert await opened(storage, NEW) == before
         assert before["m3"] == (b"whsec_the-newer-one-of-m3", text("m3").encode())
         again = await reencrypt(database, ALL)
         assert (again.reencrypted, again.already_current) == (0, 6)
 
 
-async def test_the_holder_of_a_lane_reads_its_endpoint_again(bench: Workbench) -> None:
-    daemon = await bench.daemon("d1")
-    async with admin(bench) as database:
+async def test_the_holder_of_a_lane_reads_its_endpoint_again(storage: StorageHarness) -> None:
+    daemon = await storage.daemon("d1")
+    async with admin(storage) as database:
         await configure(database, OLD, "m1")
-        await bench.insert("m1")
+        await storage.insert("m1")
         await daemon.lease("m1")
         await reencrypt(database, ALL)
-    assert (await bench.lane("m1"))["recalled"]
+    assert (await storage.lane("m1"))["recalled"]
 
 
-async def test_a_run_whose_connection_dies_halfway_is_finished_by_the_next(bench: Workbench) -> None:
+async def test_a_run_whose_connection_dies_halfway_is_finished_by_the_next(storage: StorageHarness) -> None:
     merchants = [f"m{number:03}" for number in range(BATCH + 5)]
-    async with admin(bench) as database:
+    async with admin(storage) as database:
         await configure(database, OLD, *merchants)
     # The second batch hits a row that somebody holds; its backend is ended while it waits.
-    holder = await bench.database.connect("webhook_admin")
+    holder = await storage.database.connect("webhook_admin")
     try:
-        async with admin(bench) as database, holder.transaction():
+        async with admin(storage) as database, holder.transaction():
             await holder.execute(
                 "SELECT FROM webhook.endpoint WHERE merchant_id = $1 FOR UPDATE", merchants[-1]
             )
             running = asyncio.ensure_future(reencrypt(database, ALL))
-            pid = await bench.until_waiting("webhook-dispatcher cli", running)
-            await bench.db.execute("SELECT pg_terminate_backend($1)", pid)
+            pid = await storage.until_waiting("webhook-dispatcher cli", running)
+            await storage.db.execute("SELECT pg_terminate_backend($1)", pid)
             with pytest.raises(StorageUnavailable):
                 await running
     finally:
         await holder.close()
     counted = "SELECT count(*) FROM webhook.endpoint WHERE key_id = 'new'"
-    assert await bench.db.fetchval(counted) == BATCH
-    async with admin(bench) as database:
+    assert await storage.db.fetchval(counted) == BATCH
+    async with admin(storage) as database:
         rekeyed = await reencrypt(database, ALL)
     assert (rekeyed.reencrypted, rekeyed.already_current) == (5, BATCH)
-    assert await opened(bench, NEW) == {merchant: (text(merchant).encode(), None) for merchant in merchants}
+    assert await opened(storage, NEW) == {merchant: (text(merchant).encode(), None) for merchant in merchants}
 
 
 @pytest.mark.parametrize("overlap", [None, timedelta(hours=1)])
 async def test_a_rotation_between_read_and_write_is_kept_and_put_under_the_newest_key_too(
-    bench: Workbench, overlap: timedelta | None
+    storage: StorageHarness, overlap: timedelta | None
 ) -> None:
     # By somebody whose newest key is still the old one.
     rotated = OLD.seal("m001", Secret("whsec_rotated-in-between"))
-    async with admin(bench) as database, admin(bench) as other:
+    async with admin(storage) as database, admin(storage) as other:
         await configure(database, OLD, "m000", "m001", "m002")
         meanwhile = partial(other.rotate_secret, "m001", rotated, overlap)
         rekeyed = await reencrypt(Meanwhile(database.connection, meanwhile), ALL)
     assert (rekeyed.reencrypted, rekeyed.changed_meanwhile) == (4 if overlap else 3, set())
     before = text("m001").encode() if overlap else None
-    secrets = await opened(bench, NEW)
+    secrets = await opened(storage, NEW)
     assert secrets["m001"] == (b"whsec_rotated-in-between", before)
     assert secrets["m000"] == (text("m000").encode(), None)
 
 
-async def test_a_previous_secret_that_is_withdrawn_meanwhile_does_not_come_back(bench: Workbench) -> None:
+async def test_a_previous_secret_that_is_withdrawn_meanwhile_does_not_come_back(
+    storage: StorageHarness,
+) -> None:
     rotated = OLD.seal("m1", Secret("whsec_the-newer-one-of-m1"))
     withdraw = (
         "UPDATE webhook.endpoint SET previous_secret = NULL, previous_key_id = NULL, previous_until = NULL"
     )
-    async with admin(bench) as database, admin(bench) as other:
+    async with admin(storage) as database, admin(storage) as other:
         await configure(database, OLD, "m1")
         await database.rotate_secret("m1", rotated, timedelta(hours=1))
         meanwhile = partial(other.connection.execute, withdraw)
         rekeyed = await reencrypt(Meanwhile(database.connection, meanwhile), ALL)
     assert (rekeyed.reencrypted, rekeyed.changed_meanwhile) == (1, set())
-    assert await opened(bench, NEW) == {"m1": (b"whsec_the-newer-one-of-m1", None)}
+    assert await opened(storage, NEW) == {"m1": (b"whsec_the-newer-one-of-m1", None)}
 
 
-async def test_a_rotation_that_is_being_committed_is_waited_for_and_kept(bench: Workbench) -> None:
+async def test_a_rotation_that_is_being_committed_is_waited_for_and_kept(storage: StorageHarness) -> None:
     rotated = NEW.seal("m1", Secret("whsec_rotated-in-between"))
-    async with admin(bench) as database, admin(bench) as other:
+    async with admin(storage) as database, admin(storage) as other:
         await configure(database, OLD, "m1", "m2")
         async with other.connection.transaction():
             await other.rotate_secret("m1", rotated, None)
             running = asyncio.ensure_future(reencrypt(database, ALL))
-            await bench.until_waiting("webhook-dispatcher cli", running)
+            await storage.until_waiting("webhook-dispatcher cli", running)
         rekeyed = await running
     assert (rekeyed.reencrypted, rekeyed.changed_meanwhile) == (1, set())
-    assert await opened(bench, NEW) == {
+    assert await opened(storage, NEW) == {
         "m1": (b"whsec_rotated-in-between", None),
         "m2": (text("m2").encode(), None),
     }
 
 
-async def test_two_at_once_do_not_stand_in_each_others_way(bench: Workbench) -> None:
+async def test_two_at_once_do_not_stand_in_each_others_way(storage: StorageHarness) -> None:
     merchants = [f"m{number:03}" for number in range(2 * BATCH)]
-    async with admin(bench) as database, admin(bench) as other:
+    async with admin(storage) as database, admin(storage) as other:
         await configure(database, OLD, *merchants)
         both = await asyncio.gather(reencrypt(database, ALL), reencrypt(other, ALL))
     assert sum(rekeyed.reencrypted for rekeyed in both) == len(merchants)
-    assert await opened(bench, NEW) == {merchant: (text(merchant).encode(), None) for merchant in merchants}
+    assert await opened(storage, NEW) == {merchant: (text(merchant).encode(), None) for merchant in merchants}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.process import until
-from tests.integration.name_server import NXDOMAIN, SILENCE, addresses, serving
+from tests.network.name_server import NXDOMAIN, SILENCE, addresses, serving
+from tests.waiting import until
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.local_faults import ResolverFault
 from webhook_dispatcher.transport.resolver import GuardedResolver

@@ -11,7 +11,7 @@ from math import isfinite
 import asyncpg
 import pytest
 
-from tests.conftest import Database
+from tests.servers.database import Database
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 

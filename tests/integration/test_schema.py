@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.conftest import Database
+from tests.servers.database import Database
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.event import EVENT_TYPES, Trigger
 from webhook_dispatcher.storage import schema

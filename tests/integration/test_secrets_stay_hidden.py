@@ -10,8 +10,8 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from tests.integration.own_server import own_server
 from tests.servers import programs
+from tests.servers.database import own_server
 from webhook_dispatcher import app
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.program import program

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from tests.integration.raw_receiver import OK, Behaviour, RawReceiver, Request, answering, status
+from tests.network.raw_receiver import OK, Behaviour, RawReceiver, Request, answering, status
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.integration import misbehaviour as m
-from tests.integration.misbehaviour import Scene, does, is_called, plainly, presents, says, talks
-from tests.integration.name_server import NXDOMAIN, SERVFAIL, SILENCE, Reply, addresses, serving
-from tests.integration.raw_receiver import OK, Request, status
+from tests.network import misbehaviour as m
+from tests.network.misbehaviour import Scene, does, is_called, plainly, presents, says, talks
+from tests.network.name_server import NXDOMAIN, SERVFAIL, SILENCE, Reply, addresses, serving
+from tests.network.raw_receiver import OK, Request, status
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.failures import Phase
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
@@ -233,12 +233,12 @@ async def senders(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sen
 async def test_receiver_that(row: Row, senders: Senders) -> None:
     times_out = isinstance(row.expected[0], Failure)
     sender = senders.hurried if times_out else senders.patient
-    async with row.scene() as stage:
+    async with row.scene() as target:
         for _ in range(row.posts):
-            seen = await sender.post(stage.url, HEADERS, row.body)
+            seen = await sender.post(target.url, HEADERS, row.body)
         assert _shown(seen, row) in row.expected, seen
-        assert len(stage.requests) <= row.most_requests
-        assert all("cookie" not in request.headers for request in stage.requests)
+        assert len(target.requests) <= row.most_requests
+        assert all("cookie" not in request.headers for request in target.requests)
 
 
 def test_every_row_is_there() -> None:

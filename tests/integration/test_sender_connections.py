@@ -9,8 +9,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
 from tests.integration.senders import kept_connection, watch
+from tests.network.raw_receiver import OK, RawReceiver, Request, answering, status
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard

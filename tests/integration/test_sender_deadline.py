@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from ipaddress import ip_network
 
-from tests.integration.raw_receiver import OK, RawReceiver, Request
+from tests.network.raw_receiver import OK, RawReceiver, Request
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender

@@ -12,10 +12,9 @@ import pytest_asyncio
 
 from tests.fuzz.mutation import mutated
 from tests.fuzz.responses import CORPUS, TOKENS
-from tests.integration.answers import ANSWERS
-from tests.integration.differences import DIFFERENCES, Row, unexplained
-from tests.integration.differential import Asking, asking, cut
-from tests.integration.opinions import read_by_h11, read_by_http_client
+from tests.integration.differential.answers import ANSWERS
+from tests.integration.differential.clients import Asking, asking, cut, read_by_h11, read_by_http_client
+from tests.integration.differential.differences import DIFFERENCES, Row, unexplained
 from tests.integration.senders import SENDERS
 
 CUTS = 4

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.deafness import go_deaf
-from tests.integration.misbehaviour import answers_the_head, authority, good_context
-from tests.integration.raw_receiver import OK, RawReceiver, Request, answering, status
 from tests.integration.senders import SENDERS, kept_connection
+from tests.network.misbehaviour import answers_the_head, authority, good_context
+from tests.network.raw_receiver import OK, RawReceiver, Request, answering, go_deaf, status
 from webhook_dispatcher.domain.verdict import Answer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender

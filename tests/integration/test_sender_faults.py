@@ -13,8 +13,8 @@ from ipaddress import ip_network
 import aiodns
 import pytest
 
-from tests.integration.raw_receiver import OK, RawReceiver, answering
 from tests.integration.test_sender_guard import name_server
+from tests.network.raw_receiver import OK, RawReceiver, answering
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard

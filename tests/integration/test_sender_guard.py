@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from tests.integration.raw_receiver import OK, RawReceiver, answering
+from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.resolver import Found, GuardedResolver

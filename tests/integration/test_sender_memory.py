@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import misbehaviour as m
-from tests.integration.raw_receiver import OK, status
 from tests.integration.senders import SENDERS
+from tests.network import misbehaviour as m
+from tests.network.raw_receiver import OK, status
 
 MOST = 20 << 20
 PLENTY = [
@@ -36,10 +36,10 @@ PLENTY = [
 async def test_memory_is_bounded_whatever_is_answered(kind: str, tmp_path: Path) -> None:
     m.authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     async with AsyncExitStack() as stack:
-        stages = [await stack.enter_async_context(scene()) for scene in (m.says(OK), *PLENTY)]
+        targets = [await stack.enter_async_context(scene()) for scene in (m.says(OK), *PLENTY)]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.integration.growth", kind, tmp_path / "ca.pem"),
-            *[stage.url for stage in stages],
+            *(sys.executable, "-m", "tests.integration.memory_growth", kind, tmp_path / "ca.pem"),
+            *[target.url for target in targets],
             stdout=asyncio.subprocess.PIPE,
         )
         try:

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from ipaddress import ip_network
 
-from tests.integration.name_server import SILENCE, Reply, addresses, serving
-from tests.integration.raw_receiver import OK, RawReceiver, answering
+from tests.network.name_server import SILENCE, Reply, addresses, serving
+from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender

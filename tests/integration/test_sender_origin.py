@@ -8,12 +8,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from tests.integration.connect_proxy import ConnectProxy
-from tests.integration.name_server import Reply, addresses, serving
-from tests.integration.raw_receiver import OK, RawReceiver, Request, answering
 from tests.integration.test_sender_faults import ENOUGH, LOOPBACK
 from tests.integration.test_sender_guard import name_server
 from tests.integration.test_sender_proxy import URL, through
+from tests.network.connect_proxy import ConnectProxy
+from tests.network.name_server import Reply, addresses, serving
+from tests.network.raw_receiver import OK, RawReceiver, Request, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.addresses import network_of
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard

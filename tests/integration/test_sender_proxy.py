@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.integration.connect_proxy import ConnectProxy, saying
-from tests.integration.raw_receiver import OK, RawReceiver, Request, answering
 from tests.integration.test_sender_guard import name_server
+from tests.network.connect_proxy import ConnectProxy, saying
+from tests.network.raw_receiver import OK, RawReceiver, Request, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.proxy import Proxy

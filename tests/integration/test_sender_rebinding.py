@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.misbehaviour import authority, context_of
-from tests.integration.name_server import Reply, addresses, serving
-from tests.integration.raw_receiver import OK, RawReceiver, answering, status
+from tests.network.misbehaviour import authority, context_of
+from tests.network.name_server import Reply, addresses, serving
+from tests.network.raw_receiver import OK, RawReceiver, answering, status
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender

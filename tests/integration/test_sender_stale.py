@@ -7,8 +7,8 @@ from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
 
-from tests.integration.misbehaviour import authority, good_context
-from tests.integration.raw_receiver import OK, RawReceiver, Request
+from tests.network.misbehaviour import authority, good_context
+from tests.network.raw_receiver import OK, RawReceiver, Request
 from webhook_dispatcher.domain.verdict import Answer, Failure
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.integration.name_server import addresses, serving
-from tests.integration.raw_receiver import OK, RawReceiver, answering
+from tests.network.name_server import addresses, serving
+from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard

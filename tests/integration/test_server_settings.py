@@ -9,13 +9,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.acceptance.process import until
-from tests.acceptance.world import World
-from tests.awkward import BEARABLE, known, literal, set_by_us
-from tests.conftest import Database
-from tests.integration.everything import SHADOW, Bearable, do_everything
-from tests.integration.own_server import own_server
+from tests.acceptance.installation import Installation
+from tests.integration.every_operation import SHADOW, Bearable, do_everything
 from tests.servers import programs
+from tests.servers.awkward_settings import BEARABLE, known, literal, set_by_us
+from tests.servers.database import Database, own_server
+from tests.waiting import until
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.storage import schema
 
@@ -31,30 +30,30 @@ ROLES = ("webhook_dispatcher", "webhook_admin", "webhook_producer")
 
 
 @pytest.fixture
-async def world(database: Database, tmp_path: Path) -> AsyncIterator[World]:
+async def installation(database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
     """Put an installation together; the daemon is the test's to run."""
-    async with World(Bearable(database.server, database.name), tmp_path) as world:
-        await world.owner.execute(SHADOW)
-        yield world
+    async with Installation(Bearable(database.server, database.name), tmp_path) as installation:
+        await installation.owner.execute(SHADOW)
+        yield installation
 
 
-async def set_by_role(world: World, name: str, value: str) -> None:
+async def set_by_role(installation: Installation, name: str, value: str) -> None:
     for role in ROLES:
-        await world.owner.execute(
-            f"ALTER ROLE {role} IN DATABASE {world.database.name} SET {name} = {literal(name, value)}"
+        await installation.owner.execute(
+            f"ALTER ROLE {role} IN DATABASE {installation.database.name} SET {name} = {literal(name, value)}"
         )
 
 
 @pytest.mark.parametrize(("name", "value"), LEFT, ids=map("=".join, LEFT))
-async def test_what_we_leave_as_it_is_does_no_harm(world: World, name: str, value: str) -> None:
-    await set_by_role(world, name, value)
-    await do_everything(world)
+async def test_what_we_leave_as_it_is_does_no_harm(installation: Installation, name: str, value: str) -> None:
+    await set_by_role(installation, name, value)
+    await do_everything(installation)
 
 
-async def test_everything_works_whatever_the_roles_have(world: World) -> None:
+async def test_everything_works_whatever_the_roles_have(installation: Installation) -> None:
     for name, values in KNOWN.items():
-        await set_by_role(world, name, values[0])
-    await do_everything(world)
+        await set_by_role(installation, name, values[0])
+    await do_everything(installation)
 
 
 async def set_by_server(dsn: str) -> None:
@@ -84,27 +83,27 @@ async def test_everything_works_whatever_the_server_has(tmp_path: Path) -> None:
     with own_server(at_start()) as server:
         await set_by_server(server.dsn())
         await schema.migrate(server.dsn())
-        async with World(Bearable(server, "postgres"), tmp_path) as world:
-            await world.owner.execute(SHADOW)
-            await do_everything(world)
+        async with Installation(Bearable(server, "postgres"), tmp_path) as installation:
+            await installation.owner.execute(SHADOW)
+            await do_everything(installation)
 
 
 async def test_a_database_that_was_made_read_only_is_waited_for(database: Database, tmp_path: Path) -> None:
     role = f"ROLE webhook_dispatcher IN DATABASE {database.name}"
-    async with World(database, tmp_path) as world:
-        await world.configure("m")
-        await world.owner.execute(f"ALTER {role} SET default_transaction_read_only = on")
-        daemon = world.spawn()
+    async with Installation(database, tmp_path) as installation:
+        await installation.configure("m")
+        await installation.owner.execute(f"ALTER {role} SET default_transaction_read_only = on")
+        daemon = installation.spawn()
         awaited = await daemon.logged("database.awaited", 60)
         assert REFUSED in awaited["error"]
-        event = await world.emit("m")
-        await world.owner.execute(f"ALTER {role} RESET default_transaction_read_only")
-        await world.settled(event.id, "delivered", 1, 60)
+        event = await installation.emit("m")
+        await installation.owner.execute(f"ALTER {role} RESET default_transaction_read_only")
+        await installation.settled(event.id, "delivered", 1, 60)
         # Once more, while it is running: its sessions end, and new ones may not write.
-        await world.owner.execute(f"ALTER {role} SET default_transaction_read_only = on")
-        await world.owner.execute(ENDED, database.name)
-        event = await world.emit("m")
+        await installation.owner.execute(f"ALTER {role} SET default_transaction_read_only = on")
+        await installation.owner.execute(ENDED, database.name)
+        event = await installation.emit("m")
         await until(lambda: [entry for entry in daemon.log("claim.failed") if REFUSED in entry["error"]], 60)
-        assert len(world.receiver.arrivals) == 1
-        await world.owner.execute(f"ALTER {role} RESET default_transaction_read_only")
-        await world.settled(event.id, "delivered", 1, 60)
+        assert len(installation.receiver.arrivals) == 1
+        await installation.owner.execute(f"ALTER {role} RESET default_transaction_read_only")
+        await installation.settled(event.id, "delivered", 1, 60)

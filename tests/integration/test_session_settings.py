@@ -7,9 +7,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.awkward import BEARABLE, known, literal
-from tests.conftest import Database
 from tests.servers import programs
+from tests.servers.awkward_settings import BEARABLE, known, literal
+from tests.servers.database import Database
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.storage.connection import connect, create_pool
 from webhook_dispatcher.storage.session import PLANNED_ONCE, SINCE_17, session_settings

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import Database
-from tests.integration.questions import SUBJECTS
+from tests.integration.statement_questions import SUBJECTS
+from tests.servers.database import Database
 from webhook_dispatcher.storage.statements import Statement, load
 
 NAMES = {

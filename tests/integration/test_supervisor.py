@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.process import until_found
-from tests.waiting import MAX_WAIT
+from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.supervisor import FOLDER_PREFIX, Supervisor, metrics_folder
 from webhook_dispatcher.settings import load_settings

@@ -2,7 +2,7 @@
 
 TEST_POSTGRES_BIN: the folder of its programs; the wheel's without.
 TEST_POSTGRES_SETTINGS: `stock`; `jit`, which compiles every statement of whoever does not say no; `awkward`,
-where the dispatcher's role has the values of tests/awkward.py. `make test-postgres` goes through them.
+where the dispatcher's role has the values of awkward_settings.py. `make test-postgres` goes through them.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.awkward import known, literal
+from tests.servers.awkward_settings import known, literal
 from webhook_dispatcher.local.binaries import major_version, wheel_programs
 
 SETTINGS = ("stock", "jit", "awkward")

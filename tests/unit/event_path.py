@@ -18,8 +18,10 @@ from types import FrameType
 from typing import Any
 
 import webhook_dispatcher
-from tests.unit.dispatching import Office
-from tests.unit.fakes import is_delivered, make_event, quiet
+from tests.unit.builders import make_event
+from tests.unit.fakes.database import is_delivered
+from tests.unit.harnesses.dispatcher import DispatcherHarness
+from tests.unit.loop_turns import quiet
 from webhook_dispatcher.domain.verdict import Answer
 
 _PRODUCT = Path(webhook_dispatcher.__file__).parent
@@ -70,18 +72,18 @@ def _recording(path: EventPath) -> Iterator[None]:
 
 async def follow_one_event() -> EventPath:
     """Deliver an event to a merchant who has accepted one before; return its path, to its released lane."""
-    office, path = Office(), EventPath()
-    async with office.open("m") as group:
-        office.database.insert(make_event(1))
-        await office.rounds(group)
-        office.database.insert(make_event(2))
-        office.sender.answers.append(Answer(200))
+    harness, path = DispatcherHarness(), EventPath()
+    async with harness.open("m") as group:
+        harness.database.insert(make_event(1))
+        await harness.rounds(group)
+        harness.database.insert(make_event(2))
+        harness.sender.answers.append(Answer(200))
         with _recording(path):
-            await office.dispatcher.step(group)
+            await harness.dispatcher.step(group)
             await quiet()
-            await office.write()
-        assert is_delivered(office.database, 2)
-        assert office.dispatcher.lanes_leased == 0
+            await harness.write()
+        assert is_delivered(harness.database, 2)
+        assert harness.dispatcher.lanes_leased == 0
     return path
 
 

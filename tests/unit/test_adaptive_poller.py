@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from tests.unit.dispatching import Office
-from tests.unit.fakes import FakeClock, make_event, quiet
+from tests.unit.builders import make_event
+from tests.unit.fakes.clock import FakeClock
+from tests.unit.harnesses.dispatcher import DispatcherHarness
+from tests.unit.loop_turns import quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.dispatcher import MAX_ACTIVE_LANES
@@ -80,25 +82,25 @@ def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
 
 
 async def test_arrivals_hasten_the_next_look() -> None:
-    office = Office()
-    async with office.open("m") as group:
+    harness = DispatcherHarness()
+    async with harness.open("m") as group:
         for number in (1, 2):
-            office.clock.advance(MIN_REST)
-            office.database.insert(make_event(number))
-            await office.dispatcher.step(group)
-            office.dispatcher._tell_poller()
-        assert office.dispatcher._poller.next(took=0.0) < LONGEST
+            harness.clock.advance(MIN_REST)
+            harness.database.insert(make_event(number))
+            await harness.dispatcher.step(group)
+            harness.dispatcher._tell_poller()
+        assert harness.dispatcher._poller.next(took=0.0) < LONGEST
 
 
 async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None:
-    office = Office()
-    async with office.open("m") as group:
+    harness = DispatcherHarness()
+    async with harness.open("m") as group:
         for _ in range(2):
-            office.clock.advance(MIN_REST)
-            office.database.last_seq += 1
-            await office.dispatcher.step(group)
-            office.dispatcher._tell_poller()
-        assert office.dispatcher._poller.next(took=0.0) < LONGEST
+            harness.clock.advance(MIN_REST)
+            harness.database.last_seq += 1
+            await harness.dispatcher.step(group)
+            harness.dispatcher._tell_poller()
+        assert harness.dispatcher._poller.next(took=0.0) < LONGEST
 
 
 async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
@@ -129,28 +131,30 @@ async def test_one_quick_turn_after_a_slow_one_says_little() -> None:
 
 
 async def test_no_lanes_are_claimed_while_the_loop_is_behind_and_enough_are_under_way() -> None:
-    office = Office(max_lanes=2 * MAX_ACTIVE_LANES)
-    office.sender.gate = asyncio.Event()
+    harness = DispatcherHarness(max_lanes=2 * MAX_ACTIVE_LANES)
+    harness.sender.gate = asyncio.Event()
     merchants = [f"m{number:03}" for number in range(MAX_ACTIVE_LANES + 1)]
-    async with office.open(*merchants, "slow", "slower") as group:
+    async with harness.open(*merchants, "slow", "slower") as group:
         for merchant in ("slow", "slower"):
-            office.instruments.merchants.learn(merchant, Outcome.TIMEOUT, 10.0)
-        office.database.insert(make_event(1001, "slow"), make_event(1002, "slower"))
-        await office.dispatcher.step(group)
-        office.database.insert(*(make_event(1100 + n, merchant) for n, merchant in enumerate(merchants[:-2])))
-        await office.dispatcher.step(group)
-        office.dispatcher._poller.is_behind = True
-        office.database.insert(make_event(1201, merchants[-2]))
-        await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES, (
+            harness.instruments.merchants.learn(merchant, Outcome.TIMEOUT, 10.0)
+        harness.database.insert(make_event(1001, "slow"), make_event(1002, "slower"))
+        await harness.dispatcher.step(group)
+        harness.database.insert(
+            *(make_event(1100 + n, merchant) for n, merchant in enumerate(merchants[:-2]))
+        )
+        await harness.dispatcher.step(group)
+        harness.dispatcher._poller.is_behind = True
+        harness.database.insert(make_event(1201, merchants[-2]))
+        await harness.dispatcher.step(group)
+        assert harness.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES, (
             "one fewer than enough, without those that hang"
         )
-        office.database.insert(make_event(1202, merchants[-1]))
-        await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES
-        office.sender.gate.set()
+        harness.database.insert(make_event(1202, merchants[-1]))
+        await harness.dispatcher.step(group)
+        assert harness.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES
+        harness.sender.gate.set()
         await quiet()
-        await office.dispatcher.step(group)
-        assert office.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES + 1, (
+        await harness.dispatcher.step(group)
+        assert harness.dispatcher.lanes_leased == 2 + MAX_ACTIVE_LANES + 1, (
             "lanes that wait for records do not count"
         )

@@ -21,7 +21,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import StreamWriter
 from aioresponses import aioresponses
 
-from tests.unit.wires import FakeBuffers
+from tests.unit.fakes.network import FakeBuffers
 from webhook_dispatcher.domain.verdict import Answer, Outcome
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.aiohttp_connections import Dial, current_dial

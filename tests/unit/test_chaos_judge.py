@@ -6,17 +6,17 @@ import pytest
 
 from tests.chaos.judge import judge
 from tests.chaos.verdict import What
-from tests.unit.chaos_story import Story, calm, found
+from tests.unit.chaos_evidence import EvidenceBuilder, calm, found
 from webhook_dispatcher.local.arrivals import Signature
 
 
 @pytest.fixture
-def story() -> Story:
+def builder() -> EvidenceBuilder:
     return calm()
 
 
-def test_a_run_without_faults_is_clean(story: Story) -> None:
-    verdict = judge(story.evidence())
+def test_a_run_without_faults_is_clean(builder: EvidenceBuilder) -> None:
+    verdict = judge(builder.evidence())
     assert verdict.is_clean
     assert (verdict.events, verdict.merchants, verdict.requests, verdict.delivered) == (4, 2, 4, 4)
     assert verdict.lags.worst == pytest.approx(0.037)
@@ -26,124 +26,124 @@ def test_a_run_without_faults_is_clean(story: Story) -> None:
 # --- I1
 
 
-def test_an_event_without_a_row_is_lost(story: Story) -> None:
-    del story.ends["b"]
-    assert found(story) == [(What.LOST, "b")]
+def test_an_event_without_a_row_is_lost(builder: EvidenceBuilder) -> None:
+    del builder.ends["b"]
+    assert found(builder) == [(What.LOST, "b")]
 
 
-def test_an_event_whose_row_an_operator_deleted_may_be_missing(story: Story) -> None:
-    del story.ends["b"]
-    story.deleted.add("b")
-    assert found(story) == []
+def test_an_event_whose_row_an_operator_deleted_may_be_missing(builder: EvidenceBuilder) -> None:
+    del builder.ends["b"]
+    builder.deleted.add("b")
+    assert found(builder) == []
 
 
 @pytest.mark.parametrize("state", ["pending", "pending_retry"])
-def test_an_event_that_is_owed_at_the_end_is_stuck(story: Story, state: str) -> None:
-    story.ends["b"] = (state, None)
-    assert found(story) == [(What.STUCK, "b")]
+def test_an_event_that_is_owed_at_the_end_is_stuck(builder: EvidenceBuilder, state: str) -> None:
+    builder.ends["b"] = (state, None)
+    assert found(builder) == [(What.STUCK, "b")]
 
 
-def test_delivered_needs_a_request_that_was_accepted(story: Story) -> None:
-    story.event("d", 5)
-    story.attempt("d", 5.05, status=500)
-    assert found(story) == [(What.UNACCEPTED, "d")]
+def test_delivered_needs_a_request_that_was_accepted(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5)
+    builder.attempt("d", 5.05, status=500)
+    assert found(builder) == [(What.UNACCEPTED, "d")]
 
 
 @pytest.mark.parametrize("reason", ["not_configured", "cancelled", "unsendable", "exhausted"])
-def test_failed_needs_a_reason_that_somebody_brought_about(story: Story, reason: str) -> None:
-    story.event("d", 5)
-    story.attempt("d", 5.05, status=500)
-    story.fail("d", reason)
-    assert found(story) == [(What.UNFOUNDED_END, "d")]
+def test_failed_needs_a_reason_that_somebody_brought_about(builder: EvidenceBuilder, reason: str) -> None:
+    builder.event("d", 5)
+    builder.attempt("d", 5.05, status=500)
+    builder.fail("d", reason)
+    assert found(builder) == [(What.UNFOUNDED_END, "d")]
 
 
-def test_failed_for_legal_reasons_is_right(story: Story) -> None:
+def test_failed_for_legal_reasons_is_right(builder: EvidenceBuilder) -> None:
     for name in "def":
-        story.event(name, 5, merchant=f"m-{name}")
-    story.fail("d", "cancelled")
-    story.cancelled.add("d")
-    story.fail("e", "not_configured")
-    story.unconfigured.add("m-e")
+        builder.event(name, 5, merchant=f"m-{name}")
+    builder.fail("d", "cancelled")
+    builder.cancelled.add("d")
+    builder.fail("e", "not_configured")
+    builder.unconfigured.add("m-e")
     for attempt in range(8):
-        story.attempt("f", 5.05 + attempt, status=500)
-    story.fail("f", "exhausted")
-    assert found(story) == []
-    assert judge(story.evidence()).failed == {"cancelled": 1, "not_configured": 1, "exhausted": 1}
+        builder.attempt("f", 5.05 + attempt, status=500)
+    builder.fail("f", "exhausted")
+    assert found(builder) == []
+    assert judge(builder.evidence()).failed == {"cancelled": 1, "not_configured": 1, "exhausted": 1}
 
 
-def test_cancelled_and_sent_by_hand_is_exhausted_after_that_one_attempt(story: Story) -> None:
-    story.event("d", 5)
-    story.fail("d", "exhausted")
-    story.cancelled.add("d")
-    story.by_hand["d"] = 1
-    story.attempt("d", 7, status=500, trigger="manual")
-    assert found(story) == []
+def test_cancelled_and_sent_by_hand_is_exhausted_after_that_one_attempt(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5)
+    builder.fail("d", "exhausted")
+    builder.cancelled.add("d")
+    builder.by_hand["d"] = 1
+    builder.attempt("d", 7, status=500, trigger="manual")
+    assert found(builder) == []
 
 
-def test_an_answer_on_record_was_given(story: Story) -> None:
-    story.record("b", 8, status=503)
-    assert found(story) == [(What.UNGIVEN, "b")]
+def test_an_answer_on_record_was_given(builder: EvidenceBuilder) -> None:
+    builder.record("b", 8, status=503)
+    assert found(builder) == [(What.UNGIVEN, "b")]
 
 
-def test_a_request_for_an_event_that_nobody_wrote(story: Story) -> None:
-    stray = replace(story.arrivals[0], event_id="z", started_at=9.0)
-    story.arrivals.append(stray)
-    assert found(story) == [(What.UNKNOWN, "z")]
+def test_a_request_for_an_event_that_nobody_wrote(builder: EvidenceBuilder) -> None:
+    stray = replace(builder.arrivals[0], event_id="z", started_at=9.0)
+    builder.arrivals.append(stray)
+    assert found(builder) == [(What.UNKNOWN, "z")]
     stray.type = "webhook.test"  # the daemons make these themselves
-    assert found(story) == []
+    assert found(builder) == []
 
 
 # --- B
 
 
-def test_more_scheduled_attempts_than_there_are_delays(story: Story) -> None:
-    story.event("d", 5)
+def test_more_scheduled_attempts_than_there_are_delays(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5)
     for attempt in range(9):
-        story.attempt("d", 5.05 + attempt, status=200 if attempt == 8 else 500)
-    assert found(story) == [(What.TOO_MANY_ATTEMPTS, "d")]
+        builder.attempt("d", 5.05 + attempt, status=200 if attempt == 8 else 500)
+    assert found(builder) == [(What.TOO_MANY_ATTEMPTS, "d")]
 
 
-def test_an_attempt_that_reached_nobody_counts_too(story: Story) -> None:
-    story.event("d", 5)
-    story.record("d", 5.05, status=None, outcome="connect")
+def test_an_attempt_that_reached_nobody_counts_too(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5)
+    builder.record("d", 5.05, status=None, outcome="connect")
     for attempt in range(8):
-        story.attempt("d", 6.05 + attempt, status=200 if attempt == 7 else 500)
-    assert found(story) == [(What.TOO_MANY_ATTEMPTS, "d")]
+        builder.attempt("d", 6.05 + attempt, status=200 if attempt == 7 else 500)
+    assert found(builder) == [(What.TOO_MANY_ATTEMPTS, "d")]
 
 
-def test_an_attempt_by_hand_comes_on_top(story: Story) -> None:
-    story.event("d", 5)
+def test_an_attempt_by_hand_comes_on_top(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5)
     for attempt in range(8):
-        story.attempt("d", 5.05 + attempt, status=500)
-    story.attempt("d", 20, trigger="manual")
-    assert found(story) == [(What.TOO_MANY_ATTEMPTS, "d"), (What.UNASKED, "d")]
-    story.by_hand["d"] = 1
-    assert found(story) == []
+        builder.attempt("d", 5.05 + attempt, status=500)
+    builder.attempt("d", 20, trigger="manual")
+    assert found(builder) == [(What.TOO_MANY_ATTEMPTS, "d"), (What.UNASKED, "d")]
+    builder.by_hand["d"] = 1
+    assert found(builder) == []
 
 
 # --- What is sent
 
 
 @pytest.mark.parametrize("signature", [one for one in Signature if one is not Signature.RIGHT])
-def test_every_request_is_signed(story: Story, signature: Signature) -> None:
-    story.arrivals[1].signature = signature
-    assert found(story) == [(What.WRONG_SIGNATURE, "b")]
+def test_every_request_is_signed(builder: EvidenceBuilder, signature: Signature) -> None:
+    builder.arrivals[1].signature = signature
+    assert found(builder) == [(What.WRONG_SIGNATURE, "b")]
 
 
-def test_the_body_holds_the_text_of_the_producer_byte_for_byte(story: Story) -> None:
-    story.arrivals[1].body = story.arrivals[1].body.replace(b"2.0", b"2")
-    assert found(story) == [(What.WRONG_BODY, "b")]
+def test_the_body_holds_the_text_of_the_producer_byte_for_byte(builder: EvidenceBuilder) -> None:
+    builder.arrivals[1].body = builder.arrivals[1].body.replace(b"2.0", b"2")
+    assert found(builder) == [(What.WRONG_BODY, "b")]
 
 
-def test_the_body_is_the_same_on_every_attempt(story: Story) -> None:
-    story.event("d", 5)
-    story.attempt("d", 5.1, status=500)
-    story.attempt("d", 6.1)
-    assert found(story) == []
-    story.arrivals[-1].body = story.arrivals[-1].body.replace(b".123Z", b".124Z")
-    assert found(story) == [(What.WRONG_BODY, "d")]
+def test_the_body_is_the_same_on_every_attempt(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5)
+    builder.attempt("d", 5.1, status=500)
+    builder.attempt("d", 6.1)
+    assert found(builder) == []
+    builder.arrivals[-1].body = builder.arrivals[-1].body.replace(b".123Z", b".124Z")
+    assert found(builder) == [(What.WRONG_BODY, "d")]
 
 
-def test_an_event_goes_to_its_own_merchant(story: Story) -> None:
-    story.arrivals[1].merchant_id = "m2"
-    assert found(story) == [(What.WRONG_MERCHANT, "b")]
+def test_an_event_goes_to_its_own_merchant(builder: EvidenceBuilder) -> None:
+    builder.arrivals[1].merchant_id = "m2"
+    assert found(builder) == [(What.WRONG_MERCHANT, "b")]

@@ -5,24 +5,24 @@ import pytest
 from tests.chaos.evidence import Repeats
 from tests.chaos.judge import judge
 from tests.chaos.verdict import What
-from tests.unit.chaos_story import Story, found
+from tests.unit.chaos_evidence import EvidenceBuilder, found
 
 BEGAN, ENDED = 20.0, 30.0
 GROUP = [f"g{number}" for number in range(20)]
 
 
-def served(story: Story, begin: float, end: float, wait: float, merchant: str = "h") -> None:
+def served(builder: EvidenceBuilder, begin: float, end: float, wait: float, merchant: str = "h") -> None:
     """Let ten events a second of ten merchants be sent after so long."""
     for number in range(int((end - begin) * 10)):
         name = f"{merchant}-{begin}-{number}"
         committed = begin + number / 10
-        story.event(name, committed, f"{merchant}{number % 10}", took=0)
-        story.attempt(name, committed + wait)
+        builder.event(name, committed, f"{merchant}{number % 10}", took=0)
+        builder.attempt(name, committed + wait)
 
 
-def failing(story: Story, alone_since: float | None = 10.0, slowness: float = 0.0) -> None:
+def failing(builder: EvidenceBuilder, alone_since: float | None = 10.0, slowness: float = 0.0) -> None:
     """Let a group fail from BEGAN to ENDED."""
-    story.fault(
+    builder.fault(
         "colluders",
         BEGAN,
         ENDED,
@@ -35,81 +35,81 @@ def failing(story: Story, alone_since: float | None = 10.0, slowness: float = 0.
 
 @pytest.mark.parametrize(("wait", "is_held_up"), [(0.05, False), (1.1, False), (1.2, True), (5.0, True)])
 def test_others_wait_no_longer_than_just_before(wait: float, is_held_up: bool) -> None:
-    story = Story()
-    failing(story)
-    served(story, 10, BEGAN, 0.05)
-    served(story, BEGAN, ENDED, wait)
-    assert {what for what, _ in found(story)} == ({What.HELD_UP} if is_held_up else set())
+    builder = EvidenceBuilder()
+    failing(builder)
+    served(builder, 10, BEGAN, 0.05)
+    served(builder, BEGAN, ENDED, wait)
+    assert {what for what, _ in found(builder)} == ({What.HELD_UP} if is_held_up else set())
 
 
 def test_the_verdict_says_how_the_others_fared() -> None:
-    story = Story()
-    failing(story)
-    served(story, 10, BEGAN, 0.05)
-    served(story, BEGAN, ENDED, 0.4)
-    [others] = judge(story.evidence()).isolation
+    builder = EvidenceBuilder()
+    failing(builder)
+    served(builder, 10, BEGAN, 0.05)
+    served(builder, BEGAN, ENDED, 0.4)
+    [others] = judge(builder.evidence()).isolation
     assert others.kind == "colluders"
     assert others.before == pytest.approx(0.047)
     assert others.meanwhile == pytest.approx(0.397)
 
 
 def test_a_machine_that_is_slow_is_slow_before_too() -> None:
-    story = Story()
-    failing(story)
-    served(story, 10, BEGAN, 0.6)
-    served(story, BEGAN, ENDED, 2.0)
-    assert found(story) == []
+    builder = EvidenceBuilder()
+    failing(builder)
+    served(builder, 10, BEGAN, 0.6)
+    served(builder, BEGAN, ENDED, 2.0)
+    assert found(builder) == []
 
 
 def test_a_machine_that_stood_still_is_not_the_groups_doing() -> None:
-    story = Story()
-    failing(story, slowness=1.0)
-    served(story, 10, BEGAN, 0.05)
-    served(story, BEGAN, ENDED, 1.8)
-    assert found(story) == []
+    builder = EvidenceBuilder()
+    failing(builder, slowness=1.0)
+    served(builder, 10, BEGAN, 0.05)
+    served(builder, BEGAN, ENDED, 1.8)
+    assert found(builder) == []
 
 
 def test_nothing_is_compared_where_other_faults_lasted() -> None:
-    story = Story()
-    failing(story, alone_since=None)
-    served(story, 10, BEGAN, 0.05)
-    served(story, BEGAN, ENDED, 5.0)
-    assert found(story) == []
+    builder = EvidenceBuilder()
+    failing(builder, alone_since=None)
+    served(builder, 10, BEGAN, 0.05)
+    served(builder, BEGAN, ENDED, 5.0)
+    assert found(builder) == []
 
 
 def test_few_events_say_nothing() -> None:
-    story = Story()
-    failing(story)
-    served(story, 10, BEGAN, 0.05)
-    served(story, BEGAN, BEGAN + 4, 5.0)
-    assert found(story) == []
+    builder = EvidenceBuilder()
+    failing(builder)
+    served(builder, 10, BEGAN, 0.05)
+    served(builder, BEGAN, BEGAN + 4, 5.0)
+    assert found(builder) == []
 
 
 def test_the_group_itself_may_wait() -> None:
-    story = Story()
-    failing(story)
+    builder = EvidenceBuilder()
+    failing(builder)
     for begin, end, wait in ((10, BEGAN, 0.05), (BEGAN, ENDED, 5.0)):
-        served(story, begin, end, 0.05)
-        served(story, begin, end, wait, "g")
-    assert found(story) == []
+        served(builder, begin, end, 0.05)
+        served(builder, begin, end, wait, "g")
+    assert found(builder) == []
 
 
 def test_what_a_merchants_own_queue_takes_does_not_count() -> None:
-    story = Story()
-    failing(story)
-    served(story, 10, BEGAN, 0.05)
+    builder = EvidenceBuilder()
+    failing(builder)
+    served(builder, 10, BEGAN, 0.05)
     for number in range(60):
         name = f"slow{number}"
-        story.event(name, BEGAN + number / 100, "slow", took=0)
-        story.attempt(name, BEGAN + 0.1 + number * 0.4, took=0.38)
-    assert found(story) == []
+        builder.event(name, BEGAN + number / 100, "slow", took=0)
+        builder.attempt(name, BEGAN + 0.1 + number * 0.4, took=0.38)
+    assert found(builder) == []
 
 
-def repeated(story: Story, failed_at: float, status: int | None) -> None:
+def repeated(builder: EvidenceBuilder, failed_at: float, status: int | None) -> None:
     """Let an attempt fail that is not on record, and be made again; nothing hit its daemon."""
-    story.event("d", failed_at - 0.1, "m1")
-    story.request("d", failed_at, status)
-    story.attempt("d", failed_at + 2)
+    builder.event("d", failed_at - 0.1, "m1")
+    builder.request("d", failed_at, status)
+    builder.attempt("d", failed_at + 2)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def repeated(story: Story, failed_at: float, status: int | None) -> None:
 def test_what_fails_meanwhile_may_not_be_counted(
     failed_at: float, status: int | None, is_explained: bool
 ) -> None:
-    story = Story()
-    failing(story)
-    repeated(story, failed_at, status)
-    assert found(story) == ([] if is_explained else [(What.UNEXPLAINED, "d")])
+    builder = EvidenceBuilder()
+    failing(builder)
+    repeated(builder, failed_at, status)
+    assert found(builder) == ([] if is_explained else [(What.UNEXPLAINED, "d")])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.chaos.evidence import Evidence
 from tests.chaos.judge import judge
 from tests.chaos.verdict import What
-from tests.unit.chaos_story import Story
+from tests.unit.chaos_evidence import EvidenceBuilder
 from webhook_dispatcher.local.arrivals import Arrival
 
 at_ease = settings(deadline=None)
@@ -18,25 +18,27 @@ seeds = st.integers(0, 2**32).map(Random)
 
 def run(random: Random) -> Evidence:
     """Make up a run that went right: merchants refuse and hang, and daemons are killed, now and then."""
-    story = Story()
+    builder = EvidenceBuilder()
     lives = dict.fromkeys((1, 2, 3), 1)
     for merchant in range(random.randint(1, 5)):
         at = free = random.uniform(0, 5)
         for number in range(random.randint(1, 12)):
             at += random.expovariate(2)
             name = f"m{merchant}-{number}"
-            story.event(name, at, f"m{merchant}", took=random.uniform(0, 0.05), unsure=random.random() < 0.1)
-            free = _deliver(story, name, max(at + 0.06, free), random, lives)
-    return story.evidence()
+            builder.event(
+                name, at, f"m{merchant}", took=random.uniform(0, 0.05), unsure=random.random() < 0.1
+            )
+            free = _deliver(builder, name, max(at + 0.06, free), random, lives)
+    return builder.evidence()
 
 
-def _deliver(story: Story, name: str, at: float, random: Random, lives: dict[int, int]) -> float:
+def _deliver(builder: EvidenceBuilder, name: str, at: float, random: Random, lives: dict[int, int]) -> float:
     """Make an event's attempts; return when its first one has ended."""
     slot = random.choice(list(lives))
     daemon = f"d{slot}.{lives[slot]}"
     if random.random() < 0.1:  # in flight when its daemon is killed
-        story.request(name, at, None, daemon, took=0.1)
-        story.fault("kill -9", at + 0.1, at + 0.2, [daemon], exposed=1)
+        builder.request(name, at, None, daemon, took=0.1)
+        builder.fault("kill -9", at + 0.1, at + 0.2, [daemon], exposed=1)
         lives[slot] += 1
         at += 3.0
         daemon = f"d{slot}.{lives[slot]}"
@@ -44,13 +46,13 @@ def _deliver(story: Story, name: str, at: float, random: Random, lives: dict[int
     for attempt in range(1, 9):
         status = random.choice([200, 200, 200, 500, None])
         took = 0.8 if status is None else random.uniform(0.001, 0.3)
-        story.attempt(name, at, status, daemon, took)
+        builder.attempt(name, at, status, daemon, took)
         at += took + 0.01
         first_ended = first_ended or at
         if status == 200:
             return first_ended
         at += 0.2 * attempt
-    story.fail(name, "exhausted")
+    builder.fail(name, "exhausted")
     return first_ended or at
 
 

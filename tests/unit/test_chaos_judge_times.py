@@ -4,18 +4,18 @@ import pytest
 
 from tests.chaos.judge import judge
 from tests.chaos.verdict import What
-from tests.unit.chaos_story import SCHEDULE, Story, calm, found, kill
+from tests.unit.chaos_evidence import SCHEDULE, EvidenceBuilder, calm, found, kill
 
 
 @pytest.fixture
-def story() -> Story:
+def builder() -> EvidenceBuilder:
     return calm()
 
 
-def test_an_event_that_waits_for_no_reason_is_late(story: Story) -> None:
-    story.event("d", 5, took=0)
-    story.attempt("d", 10.6)
-    assert found(story) == [(What.LATE, "d")]
+def test_an_event_that_waits_for_no_reason_is_late(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5, took=0)
+    builder.attempt("d", 10.6)
+    assert found(builder) == [(What.LATE, "d")]
 
 
 @pytest.mark.parametrize(
@@ -33,172 +33,176 @@ def test_an_event_that_waits_for_no_reason_is_late(story: Story) -> None:
     ],
 )
 def test_a_fault_explains_as_long_as_it_held_the_event_up(
-    story: Story, fault: dict[str, object], lag: float, is_late: bool
+    builder: EvidenceBuilder, fault: dict[str, object], lag: float, is_late: bool
 ) -> None:
-    story.event("d", 20, took=0)
-    story.attempt("d", 20 + lag)
-    story.fault("outage", 21, 28, **fault)  # type: ignore[arg-type]
-    assert found(story) == ([(What.LATE, "d")] if is_late else [])
+    builder.event("d", 20, took=0)
+    builder.attempt("d", 20 + lag)
+    builder.fault("outage", 21, 28, **fault)  # type: ignore[arg-type]
+    assert found(builder) == ([(What.LATE, "d")] if is_late else [])
 
 
 @pytest.mark.parametrize(("merchant", "is_late"), [("m1", False), ("m2", True)])
 def test_what_a_fault_leaves_behind_explains_what_its_merchants_wait_for(
-    story: Story, merchant: str, is_late: bool
+    builder: EvidenceBuilder, merchant: str, is_late: bool
 ) -> None:
-    story.fault("endpoints removed", 19, 21, merchants=[merchant], lingers=30)
-    story.event("d", 20, took=0)
-    story.attempt("d", 51)
-    assert found(story) == ([(What.LATE, "d")] if is_late else [])
+    builder.fault("endpoints removed", 19, 21, merchants=[merchant], lingers=30)
+    builder.event("d", 20, took=0)
+    builder.attempt("d", 51)
+    assert found(builder) == ([(What.LATE, "d")] if is_late else [])
 
 
-def test_a_fault_explains_nothing_long_after_its_end(story: Story) -> None:
-    story.fault("outage", 1, 20, stops_all=True)
-    story.fault("pause", 2, 60, merchants=["m9"])  # so faults of a minute are to be reckoned with
-    story.event("d", 40, took=0)
-    story.attempt("d", 50)
-    assert found(story) == [(What.LATE, "d")]
+def test_a_fault_explains_nothing_long_after_its_end(builder: EvidenceBuilder) -> None:
+    builder.fault("outage", 1, 20, stops_all=True)
+    builder.fault("pause", 2, 60, merchants=["m9"])  # so faults of a minute are to be reckoned with
+    builder.event("d", 40, took=0)
+    builder.attempt("d", 50)
+    assert found(builder) == [(What.LATE, "d")]
 
 
-def test_an_event_waits_for_those_of_its_merchant_before_it(story: Story) -> None:
+def test_an_event_waits_for_those_of_its_merchant_before_it(builder: EvidenceBuilder) -> None:
     for number in range(10):
         name = f"slow{number}"
-        story.event(name, 5 + number / 100)
-        story.attempt(name, 5.2 + number * 0.8, status=None, took=0.75)
-        story.attempt(name, 20 + number * 0.8)
-    assert found(story) == []
+        builder.event(name, 5 + number / 100)
+        builder.attempt(name, 5.2 + number * 0.8, status=None, took=0.75)
+        builder.attempt(name, 20 + number * 0.8)
+    assert found(builder) == []
 
 
-def test_faults_that_pile_up_explain_no_more_time_than_there_is(story: Story) -> None:
+def test_faults_that_pile_up_explain_no_more_time_than_there_is(builder: EvidenceBuilder) -> None:
     for number in range(25):  # 3.0 s of 4 each; as a sum they would be half an hour
-        story.fault("outage", 4.0 * number, 4.0 * number + 1, stops_all=True)
-    story.event("d", 5, took=0)
-    story.attempt("d", 20)
-    assert found(story) == []
-    story.event("e", 30, took=0)
-    story.attempt("e", 100)
-    assert found(story) == [(What.LATE, "e")]
+        builder.fault("outage", 4.0 * number, 4.0 * number + 1, stops_all=True)
+    builder.event("d", 5, took=0)
+    builder.attempt("d", 20)
+    assert found(builder) == []
+    builder.event("e", 30, took=0)
+    builder.attempt("e", 100)
+    assert found(builder) == [(What.LATE, "e")]
 
 
-def test_a_fault_explains_for_one_takeover_however_often_it_was_hit_before(story: Story) -> None:
+def test_a_fault_explains_for_one_takeover_however_often_it_was_hit_before(builder: EvidenceBuilder) -> None:
     for _ in range(50):
-        story.fault("freeze", 6, 7, ["d1.1"])
-    story.event("d", 5, took=0)
-    story.attempt("d", 30)
-    assert found(story) == [(What.LATE, "d")]
+        builder.fault("freeze", 6, 7, ["d1.1"])
+    builder.event("d", 5, took=0)
+    builder.attempt("d", 30)
+    assert found(builder) == [(What.LATE, "d")]
 
 
-def test_faults_of_its_daemons_thwart_only_so_many_takeovers_in_a_row(story: Story) -> None:
+def test_faults_of_its_daemons_thwart_only_so_many_takeovers_in_a_row(builder: EvidenceBuilder) -> None:
     for number in range(15):
-        story.fault("deadlocks", 3.0 * number, 3.0 * number + 2, ["d1.1", "d2.1"])
-    story.event("d", 5, took=0)
-    story.attempt("d", 26)
-    assert found(story) == []
-    story.event("e", 26, merchant="m3", took=0)
-    story.attempt("e", 49)
-    assert found(story) == [(What.LATE, "e")]
+        builder.fault("deadlocks", 3.0 * number, 3.0 * number + 2, ["d1.1", "d2.1"])
+    builder.event("d", 5, took=0)
+    builder.attempt("d", 26)
+    assert found(builder) == []
+    builder.event("e", 26, merchant="m3", took=0)
+    builder.attempt("e", 49)
+    assert found(builder) == [(What.LATE, "e")]
 
 
-def test_a_merchant_that_is_served_on_and_on_has_a_queue(story: Story) -> None:
+def test_a_merchant_that_is_served_on_and_on_has_a_queue(builder: EvidenceBuilder) -> None:
     for number in range(20):
-        story.event(f"q{number}", 5, took=0)
+        builder.event(f"q{number}", 5, took=0)
     for number in range(20):
-        story.attempt(f"q{number}", 6.0 + 4 * number)
-    assert found(story) == []
+        builder.attempt(f"q{number}", 6.0 + 4 * number)
+    assert found(builder) == []
 
 
-def test_an_event_that_was_cancelled_and_sent_by_hand_much_later_is_not_late(story: Story) -> None:
-    story.event("d", 5)
-    story.cancelled.add("d")
-    story.by_hand["d"] = 1
-    story.attempt("d", 90, trigger="manual")
-    assert found(story) == []
+def test_an_event_that_was_cancelled_and_sent_by_hand_much_later_is_not_late(
+    builder: EvidenceBuilder,
+) -> None:
+    builder.event("d", 5)
+    builder.cancelled.add("d")
+    builder.by_hand["d"] = 1
+    builder.attempt("d", 90, trigger="manual")
+    assert found(builder) == []
 
 
-def test_a_retry_comes_when_it_is_due(story: Story) -> None:
-    story.schedule = SCHEDULE
-    story.event("d", 5)
-    story.attempt("d", 5.05, status=500, took=0.02)
-    story.attempt("d", 5.3)
-    assert found(story) == []
+def test_a_retry_comes_when_it_is_due(builder: EvidenceBuilder) -> None:
+    builder.schedule = SCHEDULE
+    builder.event("d", 5)
+    builder.attempt("d", 5.05, status=500, took=0.02)
+    builder.attempt("d", 5.3)
+    assert found(builder) == []
 
 
-def test_a_retry_that_comes_before_it_is_due(story: Story) -> None:
-    story.schedule = SCHEDULE
-    story.event("d", 5)
-    story.attempt("d", 5.05, status=500, took=0.02)
-    story.attempt("d", 5.3, status=500)
-    story.attempt("d", 5.5)
-    assert found(story) == [(What.EARLY, "d")]
-    story.fault("rows edited", 5.0, 5.1, merchants=["m1"])
-    assert found(story) == []  # an operator may have moved its due time
-    story.by_hand["d"] = 1
-    assert found(story) == []
+def test_a_retry_that_comes_before_it_is_due(builder: EvidenceBuilder) -> None:
+    builder.schedule = SCHEDULE
+    builder.event("d", 5)
+    builder.attempt("d", 5.05, status=500, took=0.02)
+    builder.attempt("d", 5.3, status=500)
+    builder.attempt("d", 5.5)
+    assert found(builder) == [(What.EARLY, "d")]
+    builder.fault("rows edited", 5.0, 5.1, merchants=["m1"])
+    assert found(builder) == []  # an operator may have moved its due time
+    builder.by_hand["d"] = 1
+    assert found(builder) == []
 
 
-def test_a_retry_that_nothing_holds_up_is_late(story: Story) -> None:
-    story.schedule = SCHEDULE
-    story.event("d", 5)
-    story.attempt("d", 5.05, status=500)
-    story.attempt("d", 12)
-    assert found(story) == [(What.LATE, "d")]
-    story.fault("outage", 6, 11, stops_all=True)
-    assert found(story) == []
+def test_a_retry_that_nothing_holds_up_is_late(builder: EvidenceBuilder) -> None:
+    builder.schedule = SCHEDULE
+    builder.event("d", 5)
+    builder.attempt("d", 5.05, status=500)
+    builder.attempt("d", 12)
+    assert found(builder) == [(What.LATE, "d")]
+    builder.fault("outage", 6, 11, stops_all=True)
+    assert found(builder) == []
 
 
-def test_a_retry_waits_for_others_of_its_merchant(story: Story) -> None:
-    story.schedule = SCHEDULE
+def test_a_retry_waits_for_others_of_its_merchant(builder: EvidenceBuilder) -> None:
+    builder.schedule = SCHEDULE
     for number in range(10):
-        story.event(f"q{number}", 5 + number)
-        story.attempt(f"q{number}", 5.05 + number, status=500)
+        builder.event(f"q{number}", 5 + number)
+        builder.attempt(f"q{number}", 5.05 + number, status=500)
     for number in range(10):
-        story.attempt(f"q{number}", 15.3 + 4 * (9 - number))
-    story.event("d", 9.5)
-    story.attempt("d", 9.7, status=500)
-    story.attempt("d", 55)
-    assert (What.LATE, "d") not in found(story)
+        builder.attempt(f"q{number}", 15.3 + 4 * (9 - number))
+    builder.event("d", 9.5)
+    builder.attempt("d", 9.7, status=500)
+    builder.attempt("d", 55)
+    assert (What.LATE, "d") not in found(builder)
 
 
 # --- Figures
 
 
-def test_recovery_is_the_time_until_everyone_who_was_owed_something_is_served(story: Story) -> None:
-    story.fault("outage", 20, 25, stops_all=True)
+def test_recovery_is_the_time_until_everyone_who_was_owed_something_is_served(
+    builder: EvidenceBuilder,
+) -> None:
+    builder.fault("outage", 20, 25, stops_all=True)
     for number in range(3):
-        story.event(f"n{number}", 24, merchant=f"n{number}")
-        story.attempt(f"n{number}", 25.5 + number)
-    [figures] = judge(story.evidence()).kinds
+        builder.event(f"n{number}", 24, merchant=f"n{number}")
+        builder.attempt(f"n{number}", 25.5 + number)
+    [figures] = judge(builder.evidence()).kinds
     assert figures.recovery_worst == pytest.approx(2.5, abs=0.01)
 
 
-def test_what_was_interrupted_is_owed_until_it_is_sent_again(story: Story) -> None:
-    kill(story, "d", exposed=1)
-    [figures] = judge(story.evidence()).kinds
+def test_what_was_interrupted_is_owed_until_it_is_sent_again(builder: EvidenceBuilder) -> None:
+    kill(builder, "d", exposed=1)
+    [figures] = judge(builder.evidence()).kinds
     assert figures.recovery_median == pytest.approx(2.8)
 
 
-def test_a_merchant_that_an_operator_holds_back_has_no_part_in_recovery(story: Story) -> None:
-    story.fault("outage", 20, 25, stops_all=True)
-    story.fault("pause", 24, 40, merchants=["m9"])
+def test_a_merchant_that_an_operator_holds_back_has_no_part_in_recovery(builder: EvidenceBuilder) -> None:
+    builder.fault("outage", 20, 25, stops_all=True)
+    builder.fault("pause", 24, 40, merchants=["m9"])
     for merchant, served in (("m1", 26), ("m9", 40)):
-        story.event(merchant, 24, merchant)
-        story.attempt(merchant, served)
-    outage = judge(story.evidence()).kinds[0]
+        builder.event(merchant, 24, merchant)
+        builder.attempt(merchant, served)
+    outage = judge(builder.evidence()).kinds[0]
     assert outage.recovery_worst == pytest.approx(1.0, abs=0.01)
 
 
-def test_recovery_that_another_outage_disturbed_is_not_counted(story: Story) -> None:
-    story.fault("outage", 20, 25, stops_all=True)
-    story.fault("other", 25.2, 26, stops_all=True)
-    story.event("d", 24)
-    story.attempt("d", 27)
-    outage, other = sorted(judge(story.evidence()).kinds, key=lambda kind: kind.kind == "other")
+def test_recovery_that_another_outage_disturbed_is_not_counted(builder: EvidenceBuilder) -> None:
+    builder.fault("outage", 20, 25, stops_all=True)
+    builder.fault("other", 25.2, 26, stops_all=True)
+    builder.event("d", 24)
+    builder.attempt("d", 27)
+    outage, other = sorted(judge(builder.evidence()).kinds, key=lambda kind: kind.kind == "other")
     assert outage.recoveries == []
     assert other.recovery_worst == pytest.approx(1.0, abs=0.01)
 
 
-def test_the_history_tells_what_happened(story: Story) -> None:
-    kill(story, "d", exposed=0)
-    [violation] = judge(story.evidence()).violations
+def test_the_history_tells_what_happened(builder: EvidenceBuilder) -> None:
+    kill(builder, "d", exposed=0)
+    [violation] = judge(builder.evidence()).violations
     text = "\n".join(violation.history)
     assert "committed" in text
     assert "+5.100 A request from d1.1: 200, ended +5.120" in text

@@ -5,25 +5,25 @@ from pathlib import Path
 from tests.chaos.evidence import Repeats
 from tests.chaos.judge import judge
 from tests.chaos.report import summary, write_report
-from tests.unit.chaos_story import Story
+from tests.unit.chaos_evidence import EvidenceBuilder
 
 
-def killed(exposed: int) -> Story:
-    story = Story()
-    story.event("d", 5)
-    story.request("d", 5.1)
-    story.attempt("d", 8, daemon="d2.1")
-    story.event("f", 6, merchant="m|2")
+def killed(exposed: int) -> EvidenceBuilder:
+    builder = EvidenceBuilder()
+    builder.event("d", 5)
+    builder.request("d", 5.1)
+    builder.attempt("d", 8, daemon="d2.1")
+    builder.event("f", 6, merchant="m|2")
     for attempt in range(8):
-        story.attempt("f", 6.05 + attempt, status=500)
-    story.fail("f", "exhausted")
-    story.fault("kill -9", 5.2, 5.3, ["d1.1"], exposed)
-    story.fault("outage", 20, 25, stops_all=True)
-    return story
+        builder.attempt("f", 6.05 + attempt, status=500)
+    builder.fail("f", "exhausted")
+    builder.fault("kill -9", 5.2, 5.3, ["d1.1"], exposed)
+    builder.fault("outage", 20, 25, stops_all=True)
+    return builder
 
 
-def write(story: Story, folder: Path) -> str:
-    evidence = story.evidence()
+def write(builder: EvidenceBuilder, folder: Path) -> str:
+    evidence = builder.evidence()
     write_report(judge(evidence), evidence, folder / "chaos", {"merchants": "2", "minutes": "2"})
     assert (folder / "chaos" / "picture.png").read_bytes().startswith(b"\x89PNG")
     return (folder / "chaos" / "report.md").read_text()
@@ -48,16 +48,16 @@ def test_the_report_tells_the_history_of_what_was_broken(tmp_path: Path) -> None
 
 
 def test_the_report_says_how_others_fared_while_merchants_failed_together(tmp_path: Path) -> None:
-    story = Story()
+    builder = EvidenceBuilder()
     for number in range(160):
-        story.event(f"e{number}", 10 + number / 10, f"m{number % 10}", took=0)
-        story.attempt(f"e{number}", 10.1 + number / 10)
-    story.fault("colluders", 18, 30, merchants=["g1"], repeats=Repeats.UNCOUNTED, alone_since=10)
-    assert "| colluders | 0.097 | 0.097 | 1.291 |" in write(story, tmp_path)
+        builder.event(f"e{number}", 10 + number / 10, f"m{number % 10}", took=0)
+        builder.attempt(f"e{number}", 10.1 + number / 10)
+    builder.fault("colluders", 18, 30, merchants=["g1"], repeats=Repeats.UNCOUNTED, alone_since=10)
+    assert "| colluders | 0.097 | 0.097 | 1.291 |" in write(builder, tmp_path)
 
 
 def test_a_run_with_nothing_in_it_can_be_drawn(tmp_path: Path) -> None:
-    assert "0 lost" in write(Story(), tmp_path)
+    assert "0 lost" in write(EvidenceBuilder(), tmp_path)
 
 
 def test_the_summary_is_one_line() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.fake_administration import NOW, FakeAdministration
+from tests.unit.fakes.administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import MAX_READ, Finding, examine
 from webhook_dispatcher.cli.session import Session

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.fake_administration import NOW, FakeAdministration
+from tests.unit.fakes.administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import CommandStatus

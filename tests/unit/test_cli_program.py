@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.unit.fake_administration import FakeAdministration
+from tests.unit.fakes.administration import FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS as CONTROL_COMMANDS

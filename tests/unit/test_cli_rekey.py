@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fake_administration import NOW, FakeAdministration
+from tests.unit.fakes.administration import NOW, FakeAdministration
 from tests.unit.test_cli_check import problems
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fake_administration import FakeAdministration
+from tests.unit.fakes.administration import FakeAdministration
 from webhook_dispatcher.cli import daemon, main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS

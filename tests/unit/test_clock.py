@@ -5,7 +5,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import NOW, FakeClock
+from tests.unit.builders import NOW
+from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.domain.clock import DatabaseClock
 
 MICROSECOND = timedelta(microseconds=2)

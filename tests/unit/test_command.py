@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import NOW
+from tests.unit.builders import NOW
 from webhook_dispatcher.domain.command import (
     COMMANDS,
     LONG_AGO,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.unit.controlling import URL, ControllerHarness
-from tests.unit.fake_controls import EVENT_ID
+from tests.unit.fakes.controls import EVENT_ID
+from tests.unit.harnesses.controller import URL, ControllerHarness
 from webhook_dispatcher.dispatch.control.controller import POSTPONE_SECONDS
 from webhook_dispatcher.domain.command import Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable

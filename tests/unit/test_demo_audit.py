@@ -16,7 +16,7 @@ EVENT = Written(UUID(int=1), 1, cast.HEALTHY.id, "charge.created", '{"rate": 1.1
 LATER = Written(UUID(int=2), 2, cast.HEALTHY.id, "charge.failed", "{ }")
 
 
-class Stage:
+class FakeStage:
     """What the audit needs of a stage."""
 
     def __init__(self, *written: Written) -> None:
@@ -66,7 +66,7 @@ def judge(
     deliveries: list[DeliveryView], arrivals: list[Arrival], cancelled: set[str] | None = None
 ) -> list[str]:
     found = {str(view.event_id): view for view in deliveries}
-    stage: Any = Stage(EVENT, LATER)
+    stage: Any = FakeStage(EVENT, LATER)
     return audit.judge_arrivals(stage, found, cancelled or set(), arrivals)
 
 

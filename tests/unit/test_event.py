@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import make_event
+from tests.unit.builders import make_event
 from webhook_dispatcher.domain.event import EVENT_TYPES, render_instant
 
 MILLISECOND = timedelta(milliseconds=1)

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.unit import test_retries
-from tests.unit.dispatching import Office
-from tests.unit.fakes import FakeClock, FakeSender, make_event, quiet
+from tests.unit.builders import make_event
+from tests.unit.fakes.clock import FakeClock
+from tests.unit.fakes.network import FakeSender
+from tests.unit.harnesses.dispatcher import DispatcherHarness
+from tests.unit.harnesses.retrier import RetrierHarness
+from tests.unit.loop_turns import quiet
 from webhook_dispatcher.dispatch import attempt
 from webhook_dispatcher.dispatch.finding import ReadyLanes
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
@@ -44,74 +47,76 @@ def network() -> Network:
 
 
 @pytest.fixture
-def office(network: Network) -> Office:
-    office = Office(max_lanes=20)
-    office.sender = office.dispatcher._attempter._sender = network
-    return office
+def harness(network: Network) -> DispatcherHarness:
+    harness = DispatcherHarness(max_lanes=20)
+    harness.sender = harness.dispatcher._attempter._sender = network
+    return harness
 
 
-async def conspire(office: Office, network: Network, group: asyncio.TaskGroup) -> None:
+async def conspire(harness: DispatcherHarness, network: Network, group: asyncio.TaskGroup) -> None:
     """Have colluders accept something, then fail until they are held back."""
-    office.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS, 1)])
-    await office.rounds(group)
+    harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS, 1)])
+    await harness.rounds(group)
     network.down.update(COLLUDERS)
-    office.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS * 3, 101)])
-    await office.rounds(group)
-    assert office.own_faults.held & set(COLLUDERS)
+    harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(COLLUDERS * 3, 101)])
+    await harness.rounds(group)
+    assert harness.own_faults.held & set(COLLUDERS)
 
 
 async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
-    office: Office, network: Network
+    harness: DispatcherHarness, network: Network
 ) -> None:
-    async with office.open(*COLLUDERS, "honest") as group:
-        await conspire(office, network, group)
+    async with harness.open(*COLLUDERS, "honest") as group:
+        await conspire(harness, network, group)
         sent = network.to(*COLLUDERS)
-        office.clock.advance(-0.025)  # no second has passed since it began
-        await office.rounds(group, 2)
+        harness.clock.advance(-0.025)  # no second has passed since it began
+        await harness.rounds(group, 2)
         assert network.to(*COLLUDERS) == sent
-        office.clock.advance(PROBE_INTERVAL)
-        await office.rounds(group)
+        harness.clock.advance(PROBE_INTERVAL)
+        await harness.rounds(group)
         assert network.to(*COLLUDERS) == sent + 1
-        office.database.insert(make_event(1000, "honest"), make_event(1001, "honest"))
-        await office.rounds(group)
+        harness.database.insert(make_event(1000, "honest"), make_event(1001, "honest"))
+        await harness.rounds(group)
         assert network.to("honest") == 2
         network.down.clear()
-        office.clock.advance(PROBE_INTERVAL)
+        harness.clock.advance(PROBE_INTERVAL)
         for _ in range(5):
-            await office.rounds(group)
-        assert not office.own_faults.held
-    assert not [owed.event.seq for owed in office.database.owed.values() if owed.is_in_order]
+            await harness.rounds(group)
+        assert not harness.own_faults.held
+    assert not [owed.event.seq for owed in harness.database.owed.values() if owed.is_in_order]
 
 
-async def test_a_visit_ends_when_its_merchant_is_held_back(office: Office, network: Network) -> None:
+async def test_a_visit_ends_when_its_merchant_is_held_back(
+    harness: DispatcherHarness, network: Network
+) -> None:
     def hold_once() -> None:
         network.on_post = lambda: None
-        hold(office.own_faults, COLLUDERS)
+        hold(harness.own_faults, COLLUDERS)
 
-    async with office.open(*COLLUDERS) as group:
+    async with harness.open(*COLLUDERS) as group:
         network.on_post = hold_once
-        office.database.insert(*[make_event(seq, COLLUDERS[0]) for seq in range(1, 4)])
-        await office.rounds(group)
-        assert office.sent == [1]
+        harness.database.insert(*[make_event(seq, COLLUDERS[0]) for seq in range(1, 4)])
+        await harness.rounds(group)
+        assert harness.sent == [1]
 
 
 async def test_retries_of_others_go_on_beside_those_held_back() -> None:
-    office = test_retries.Office(most=40)
-    network = office.retrier._attempter._sender = Network()
-    office.database.configure(*COLLUDERS, "honest")
+    harness = RetrierHarness(most=40)
+    network = harness.retrier._attempter._sender = Network()
+    harness.database.configure(*COLLUDERS, "honest")
     network.down.update(COLLUDERS)
-    hold(office.own_faults, COLLUDERS)
-    office.owe_of([*COLLUDERS, "honest"], 1)
-    assert await office.round() == 1
+    hold(harness.own_faults, COLLUDERS)
+    harness.owe_of([*COLLUDERS, "honest"], 1)
+    assert await harness.round() == 1
     assert network.to("honest") == 1
-    office.clock.advance(PROBE_INTERVAL)
-    assert await office.round() == 1, "a probe"
+    harness.clock.advance(PROBE_INTERVAL)
+    assert await harness.round() == 1, "a probe"
     assert network.to(*COLLUDERS) == 1
-    assert await office.round() == 0
+    assert await harness.round() == 0
     network.down.clear()
-    office.clock.advance(PROBE_INTERVAL)
-    assert await office.round() == 1, "a probe"
-    assert await office.round() == len(COLLUDERS) - 2, "it has been answered"
+    harness.clock.advance(PROBE_INTERVAL)
+    assert await harness.round() == 1, "a probe"
+    assert await harness.round() == len(COLLUDERS) - 2, "it has been answered"
 
 
 def hold(faults: OwnFaults, merchants: list[str]) -> None:
@@ -157,28 +162,28 @@ def test_probes_come_out_of_what_is_left_for_all() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403])
 async def test_a_refused_signature_is_verified(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    office = Office()
-    async with office.open("a") as group:
-        office.sender.answers.append(Answer(status))
-        office.database.insert(make_event(1, "a"))
+    harness = DispatcherHarness()
+    async with harness.open("a") as group:
+        harness.sender.answers.append(Answer(status))
+        harness.database.insert(make_event(1, "a"))
         with monkeypatch.context() as broken:
             broken.setattr(attempt, "signature", lambda *_: "t=1,v1=00")
-            await office.rounds(group)
-            assert office.sent == [1]
-            assert office.own_faults.signer_is_broken
-            office.clock.advance(PROBE_INTERVAL)
-            await office.rounds(group)
-            assert office.sent == [1], "nothing is sent that does not verify"
-        office.clock.advance(PROBE_INTERVAL)
-        await office.rounds(group)
+            await harness.rounds(group)
+            assert harness.sent == [1]
+            assert harness.own_faults.signer_is_broken
+            harness.clock.advance(PROBE_INTERVAL)
+            await harness.rounds(group)
+            assert harness.sent == [1], "nothing is sent that does not verify"
+        harness.clock.advance(PROBE_INTERVAL)
+        await harness.rounds(group)
         await quiet()
-        assert not office.own_faults.circuit_is_open
-    assert office.sent == [1, 1]
-    assert is_untouched(office)
+        assert not harness.own_faults.circuit_is_open
+    assert harness.sent == [1, 1]
+    assert is_untouched(harness)
 
 
-def is_untouched(office: Office) -> bool:
+def is_untouched(harness: DispatcherHarness) -> bool:
     """Tell whether the only event was delivered by its first attempt that counts."""
-    [record] = [record for record in office.records.written if record.attempt is not None]
+    [record] = [record for record in harness.records.written if record.attempt is not None]
     assert record.attempt is not None
     return record.attempt.number == 1 and record.attempt.outcome is Outcome.DELIVERED

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import FakeDatabase, make_event
+from tests.unit.builders import make_event
+from tests.unit.fakes.database import FakeDatabase
 from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.controlling import ControllerHarness
-from tests.unit.fake_controls import EVENT_ID
-from tests.unit.fakes import NOW, make_endpoint
+from tests.unit.builders import NOW, make_endpoint
+from tests.unit.fakes.controls import EVENT_ID
+from tests.unit.harnesses.controller import ControllerHarness
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.control.mass_retry import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
 from webhook_dispatcher.dispatch.control.running_command import RUNNING_LEASE

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.fakes import FakeClock
+from tests.unit.fakes.clock import FakeClock
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.pace import REST_FACTOR, Interval, Stop, every
 from webhook_dispatcher.domain.errors import StorageUnavailable

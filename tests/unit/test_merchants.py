@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import FakeClock
+from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.dispatch.health import merchants as standing
 from webhook_dispatcher.dispatch.health.merchants import FORGET_AFTER, SLOW, Health, MerchantHealth, Slots
 from webhook_dispatcher.domain.verdict import Outcome

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.fakes import FakeClock
+from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.dispatch.health.outage import HEAD_START, SHORT_OUTAGE, Outage
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 

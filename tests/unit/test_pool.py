@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.fakes import quiet
-from tests.unit.wires import FakeLoop, FakeTransport, connected
+from tests.unit.fakes.network import FakeLoop, FakeTransport, connected
+from tests.unit.loop_turns import quiet
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.pool import _MAX_APART, Pool
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import FakeClock, make_event
+from tests.unit.builders import make_event
+from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.dispatch import finding
 from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots

@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.unit.fakes import is_delivered, seqs_of
-from tests.unit.recording import Recording
+from tests.unit.fakes.database import is_delivered, seqs_of
+from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT
 from webhook_dispatcher.dispatch.lane_session import LaneSession
 from webhook_dispatcher.dispatch.recorder import DAMAGE_WAIT, LOCKED_WAIT, MAX_BEHIND
@@ -15,95 +15,95 @@ from webhook_dispatcher.domain.event import State
 DAMAGE = StatementRefused("XX000", "cache lookup failed for index 4711")
 
 
-def attempted(recording: Recording, merchant_id: str, *seqs: int) -> LaneSession:
+def attempted(harness: RecorderHarness, merchant_id: str, *seqs: int) -> LaneSession:
     """Let a lane owe events, and all of them be delivered."""
-    visit = recording.visit(merchant_id, *seqs)
+    visit = harness.visit(merchant_id, *seqs)
     for _ in seqs:
-        recording.attempt(visit)
+        harness.attempt(visit)
     return visit
 
 
-def with_one_set_aside() -> tuple[Recording, LaneSession]:
+def with_one_set_aside() -> tuple[RecorderHarness, LaneSession]:
     """Let one of four outcomes meet its row damaged; the three others are written."""
-    recording = Recording()
-    recording.database.damaged = {2}
-    ill, well = attempted(recording, "ill", 1, 2), attempted(recording, "well", 3, 4)
-    recording.end(well)
-    recording.step()
-    recording.step()
-    assert all(is_delivered(recording.database, seq) for seq in (1, 3, 4))
-    assert recording.closed == [well]
-    assert not ill.may_start(recording.clock.elapsed())
-    recording.end(ill)
-    return recording, ill
+    harness = RecorderHarness()
+    harness.database.damaged = {2}
+    ill, well = attempted(harness, "ill", 1, 2), attempted(harness, "well", 3, 4)
+    harness.end(well)
+    harness.step()
+    harness.step()
+    assert all(is_delivered(harness.database, seq) for seq in (1, 3, 4))
+    assert harness.closed == [well]
+    assert not ill.may_start(harness.clock.elapsed())
+    harness.end(ill)
+    return harness, ill
 
 
 @pytest.mark.parametrize("state", [State.DELIVERED, None])
 def test_a_sound_row_refused_once_is_written_as_it_is(state: State | None) -> None:
-    recording = Recording()
-    record = recording.retry(7, claim=1, state=state)
-    recording.database.faults["write"].append(DAMAGE)
+    harness = RecorderHarness()
+    record = harness.retry(7, claim=1, state=state)
+    harness.database.faults["write"].append(DAMAGE)
     with pytest.raises(StatementRefused):
-        recording.step()
-    recording.step()
-    assert recording.records.written == [record]
+        harness.step()
+    harness.step()
+    assert harness.records.written == [record]
 
 
 def test_an_outcome_whose_row_is_damaged_holds_up_its_lane_alone_and_is_written_once_mended() -> None:
-    recording, ill = with_one_set_aside()
-    recording.clock.advance(MAX_BEHIND * 2)
-    assert not recording.recorder.is_behind(), "all others go on"
+    harness, ill = with_one_set_aside()
+    harness.clock.advance(MAX_BEHIND * 2)
+    assert not harness.recorder.is_behind(), "all others go on"
     for _ in range(3):
-        recording.clock.advance(DAMAGE_WAIT)
-        recording.step()
-    assert (recording.recorder.unwritten, ill in recording.closed) == (1, False)
-    assert recording.blocked.seqs() == [2]
-    asked = len(recording.records.statements)
-    recording.clock.advance(DAMAGE_WAIT / 2)
-    recording.step()
-    assert len(recording.records.statements) == asked, "not tried at every turn"
-    recording.database.damaged, recording.database.owed[2].is_locked = set(), True
-    recording.clock.advance(DAMAGE_WAIT)
-    recording.step()
-    recording.database.owed[2].is_locked = False
-    recording.clock.advance(LOCKED_WAIT)
-    recording.step()
-    assert is_delivered(recording.database, 2)
-    assert recording.closed[-1] is ill
-    assert (recording.recorder.unwritten, recording.memory.used) == (0, 0)
-    assert not recording.recorder.needs_upkeep.is_set()
+        harness.clock.advance(DAMAGE_WAIT)
+        harness.step()
+    assert (harness.recorder.unwritten, ill in harness.closed) == (1, False)
+    assert harness.blocked.seqs() == [2]
+    asked = len(harness.records.statements)
+    harness.clock.advance(DAMAGE_WAIT / 2)
+    harness.step()
+    assert len(harness.records.statements) == asked, "not tried at every turn"
+    harness.database.damaged, harness.database.owed[2].is_locked = set(), True
+    harness.clock.advance(DAMAGE_WAIT)
+    harness.step()
+    harness.database.owed[2].is_locked = False
+    harness.clock.advance(LOCKED_WAIT)
+    harness.step()
+    assert is_delivered(harness.database, 2)
+    assert harness.closed[-1] is ill
+    assert (harness.recorder.unwritten, harness.memory.used) == (0, 0)
+    assert not harness.recorder.needs_upkeep.is_set()
 
 
 @pytest.mark.parametrize("is_moved", [True, False], ids=["moved away", "claimed by another"])
 def test_an_outcome_set_aside_whose_fence_has_fallen_is_kept_until_it_can_be_written_late(
     is_moved: bool,
 ) -> None:
-    recording, ill = with_one_set_aside()
-    recording.database.lease("ill")
-    recording.clock.advance(DAMAGE_WAIT)
-    recording.step()
-    assert recording.recorder.unwritten == 1
+    harness, ill = with_one_set_aside()
+    harness.database.lease("ill")
+    harness.clock.advance(DAMAGE_WAIT)
+    harness.step()
+    assert harness.recorder.unwritten == 1
     if is_moved:
-        del recording.database.owed[2]
-    recording.database.damaged = set()
-    recording.clock.advance(DAMAGE_WAIT)
-    recording.step()
-    assert seqs_of(recording.records.late) == [2]
-    assert recording.closed[-1] is ill
-    assert recording.recorder.unwritten == 0
+        del harness.database.owed[2]
+    harness.database.damaged = set()
+    harness.clock.advance(DAMAGE_WAIT)
+    harness.step()
+    assert seqs_of(harness.records.late) == [2]
+    assert harness.closed[-1] is ill
+    assert harness.recorder.unwritten == 0
 
 
 def test_a_visit_that_waited_for_a_locked_row_ends_once_that_is_damaged() -> None:
-    recording = Recording()
-    visit = attempted(recording, "m", 1)
-    recording.database.owed[1].is_locked = True
-    recording.step()
+    harness = RecorderHarness()
+    visit = attempted(harness, "m", 1)
+    harness.database.owed[1].is_locked = True
+    harness.step()
     unblocked = visit.unblocked
     assert unblocked is not None
     assert not unblocked.is_set()
-    recording.database.damaged = {1}
-    recording.clock.advance(1)
-    recording.step()
+    harness.database.damaged = {1}
+    harness.clock.advance(1)
+    harness.step()
     assert unblocked.is_set()
 
 
@@ -113,35 +113,35 @@ def test_a_mended_row_is_recorded_before_it_may_be_claimed_anew() -> None:
 
 @pytest.mark.parametrize("damaged", [set(), {2}])
 def test_damage_elsewhere_than_in_a_row_stops_everything_and_drops_nothing(damaged: set[int]) -> None:
-    recording = Recording()
-    recording.database.damaged = damaged
-    visit = attempted(recording, "m", 1, 2, 3)
-    recording.end(visit)
-    recording.database.faults["write"].extend([DAMAGE] * 100)
+    harness = RecorderHarness()
+    harness.database.damaged = damaged
+    visit = attempted(harness, "m", 1, 2, 3)
+    harness.end(visit)
+    harness.database.faults["write"].extend([DAMAGE] * 100)
     for _ in range(5):
         with pytest.raises(StatementRefused):
-            recording.step()
-    assert (recording.recorder.unwritten, recording.closed) == (3, [])
-    assert recording.recorder.needs_upkeep.is_set(), "the log may lack a partition"
-    recording.clock.advance(MAX_BEHIND * 2)
-    assert recording.recorder.is_behind(), "nothing new is sent"
-    recording.database.faults["write"].clear()
-    recording.database.damaged = set()
-    recording.settle()
-    assert {1, 2, 3} == set(recording.database.finished)
+            harness.step()
+    assert (harness.recorder.unwritten, harness.closed) == (3, [])
+    assert harness.recorder.needs_upkeep.is_set(), "the log may lack a partition"
+    harness.clock.advance(MAX_BEHIND * 2)
+    assert harness.recorder.is_behind(), "nothing new is sent"
+    harness.database.faults["write"].clear()
+    harness.database.damaged = set()
+    harness.settle()
+    assert {1, 2, 3} == set(harness.database.finished)
 
 
 @pytest.mark.parametrize("error", [DAMAGE, StorageUnavailable("down")])
 def test_a_probe_that_fails_proves_nothing(error: StatementRefused) -> None:
-    recording = Recording()
-    recording.database.damaged = {2}
-    recording.end(attempted(recording, "m", 2))
-    recording.database.faults["is_unreadable"].append(error)
+    harness = RecorderHarness()
+    harness.database.damaged = {2}
+    harness.end(attempted(harness, "m", 2))
+    harness.database.faults["is_unreadable"].append(error)
     with suppress(StatementRefused, StorageUnavailable):
-        recording.step()
-    recording.clock.advance(MAX_BEHIND * 2)
-    assert recording.recorder.is_behind()
-    assert recording.blocked.seqs() == []
-    recording.database.damaged = set()
-    recording.settle()
-    assert is_delivered(recording.database, 2)
+        harness.step()
+    harness.clock.advance(MAX_BEHIND * 2)
+    assert harness.recorder.is_behind()
+    assert harness.blocked.seqs() == []
+    harness.database.damaged = set()
+    harness.settle()
+    assert is_delivered(harness.database, 2)

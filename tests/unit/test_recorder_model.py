@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.fakes import seqs_of
-from tests.unit.recording import Recording
+from tests.unit.fakes.database import seqs_of
+from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.recorder import DAMAGE_WAIT
 from webhook_dispatcher.domain.errors import StorageError, StorageUnavailable
@@ -41,7 +41,7 @@ class Model:
     """A recorder, those who hand it records, and everything that can go wrong."""
 
     def __init__(self) -> None:
-        self.recording = Recording()
+        self.recording = RecorderHarness()
         self.database = self.recording.database
         self.visits: dict[str, LaneSession] = {}
         self.opened: list[LaneSession] = []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.unit.fakes import is_delivered, seqs_of
-from tests.unit.recording import Recording
+from tests.unit.fakes.database import is_delivered, seqs_of
+from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MAX_BEHIND
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
@@ -13,89 +13,89 @@ from webhook_dispatcher.domain.verdict import Outcome
 @pytest.mark.parametrize("size", [1, 2, 3, 7, MAX_BATCH])
 @pytest.mark.parametrize("bad", ["first", "last", "all"])
 def test_the_bad_record_is_found_and_what_was_delivered_stays_so(size: int, bad: str) -> None:
-    recording = Recording()
+    harness = RecorderHarness()
     seqs = list(range(1, size + 1))
-    recording.records.refused = {"first": {1}, "last": {size}, "all": set(seqs)}[bad]
-    visit = recording.visit("m", *seqs)
+    harness.records.refused = {"first": {1}, "last": {size}, "all": set(seqs)}[bad]
+    visit = harness.visit("m", *seqs)
     for _ in seqs:
-        recording.attempt(visit)
-    recording.end(visit)
-    recording.settle()
-    assert recording.closed == [visit]
-    assert sorted(seqs_of(recording.records.written)) == seqs
-    assert all(is_delivered(recording.database, seq) for seq in seqs)
-    without = {seq for seq in seqs if recording.database.finished[seq].attempt is None}
-    assert without == recording.records.refused, "only the refused ones go without their attempt"
+        harness.attempt(visit)
+    harness.end(visit)
+    harness.settle()
+    assert harness.closed == [visit]
+    assert sorted(seqs_of(harness.records.written)) == seqs
+    assert all(is_delivered(harness.database, seq) for seq in seqs)
+    without = {seq for seq in seqs if harness.database.finished[seq].attempt is None}
+    assert without == harness.records.refused, "only the refused ones go without their attempt"
 
 
 def test_no_lane_ends_in_a_batch_that_was_halved() -> None:
-    recording = Recording()
-    visits = [recording.visit(f"m{seq}", seq) for seq in (1, 2)]
-    recording.records.refused = {2}
+    harness = RecorderHarness()
+    visits = [harness.visit(f"m{seq}", seq) for seq in (1, 2)]
+    harness.records.refused = {2}
     for visit in visits:
-        recording.attempt(visit)
-        recording.end(visit)
-    recording.step()
-    assert recording.closed == []
-    assert all(turns == [] for _, turns in recording.records.statements[1:])
-    recording.step()
-    assert recording.closed == visits
+        harness.attempt(visit)
+        harness.end(visit)
+    harness.step()
+    assert harness.closed == []
+    assert all(turns == [] for _, turns in harness.records.statements[1:])
+    harness.step()
+    assert harness.closed == visits
 
 
 def test_a_refused_failure_is_recorded_as_unsendable() -> None:
-    recording = Recording()
-    recording.records.refused = {7}
-    recording.retry(7, claim=1, state=None)
-    recording.step()
-    record = recording.database.finished[7]
+    harness = RecorderHarness()
+    harness.records.refused = {7}
+    harness.retry(7, claim=1, state=None)
+    harness.step()
+    record = harness.database.finished[7]
     assert (record.state, record.reason, record.due_at) == (State.FAILED, FailedReason.UNSENDABLE, None)
     assert record.attempt is not None
     assert (record.attempt.outcome, record.attempt.status) == (Outcome.UNSENDABLE, None)
 
 
 def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
-    recording = Recording()
-    recording.records.hopeless = {2}
-    visit = recording.visit("m", 1, 2, 3)
+    harness = RecorderHarness()
+    harness.records.hopeless = {2}
+    visit = harness.visit("m", 1, 2, 3)
     for _ in range(3):
-        recording.attempt(visit)
+        harness.attempt(visit)
     for _ in range(3):
         with pytest.raises(StatementRefused):
-            recording.step()
-        assert recording.recorder.needs_upkeep.is_set()
-        recording.recorder.needs_upkeep.clear()
-    assert recording.recorder.unwritten == 3
-    recording.clock.advance(MAX_BEHIND * 2)
-    assert recording.recorder.is_behind(), "nothing new is sent"
-    recording.records.hopeless = set()
-    recording.end(visit)
-    recording.settle()
-    assert {1, 2, 3} == set(recording.database.finished)
-    assert recording.closed == [visit]
+            harness.step()
+        assert harness.recorder.needs_upkeep.is_set()
+        harness.recorder.needs_upkeep.clear()
+    assert harness.recorder.unwritten == 3
+    harness.clock.advance(MAX_BEHIND * 2)
+    assert harness.recorder.is_behind(), "nothing new is sent"
+    harness.records.hopeless = set()
+    harness.end(visit)
+    harness.settle()
+    assert {1, 2, 3} == set(harness.database.finished)
+    assert harness.closed == [visit]
 
 
 def test_a_failure_in_the_midst_of_halving_loses_nothing() -> None:
-    recording = Recording()
-    recording.records.refused = {1}
-    recording.database.faults["write"].extend([None, None, None, StorageUnavailable("down")])
-    visit = recording.visit("m", 1, 2, 3)
+    harness = RecorderHarness()
+    harness.records.refused = {1}
+    harness.database.faults["write"].extend([None, None, None, StorageUnavailable("down")])
+    visit = harness.visit("m", 1, 2, 3)
     for _ in range(3):
-        recording.attempt(visit)
-    recording.end(visit)
+        harness.attempt(visit)
+    harness.end(visit)
     with pytest.raises(StorageUnavailable):
-        recording.step()
-    assert recording.recorder.unwritten == 3
-    recording.settle()
-    assert sorted(seqs_of(recording.records.written)) == [1, 2, 3]
-    assert recording.closed == [visit]
-    assert recording.memory.used == 0
+        harness.step()
+    assert harness.recorder.unwritten == 3
+    harness.settle()
+    assert sorted(seqs_of(harness.records.written)) == [1, 2, 3]
+    assert harness.closed == [visit]
+    assert harness.memory.used == 0
 
 
 def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:
-    recording = Recording()
-    recording.records.refused = recording.records.refuses_late = {1}
-    robbed, other = recording.visit("robbed", 1), recording.visit("other", 2)
-    recording.attempt(robbed)
-    recording.database.lease("robbed")
-    recording.attempt(other)
-    recording.settle()
+    harness = RecorderHarness()
+    harness.records.refused = harness.records.refuses_late = {1}
+    robbed, other = harness.visit("robbed", 1), harness.visit("other", 2)
+    harness.attempt(robbed)
+    harness.database.lease("robbed")
+    harness.attempt(other)
+    harness.settle()

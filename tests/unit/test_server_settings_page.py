@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.awkward import AWKWARD
+from tests.servers.awkward_settings import AWKWARD
 from webhook_dispatcher.storage.session import PLANNED_ONCE, SINCE_17, session_settings
 
 ROOT = Path(__file__).parents[2]

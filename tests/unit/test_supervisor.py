@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fakes import FakeClock
+from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.app.child import Child, Place, said_of
 from webhook_dispatcher.app.supervisor import MAX_WAIT, RestartWait, environment_of
 from webhook_dispatcher.settings import load_settings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fakes import NOW
+from tests.unit.builders import NOW
 from webhook_dispatcher.dispatch import finding
 from webhook_dispatcher.dispatch.finding import FIRST_RECHECK, MAX_GAP_AGE, MAX_RECHECK_WAIT, SETTLING, Tail
 from webhook_dispatcher.domain.claim import Arrival, Arrivals

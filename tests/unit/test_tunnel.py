@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.unit.fakes import one_turn
-from tests.unit.wires import FakeTransport
+from tests.unit.fakes.network import FakeTransport
+from tests.unit.loop_turns import one_turn
 from webhook_dispatcher.transport.failures import Disconnected, Malformed
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.proxy import Proxy, TunnelRefused

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.dispatching import Office
-from tests.unit.fakes import LEASE, make_event
+from tests.unit.builders import LEASE, make_event
+from tests.unit.harnesses.dispatcher import DispatcherHarness
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, FORGOTTEN_AFTER, Reason
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import RUN
@@ -18,28 +18,28 @@ from webhook_dispatcher.domain.event import FailedReason
 DAMAGE = StatementRefused("XX001", "missing chunk number 0")
 
 
-def owe(office: Office, *merchants: str, each: int = 3) -> dict[str, list[int]]:
+def owe(harness: DispatcherHarness, *merchants: str, each: int = 3) -> dict[str, list[int]]:
     """Let merchants have events, turn about; return the numbers of each."""
     numbers = {
         merchant: [1 + place * len(merchants) + turn for place in range(each)]
         for turn, merchant in enumerate(merchants)
     }
     for merchant, seqs in numbers.items():
-        office.database.insert(*[make_event(seq, merchant) for seq in seqs])
+        harness.database.insert(*[make_event(seq, merchant) for seq in seqs])
     return numbers
 
 
-def counted(office: Office) -> float | None:
-    office.dispatcher.show()
-    return office.metrics.registry.get_sample_value("webhook_blocked_rows", {"reason": "unreadable"})
+def counted(harness: DispatcherHarness) -> float | None:
+    harness.dispatcher.show()
+    return harness.metrics.registry.get_sample_value("webhook_blocked_rows", {"reason": "unreadable"})
 
 
-async def look_again(office: Office, group: asyncio.TaskGroup) -> None:
+async def look_again(harness: DispatcherHarness, group: asyncio.TaskGroup) -> None:
     """Let the wait of every lane be over, and the sweep find what is owed."""
-    office.clock.advance(BLOCKED_WAIT)
-    for owed in list(office.database.owed.values()):
-        office.dispatcher._notice(owed.event.merchant_id, owed.event.seq)
-    await office.rounds(group, count=6)
+    harness.clock.advance(BLOCKED_WAIT)
+    for owed in list(harness.database.owed.values()):
+        harness.dispatcher._notice(owed.event.merchant_id, owed.event.seq)
+    await harness.rounds(group, count=6)
 
 
 @pytest.mark.parametrize("place", [0, 1, 4])
@@ -47,50 +47,50 @@ async def look_again(office: Office, group: asyncio.TaskGroup) -> None:
 async def test_a_lane_waits_at_its_damaged_row_and_goes_on_once_that_is_mended(
     place: int, merchants: int, each: int
 ) -> None:
-    office = Office()
+    harness = DispatcherHarness()
     names = [f"m{number}" for number in range(merchants)]
     ill = names[-1]
     with capture_logs() as logs:
-        async with office.open(*names) as group:
-            numbers = owe(office, *names, each=each)
+        async with harness.open(*names) as group:
+            numbers = owe(harness, *names, each=each)
             bad = numbers[ill][place]
-            office.database.damaged = {bad}
-            await office.rounds(group, count=20)
+            harness.database.damaged = {bad}
+            await harness.rounds(group, count=20)
             for merchant, seqs in numbers.items():
                 wanted = seqs[:place] if merchant == ill else seqs
-                assert [seq for seq in office.sent if seq in seqs] == wanted
-            waits_until = office.database.lanes[ill].wait_until
+                assert [seq for seq in harness.sent if seq in seqs] == wanted
+            waits_until = harness.database.lanes[ill].wait_until
             assert waits_until is not None
-            assert waits_until - office.clock.now <= timedelta(seconds=BLOCKED_WAIT)
-            await look_again(office, group)
-            assert (office.database.finished.keys() & {bad}, counted(office)) == (set(), 1)
-            office.database.damaged = set()
+            assert waits_until - harness.clock.now <= timedelta(seconds=BLOCKED_WAIT)
+            await look_again(harness, group)
+            assert (harness.database.finished.keys() & {bad}, counted(harness)) == (set(), 1)
+            harness.database.damaged = set()
             for _ in range(3):
-                await look_again(office, group)
-            assert [seq for seq in office.sent if seq in numbers[ill]] == numbers[ill]
-            office.clock.advance(FORGOTTEN_AFTER)
-            assert counted(office) == 0
+                await look_again(harness, group)
+            assert [seq for seq in harness.sent if seq in numbers[ill]] == numbers[ill]
+            harness.clock.advance(FORGOTTEN_AFTER)
+            assert counted(harness) == 0
     [told] = [line for line in logs if line["event"] == "row.unreadable"]
     assert (told["merchant_id"], told["seq"], told["event_id"]) == (ill, bad, str(make_event(bad).id))
     assert "XX001" in told["detail"]
 
 
 async def test_a_row_of_values_that_cannot_be_read_ends_unsendable_in_its_turn() -> None:
-    office = Office()
-    async with office.open("m") as group:
-        owe(office, "m", each=5)
-        office.database.unread = {2, 3}
-        await office.rounds(group, count=10)
-    assert office.sent == [1, 4, 5]
-    assert {office.database.finished[seq].reason for seq in (2, 3)} == {FailedReason.UNSENDABLE}
+    harness = DispatcherHarness()
+    async with harness.open("m") as group:
+        owe(harness, "m", each=5)
+        harness.database.unread = {2, 3}
+        await harness.rounds(group, count=10)
+    assert harness.sent == [1, 4, 5]
+    assert {harness.database.finished[seq].reason for seq in (2, 3)} == {FailedReason.UNSENDABLE}
 
 
 async def test_nothing_is_read_twice_when_nothing_is_refused() -> None:
-    office = Office()
-    async with office.open("a", "b", "c") as group:
-        owe(office, "a", "b", "c")
-        await office.rounds(group)
-    assert len(office.claims.reads) == 1
+    harness = DispatcherHarness()
+    async with harness.open("a", "b", "c") as group:
+        owe(harness, "a", "b", "c")
+        await harness.rounds(group)
+    assert len(harness.claims.reads) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,46 +102,46 @@ async def test_nothing_is_read_twice_when_nothing_is_refused() -> None:
     ],
 )
 async def test_what_no_row_is_to_blame_for_blocks_none(errors: list[StatementRefused]) -> None:
-    office = Office()
-    async with office.open("a", "b") as group:
-        owe(office, "a", "b")
-        office.database.faults["read_runs"].extend(errors)
+    harness = DispatcherHarness()
+    async with harness.open("a", "b") as group:
+        owe(harness, "a", "b")
+        harness.database.faults["read_runs"].extend(errors)
         with pytest.raises(type(errors[-1])):
-            await office.dispatcher.step(group)
-        await office.write()
-        assert (office.sent, counted(office)) == ([], 0)
-        await office.rounds(group)
-    assert sorted(office.sent) == [1, 2, 3, 4, 5, 6]
+            await harness.dispatcher.step(group)
+        await harness.write()
+        assert (harness.sent, counted(harness)) == ([], 0)
+        await harness.rounds(group)
+    assert sorted(harness.sent) == [1, 2, 3, 4, 5, 6]
 
 
 async def test_a_lane_whose_next_row_cannot_even_be_named_waits_and_the_others_go_on() -> None:
-    office = Office()
-    async with office.open("ill", "well") as group:
-        owe(office, "ill", "well")
-        office.database.damaged = {1}
-        office.database.faults["read_next"].append(DAMAGE)
-        await office.rounds(group, count=2)
-        assert office.sent == [2, 4, 6]
-        assert office.database.lanes["ill"].wait_until is not None
-        assert counted(office) == 1
+    harness = DispatcherHarness()
+    async with harness.open("ill", "well") as group:
+        owe(harness, "ill", "well")
+        harness.database.damaged = {1}
+        harness.database.faults["read_next"].append(DAMAGE)
+        await harness.rounds(group, count=2)
+        assert harness.sent == [2, 4, 6]
+        assert harness.database.lanes["ill"].wait_until is not None
+        assert counted(harness) == 1
 
 
 async def test_a_row_that_can_be_read_after_all_is_sent() -> None:
-    office = Office()
-    async with office.open("m") as group:
-        owe(office, "m")
-        office.database.faults["read_runs"].extend([DAMAGE])
-        await office.rounds(group, count=8)
-    assert office.sent == [1, 2, 3]
+    harness = DispatcherHarness()
+    async with harness.open("m") as group:
+        owe(harness, "m")
+        harness.database.faults["read_runs"].extend([DAMAGE])
+        await harness.rounds(group, count=8)
+    assert harness.sent == [1, 2, 3]
 
 
-def retrying(**rows: str) -> tuple[Office, Unreadable]:
+def retrying(**rows: str) -> tuple[DispatcherHarness, Unreadable]:
     """Let rows be due, each named by the merchant it is of: `_1="m"`."""
-    office = Office()
+    harness = DispatcherHarness()
     for name, merchant in rows.items():
         event = make_event(int(name[1:]), merchant, attempts=1)
-        office.claims.retries.append(ClaimedRetry(event, 100 + event.seq, None))
-    return office, Unreadable(office.claims, office.instruments)
+        harness.claims.retries.append(ClaimedRetry(event, 100 + event.seq, None))
+    return harness, Unreadable(harness.claims, harness.instruments)
 
 
 async def claim(unreadable: Unreadable) -> list[int]:
@@ -149,46 +149,46 @@ async def claim(unreadable: Unreadable) -> list[int]:
 
 
 async def test_retries_are_claimed_past_a_damaged_one_which_is_tried_again_later() -> None:
-    office, unreadable = retrying(_1="m", _2="m", _3="n", _4="o")
-    office.database.damaged = {1}
+    harness, unreadable = retrying(_1="m", _2="m", _3="n", _4="o")
+    harness.database.damaged = {1}
     with capture_logs() as logs:
         assert await claim(unreadable) == []
         assert await claim(unreadable) == [2, 3, 4]
         assert await claim(unreadable) == []
-        office.clock.advance(BLOCKED_WAIT)
+        harness.clock.advance(BLOCKED_WAIT)
         assert await claim(unreadable) == []
     assert [line["seq"] for line in logs if line["event"] == "row.unreadable"] == [1], "told once"
-    assert counted(office) == 1
-    office.clock.advance(BLOCKED_WAIT)
-    office.database.damaged = set()
+    assert counted(harness) == 1
+    harness.clock.advance(BLOCKED_WAIT)
+    harness.database.damaged = set()
     assert await claim(unreadable) == [1]
-    office.clock.advance(FORGOTTEN_AFTER)
-    assert counted(office) == 0
+    harness.clock.advance(FORGOTTEN_AFTER)
+    assert counted(harness) == 0
 
 
 async def test_a_claim_of_some_merchants_finds_the_damaged_row_among_theirs_alone() -> None:
-    office, unreadable = retrying(_1="m", _2="n", _3="other")
-    office.database.damaged = {1, 3}
+    harness, unreadable = retrying(_1="m", _2="n", _3="other")
+    harness.database.damaged = {1, 3}
     assert not await unreadable.claim_due_of(["m", "n"], 2, 200, LEASE)
-    assert office.instruments.blocked.seqs() == [1]
+    assert harness.instruments.blocked.seqs() == [1]
     claimed = await unreadable.claim_due_of(["m", "n"], 2, 200, LEASE)
     assert [retry.event.seq for retry in claimed] == [2]
 
 
 async def test_a_due_row_that_can_be_read_and_not_be_changed_is_closed_and_counted() -> None:
-    office, unreadable = retrying(_1="m", _2="n")
-    office.database.unclaimable = {1}
+    harness, unreadable = retrying(_1="m", _2="n")
+    harness.database.unclaimable = {1}
     assert await claim(unreadable) == []
-    assert (office.claims.closed, await claim(unreadable), counted(office)) == ([1], [2], 0)
+    assert (harness.claims.closed, await claim(unreadable), counted(harness)) == ([1], [2], 0)
     labels = {"state": "failed", "type": "charge.created"}
-    assert office.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
+    assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
 
 
 async def test_a_lane_whose_due_rows_cannot_even_be_named_is_looked_at_later() -> None:
-    office, unreadable = retrying(_1="ill", _2="well")
-    office.database.damaged, office.database.unnamed = {1}, {"ill"}
+    harness, unreadable = retrying(_1="ill", _2="well")
+    harness.database.damaged, harness.database.unnamed = {1}, {"ill"}
     assert await claim(unreadable) == []
-    assert (office.claims.later, counted(office)) == (["ill"], 1)
+    assert (harness.claims.later, counted(harness)) == (["ill"], 1)
 
 
 @pytest.mark.parametrize(
@@ -202,66 +202,66 @@ async def test_a_lane_whose_due_rows_cannot_even_be_named_is_looked_at_later() -
 async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(
     faults: dict[str, StatementRefused],
 ) -> None:
-    office, unreadable = retrying(_1="m", _2="n")
+    harness, unreadable = retrying(_1="m", _2="n")
     for method, fault in faults.items():
-        office.database.faults[method].append(fault)
+        harness.database.faults[method].append(fault)
     with pytest.raises(type([*faults.values()][-1])):
         await claim(unreadable)
-    assert (office.claims.closed, counted(office)) == ([], 0)
+    assert (harness.claims.closed, counted(harness)) == ([], 0)
     assert await claim(unreadable) == [1, 2]
 
 
 async def test_an_endpoint_that_cannot_be_read_lets_its_lane_wait_and_the_others_go_on() -> None:
-    office = Office()
-    async with office.open("a", "b", "ill", "z") as group:
-        numbers = owe(office, "a", "b", "ill", "z")
-        office.database.unreadable_endpoints = {"ill"}
-        await office.rounds(group)
-        assert office.database.lanes["ill"].wait_until is not None
-    assert len(office.sent) == 9
-    assert not set(numbers["ill"]) & ({*office.sent} | office.database.finished.keys())
+    harness = DispatcherHarness()
+    async with harness.open("a", "b", "ill", "z") as group:
+        numbers = owe(harness, "a", "b", "ill", "z")
+        harness.database.unreadable_endpoints = {"ill"}
+        await harness.rounds(group)
+        assert harness.database.lanes["ill"].wait_until is not None
+    assert len(harness.sent) == 9
+    assert not set(numbers["ill"]) & ({*harness.sent} | harness.database.finished.keys())
 
 
 async def test_a_lane_that_cannot_be_leased_waits_alone_and_is_tried_again() -> None:
-    office = Office()
+    harness = DispatcherHarness()
     names = [f"m{number}" for number in range(7)]
-    async with office.open(*names) as group:
-        office.database.unchangeable_lanes = {"m3"}
-        office.database.insert(*(make_event(seq, name) for seq, name in enumerate(names, 1)))
+    async with harness.open(*names) as group:
+        harness.database.unchangeable_lanes = {"m3"}
+        harness.database.insert(*(make_event(seq, name) for seq, name in enumerate(names, 1)))
         with capture_logs() as logs:
-            await office.rounds(group)
+            await harness.rounds(group)
         assert [line["merchant_id"] for line in logs if line["event"] == "lane.unreadable"] == ["m3"]
-        assert sorted(office.sent) == [1, 2, 3, 5, 6, 7]
-        asked = len(office.claims.leases_asked)
-        assert not office.dispatcher.notice_swept(SweptLane("m3", 4, is_free=True))
-        office.dispatcher._ready.add("m3", 4)
-        await office.rounds(group)
-        assert len(office.claims.leases_asked) == asked, "it is left alone for a while"
-        office.database.unchangeable_lanes = set()
-        office.clock.advance(BLOCKED_WAIT)
-        assert office.dispatcher.notice_swept(SweptLane("m3", 4, is_free=True))
-        await office.rounds(group)
-    assert office.sent[-1] == 4
+        assert sorted(harness.sent) == [1, 2, 3, 5, 6, 7]
+        asked = len(harness.claims.leases_asked)
+        assert not harness.dispatcher.notice_swept(SweptLane("m3", 4, is_free=True))
+        harness.dispatcher._ready.add("m3", 4)
+        await harness.rounds(group)
+        assert len(harness.claims.leases_asked) == asked, "it is left alone for a while"
+        harness.database.unchangeable_lanes = set()
+        harness.clock.advance(BLOCKED_WAIT)
+        assert harness.dispatcher.notice_swept(SweptLane("m3", 4, is_free=True))
+        await harness.rounds(group)
+    assert harness.sent[-1] == 4
 
 
 async def test_who_may_not_lease_at_all_is_not_taken_for_a_bad_lane() -> None:
-    office = Office()
-    async with office.open("m"):
-        office.database.faults["lease"].append(StatementRefused("42501", "permission denied"))
-        unreadable = Unreadable(office.claims, office.instruments)
+    harness = DispatcherHarness()
+    async with harness.open("m"):
+        harness.database.faults["lease"].append(StatementRefused("42501", "permission denied"))
+        unreadable = Unreadable(harness.claims, harness.instruments)
         with pytest.raises(StatementRefused):
             await unreadable.lease({"m": 1}, LEASE, "us")
         assert (await unreadable.lease({"m": 1}, LEASE, "us")).leases
 
 
 def test_what_is_not_found_again_is_forgotten_and_found_anew_is_told_anew() -> None:
-    office = Office()
-    blocked = office.instruments.blocked
+    harness = DispatcherHarness()
+    blocked = harness.instruments.blocked
     with capture_logs() as logs:
         for _ in range(2):
             blocked.find(Reason.UNREADABLE, "m", 7, None, "XX001")
             blocked.find(Reason.UNREADABLE, "m", None, None, "XX001")
-            office.clock.advance(FORGOTTEN_AFTER)
+            harness.clock.advance(FORGOTTEN_AFTER)
             assert blocked.seqs() == []
             blocked.show()
     assert len(logs) == 4

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.fake_storage import FakeClaims
-from tests.unit.fakes import FakeDatabase
+from tests.unit.fakes.database import FakeDatabase
+from tests.unit.fakes.storage import FakeClaims
 from webhook_dispatcher.dispatch import sweep as sweeping
 from webhook_dispatcher.dispatch.sweep import RetryMending
 from webhook_dispatcher.dispatch.upkeep import (

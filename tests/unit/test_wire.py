@@ -7,7 +7,7 @@ import pytest
 
 from tests.fuzz.mutation import mutated
 from tests.fuzz.responses import CORPUS, TOKENS
-from tests.unit.wires import FakeLoop, sent
+from tests.unit.fakes.network import FakeLoop, sent
 from webhook_dispatcher.transport.failures import Disconnected, Malformed
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from tests.unit.wires import ORIGIN, TIMEOUT, FakeLoop, FakeTransport, connected, sent
+from tests.unit.fakes.network import ORIGIN, TIMEOUT, FakeLoop, FakeTransport, connected, sent
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.failures import Disconnected, Expired, HandshakeFailed, Phase
 

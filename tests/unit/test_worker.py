@@ -6,19 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.unit.fake_storage import FakeClaims, FakeRecords
-from tests.unit.fakes import (
-    KEYRING,
-    LEASE,
-    NOW,
-    SECRET,
-    FakeDatabase,
-    FakeSender,
-    make_endpoint,
-    make_event,
-    quiet,
-    until,
-)
+from tests.unit.builders import KEYRING, LEASE, NOW, SECRET, make_endpoint, make_event
+from tests.unit.fakes.database import FakeDatabase
+from tests.unit.fakes.network import FakeSender
+from tests.unit.fakes.storage import FakeClaims, FakeRecords
+from tests.unit.loop_turns import quiet, until
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -53,18 +45,18 @@ class _Recorder(Recorder):
 class _Attempter(Attempter):
     """Attempts that end when `answer` is set."""
 
-    course: "Course"
+    harness: "WorkerHarness"
 
     async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
     ) -> Record | None:
-        self.course.started.append(event.seq)
-        self.course.on_start(event.seq)
-        await self.course.answer.wait()
+        self.harness.started.append(event.seq)
+        self.harness.on_start(event.seq)
+        await self.harness.answer.wait()
         return Record(event, fence, is_retry, None, State.DELIVERED, None, None, NOW)
 
 
-class Course:
+class WorkerHarness:
     """A worker, the session that it is given, and what it did."""
 
     def __init__(self, *seqs: int) -> None:
@@ -81,7 +73,7 @@ class Course:
         self.recorder = _Recorder(FakeRecords(self.database), instruments, LEASE, 15.0)
         self.recorder.progress = self.progress
         attempter = _Attempter(FakeSender(), KEYRING, Schedule(), instruments)
-        attempter.course = self
+        attempter.harness = self
         claims = FakeClaims(self.database)
         self.worker = Worker(claims, self.recorder, attempter, instruments, asyncio.Event())
 
@@ -115,150 +107,152 @@ class Course:
 
 
 async def test_events_are_sent_in_order_under_the_lanes_epoch() -> None:
-    course = Course(1, 2, 3)
-    await course.follow()
-    assert course.started == [1, 2, 3]
-    assert [(record.fence, record.is_retry) for record in course.records] == [(3, False)] * 3
-    assert course.session.state is SessionState.OVER
+    harness = WorkerHarness(1, 2, 3)
+    await harness.follow()
+    assert harness.started == [1, 2, 3]
+    assert [(record.fence, record.is_retry) for record in harness.records] == [(3, False)] * 3
+    assert harness.session.state is SessionState.OVER
 
 
 async def test_the_next_starts_only_when_the_one_before_has_ended_and_was_handed_over() -> None:
-    course = Course(1, 2)
-    course.answer.clear()
-    course.on_start = lambda seq: course.started.append(-len(course.records))
-    async with course.following():
-        await until(lambda: course.started)
+    harness = WorkerHarness(1, 2)
+    harness.answer.clear()
+    harness.on_start = lambda seq: harness.started.append(-len(harness.records))
+    async with harness.following():
+        await until(lambda: harness.started)
         await quiet()
-        assert course.started == [1, 0]
-        course.answer.set()
-    assert course.started == [1, 0, 2, -1]
+        assert harness.started == [1, 0]
+        harness.answer.set()
+    assert harness.started == [1, 0, 2, -1]
 
 
-def recall(course: Course) -> None:
-    course.session.recall()
+def recall(harness: WorkerHarness) -> None:
+    harness.session.recall()
 
 
-def lose(course: Course) -> None:
-    course.session.lose()
+def lose(harness: WorkerHarness) -> None:
+    harness.session.lose()
 
 
-def distrust(course: Course) -> None:
-    course.clock.advance(course.session.trusted_until - course.clock.elapsed())
+def distrust(harness: WorkerHarness) -> None:
+    harness.clock.advance(harness.session.trusted_until - harness.clock.elapsed())
 
 
-def straggle(course: Course) -> None:
-    course.session.complete_up_to = 10
-    course.session.notice(9)
+def straggle(harness: WorkerHarness) -> None:
+    harness.session.complete_up_to = 10
+    harness.session.notice(9)
 
 
-def expire(course: Course) -> None:
-    course.session.expire()
+def expire(harness: WorkerHarness) -> None:
+    harness.session.expire()
 
 
-def time_out(course: Course) -> None:
-    course.clock.advance(course.session.expires_at - course.clock.elapsed())
+def time_out(harness: WorkerHarness) -> None:
+    harness.clock.advance(harness.session.expires_at - harness.clock.elapsed())
 
 
 ENDS = [recall, lose, distrust, straggle, expire, time_out]
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_nothing_starts_after_the_end(end: Callable[[Course], None]) -> None:
-    course = Course(1, 2, 3)
-    course.on_start = lambda seq: end(course) if seq == 2 else None
-    await course.follow()
-    assert course.started == [1, 2]
-    assert len(course.records) == 2
-    assert course.session.has_more
+async def test_nothing_starts_after_the_end(end: Callable[[WorkerHarness], None]) -> None:
+    harness = WorkerHarness(1, 2, 3)
+    harness.on_start = lambda seq: end(harness) if seq == 2 else None
+    await harness.follow()
+    assert harness.started == [1, 2]
+    assert len(harness.records) == 2
+    assert harness.session.has_more
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_session_that_must_end_before_it_began_starts_nothing(end: Callable[[Course], None]) -> None:
-    course = Course(1)
-    end(course)
-    await course.follow()
-    assert course.started == []
-    assert course.session.state is SessionState.OVER
+async def test_a_session_that_must_end_before_it_began_starts_nothing(
+    end: Callable[[WorkerHarness], None],
+) -> None:
+    harness = WorkerHarness(1)
+    end(harness)
+    await harness.follow()
+    assert harness.started == []
+    assert harness.session.state is SessionState.OVER
 
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_nothing_starts_when_the_end_came_while_it_waited_for_the_recorder(
-    end: Callable[[Course], None],
+    end: Callable[[WorkerHarness], None],
 ) -> None:
-    course = Course(1, 2)
-    course.recorder.behind = True
-    async with course.following() as task:
+    harness = WorkerHarness(1, 2)
+    harness.recorder.behind = True
+    async with harness.following() as task:
         await quiet()
-        assert course.started == []
+        assert harness.started == []
         assert not task.done()
-        end(course)
-        course.recorder.behind = False
-        course.progress.set()
-    assert course.started == []
+        end(harness)
+        harness.recorder.behind = False
+        harness.progress.set()
+    assert harness.started == []
 
 
 async def test_a_lane_with_a_locked_row_starts_nothing_until_it_is_unblocked() -> None:
-    course = Course(1, 2, 3)
-    locked = course.session.start()
-    course.session.add_outcome()
-    course.session.block()
-    async with course.following():
+    harness = WorkerHarness(1, 2, 3)
+    locked = harness.session.start()
+    harness.session.add_outcome()
+    harness.session.block()
+    async with harness.following():
         await quiet()
-        assert course.started == []
-        course.session.settle_outcome(locked)
-    assert course.started == [2, 3]
+        assert harness.started == []
+        harness.session.settle_outcome(locked)
+    assert harness.started == [2, 3]
 
 
 async def test_a_run_that_holds_all_there_is_asks_for_nothing() -> None:
-    course = Course(1, 2)
-    await course.follow()
-    assert course.asked == 0
+    harness = WorkerHarness(1, 2)
+    await harness.follow()
+    assert harness.asked == 0
 
 
 async def test_more_is_asked_for_before_the_run_is_empty() -> None:
-    course = Course(*range(1, PREFETCH + 4))
-    course.session.missed_read()
-    course.on_start = lambda seq: course.started.append(-course.asked)
-    async with course.following():
-        await until(lambda: len(course.records) == PREFETCH + 3)
-        course.read_on(50)
-    assert course.started[1::2] == [0, 0, 0] + [-1] * (PREFETCH + 1)
-    assert course.started[-2] == 50
-    assert course.asked == 1
+    harness = WorkerHarness(*range(1, PREFETCH + 4))
+    harness.session.missed_read()
+    harness.on_start = lambda seq: harness.started.append(-harness.asked)
+    async with harness.following():
+        await until(lambda: len(harness.records) == PREFETCH + 3)
+        harness.read_on(50)
+    assert harness.started[1::2] == [0, 0, 0] + [-1] * (PREFETCH + 1)
+    assert harness.started[-2] == 50
+    assert harness.asked == 1
 
 
 async def test_a_run_is_topped_up_while_it_goes_on() -> None:
-    course = Course(1, 2, 3)
-    course.session.missed_read()
-    course.on_start = lambda seq: course.read_on(4, 5) if seq == 1 else None
-    await course.follow()
-    assert course.started == [1, 2, 3, 4, 5]
+    harness = WorkerHarness(1, 2, 3)
+    harness.session.missed_read()
+    harness.on_start = lambda seq: harness.read_on(4, 5) if seq == 1 else None
+    await harness.follow()
+    assert harness.started == [1, 2, 3, 4, 5]
 
 
 async def test_a_late_commit_is_sent_before_what_is_not_started() -> None:
-    course = Course(1, 5, 6)
-    course.session.missed_read()
-    course.on_start = lambda seq: course.read_on(1, 3, 5, 6) if seq == 1 else None
-    await course.follow()
-    assert course.started == [1, 3, 5, 6]
+    harness = WorkerHarness(1, 5, 6)
+    harness.session.missed_read()
+    harness.on_start = lambda seq: harness.read_on(1, 3, 5, 6) if seq == 1 else None
+    await harness.follow()
+    assert harness.started == [1, 3, 5, 6]
 
 
 async def test_a_read_that_brought_nothing_ends_the_session() -> None:
-    course = Course(1)
-    course.session.missed_read()
-    async with course.following():
-        await until(lambda: course.records)
-        course.read_on()
-    assert course.started == [1]
-    assert not course.session.has_more
+    harness = WorkerHarness(1)
+    harness.session.missed_read()
+    async with harness.following():
+        await until(lambda: harness.records)
+        harness.read_on()
+    assert harness.started == [1]
+    assert not harness.session.has_more
 
 
 async def test_a_read_answered_after_a_recall_starts_nothing() -> None:
-    course = Course(1)
-    course.session.missed_read()
-    async with course.following():
-        await until(lambda: course.records)
-        recall(course)
-        course.read_on(2, 3)
-    assert course.started == [1]
-    assert course.session.has_more
+    harness = WorkerHarness(1)
+    harness.session.missed_read()
+    async with harness.following():
+        await until(lambda: harness.records)
+        recall(harness)
+        harness.read_on(2, 3)
+    assert harness.started == [1]
+    assert harness.session.has_more

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 
 PATIENCE = 20.0
 ASK = """
@@ -29,26 +29,26 @@ class CommandRequest:
     args: dict[str, Any] = field(default_factory=dict)
 
 
-async def ask(stage: Stage, requests: Sequence[CommandRequest]) -> list[int]:
+async def ask(testbed: Testbed, requests: Sequence[CommandRequest]) -> list[int]:
     """Give commands, in this order, each once even if the database is away meanwhile; return their ids."""
     ids = []
     for request in requests:
         asker = f"operator {uuid4()}"
         args = json.dumps(request.args)
-        await stage.server.execute(
+        await testbed.server.execute(
             ASK, request.command, request.merchant_id, request.event_id, args, asker, patience=PATIENCE
         )
-        ids += [row["id"] for row in await stage.server.fetch(ASKED, asker, patience=PATIENCE)]
+        ids += [row["id"] for row in await testbed.server.fetch(ASKED, asker, patience=PATIENCE)]
     return ids
 
 
-async def taken_up(stage: Stage, ids: Sequence[int]) -> None:
+async def taken_up(testbed: Testbed, ids: Sequence[int]) -> None:
     """Wait until commands are taken up, however long the daemons are away: short ones are done then."""
-    while await stage.server.fetch(WAITING, ids, patience=PATIENCE):
+    while await testbed.server.fetch(WAITING, ids, patience=PATIENCE):
         await asyncio.sleep(0.05)
 
 
-async def rejected(stage: Stage, ids: Sequence[int]) -> list[str]:
+async def rejected(testbed: Testbed, ids: Sequence[int]) -> list[str]:
     """Return what was rejected, and why."""
-    rows = await stage.server.fetch(REJECTED, ids, patience=PATIENCE)
+    rows = await testbed.server.fetch(REJECTED, ids, patience=PATIENCE)
     return [f"{row['command']}: {row['error_message']}" for row in rows]

@@ -3,31 +3,31 @@
 from tests.chaos.fleet import Victim
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import NotHitError
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 
 LOOK_EVERY = 0.1
 
 
-async def hold_over_all(stage: Stage, hit: Hit, seconds: float) -> None:
+async def hold_over_all(testbed: Testbed, hit: Hit, seconds: float) -> None:
     """Wait, and note all daemons as hit, those that are started meanwhile too."""
-    while seconds > 0 and not stage.stopped.is_set():
-        hit.strikes(*stage.fleet.living())
-        await stage.wait(min(LOOK_EVERY, seconds))
+    while seconds > 0 and not testbed.stopped.is_set():
+        hit.strikes(*testbed.fleet.living())
+        await testbed.wait(min(LOOK_EVERY, seconds))
         seconds -= LOOK_EVERY
-    hit.strikes(*stage.fleet.living())
+    hit.strikes(*testbed.fleet.living())
 
 
-def one_living(stage: Stage) -> Victim:
+def one_living(testbed: Testbed) -> Victim:
     """Choose a daemon that runs."""
-    living = stage.fleet.living()
+    living = testbed.fleet.living()
     if not living:
         raise NotHitError("nobody is alive")
-    return stage.random.choice(living)
+    return testbed.random.choice(living)
 
 
-def one_or_all_living(stage: Stage) -> list[Victim]:
+def one_or_all_living(testbed: Testbed) -> list[Victim]:
     """Choose a daemon that runs, or all of them."""
-    return stage.fleet.living() if stage.random.random() < 0.5 else [one_living(stage)]
+    return testbed.fleet.living() if testbed.random.random() < 0.5 else [one_living(testbed)]
 
 
 def named(victims: list[Victim]) -> str:

@@ -13,7 +13,7 @@ from tests.chaos.injections import ALLOWANCE
 from tests.chaos.kinds import Track, fault
 from tests.chaos.receiver import SharedHost
 from tests.chaos.run import SWEEP
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 from tests.chaos.writers import AWAY
 
 MIN_COLLUDERS = 20
@@ -33,74 +33,74 @@ WAYS = {"refuses": SharedHost.REFUSES, "has an untrusted certificate": SharedHos
 Change = Callable[[], None]
 
 
-async def _fail(stage: Stage, hit: Hit, merchants: Sequence[str], begin: Change, end: Change) -> None:
+async def _fail(testbed: Testbed, hit: Hit, merchants: Sequence[str], begin: Change, end: Change) -> None:
     """Let a group get and accept events, then get and refuse them."""
     async with AsyncExitStack() as stack:
-        if stage.random.random() < stage.scale.alone:
-            await stack.enter_async_context(stage.quiet.alone())
-            await stage.wait(stage.lease + SWEEP + ALLOWANCE)  # until the others' effects are over
+        if testbed.random.random() < testbed.scale.alone:
+            await stack.enter_async_context(testbed.quiet.alone())
+            await testbed.wait(testbed.lease + SWEEP + ALLOWANCE)  # until the others' effects are over
             hit.stands_alone()
         hit.note = f"{len(merchants)} merchants{'' if hit.alone_since is None else ', and nothing else'}"
-        await _keep_busy(stage, hit, merchants)
+        await _keep_busy(testbed, hit, merchants)
         hit.begins()
         hit.touches(merchants)
-        stage.beat.worst()
+        testbed.heartbeat.worst()
         begin()
         try:
-            await _keep_busy(stage, hit, merchants)
+            await _keep_busy(testbed, hit, merchants)
         finally:
             end()
-            hit.slowness = stage.beat.worst()
+            hit.slowness = testbed.heartbeat.worst()
 
 
-async def _keep_busy(stage: Stage, hit: Hit, merchants: Sequence[str]) -> None:
+async def _keep_busy(testbed: Testbed, hit: Hit, merchants: Sequence[str]) -> None:
     for _ in range(2):
-        if stage.stopped.is_set():
+        if testbed.stopped.is_set():
             return
         try:
-            await stage.writers.write_burst(merchants, BURST)
+            await testbed.writers.write_burst(merchants, BURST)
         except AWAY as error:
             hit.note += f"; events were not written ({type(error).__name__})"
-        await stage.wait(MEASURED / 2)
+        await testbed.wait(MEASURED / 2)
 
 
-def _colluding(behaviour: Mapping[str, float | bool]) -> Callable[[Stage, Hit], Awaitable[None]]:
-    async def collude(stage: Stage, hit: Hit) -> None:
-        count = max(MIN_COLLUDERS, round(len(stage.merchants) * COLLUDING_SHARE))
-        merchants = stage.random.sample(stage.merchants, count)
+def _colluding(behaviour: Mapping[str, float | bool]) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def collude(testbed: Testbed, hit: Hit) -> None:
+        count = max(MIN_COLLUDERS, round(len(testbed.merchants) * COLLUDING_SHARE))
+        merchants = testbed.random.sample(testbed.merchants, count)
         await _fail(
-            stage,
+            testbed,
             hit,
             merchants,
-            lambda: stage.behave(merchants, behaviour),
-            lambda: stage.behave_as_ever(merchants),
+            lambda: testbed.behave(merchants, behaviour),
+            lambda: testbed.behave_as_ever(merchants),
         )
 
     return collude
 
 
-def _hosted_behaving(behaviour: Mapping[str, float | bool]) -> Callable[[Stage, Hit], Awaitable[None]]:
-    async def die(stage: Stage, hit: Hit) -> None:
-        merchants = stage.hosted
+def _hosted_behaving(behaviour: Mapping[str, float | bool]) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def die(testbed: Testbed, hit: Hit) -> None:
+        merchants = testbed.hosted
         await _fail(
-            stage,
+            testbed,
             hit,
             merchants,
-            lambda: stage.behave(merchants, behaviour),
-            lambda: stage.behave_as_ever(merchants),
+            lambda: testbed.behave(merchants, behaviour),
+            lambda: testbed.behave_as_ever(merchants),
         )
 
     return die
 
 
-def _host_turning(how: SharedHost) -> Callable[[Stage, Hit], Awaitable[None]]:
-    async def die(stage: Stage, hit: Hit) -> None:
+def _host_turning(how: SharedHost) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def die(testbed: Testbed, hit: Hit) -> None:
         await _fail(
-            stage,
+            testbed,
             hit,
-            stage.hosted,
-            lambda: stage.turn_shared_host(how),
-            lambda: stage.turn_shared_host(SharedHost.SOUND),
+            testbed.hosted,
+            lambda: testbed.turn_shared_host(how),
+            lambda: testbed.turn_shared_host(SharedHost.SOUND),
         )
 
     return die
@@ -114,12 +114,12 @@ for _what, _how in WAYS.items():
 
 
 @fault("the names of a shared host are gone", Track.MERCHANTS, Repeats.UNCOUNTED)
-async def lose_names(stage: Stage, hit: Hit) -> None:
+async def lose_names(testbed: Testbed, hit: Hit) -> None:
     """Answer look-ups of its names with a failure; kept connections go on."""
     await _fail(
-        stage,
+        testbed,
         hit,
-        stage.hosted,
-        lambda: stage.names.lose(stage.hosted),
-        lambda: stage.names.lose(()),
+        testbed.hosted,
+        lambda: testbed.names.lose(testbed.hosted),
+        lambda: testbed.names.lose(()),
     )

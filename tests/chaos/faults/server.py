@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from tests.acceptance.process import environment
+from tests.acceptance.processes import environment
 from tests.chaos.evidence import Repeats
 from tests.chaos.faults.hold import hold_over_all
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import NotHitError, Track, fault
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 
 PATIENCE = 20.0
 LONGEST_LOCK_WAIT = 0.3
@@ -38,107 +38,107 @@ $$
 
 
 @fault("pg_terminate_backend", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def terminate(stage: Stage, hit: Hit) -> None:
+async def terminate(testbed: Testbed, hit: Hit) -> None:
     """End about half of the daemons' sessions every 200 ms."""
     ended = 0
-    async with stage.server.connect(patience=PATIENCE) as operator:
+    async with testbed.server.connect(patience=PATIENCE) as operator:
         for _ in range(10):
             ended += len(await operator.fetch(TERMINATE, 0.5))
-            await hold_over_all(stage, hit, 0.2)
+            await hold_over_all(testbed, hit, 0.2)
     hit.note = f"{ended} sessions"
 
 
 @fault("statements cancelled", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def cancel(stage: Stage, hit: Hit) -> None:
+async def cancel(testbed: Testbed, hit: Hit) -> None:
     """Cancel whatever the daemons' sessions run: for them as if it had taken too long."""
     cancelled = 0
-    async with stage.server.connect(patience=PATIENCE) as operator:
+    async with testbed.server.connect(patience=PATIENCE) as operator:
         ends = time.monotonic() + 2
-        while time.monotonic() < ends and not stage.stopped.is_set():
-            hit.strikes(*stage.fleet.living())
+        while time.monotonic() < ends and not testbed.stopped.is_set():
+            hit.strikes(*testbed.fleet.living())
             cancelled += len(await operator.fetch(CANCEL))
-            await stage.wait(0.01)
+            await testbed.wait(0.01)
     hit.note = f"{cancelled} statements"
     if not cancelled:
         raise NotHitError("no statement was running")
 
 
 @fault("Postgres restarted fast", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def restart(stage: Stage, hit: Hit) -> None:
+async def restart(testbed: Testbed, hit: Hit) -> None:
     """End every session, stop in good order, and start again after a moment."""
-    await _down(stage, hit, stage.server.stop_fast, stage.random.uniform(0, 1))
+    await _down(testbed, hit, testbed.server.stop_fast, testbed.random.uniform(0, 1))
 
 
 @fault("Postgres crashed", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def crash(stage: Stage, hit: Hit) -> None:
+async def crash(testbed: Testbed, hit: Hit) -> None:
     """End it at once; it recovers from its WAL when it is started again."""
-    await _down(stage, hit, stage.server.crash, stage.random.uniform(0.5, 3))
+    await _down(testbed, hit, testbed.server.crash, testbed.random.uniform(0.5, 3))
 
 
-async def _down(stage: Stage, hit: Hit, stop: Callable[[], Awaitable[None]], seconds: float) -> None:
+async def _down(testbed: Testbed, hit: Hit, stop: Callable[[], Awaitable[None]], seconds: float) -> None:
     hit.stops_all = True
-    hit.strikes(*stage.fleet.living())
+    hit.strikes(*testbed.fleet.living())
     hit.note = f"for {seconds:.1f} s"
     try:
         await stop()
-        await hold_over_all(stage, hit, seconds)
+        await hold_over_all(testbed, hit, seconds)
     finally:
-        await stage.server.start()
+        await testbed.server.start()
 
 
 @fault("database read-only", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def read_only(stage: Stage, hit: Hit) -> None:
+async def read_only(testbed: Testbed, hit: Hit) -> None:
     """Accept no writes, as after a failover to a replica."""
     hit.stops_all = True
-    hit.strikes(*stage.fleet.living())
+    hit.strikes(*testbed.fleet.living())
     try:
-        await _default_to_read_only(stage, "ALTER SYSTEM SET default_transaction_read_only = on", "on")
-        await stage.server.fetch(TERMINATE, 1.0)
-        await hold_over_all(stage, hit, stage.random.uniform(1, 3))
+        await _default_to_read_only(testbed, "ALTER SYSTEM SET default_transaction_read_only = on", "on")
+        await testbed.server.fetch(TERMINATE, 1.0)
+        await hold_over_all(testbed, hit, testbed.random.uniform(1, 3))
     finally:
-        await _default_to_read_only(stage, "ALTER SYSTEM RESET default_transaction_read_only", "off")
+        await _default_to_read_only(testbed, "ALTER SYSTEM RESET default_transaction_read_only", "off")
 
 
-async def _default_to_read_only(stage: Stage, statement: str, wanted: str) -> None:
-    await stage.server.execute(statement, patience=PATIENCE)
-    await stage.server.execute("SELECT pg_reload_conf()", patience=PATIENCE)
+async def _default_to_read_only(testbed: Testbed, statement: str, wanted: str) -> None:
+    await testbed.server.execute(statement, patience=PATIENCE)
+    await testbed.server.execute("SELECT pg_reload_conf()", patience=PATIENCE)
     async with asyncio.timeout(PATIENCE):
-        while await _seen_by_others(stage) != wanted:
+        while await _seen_by_others(testbed) != wanted:
             await asyncio.sleep(0.02)
 
 
-async def _seen_by_others(stage: Stage) -> str:
-    connection = await asyncpg.connect(stage.server.dsn())
+async def _seen_by_others(testbed: Testbed) -> str:
+    connection = await asyncpg.connect(testbed.server.dsn())
     try:
         return str(await connection.fetchval("SHOW default_transaction_read_only"))
     finally:
         connection.terminate()
 
 
-def _raising(sqlstate: str) -> Callable[[Stage, Hit], Awaitable[None]]:
-    async def strike(stage: Stage, hit: Hit) -> None:
-        await stage.server.execute(STRIKE, patience=PATIENCE)
+def _raising(sqlstate: str) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def strike(testbed: Testbed, hit: Hit) -> None:
+        await testbed.server.execute(STRIKE, patience=PATIENCE)
         hit.begins()
-        hit.strikes(*stage.fleet.living())
+        hit.strikes(*testbed.fleet.living())
         try:
             for table in STRUCK_TABLES:
                 await change(
-                    stage,
+                    testbed,
                     f"CREATE TRIGGER strike BEFORE INSERT OR UPDATE OR DELETE ON webhook.{table} "
                     f"FOR EACH STATEMENT EXECUTE FUNCTION public.strike('{sqlstate}')",
                 )
-            await hold_over_all(stage, hit, 2)
+            await hold_over_all(testbed, hit, 2)
         finally:
             for table in STRUCK_TABLES:
-                await change(stage, f"DROP TRIGGER IF EXISTS strike ON webhook.{table}")
+                await change(testbed, f"DROP TRIGGER IF EXISTS strike ON webhook.{table}")
 
     return strike
 
 
-async def change(stage: Stage, statement: str) -> None:
+async def change(testbed: Testbed, statement: str) -> None:
     """Change a table that is at work. Who waits for its lock holds up all behind him: briefly."""
     patience = 0.03
-    async with stage.server.connect(patience=PATIENCE) as operator:
+    async with testbed.server.connect(patience=PATIENCE) as operator:
         while True:
             await operator.execute(f"SET lock_timeout = '{patience * 1000:.0f}ms'")
             try:
@@ -154,19 +154,19 @@ for _name, _sqlstate in ERRORS.items():
 
 
 @fault("table locked", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def lock_table(stage: Stage, hit: Hit) -> None:
+async def lock_table(testbed: Testbed, hit: Hit) -> None:
     """Hold the outbox as an operator's ALTER TABLE would, for longer than statements wait."""
-    seconds = stage.random.uniform(1, 3)
+    seconds = testbed.random.uniform(1, 3)
     hit.note = f"for {seconds:.1f} s"
-    async with _locked_table(stage):
+    async with _locked_table(testbed):
         hit.begins()
         hit.stops_all = True
-        await hold_over_all(stage, hit, seconds)
+        await hold_over_all(testbed, hit, seconds)
 
 
 @asynccontextmanager
-async def _locked_table(stage: Stage) -> AsyncIterator[None]:
-    async with stage.server.connect(patience=PATIENCE) as operator:
+async def _locked_table(testbed: Testbed) -> AsyncIterator[None]:
+    async with testbed.server.connect(patience=PATIENCE) as operator:
         await operator.execute("SET lock_timeout = '100ms'")
         for _ in range(30):
             transaction = operator.transaction()
@@ -186,32 +186,32 @@ async def _locked_table(stage: Stage) -> AsyncIterator[None]:
 
 
 @fault("disk full", Track.SURROUNDINGS, Repeats.EXPOSED, needs="mount")
-async def fill_disk(stage: Stage, hit: Hit) -> None:
+async def fill_disk(testbed: Testbed, hit: Hit) -> None:
     """Leave no page to the database's tables and indexes; the WAL has room."""
     hit.stops_all = True
-    hit.strikes(*stage.fleet.living())
+    hit.strikes(*testbed.fleet.living())
     try:
-        await stage.server.fill_disk()
+        await testbed.server.fill_disk()
         try:
-            await stage.server.execute(
+            await testbed.server.execute(
                 "CREATE TEMPORARY TABLE large AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)"
             )
         except asyncpg.DiskFullError:
             pass
         else:
             raise NotHitError("there is room left")
-        await hold_over_all(stage, hit, stage.random.uniform(1.5, 3))
+        await hold_over_all(testbed, hit, testbed.random.uniform(1.5, 3))
     finally:
-        stage.server.free_disk()
+        testbed.server.free_disk()
 
 
 @fault("connection limit reached", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def limit_connections(stage: Stage, hit: Hit) -> None:
+async def limit_connections(testbed: Testbed, hit: Hit) -> None:
     """Let the daemons have only a few sessions between them."""
-    limit = stage.random.randint(1, 6)
+    limit = testbed.random.randint(1, 6)
     hit.note = f"{limit} for all"
     await _without_room(
-        stage,
+        testbed,
         hit,
         f"ALTER ROLE webhook_dispatcher CONNECTION LIMIT {limit}",
         "ALTER ROLE webhook_dispatcher CONNECTION LIMIT -1",
@@ -219,44 +219,44 @@ async def limit_connections(stage: Stage, hit: Hit) -> None:
 
 
 @fault("role locked out", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def lock_out(stage: Stage, hit: Hit) -> None:
+async def lock_out(testbed: Testbed, hit: Hit) -> None:
     """Let the daemons' role connect no more."""
     await _without_room(
-        stage, hit, "ALTER ROLE webhook_dispatcher NOLOGIN", "ALTER ROLE webhook_dispatcher LOGIN"
+        testbed, hit, "ALTER ROLE webhook_dispatcher NOLOGIN", "ALTER ROLE webhook_dispatcher LOGIN"
     )
 
 
-async def _without_room(stage: Stage, hit: Hit, shut: str, open_again: str) -> None:
+async def _without_room(testbed: Testbed, hit: Hit, shut: str, open_again: str) -> None:
     hit.stops_all = True
-    hit.strikes(*stage.fleet.living())
+    hit.strikes(*testbed.fleet.living())
     try:
-        await stage.server.execute(shut, patience=PATIENCE)
-        await stage.server.fetch(TERMINATE, 1.0, patience=PATIENCE)
-        await hold_over_all(stage, hit, stage.random.uniform(1, 3))
+        await testbed.server.execute(shut, patience=PATIENCE)
+        await testbed.server.fetch(TERMINATE, 1.0, patience=PATIENCE)
+        await hold_over_all(testbed, hit, testbed.random.uniform(1, 3))
     finally:
-        await stage.server.execute(open_again, patience=PATIENCE)
+        await testbed.server.execute(open_again, patience=PATIENCE)
 
 
 @fault("migration while running", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def migrate(stage: Stage, hit: Hit) -> None:
+async def migrate(testbed: Testbed, hit: Hit) -> None:
     """Migrate as an operator does, and change tables under prepared statements."""
-    hit.strikes(*stage.fleet.living())
+    hit.strikes(*testbed.fleet.living())
     tables = ("lane", "outbox")
     try:
         for table in tables:
-            await change(stage, f"ALTER TABLE webhook.{table} ADD COLUMN IF NOT EXISTS chaos integer")
-        hit.note = await _migrate(stage)
-        hit.strikes(*stage.fleet.living())
+            await change(testbed, f"ALTER TABLE webhook.{table} ADD COLUMN IF NOT EXISTS chaos integer")
+        hit.note = await _migrate(testbed)
+        hit.strikes(*testbed.fleet.living())
     finally:
         for table in tables:
-            await change(stage, f"ALTER TABLE webhook.{table} DROP COLUMN IF EXISTS chaos")
+            await change(testbed, f"ALTER TABLE webhook.{table} DROP COLUMN IF EXISTS chaos")
 
 
-async def _migrate(stage: Stage) -> str:
+async def _migrate(testbed: Testbed) -> str:
     """Run the command, in a process of its own: the links run in this one; tell how it ended."""
     migration = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "webhook_dispatcher", "migrate"),
-        env=environment({"DATABASE_URL": stage.server.dsn()}),
+        env=environment({"DATABASE_URL": testbed.server.dsn()}),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -271,18 +271,18 @@ async def _migrate(stage: Stage) -> str:
             migration.kill()
             await migration.wait()
     if migration.returncode != 0:
-        stage.complain(f"`migrate` ended with {migration.returncode}: {said.decode()[-500:]}")
+        testbed.complain(f"`migrate` ended with {migration.returncode}: {said.decode()[-500:]}")
     return f"exit {migration.returncode}"
 
 
 @fault("long transaction open", Track.SURROUNDINGS, Repeats.NONE)
-async def long_transaction(stage: Stage, hit: Hit) -> None:
+async def long_transaction(testbed: Testbed, hit: Hit) -> None:
     """Keep a snapshot, and half of the time a transaction number too, while things go on."""
-    has_number = stage.random.random() < 0.5
+    has_number = testbed.random.random() < 0.5
     hit.note = "with a number" if has_number else "reading"
-    async with stage.server.connect(patience=PATIENCE) as operator:
+    async with testbed.server.connect(patience=PATIENCE) as operator:
         await operator.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         await operator.fetch("SELECT count(*) FROM webhook.outbox")
         if has_number:
             await operator.execute("SELECT pg_current_xact_id()")
-        await stage.wait(4)
+        await testbed.wait(4)

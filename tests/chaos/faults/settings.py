@@ -5,7 +5,7 @@ from tests.chaos.faults.hold import hold_over_all
 from tests.chaos.faults.server import PATIENCE, TERMINATE
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import Track, fault
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 
 AWKWARD = {
     "jit": "on",
@@ -64,27 +64,27 @@ CHANGED = 10
 
 
 @fault("server settings changed", Track.SURROUNDINGS, Repeats.EXPOSED)
-async def change_settings(stage: Stage, hit: Hit) -> None:
+async def change_settings(testbed: Testbed, hit: Hit) -> None:
     """Change some of them somewhere, and end the daemons' sessions, so that they get new ones; then back."""
-    known = await stage.server.fetch(
+    known = await testbed.server.fetch(
         "SELECT name FROM pg_settings WHERE name = ANY($1)", list(AWKWARD), patience=PATIENCE
     )
-    names = stage.random.sample(sorted(row["name"] for row in known), CHANGED)
-    place = stage.random.choice(PLACES)
-    hit.strikes(*stage.fleet.living())
+    names = testbed.random.sample(sorted(row["name"] for row in known), CHANGED)
+    place = testbed.random.choice(PLACES)
+    hit.strikes(*testbed.fleet.living())
     hit.note = f"{place}: {', '.join(f'{name} = {AWKWARD[name]}' for name in names)}"
     try:
-        await _apply(stage, [f"{place} SET {name} = {_quoted(name)}" for name in names])
-        await hold_over_all(stage, hit, stage.random.uniform(2, 4))
+        await _apply(testbed, [f"{place} SET {name} = {_quoted(name)}" for name in names])
+        await hold_over_all(testbed, hit, testbed.random.uniform(2, 4))
     finally:
-        await _apply(stage, [f"{place} RESET {name}" for name in names])
+        await _apply(testbed, [f"{place} RESET {name}" for name in names])
 
 
-async def _apply(stage: Stage, statements: list[str]) -> None:
+async def _apply(testbed: Testbed, statements: list[str]) -> None:
     for statement in statements:
-        await stage.server.execute(statement, patience=PATIENCE)
-    await stage.server.execute("SELECT pg_reload_conf()", patience=PATIENCE)
-    await stage.server.fetch(TERMINATE, 1.0, patience=PATIENCE)
+        await testbed.server.execute(statement, patience=PATIENCE)
+    await testbed.server.execute("SELECT pg_reload_conf()", patience=PATIENCE)
+    await testbed.server.fetch(TERMINATE, 1.0, patience=PATIENCE)
 
 
 def _quoted(name: str) -> str:

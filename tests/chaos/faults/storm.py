@@ -7,7 +7,7 @@ from tests.chaos.evidence import Repeats
 from tests.chaos.faults.asking import PATIENCE, CommandRequest, ask, rejected, taken_up
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import Track, fault
-from tests.chaos.stage import Stage
+from tests.chaos.testbed import Testbed
 
 KNOWN = """
 (
@@ -37,46 +37,46 @@ NONSENSE = (
 
 
 @fault("control commands in a storm", Track.OPERATORS, Repeats.NONE)
-async def storm(stage: Stage, hit: Hit) -> None:
+async def storm(testbed: Testbed, hit: Hit) -> None:
     """Ask for retries of whatever there is, cancel some, test endpoints, and talk nonsense in between."""
-    with stage.borrow(25) as merchants:
+    with testbed.borrow(25) as merchants:
         hit.touches(merchants)
         requests = [
-            *await _about_events(stage, merchants),
-            *await _mass_retry(stage, merchants[:2]),
+            *await _about_events(testbed, merchants),
+            *await _mass_retry(testbed, merchants[:2]),
             *[CommandRequest("test_event", merchant_id) for merchant_id in merchants[3:5]],
             CommandRequest("set_url", merchants[0], args={"url": "ftp://nowhere/"}),
             CommandRequest("retry", event_id=uuid4()),
-            *stage.random.sample(NONSENSE, 3),
+            *testbed.random.sample(NONSENSE, 3),
         ]
-        stage.random.shuffle(requests)
-        ids = await ask(stage, requests)
-        await taken_up(stage, ids)
-        refused = len(await rejected(stage, ids))
+        testbed.random.shuffle(requests)
+        ids = await ask(testbed, requests)
+        await taken_up(testbed, ids)
+        refused = len(await rejected(testbed, ids))
         hit.note = f"{len(ids)} commands, {refused} of them rejected"
 
 
-async def _about_events(stage: Stage, merchants: Sequence[str]) -> list[CommandRequest]:
+async def _about_events(testbed: Testbed, merchants: Sequence[str]) -> list[CommandRequest]:
     """Choose events to retry or cancel; the book knows of it before anybody is asked."""
     requests = []
-    for row in await stage.server.fetch(KNOWN, merchants, patience=PATIENCE):
+    for row in await testbed.server.fetch(KNOWN, merchants, patience=PATIENCE):
         event_id = row["event_id"]
-        if row["state"] != "delivered" and stage.random.random() < 0.3:
-            stage.book.cancelled.add(str(event_id))
+        if row["state"] != "delivered" and testbed.random.random() < 0.3:
+            testbed.book.cancelled.add(str(event_id))
             requests.append(CommandRequest("cancel", event_id=event_id))
             continue
-        for _ in range(stage.random.choice((1, 1, 2))):
-            stage.book.by_hand[str(event_id)] += 1
-            args = {"force": True} if stage.random.random() < 0.7 else {}
+        for _ in range(testbed.random.choice((1, 1, 2))):
+            testbed.book.by_hand[str(event_id)] += 1
+            args = {"force": True} if testbed.random.random() < 0.7 else {}
             requests.append(CommandRequest("retry", event_id=event_id, args=args))
     return requests
 
 
-async def _mass_retry(stage: Stage, merchants: Sequence[str]) -> list[CommandRequest]:
+async def _mass_retry(testbed: Testbed, merchants: Sequence[str]) -> list[CommandRequest]:
     """Retry all that failed of a few merchants until now; what is not delivered may be among it."""
-    [row] = await stage.server.fetch("SELECT clock_timestamp() AS now", patience=PATIENCE)
+    [row] = await testbed.server.fetch("SELECT clock_timestamp() AS now", patience=PATIENCE)
     until = row["now"].isoformat()
     for merchant_id in merchants:
-        for known in await stage.server.fetch(UNDELIVERED, merchant_id, patience=PATIENCE):
-            stage.book.by_hand[str(known["event_id"])] += 1
+        for known in await testbed.server.fetch(UNDELIVERED, merchant_id, patience=PATIENCE):
+            testbed.book.by_hand[str(known["event_id"])] += 1
     return [CommandRequest("retry_failed", merchant_id, args={"until": until}) for merchant_id in merchants]

@@ -1,0 +1,141 @@
+"""Daemons and receivers as processes of their own, watched from outside: exit code, log, readiness."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import MAX_WAIT, until
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment with these WEBHOOK_ settings and no others."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith("WEBHOOK_")}
+    return own | {f"WEBHOOK_{name}": text for name, text in settings.items()}
+
+
+@dataclass
+class Daemon:
+    """`webhook-dispatcher run` in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    @classmethod
+    def spawn(cls, settings: Mapping[str, str], log_file: Path, cwd: Path) -> "Daemon":
+        """Start a daemon; whoever does so sees to it that it is killed."""
+        with log_file.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "webhook_dispatcher", "run"],
+                env=environment(settings),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        return cls(process, log_file)
+
+    def log(self, event: str | None = None) -> list[dict[str, Any]]:
+        """Return the log's complete lines, or those of one event."""
+        lines = self.log_file.read_text().splitlines(keepends=True)
+        entries = [json.loads(line) for line in lines if line.endswith("}\n") and line.startswith("{")]
+        return [entry for entry in entries if event in (None, entry["event"])]
+
+    async def logged(self, event: str, deadline: float = MAX_WAIT) -> dict[str, Any]:
+        """Wait for a log event and return its first occurrence."""
+        entries = await until(lambda: self.log(event) or self._fails_if_ended(event), deadline)
+        return entries[0]
+
+    def _fails_if_ended(self, event: str) -> list[dict[str, Any]]:
+        if self.process.poll() is not None and not self.log(event):
+            raise AssertionError(
+                f"the daemon ended with {self.process.returncode}: {self.log_file.read_text()}"
+            )
+        return []
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        self.process.terminate()
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+
+    async def ended(self, deadline: float = MAX_WAIT) -> int:
+        """Wait for its end and return the exit code."""
+        await until(lambda: self.process.poll() is not None, deadline)
+        return self.process.returncode
+
+    async def asked(self, path: str) -> tuple[int, str]:
+        """Ask the ops server for a path; return status and text."""
+        port = self.log("daemon.started")[0]["ops_port"]
+        return await http_get(port, path)
+
+    def problems(self) -> list[str]:
+        """Return what no run should leave in its log: tracebacks, and lines that are no events."""
+        lines = self.log_file.read_text().splitlines(keepends=True)
+        return [line for line in lines if line.endswith("\n") and not _is_event(line)]
+
+
+def _is_event(line: str) -> bool:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return False
+    return "event" in entry and "exception" not in entry
+
+
+async def http_get(port: int, path: str) -> tuple[int, str]:
+    """GET from a local server; return status and text."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    return int(head.split()[1]), body
+
+
+class ReceiverProcess:
+    """A receiver beside the test's own process, where the test must not slow it down; `log` is its log file.
+
+    Its arrivals are timed with the machine's monotonic clock, which is ours too.
+    """
+
+    def __init__(self, log: Path, secrets: Path) -> None:
+        self.log = log
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "webhook_dispatcher.local.receiver"]
+            + ["--log", str(log), "--secrets", str(secrets)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.root = self._process.stdout.readline().strip()
+
+    def stop(self) -> None:
+        """Stop it; the log is complete then."""
+        assert self._process.stdout is not None
+        self._process.terminate()
+        self._process.wait(MAX_WAIT)
+        self._process.stdout.close()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if process_exists(self._process.pid):
+            self._process.kill()
+        self._process.wait()
+
+
+def process_exists(pid: int) -> bool:
+    """Tell whether a process is there and not a zombie."""
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return bool(state) and not state.startswith("Z")

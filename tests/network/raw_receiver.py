@@ -1,0 +1,144 @@
+"""A receiver that misbehaves byte by byte: real sockets, real TLS, and full control of what is written."""
+
+import asyncio
+import contextlib
+import ctypes
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+# Linux, socket(7): a program of one instruction, which drops every segment that comes in.
+SO_ATTACH_FILTER = 26
+DROP = struct.pack("HBBI", 0x06, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it arrived, and how to answer it."""
+
+    head: bytes
+    body: bytes
+    connection: int
+    writer: asyncio.StreamWriter
+
+    async def answer(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def reset(self) -> None:
+        """Close with RST."""
+        sock = self.writer.get_extra_info("socket")
+        if sock is not None:  # None once it is closed
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    @property
+    def line(self) -> bytes:
+        return self.head.split(b"\r\n", 1)[0]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        lines = self.head.decode("latin-1").split("\r\n")[1:]
+        return {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+        }
+
+
+Behaviour = Callable[[Request], Awaitable[None]]
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class RawReceiver:
+    """Serve on a loopback port; every request is kept, then given to `behave`.
+
+    converse: talks to each connection instead, without reading any request for it.
+    """
+
+    behave: Behaviour | None = None
+    context: ssl.SSLContext | None = None
+    address: str = "127.0.0.1"
+    converse: Conversation | None = None
+    requests: list[Request] = field(default_factory=list)
+    connections: int = 0
+    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, self.address, 0, ssl=self.context)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def url(self, rest: str = "/hook", host: str = "127.0.0.1") -> str:
+        return f"{'https' if self.context else 'http'}://{host}:{self.port}{rest}"
+
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.ensure_future(self._converse(reader, writer, self.connections))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+    ) -> None:
+        try:
+            if self.converse is not None:
+                await self.converse(reader, writer)
+            else:
+                await self._answer_requests(reader, writer, number)
+        except (OSError, EOFError):
+            pass
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
+    ) -> None:
+        while not writer.is_closing():
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = Request(head, b"", number, writer).headers.get("content-length", "0")
+            request = Request(head, await reader.readexactly(int(length)), number, writer)
+            self.requests.append(request)
+            assert self.behave is not None
+            await self.behave(request)
+
+
+def answering(data: bytes) -> Behaviour:
+    """Write these bytes and keep the connection open."""
+
+    async def behave(request: Request) -> None:
+        await request.answer(data)
+
+    return behave
+
+
+def status(line: str, *headers: str, body: bytes = b"") -> bytes:
+    """Render an answer with its length."""
+    return "\r\n".join([f"HTTP/1.1 {line}", f"Content-Length: {len(body)}", *headers, "", ""]).encode() + body
+
+
+OK = status("200 OK", body=b"ok")
+
+
+def go_deaf(connection: socket.socket) -> None:
+    """Receive nothing more; what is sent from here still arrives."""
+    program = ctypes.create_string_buffer(DROP)
+    connection.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program))
+    )

@@ -1,0 +1,79 @@
+"""A database for each test on the server that all share, or a server of a test's own."""
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+
+from tests import servers
+from tests.servers.pooler import Pooler
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage.connection import create_pool
+from webhook_dispatcher.storage.session import PLANNED_ONCE
+
+TEMPLATE = "webhook_template"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One test's database; roles are those of the contract.
+
+    pooler: what daemons and the command line go through, if the tests are run like that.
+    """
+
+    server: EmbeddedPostgres
+    name: str
+    pooler: Pooler | None = None
+
+    def dsn(self, user: str = "webhook_dispatcher") -> str:
+        """Return the URL to connect with as a role, or as the superuser `postgres`."""
+        return self.server.dsn(user, self.name)
+
+    def settings(self, user: str = "webhook_dispatcher") -> dict[str, str]:
+        """Return the settings with which a program connects as a role, without their prefix."""
+        if self.pooler is None:
+            return {"DATABASE_URL": self.dsn(user)}
+        return {"DATABASE_URL": self.pooler.dsn(user, self.name), "DATABASE_POOLER": "transaction"}
+
+    async def connect(self, user: str = "postgres") -> asyncpg.Connection:
+        """Open a connection; the caller closes it."""
+        return await asyncpg.connect(self.dsn(user), server_settings=servers.settings_of_tests())
+
+    def pool(
+        self, application_name: str, size: int, command_timeout: timedelta
+    ) -> AbstractAsyncContextManager[asyncpg.Pool]:
+        """Keep connections as the daemon does that it claims and records by."""
+        return create_pool(
+            self.dsn(),
+            application_name=application_name,
+            command_timeout=command_timeout,
+            size=size,
+            planning=PLANNED_ONCE,
+        )
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def own_server(options: Mapping[str, str]) -> Iterator[EmbeddedPostgres]:
+    """Serve while entered."""
+    # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
+    data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
+    try:
+        chosen = {**servers.options(), **options}
+        with EmbeddedPostgres(data_dir, durable=False, options=chosen, bin_dir=servers.programs()) as server:
+            yield server
+    finally:
+        shutil.rmtree(data_dir)

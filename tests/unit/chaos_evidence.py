@@ -1,0 +1,187 @@
+"""A run as it should have gone, told piece by piece, for tests of the judge."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tests.chaos.evidence import Attempted, Delivery, Event, Evidence, Injection, Limits, Phase, Repeats
+from tests.chaos.judge import judge
+from tests.chaos.verdict import What
+from webhook_dispatcher.local.arrivals import Arrival, Signature
+
+SCHEDULE = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
+LIMITS = Limits(lease=2.5, attempt_timeout=0.8, sweep=1.0, attempts=8)
+
+
+class EvidenceBuilder:
+    """Events, requests, records and faults; each call adds one. Times are seconds since the run's begin."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, Event] = {}
+        self.arrivals: list[Arrival] = []
+        self.rows: dict[str, list[Attempted]] = {}
+        self.ends: dict[str, tuple[str, str | None]] = {}
+        self.injections: list[Injection] = []
+        self.deleted: set[str] = set()
+        self.cancelled: set[str] = set()
+        self.unconfigured: set[str] = set()
+        self.by_hand: Counter[str] = Counter()
+        self.schedule: Sequence[float] = ()
+
+    def event(
+        self,
+        name: str,
+        at: float,
+        merchant: str = "m1",
+        took: float = 0.01,
+        unsure: bool = False,
+        type: str = "charge.created",
+    ) -> None:
+        """Commit an event; `unsure`: the answer to its COMMIT was lost."""
+        seq = len(self.events) + 1
+        self.events[name] = Event(
+            name, seq, merchant, type, f'{{"n": {seq}.0}}', at, None if unsure else at + took
+        )
+        self.rows[name] = []
+        self.ends[name] = ("delivered", None)
+
+    def request(
+        self,
+        name: str,
+        at: float,
+        status: int | None = 200,
+        daemon: str = "d1.1",
+        took: float = 0.02,
+    ) -> Arrival:
+        """Let a request arrive that is not recorded."""
+        event = self.events[name]
+        number = 1 + sum(arrival.event_id == name for arrival in self.arrivals)
+        frame = f'{{"id":"{name}","type":"{event.type}","createdAt":"2026-11-20T08:15:30.123Z",'
+        arrival = Arrival(
+            merchant_id=event.merchant_id,
+            event_id=name,
+            type=event.type,
+            attempt=number,
+            started_at=at,
+            connection=1,
+            signature=Signature.RIGHT,
+            headers={"user-agent": f"webhook-dispatcher/0.1.0+{daemon}"},
+            body=f'{frame}"data":{{"object":{event.object}}}}}'.encode(),
+            ended_at=at + took,
+            status=status,
+        )
+        self.arrivals.append(arrival)
+        return arrival
+
+    def record(
+        self,
+        name: str,
+        at: float,
+        status: int | None = 200,
+        trigger: str = "schedule",
+        took: float = 0.03,
+        outcome: str = "",
+        attempt: int = 0,
+    ) -> None:
+        """Record an attempt."""
+        rows = self.rows[name]
+        seen = outcome or ("timeout" if status is None else "delivered" if status < 300 else "status")
+        rows.append(Attempted(attempt or len(rows) + 1, trigger, at, took, status, seen))
+
+    def attempt(
+        self,
+        name: str,
+        at: float,
+        status: int | None = 200,
+        daemon: str = "d1.1",
+        took: float = 0.02,
+        trigger: str = "schedule",
+    ) -> Arrival:
+        """Let a request arrive and be recorded."""
+        self.record(name, at - 0.003, status, trigger, took + 0.006)
+        return self.request(name, at, status, daemon, took)
+
+    def fail(self, name: str, reason: str) -> None:
+        """Let a delivery end as failed."""
+        self.ends[name] = ("failed", reason)
+
+    def fault(
+        self,
+        kind: str,
+        began: float,
+        ended: float,
+        daemons: Sequence[str] = (),
+        exposed: int = 0,
+        stops_all: bool = False,
+        merchants: Sequence[str] = (),
+        repeats: Repeats = Repeats.EXPOSED,
+        lingers: float = 0.0,
+        alone_since: float | None = None,
+        slowness: float = 0.0,
+    ) -> None:
+        """Inject a fault."""
+        self.injections.append(
+            Injection(
+                number=len(self.injections) + 1,
+                kind=kind,
+                repeats=repeats,
+                began=began,
+                ended=ended,
+                daemons=frozenset(daemons),
+                merchants=frozenset(merchants),
+                stops_all=stops_all,
+                lingers=lingers,
+                phases={Phase.SENT: exposed} if exposed else {},
+                exposed=exposed,
+                alone_since=alone_since,
+                slowness=slowness,
+            )
+        )
+
+    def evidence(self) -> Evidence:
+        """Return what the judge is given."""
+        return Evidence(
+            seed=1,
+            began=0.0,
+            ended=120.0,
+            limits=replace(LIMITS, schedule=self.schedule),
+            events=list(self.events.values()),
+            deliveries={
+                name: Delivery(*end, len({row.attempt for row in self.rows[name]}), self.rows[name])
+                for name, end in self.ends.items()
+            },
+            arrivals=self.arrivals,
+            injections=self.injections,
+            deleted={name: tuple(self.rows[name]) for name in self.deleted},
+            cancelled=frozenset(self.cancelled),
+            by_hand=self.by_hand,
+            unconfigured=frozenset(self.unconfigured),
+        )
+
+
+def calm() -> EvidenceBuilder:
+    """Three events of one merchant and one of another, each delivered at once."""
+    builder = EvidenceBuilder()
+    for number, name in enumerate("abc"):
+        builder.event(name, float(number))
+        builder.attempt(name, number + 0.05)
+    builder.event("x", 0.5, merchant="m2")
+    builder.attempt("x", 0.55)
+    return builder
+
+
+def found(builder: EvidenceBuilder) -> list[tuple[What, str | None]]:
+    """Return what the judge finds broken, and in which event; each with a history."""
+    verdict = judge(builder.evidence())
+    for violation in verdict.violations:
+        assert violation.history, violation
+    return [(violation.what, violation.event_id) for violation in verdict.violations]
+
+
+def kill(builder: EvidenceBuilder, *names: str, exposed: int) -> None:
+    """Kill a daemon with requests in flight; another daemon makes them after the lease."""
+    for number, name in enumerate(names):
+        builder.event(name, 5, merchant=f"m-{name}")
+        builder.request(name, 5.1 + number / 100)
+        builder.attempt(name, 8 + number / 100, daemon="d2.1")
+    builder.fault("kill -9", 5.2, 5.3, ["d1.1"], exposed)

@@ -1,0 +1,182 @@
+"""The control table, and the transactions in which its commands are carried out, in memory."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.unit.builders import NOW
+from tests.unit.fakes.database import FakeDatabase
+from webhook_dispatcher.domain.command import Code, CommandRejected, CommandRow, CommandStatus, RetryFailed
+from webhook_dispatcher.domain.errors import LeaseLost
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.ports import (
+    CommandTransaction,
+    FoundDelivery,
+    Reopened,
+    ReopenedChunk,
+    TestLog,
+)
+
+EVENT_ID = UUID(int=7)
+
+
+@dataclass(slots=True)
+class Handling:
+    """What became of a command so far."""
+
+    status: CommandStatus = CommandStatus.PENDING
+    result: Mapping[str, Any] | None = None
+    code: Code | None = None
+    message: str = ""
+    token: datetime | None = None
+
+
+class FakeControls:
+    """The table and, once opened, the transaction: one object, which keeps a list of what it was told to do.
+
+    open_transactions: how many were entered and not left.
+    """
+
+    def __init__(self, database: FakeDatabase) -> None:
+        self.database = database
+        self.open_transactions = 0
+        self.commands: list[CommandRow] = []
+        self.handlings: dict[int, Handling] = {}
+        self.done: list[tuple[Any, ...]] = []
+        self.delivery: FoundDelivery | None = None
+        self.can_run_now = True
+        self.reopened = Reopened.DUE_NOW
+        self.is_cancelled = True
+        self.paused: set[str] = set()
+        self.chunks: list[ReopenedChunk] = []
+        self.asked_chunks: list[tuple[tuple[datetime, int], int]] = []
+        self.tests: list[TestLog] = []
+        self.looks_while_locked = 0
+        self.waiting: deque[int] = deque()
+        self.counted: list[tuple[int, ...]] = []
+
+    def insert(self, name: str, merchant_id: str | None = None, **changes: Any) -> CommandRow:
+        """Insert a command, as an operator does."""
+        facts: dict[str, Any] = {"event_id": None, "args": {}, "result": {}, "created_at": NOW}
+        number = len(self.commands) + 1
+        self.commands.append(CommandRow(id=number, name=name, merchant_id=merchant_id, **(facts | changes)))
+        self.handlings[number] = Handling()
+        return self.commands[-1]
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[CommandTransaction]:
+        self.database.fail("transaction")
+        self.open_transactions += 1
+        try:
+            yield self
+        finally:
+            self.open_transactions -= 1
+
+    def find(self, state: State, is_owed: bool, is_in_flight: bool = False) -> None:
+        """Let an event's delivery be found."""
+        finished_at = None if is_owed else NOW
+        self.delivery = FoundDelivery(7, "m", "charge.created", state, is_owed, is_in_flight, finished_at)
+
+    async def lock_control(self) -> bool:
+        self.database.fail("lock_control")
+        self.looks_while_locked -= 1
+        return self.looks_while_locked < 0
+
+    async def next_command(self, except_ids: Sequence[int]) -> int | None:
+        self.database.fail("next_command")
+        pending = (
+            id_ for id_, handling in self.handlings.items() if handling.status is CommandStatus.PENDING
+        )
+        return next((id_ for id_ in pending if id_ not in except_ids), None)
+
+    async def read_command(self, command_id: int) -> CommandRow:
+        self.database.fail("read_command")
+        return self.commands[command_id - 1]
+
+    def _hold(self, command_id: int, token: datetime | None) -> Handling:
+        if token is not None and self.handlings[command_id].token != token:
+            raise LeaseLost("another worker has it")
+        return self.handlings[command_id]
+
+    async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:
+        self.database.fail("finish")
+        handling = self._hold(command_id, token)
+        handling.status, handling.result = CommandStatus.DONE, dict(result)
+
+    async def reject(self, command_id: int, code: Code, message: str, token: datetime | None = None) -> None:
+        self.database.fail("reject")
+        handling = self._hold(command_id, token)
+        handling.status, handling.code, handling.message = CommandStatus.REJECTED, code, message
+
+    async def mark_running(
+        self, command_id: int, lease: timedelta, result: Mapping[str, Any], token: datetime | None = None
+    ) -> datetime:
+        self.database.fail("mark_running")
+        handling = self._hold(command_id, token)
+        handling.status, handling.result = CommandStatus.RUNNING, dict(result)
+        handling.token = (handling.token or NOW) + timedelta(seconds=1)
+        self.done.append(("mark_running", lease))
+        return handling.token
+
+    async def find_delivery(self, event_id: UUID) -> FoundDelivery:
+        self.database.fail("find_delivery")
+        if self.delivery is None:
+            raise CommandRejected(Code.NOT_FOUND, "unknown")
+        return self.delivery
+
+    async def run_now(self, delivery: FoundDelivery) -> bool:
+        self.done.append(("run_now", delivery.seq))
+        return self.can_run_now
+
+    async def reopen(self, delivery: FoundDelivery) -> Reopened:
+        self.done.append(("reopen", delivery.seq))
+        return self.reopened
+
+    async def wake_lanes(self, heads: Mapping[str, int | None]) -> None:
+        self.database.fail("wake_lanes")
+        self.done.append(("wake_lanes", dict(heads)))
+
+    async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
+        self.done.append(("cancel", event_id))
+        return self.is_cancelled
+
+    async def require_endpoint(self, merchant_id: str) -> None:
+        if merchant_id not in self.database.endpoints:
+            raise CommandRejected(Code.NOT_CONFIGURED, "no endpoint")
+
+    async def is_paused(self, merchant_id: str) -> bool:
+        await self.require_endpoint(merchant_id)
+        return merchant_id in self.paused
+
+    async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
+        self.done.append(("pause", merchant_id, is_paused))
+
+    async def set_url(self, merchant_id: str, url: str) -> None:
+        self.database.fail("set_url")
+        self.done.append(("set_url", merchant_id, url))
+
+    async def count_failed(self, command: RetryFailed) -> int:
+        return sum(chunk.matched for chunk in self.chunks)
+
+    async def reopen_failed(
+        self, command: RetryFailed, after: tuple[datetime, int], most: int
+    ) -> ReopenedChunk | None:
+        self.database.fail("reopen_failed")
+        self.asked_chunks.append((after, most))
+        return self.chunks.pop(0) if self.chunks else None
+
+    async def count_waiting(self, seqs: Sequence[int]) -> int:
+        self.database.fail("count_waiting")
+        self.counted.append(tuple(seqs))
+        return self.waiting.popleft() if self.waiting else 0
+
+    async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
+        self.asked_chunks.append((after, 0))
+        return self.chunks.pop(0) if self.chunks else None
+
+    async def log_test_event(self, test: TestLog) -> None:
+        self.tests.append(test)
