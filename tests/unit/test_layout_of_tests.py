@@ -1,0 +1,42 @@
+"""tests/README.md names every module that tests are built with, no other, and what is in them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+PROGRAMS = {"chaos", "fuzz"}
+"""Folders that are programs of their own."""
+
+
+def rows() -> Iterator[tuple[list[str], list[Path]]]:
+    """Give for each row of the table the names to take and the modules that have them."""
+    _, _, section = (
+        (TESTS / "README.md").read_text(encoding="utf-8").partition("## What to build a test with\n")
+    )
+    for line in section.partition("\n## ")[0].splitlines():
+        cells = line.split(" | ")
+        if files := re.findall(r"`([\w/]+\.py)`", cells[-1]):
+            folder = Path(files[0]).parent
+            yield re.findall(r"`(\w+)`", cells[-2]), [Path(f) if "/" in f else folder / f for f in files]
+
+
+def test_the_table_has_every_module_that_tests_are_built_with() -> None:
+    modules = {
+        path.relative_to(TESTS)
+        for path in TESTS.rglob("*.py")
+        if not path.name.startswith(("test_", "__")) and path.name != "conftest.py"
+    }
+    built_with = {
+        path for path in modules if path.parts[0] not in PROGRAMS and "node_modules" not in path.parts
+    }
+    assert {file for _, files in rows() for file in files} == built_with
+
+
+def test_what_the_table_offers_is_in_those_modules() -> None:
+    conftests = "".join(path.read_text(encoding="utf-8") for path in TESTS.rglob("conftest.py"))
+    for names, files in rows():
+        text = conftests + "".join((TESTS / file).read_text(encoding="utf-8") for file in files)
+        assert [
+            name for name in names if not re.search(rf"^(async )?(def |class )?{name}\b", text, re.MULTILINE)
+        ] == []
