@@ -119,6 +119,15 @@ async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: f
     harness.assert_rescheduled()
 
 
+async def test_a_row_whose_endpoint_took_long_to_be_read_is_rescheduled() -> None:
+    harness = RetrierHarness()
+    harness.owe(1)
+    harness.claims.on_read_endpoints = lambda: harness.clock.advance(MAX_START_WAIT * 2)
+    await harness.round()
+    assert harness.sender.sent == []
+    harness.assert_rescheduled()
+
+
 async def test_a_row_whose_secret_cannot_be_opened_waits() -> None:
     harness = RetrierHarness()
     harness.database.endpoints["m"] = make_endpoint(key_id="gone")

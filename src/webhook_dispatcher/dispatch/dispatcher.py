@@ -266,7 +266,7 @@ class Dispatcher:
     ) -> None:
         """Open sessions for leased lanes, read their events and endpoints, and start them.
 
-        probes: merchants whose session is a lane. asked: clock reading before the lease was asked for.
+        probes: merchants whose session is a probe. asked: clock reading before the lease was asked for.
         """
         opened = {
             lease.merchant_id: LaneSession(

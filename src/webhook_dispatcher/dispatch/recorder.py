@@ -105,7 +105,7 @@ class RefusedBatches:
     async def write_in_parts(self, records: Sequence[Record], error: StatementRefused) -> Written:
         """Write outcomes that were refused together, by halves; their lanes have their turn in a later batch.
 
-        None ends while half of its outcomes are in doubt.
+        No lane is released while half of its outcomes are in doubt.
         """
         if not records:
             raise error

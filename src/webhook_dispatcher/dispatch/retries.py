@@ -127,7 +127,7 @@ class Retrier:
         self._take_over(claimed)
         endpoints = await self._read_endpoints(claimed)
         for retry in claimed:
-            self._start(group, retry, endpoints.get(retry.event.merchant_id), asked + self._limits.trust)
+            self._start(group, retry, endpoints.get(retry.event.merchant_id), asked)
         return Step(len(claimed), round_goes_on)
 
     def _slots(self) -> Slots:
@@ -176,10 +176,10 @@ class Retrier:
             raise
 
     def _start(
-        self, group: asyncio.TaskGroup, retry: ClaimedRetry, endpoint: Endpoint | None, trusted_until: float
+        self, group: asyncio.TaskGroup, retry: ClaimedRetry, endpoint: Endpoint | None, asked: float
     ) -> None:
         self._in_flight[retry.event.merchant_id] += 1
-        task = group.create_task(self._attempt(retry, endpoint, trusted_until))
+        task = group.create_task(self._attempt(retry, endpoint, asked))
         task.add_done_callback(partial(self._finished, retry.event.merchant_id))
 
     def _finished(self, merchant_id: str, _: asyncio.Task[None]) -> None:
@@ -187,7 +187,8 @@ class Retrier:
         if not self._in_flight[merchant_id]:
             del self._in_flight[merchant_id]
 
-    async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, trusted_until: float) -> None:
+    async def _attempt(self, retry: ClaimedRetry, endpoint: Endpoint | None, asked: float) -> None:
+        """Attempt a row whose claim was asked for at `asked` (clock reading in seconds), or reschedule it."""
         if not retry.event.is_known:
             # Due at once for a newer daemon, while our claims leave it out.
             self._blocked.find_unknown(retry.event)
@@ -201,12 +202,11 @@ class Retrier:
         except UnknownKey:
             self._reschedule(retry, KEY_WAIT)
             return
-        asked = self._clock.elapsed()
         await self._recorder.caught_up()
-        now = self._clock.elapsed()
         # After a long wait a command may have been given since the claim: the next claim obeys it.
-        has_waited = now - asked > MAX_START_WAIT
-        if self._stop.is_set() or self._pause.is_on or has_waited or now >= trusted_until:
+        waited = self._clock.elapsed() - asked
+        is_late = waited > MAX_START_WAIT or waited >= self._limits.trust
+        if self._stop.is_set() or self._pause.is_on or is_late:
             self._reschedule(retry, timedelta())
             return
         record = await self._attempter.attempt(retry.event, retry.claim, True, endpoint, secrets)

@@ -94,7 +94,8 @@ class Settings(BaseModel):
     )
     max_lanes: Annotated[int, forms.whole_number(1, 100_000)] = _described(
         1000,
-        "Merchants served at once by one process; each needs three open files, and 64 are needed besides.",
+        "Merchants served at once by one process, and retries in flight at once; each merchant needs three "
+        "open files, and 64 are needed besides.",
     )
     lane_retries: Annotated[int, forms.whole_number(1, 100)] = _described(
         2, "Retries in flight per merchant."

@@ -1,4 +1,4 @@
-"""Claiming: the statements of claiming.sql and retrying.sql, bound and mapped."""
+"""Claiming: the statements of claiming.sql, retrying.sql and unreadable.sql, bound and mapped."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

@@ -38,6 +38,7 @@ class FakeClaims:
         self.reads: list[list[RunAsk]] = []
         self.read_gate: asyncio.Event | None = None
         self.after_lease: Callable[[], object] = lambda: None
+        self.on_read_endpoints: Callable[[], object] = lambda: None
         self.missing: set[str] = set()
         self.being_made: set[str] = set()
         self.created: list[str] = []
@@ -115,6 +116,7 @@ class FakeClaims:
         return self.database.owed[seq].is_in_order
 
     async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
+        self.on_read_endpoints()
         self.database.fail("read_endpoints")
         if not self.database.unreadable_endpoints.isdisjoint(merchants):
             raise StatementRefused("XX001", "missing chunk number 0")

@@ -6,7 +6,7 @@ from webhook_dispatcher.dispatch.pace import Interval
 from webhook_dispatcher.domain.ports import Claims
 
 RECALL_INTERVAL = Interval(0.25)
-"""A recalled session must end within a second (contract 3), however slow the database is."""
+"""Nothing starts in a recalled session after a second (contract 3), so a slow database is asked as often."""
 
 
 async def obey_recalls(claims: Claims, dispatcher: Dispatcher, pause: OperatorPause) -> None:

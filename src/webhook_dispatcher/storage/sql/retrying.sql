@@ -110,7 +110,7 @@ RETURNING
     ) AS endpoint_removed_at;
 
 -- name: plan_retries
--- Say when each locked lane must be looked at again. The only statement that raises retry_at.
+-- Say when each locked lane must be looked at again. Only this and look_later raise retry_at.
 -- A lane whose slots are all taken waits for the first claim to lapse: a record comes sooner.
 -- A lane with rows that are left alone is looked at again after a second: others may be able to claim them,
 -- and a time in the past would put it in front of all others at every look.
