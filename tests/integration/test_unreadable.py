@@ -7,12 +7,16 @@ import pytest
 
 from tests.integration.storage_harness import LEASE, StorageHarness, answered, seqs
 from tests.servers.damage import OPERATIONS, damaging, documented, large_object
+from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import DueRow, RunAsk
 from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, RetryFailed
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.telemetry.metrics import Metrics
 
 PLACES = 2
 
@@ -92,6 +96,40 @@ async def test_one_damaged_due_row_refuses_a_whole_claim_and_all_others_are_clai
     assert (await storage.lane("m0"))["retry_at"] > await storage.now() + timedelta(seconds=20)
     looked_at_again = (await storage.lane("m3"))["retry_at"] - await storage.now()
     assert timedelta(0) < looked_at_again < timedelta(seconds=1), "behind what is due, and before it lapses"
+
+
+async def test_a_due_row_that_can_be_read_and_not_be_claimed_stops_its_own_lane_alone(
+    storage: StorageHarness,
+) -> None:
+    claims = (await storage.daemon("d")).claims
+    [bad] = await storage.insert_due("ill", -20)
+    good = await storage.insert_due("well", -1)
+    await storage.db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'index contains unexpected zero page' USING ERRCODE = 'XX002'; END $$; "
+        "CREATE TRIGGER refuse BEFORE UPDATE ON webhook.outbox "
+        f"FOR EACH ROW WHEN (OLD.seq = {bad}) EXECUTE FUNCTION refuse()"
+    )
+    unreadable = Unreadable(claims, Instruments.of(SystemClock(), Metrics("test")))
+    claimed = await unreadable.claim_longest_due(200, PLACES, 200, LEASE)
+    assert seqs([retry.event for retry in claimed]) == good
+    assert not await unreadable.claim_longest_due(200, PLACES, 200, LEASE)
+    assert (await storage.lane("ill"))["retry_at"] > await storage.now() + timedelta(seconds=10)
+    await storage.db.execute("DROP TRIGGER refuse ON webhook.outbox")
+    await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity' WHERE merchant_id = 'ill'")
+    claimed = await unreadable.claim_longest_due(200, PLACES, 200, LEASE)
+    assert seqs([retry.event for retry in claimed]) == [bad]
+
+
+async def test_a_lane_whose_row_in_order_is_left_alone_is_looked_at_when_something_is_due(
+    storage: StorageHarness,
+) -> None:
+    claims = (await storage.daemon("d")).claims
+    [in_order] = await storage.insert("m")
+    due = await storage.insert_due("m", -1)
+    claimed = await claims.claim_longest_due(200, PLACES, 200, LEASE, [in_order])
+    assert seqs([retry.event for retry in claimed]) == due
+    assert (await storage.lane("m"))["retry_at"] > await storage.now() + LEASE / 2
 
 
 async def test_a_due_row_that_breaks_a_rule_is_closed_with_its_object(storage: StorageHarness) -> None:

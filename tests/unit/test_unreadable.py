@@ -184,6 +184,30 @@ async def test_a_due_row_that_can_be_read_and_not_be_changed_is_closed_and_count
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
 
 
+async def test_a_due_row_that_cannot_even_be_closed_is_left_out() -> None:
+    harness, unreadable = retrying(_1="m", _2="m", _3="n")
+    harness.database.unclaimable = {1}
+    harness.database.faults["close_row"].append(
+        StatementRefused("23514", "no partition of delivery_log found")
+    )
+    with capture_logs() as logs:
+        assert await claim(unreadable) == []
+        assert await claim(unreadable) == [2, 3]
+    [told] = [line for line in logs if line["event"] == "row.unreadable"]
+    assert (told["seq"], told["detail"]) == (1, "23514: no partition of delivery_log found")
+    harness.clock.advance(BLOCKED_WAIT)
+    assert (await claim(unreadable), harness.claims.closed) == ([], [1]), "tried again later"
+
+
+async def test_a_closing_that_no_row_is_to_blame_for_stays_refused() -> None:
+    harness, unreadable = retrying(_1="m")
+    harness.database.unclaimable = {1}
+    harness.database.faults["close_row"].append(StatementRefused("42501", "permission denied"))
+    with pytest.raises(StatementRefused):
+        await claim(unreadable)
+    assert counted(harness) == 0
+
+
 async def test_a_lane_whose_due_rows_cannot_even_be_named_is_looked_at_later() -> None:
     harness, unreadable = retrying(_1="ill", _2="well")
     harness.database.damaged, harness.database.unnamed = {1}, {"ill"}
@@ -191,12 +215,58 @@ async def test_a_lane_whose_due_rows_cannot_even_be_named_is_looked_at_later() -
     assert (harness.claims.later, counted(harness)) == (["ill"], 1)
 
 
+async def test_a_lane_whose_due_rows_can_be_read_and_not_be_claimed_is_looked_at_later() -> None:
+    harness, unreadable = retrying(_1="ill", _2="well", _3="other")
+    harness.database.unchangeable = {1}
+    with capture_logs() as logs:
+        assert await claim(unreadable) == [2, 3], "the others do not wait for it"
+        assert await claim(unreadable) == []
+    assert (harness.claims.later, counted(harness)) == (["ill"], 1)
+    [told] = [line for line in logs if line["event"] == "row.unreadable"]
+    assert (told["merchant_id"], told["seq"]) == ("ill", None)
+    harness.database.unchangeable = set()
+    harness.claims.later.clear()
+    assert await claim(unreadable) == [1]
+
+
+async def test_the_only_lane_whose_due_rows_cannot_be_claimed_stops_nobody() -> None:
+    harness, unreadable = retrying(_1="ill")
+    harness.database.unchangeable = {1}
+    assert not await unreadable.claim_due_of(["ill"], 2, 200, LEASE)
+    assert (harness.claims.later, counted(harness)) == (["ill"], 1)
+
+
+async def test_a_claim_that_is_refused_once_is_made_at_once_and_blocks_no_lane() -> None:
+    harness, unreadable = retrying(_1="m", _2="n")
+    harness.database.faults["claim_longest_due"].append(DAMAGE)
+    assert await claim(unreadable) == [1, 2]
+    assert (harness.claims.later, counted(harness)) == ([], 0)
+
+
+async def test_claims_by_halves_take_no_more_than_one_claim_would() -> None:
+    harness, unreadable = retrying(_1="a", _2="b", _3="c", _4="ill")
+    harness.database.unchangeable = {4}
+    assert len(await unreadable.claim_due_of(["ill", "a", "b", "c"], 2, 4, LEASE)) == 3
+    harness, unreadable = retrying(_1="ill", _2="b", _3="c", _4="d")
+    harness.database.unchangeable = {1}
+    assert len(await unreadable.claim_longest_due(4, 2, 2, LEASE)) == 2
+
+
+async def test_what_was_claimed_before_the_database_went_away_is_not_left_to_lapse() -> None:
+    harness, unreadable = retrying(_1="m", _2="n")
+    harness.database.faults["claim_longest_due"].append(DAMAGE)
+    harness.database.faults["claim_due_of"].extend([DAMAGE, None, StorageUnavailable("down")])
+    assert await claim(unreadable) == [1]
+    assert await claim(unreadable) == [2]
+
+
 @pytest.mark.parametrize(
     "faults",
     [
         {"claim_longest_due": StatementRefused("42501", "permission denied")},
-        {"claim_longest_due": DAMAGE},
         {"claim_longest_due": DAMAGE, "try_rows": StorageUnavailable("down")},
+        {"claim_longest_due": DAMAGE, "claim_due_of": StorageUnavailable("down")},
+        {"claim_longest_due": DAMAGE, "claim_due_of": StatementRefused("42501", "permission denied")},
     ],
 )
 async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(

@@ -20,7 +20,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import Backoff, sleep
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
-from webhook_dispatcher.domain.event import FailedReason, State
+from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Records
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
 from webhook_dispatcher.domain.verdict import Outcome
@@ -123,7 +123,10 @@ class RefusedBatches:
 
     async def _write_alone(self, record: Record, error: StatementRefused) -> Written:
         if error.is_damage:
-            return await self._set_aside(record, error)
+            if await self._is_set_aside(record.event, error):
+                return NOTHING_WRITTEN
+            self._needs_upkeep.set()
+            raise error
         _log.error("record.refused", event_id=str(record.event.id), seq=record.event.seq, error=str(error))
         try:
             return await self._records.write([_plainer(record)], [], self._lease)
@@ -131,15 +134,13 @@ class RefusedBatches:
             self._needs_upkeep.set()
             raise
 
-    async def _set_aside(self, record: Record, error: StatementRefused) -> Written:
-        """Leave an outcome unwritten whose very row is damaged; raises where the damage is elsewhere."""
-        event = record.event
+    async def _is_set_aside(self, event: Event, error: StatementRefused) -> bool:
+        """Set an outcome aside whose very row proves to be damaged; tell whether it does."""
         if not await self._records.is_unreadable(event.seq):
-            self._needs_upkeep.set()
-            raise error
+            return False
         self.set_aside.add(event.seq)
         self._blocked.find(Reason.UNREADABLE, event.merchant_id, event.seq, event.id, str(error))
-        return NOTHING_WRITTEN
+        return True
 
     async def settle(self, records: Sequence[Record]) -> frozenset[int]:
         """Write what came too late for its fence; return the seqs that were only locked: try those again."""
@@ -154,11 +155,13 @@ class RefusedBatches:
 
     async def _write_late(self, record: Record) -> bool:
         try:
-            return await self._records.write_late(record)
+            try:
+                return await self._records.write_late(record)
+            except StatementRefused as error:
+                if error.is_damage and await self._is_set_aside(record.event, error):
+                    return False
+                raise
         except StatementRefused as error:
-            if error.is_damage:
-                self.set_aside.add(record.event.seq)
-                return False
             # Whoever holds the row now decides about it; at worst the event is sent once more.
             _log.error("record.refused", event_id=str(record.event.id), error=str(error))
             return True
@@ -223,14 +226,23 @@ class Recorder:
         return len(self._queue) + len(self._writing) + len(self._deferred)
 
     def stop(self) -> None:
-        """Write what is there, then be drained."""
+        """Write what is there, then be drained; what was set aside is tried once more."""
         self._stopping = True
+        for entry in self._deferred:
+            entry.try_at = self._clock.elapsed()
         self._wake.set()
 
     @property
     def is_drained(self) -> bool:
-        """Tell whether it was stopped, and everything is written."""
-        return self._stopping and not self.unwritten and not self._ending
+        """Tell whether it was stopped, and all is written but what was set aside at its last try."""
+        if not self._stopping or self._queue or self._writing or self._has_lanes_to_release:
+            return False
+        now, set_aside = self._clock.elapsed(), self._refused.set_aside
+        return all(entry.try_at > now and entry.record.event.seq in set_aside for entry in self._deferred)
+
+    @property
+    def _has_lanes_to_release(self) -> bool:
+        return any(not session.unwritten for session in self._ending.values())
 
     async def write_next(self) -> list[LaneSession]:
         """Wait for outcomes and write a batch; return the sessions that are closed. Waits after a failure."""
@@ -247,12 +259,19 @@ class Recorder:
 
     async def _gather(self) -> None:
         """Wait until there is something to write, and then a moment for more."""
-        if not self._queue and not self._stopping:
+        if not self._queue and (self._deferred or not self._stopping):
             self._wake.clear()
-            waits_for_a_lock = bool(self._deferred or self._ending)
-            await sleep(LOCKED_WAIT if waits_for_a_lock else None, self._wake)
+            await sleep(self._rest(), self._wake)
         if len(self._queue) < self._batch.limit and (wait := self._batch_wait()) > 0:
             await sleep(wait)
+
+    def _rest(self) -> float | None:
+        """Return for how many seconds nothing can be tried, unless something comes; None: for good."""
+        now = self._clock.elapsed()
+        rests = [max(0.0, entry.try_at - now) for entry in self._deferred]
+        if self._has_lanes_to_release:
+            rests.append(LOCKED_WAIT)
+        return min(rests, default=None)
 
     def _batch_wait(self) -> float:
         """Return for how many seconds the first outcome still waits for others."""
@@ -301,18 +320,27 @@ class Recorder:
     def _next_batch(self) -> list[Entry]:
         """Take what may be tried now, oldest first; a row occurs once in a statement."""
         now = self._clock.elapsed()
+        oldest = self._queue[0].added if self._queue else now
         batch: dict[int, Entry] = {}
         later: list[Entry] = []
+        # Rows known to be damaged have a batch of their own: nobody else is refused with them.
+        set_aside = self._refused.set_aside
+        is_apart = any(
+            entry.try_at <= now and entry.record.event.seq in set_aside for entry in self._deferred
+        )
         for entry in self._deferred:
-            is_due = entry.try_at <= now and len(batch) < self._batch.limit
-            if not is_due or batch.setdefault(entry.record.event.seq, entry) is not entry:
+            seq = entry.record.event.seq
+            is_due = entry.try_at <= now and (seq in set_aside) is is_apart and len(batch) < self._batch.limit
+            if not is_due or batch.setdefault(seq, entry) is not entry:
                 later.append(entry)
+                continue
+            entry.added = oldest  # it waited for its own lane alone: nobody else is to wait for its age
         self._deferred = later
-        while self._queue and len(batch) < self._batch.limit and self._queue[0].record.event.seq not in batch:
-            entry = self._queue.popleft()
+        queue = deque() if is_apart else self._queue
+        while queue and len(batch) < self._batch.limit and queue[0].record.event.seq not in batch:
+            entry = queue.popleft()
             batch[entry.record.event.seq] = entry
         self._writing = list(batch.values())
-        # Outcomes that were locked count from their last try.
         self._writing_since = min((entry.added for entry in self._writing), default=None)
         return self._writing
 

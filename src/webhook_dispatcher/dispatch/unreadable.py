@@ -17,7 +17,7 @@ from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, Reason
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import SealedSecret
@@ -124,35 +124,63 @@ class Unreadable:
     async def claim_longest_due(
         self, merchants: int, per_merchant: int, most: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
-        """Claim due rows as Claims does; where some are refused, find those, and claim none this time."""
+        """Claim due rows as Claims does; where some are refused, leave those out, or their lanes."""
         try:
             return await self._claims.claim_longest_due(
                 merchants, per_merchant, most, lease, self._blocked.seqs()
             )
         except StatementRefused as error:
             self._count_refused_claim(error)
-            due = await self._claims.find_due(START, merchants)
-            if not await self._find_refused([lane.merchant_id for lane in due], per_merchant):
-                raise
-        return ()
+        due = await self._claims.find_due(START, merchants)
+        return await self._claim_others([lane.merchant_id for lane in due], per_merchant, most, lease)
 
     async def claim_due_of(
         self, merchants: Sequence[str], per_merchant: int, most: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
-        """Claim due rows as Claims does; where some are refused, find those, and claim none this time."""
+        """Claim due rows as Claims does; where some are refused, leave those out, or their lanes."""
         try:
             return await self._claims.claim_due_of(merchants, per_merchant, most, lease, self._blocked.seqs())
         except StatementRefused as error:
             self._count_refused_claim(error)
-            if not await self._find_refused(merchants, per_merchant):
-                raise
-        return ()
+        return await self._claim_others(merchants, per_merchant, most, lease)
 
     def _count_refused_claim(self, error: StatementRefused) -> None:
         """Count a claim that was refused for a row's sake; raises the error where it is not."""
         if not error.is_row_fault:
             raise error
         self._metrics.database_errors.labels("claim_retries").inc()
+
+    async def _claim_others(
+        self, merchants: Sequence[str], per_merchant: int, most: int, lease: timedelta
+    ) -> Sequence[ClaimedRetry]:
+        """Find the rows that a claim was refused for, and claim none this time; or else claim by halves."""
+        if await self._find_refused(merchants, per_merchant):
+            return ()
+        return await self._claim_by_halves(merchants, per_merchant, most, lease)
+
+    async def _claim_by_halves(
+        self, merchants: Sequence[str], per_merchant: int, most: int, lease: timedelta
+    ) -> list[ClaimedRetry]:
+        """Claim what can be claimed, though all rows can be read; a lane refused alone is looked at later."""
+        claimed: list[ClaimedRetry] = []
+
+        async def ask(part: Sequence[str]) -> None:
+            if (left := most - len(claimed)) > 0:
+                claimed.extend(
+                    await self._claims.claim_due_of(part, per_merchant, left, lease, self._blocked.seqs())
+                )
+
+        async def alone(merchant_id: str, error: StatementRefused) -> None:
+            self._blocked.find(Reason.UNREADABLE, merchant_id, None, None, str(error))
+            await self._claims.look_later([merchant_id], timedelta(seconds=BLOCKED_WAIT))
+
+        try:
+            await in_parts(merchants, ask, alone)
+        except StorageError:
+            if not claimed:
+                raise
+            # What is claimed would only lapse; the next claim meets the same error, if it is still there.
+        return claimed
 
     async def _find_refused(self, merchants: Sequence[str], per_merchant: int) -> bool:
         """Look for the rows that a claim was refused for; tell whether there were any."""
@@ -178,11 +206,22 @@ class Unreadable:
 
     async def _leave_out(self, row: DueRow, error: StatementRefused) -> bool:
         if error.is_damage:
-            self._blocked.find(Reason.UNREADABLE, row.merchant_id, row.seq, row.id, str(error))
-        elif (closed := await self._claims.close_row(row)) is not None:
+            self._block(row, error)
+            return True
+        try:
+            closed = await self._claims.close_row(row)
+        except StatementRefused as refused:
+            if not refused.is_row_fault:
+                raise
+            self._block(row, refused)
+            return True
+        if closed is not None:
             self._metrics.deliveries_by[closed].inc()
             _log.error("row.refused", event_id=str(row.id), seq=row.seq, state=closed[0], error=str(error))
         return True
+
+    def _block(self, row: DueRow, error: StatementRefused) -> None:
+        self._blocked.find(Reason.UNREADABLE, row.merchant_id, row.seq, row.id, str(error))
 
     async def read_endpoints(self, merchants: Sequence[str]) -> dict[str, Endpoint]:
         """Read endpoints; one that cannot be read comes with a secret that opens with no key, so it waits."""

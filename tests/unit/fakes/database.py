@@ -44,7 +44,7 @@ class FakeDatabase:
     faults: what the next calls of a method meet: None, or an error to raise.
     damaged: events whose object cannot be read; unread: those whose object is of values that cannot be read.
     unclaimable: events that break a rule whenever they are changed. unnamed: merchants of whose due rows
-        nothing can be read.
+        nothing can be read. unchangeable: due events that can be read, and not be claimed for damage.
     """
 
     clock: FakeClock = field(default_factory=FakeClock)
@@ -58,6 +58,7 @@ class FakeDatabase:
     unread: set[int] = field(default_factory=set)
     unclaimable: set[int] = field(default_factory=set)
     unnamed: set[str] = field(default_factory=set)
+    unchangeable: set[int] = field(default_factory=set)
     unreadable_endpoints: set[str] = field(default_factory=set)
     unchangeable_lanes: set[str] = field(default_factory=set)
 

@@ -157,8 +157,11 @@ class FakeClaims:
     def _claim(
         self, wanted: Sequence[ClaimedRetry], most: int, except_seqs: Sequence[int]
     ) -> list[ClaimedRetry]:
+        wanted = [retry for retry in wanted if retry.event.merchant_id not in self.later]
         claimed = [retry for retry in wanted if retry.event.seq not in except_seqs][:most]
         self._try(retry.event.seq for retry in claimed)
+        if not self.database.unchangeable.isdisjoint(retry.event.seq for retry in claimed):
+            raise StatementRefused("XX002", "index outbox_due contains unexpected zero page")
         self.retries = [retry for retry in self.retries if retry not in claimed]
         for retry in claimed:
             self.database.owed[retry.event.seq] = Owed(retry.event, False, retry.claim)
@@ -193,6 +196,7 @@ class FakeClaims:
         self._try(row.seq for row in rows)
 
     async def close_row(self, row: DueRow) -> tuple[State, str] | None:
+        self.database.fail("close_row")
         self.retries = [retry for retry in self.retries if retry.event.seq != row.seq]
         self.closed.append(row.seq)
         return State.FAILED, "charge.created"
@@ -206,12 +210,14 @@ class FakeRecords:
 
     loses_answers: of the next statements, whether each is committed but reported as failed.
     times_out_beyond: so many records take longer than a statement may.
+    refuses_fallen: a damaged row is met even under a fence that has fallen, as where the index is damaged.
     refused: seqs whose values the database refuses; those in `hopeless` whatever is left out.
     """
 
     def __init__(self, database: FakeDatabase) -> None:
         self.database = database
         self.loses_answers: deque[bool] = deque()
+        self.refuses_fallen = True
         self.refused: set[int] = set()
         self.hopeless: set[int] = set()
         self.refuses_late: set[int] = set()
@@ -234,7 +240,7 @@ class FakeRecords:
             raise StorageUnavailable("it did not answer in time")
         for record in records:
             seq = record.event.seq
-            if seq in self.database.damaged:
+            if seq in self.database.damaged and (self.refuses_fallen or self._is_ours(record)):
                 raise StatementRefused("XX001", "missing chunk number 0")
             is_plain = record.attempt is None or record.attempt.outcome is Outcome.UNSENDABLE
             if record.event.seq in (self.hopeless if is_plain else self.hopeless | self.refused):

@@ -119,7 +119,9 @@ RETURNING
 -- $3 except_seqs bigint[]
 -- none: always
 WITH left_alone AS MATERIALIZED (
-    SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.seq = ANY($3::bigint[])
+    SELECT outbox.merchant_id
+    FROM webhook.outbox
+    WHERE outbox.seq = ANY($3::bigint[]) AND outbox.due_at IS NOT NULL
 )
 UPDATE webhook.lane
 SET
