@@ -14,6 +14,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.chaos.faults import (  # noqa: F401 (they register)
+    connections,
+    daemons,
+    merchants,
+    names,
+    operators,
+    server,
+    settings,
+)
 from tests.chaos.judge import judge
 from tests.chaos.kinds import KINDS, Kind
 from tests.chaos.report import write_report
