@@ -62,6 +62,7 @@ async def test_a_test_that_cannot_be_sent_is_rejected() -> None:
     await harness.step()
     assert harness.controls.handlings[command.id].code is Code.WRONG_STATE
     assert harness.sender.sent == []
+    assert harness.attempter.missing_keys == {}, "no delivery waits for it"
 
 
 async def test_a_test_whose_worker_fails_stays_running_for_another() -> None:

@@ -134,6 +134,7 @@ async def test_a_row_whose_secret_cannot_be_opened_waits() -> None:
     harness.owe(1)
     await harness.round()
     harness.assert_rescheduled(KEY_WAIT)
+    assert list(harness.attempter.missing_keys) == ["gone"]
 
 
 async def test_a_row_without_endpoint_waits_for_one() -> None:

@@ -81,8 +81,11 @@ class Attempter:
             if str(error) not in self._logged_keys:
                 self._logged_keys.add(str(error))
                 _log.error("key.missing", key_id=error.key_id, reason=error.reason)
-            self.missing_keys[error.key_id] = self._clock.elapsed()
             raise
+
+    def note_missing(self, error: UnknownKey) -> None:
+        """Learn that a delivery waits for a key."""
+        self.missing_keys[error.key_id] = self._clock.elapsed()
 
     async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]

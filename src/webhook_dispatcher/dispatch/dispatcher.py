@@ -327,7 +327,8 @@ class Dispatcher:
             return
         try:
             secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey:
+        except UnknownKey as error:
+            self._attempter.note_missing(error)
             session.defer(self._database_clock.now() + KEY_WAIT)
             self._recorder.release(session)
             return

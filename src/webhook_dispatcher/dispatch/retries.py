@@ -199,7 +199,8 @@ class Retrier:
             return
         try:
             secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey:
+        except UnknownKey as error:
+            self._attempter.note_missing(error)
             self._reschedule(retry, KEY_WAIT)
             return
         await self._recorder.caught_up()

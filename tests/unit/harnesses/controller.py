@@ -32,7 +32,7 @@ class ControllerHarness:
         self.sender, self.stop, self.metrics = FakeSender(), Stop(), Metrics("test")
         self.clock = self.database.clock
         instruments = Instruments.of(self.clock, self.metrics)
-        attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
+        attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0)
         long_running = LongRunningCommands(
             self.controls,
