@@ -66,6 +66,20 @@ def test_a_statement_that_failed_is_written_again() -> None:
     assert harness.memory.used == 0
 
 
+def test_what_could_not_be_written_goes_before_what_is_newer() -> None:
+    harness = RecorderHarness()
+    harness.database.faults["write"].append(DOWN)
+    visit = harness.visit("m", *range(1, MAX_BATCH + 2))
+    for _ in range(MAX_BATCH + 1):
+        harness.attempt(visit)
+        harness.clock.advance(0.001)
+    with pytest.raises(StorageUnavailable):
+        harness.step()
+    harness.step()
+    seqs, _ = harness.records.statements[1]
+    assert seqs == list(range(1, MAX_BATCH // 2 + 1))
+
+
 def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late() -> None:
     harness = RecorderHarness()
     harness.records.loses_answers.append(True)
@@ -157,8 +171,10 @@ def test_every_outcome_renews_its_lane_from_when_it_was_asked() -> None:
     visit = harness.visit("m", 1)
     harness.clock.advance(5)
     harness.attempt(visit)
+    asked = harness.clock.elapsed()
+    harness.records.takes = 1.0
     harness.step()
-    assert visit.trusted_until == harness.clock.elapsed() + TRUST
+    assert visit.trusted_until == asked + TRUST
 
 
 def test_a_turn_says_how_far_everything_is_recorded() -> None:

@@ -13,12 +13,12 @@ from tests.unit.loop_turns import quiet, until
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, RETRY_WAIT
 from webhook_dispatcher.dispatch.recorder import MAX_BEHIND
-from webhook_dispatcher.dispatch.retries import MAX_START_WAIT
+from webhook_dispatcher.dispatch.retries import MAX_START_WAIT, UNCOUNTED_WAIT
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
-from webhook_dispatcher.domain.verdict import Answer
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
 
 async def test_due_rows_are_attempted_and_recorded_under_their_claims() -> None:
@@ -135,6 +135,14 @@ async def test_a_row_whose_secret_cannot_be_opened_waits() -> None:
     await harness.round()
     harness.assert_rescheduled(KEY_WAIT)
     assert list(harness.attempter.missing_keys) == ["gone"]
+
+
+async def test_a_row_whose_attempt_did_not_count_waits_while_the_fault_may_last() -> None:
+    harness = RetrierHarness()
+    harness.sender.answers.append(Failure(Outcome.CONNECT, "EMFILE", is_ours=True))
+    harness.owe(1)
+    await harness.round()
+    harness.assert_rescheduled(UNCOUNTED_WAIT, sent=[1])
 
 
 async def test_a_row_without_endpoint_waits_for_one() -> None:

@@ -23,6 +23,7 @@ from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 EVERYTHING = RunAsk("m", 0, 1000, 10**6)
@@ -63,6 +64,7 @@ class WorkerHarness:
         self.database = FakeDatabase()
         self.clock = self.database.clock
         instruments = Instruments.of(self.clock, Metrics("test"))
+        self.own_faults = instruments.own_faults
         now = self.clock.elapsed()
         self.session = LaneSession(Lease("m", 3, 0, None), instruments.memory, now + 100.0, now + 90.0)
         self.session.take_in([make_event(seq) for seq in seqs], EVERYTHING, stable=1000)
@@ -151,7 +153,12 @@ def time_out(harness: WorkerHarness) -> None:
     harness.clock.advance(harness.session.expires_at - harness.clock.elapsed())
 
 
-ENDS = [recall, lose, distrust, straggle, expire, time_out]
+def open_circuit(harness: WorkerHarness) -> None:
+    ours = Failure(Outcome.CONNECT, "EMFILE", is_ours=True)
+    harness.own_faults.learn(make_event(99, "other"), ours, harness.clock.elapsed())
+
+
+ENDS = [recall, lose, distrust, straggle, expire, time_out, open_circuit]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -173,6 +180,15 @@ async def test_a_session_that_must_end_before_it_began_starts_nothing(
     await harness.follow()
     assert harness.started == []
     assert harness.session.state is SessionState.OVER
+
+
+async def test_a_probe_makes_one_attempt() -> None:
+    harness = WorkerHarness(1, 2)
+    harness.session.is_probe = True
+    open_circuit(harness)
+    await harness.follow()
+    assert harness.started == [1]
+    assert harness.session.has_more
 
 
 @pytest.mark.parametrize("end", ENDS)

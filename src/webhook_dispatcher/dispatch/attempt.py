@@ -49,7 +49,7 @@ class Hold:
 class Attempter:
     """Makes attempts and turns them into records.
 
-    missing_keys: when each key was last missing that a stored secret needs (clock reading in seconds).
+    missing_keys: when each key was last missing that a delivery waits for (clock reading in seconds).
     """
 
     def __init__(

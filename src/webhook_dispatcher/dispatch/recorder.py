@@ -346,7 +346,7 @@ class Recorder:
 
     def _requeue(self, entries: list[Entry]) -> None:
         self._writing, self._writing_since = [], None
-        self._queue.extendleft(sorted(entries, key=_added, reverse=True))
+        self._queue.extendleft(sorted(entries, key=_added)[::-1])
 
     def _turns_with(self, batch: list[Entry]) -> dict[LaneSession, LaneTurn]:
         """Say what becomes of the lanes: a session that is over ends with or after its last outcome."""

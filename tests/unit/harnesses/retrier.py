@@ -73,10 +73,10 @@ class RetrierHarness:
         [record] = self.records.written
         return record
 
-    def assert_rescheduled(self, wait: timedelta = timedelta()) -> None:
-        """Check that the one row was given back unsent."""
+    def assert_rescheduled(self, wait: timedelta = timedelta(), sent: Sequence[int] = ()) -> None:
+        """Check that the one row was given back as it was, and what was sent of it."""
         record = self.the_only_record()
-        assert self.sender.sent == []
+        assert self.sender.event_ids == list(sent)
         assert (record.attempt, record.state, record.attempts) == (None, None, 1)
         assert record.due_at is not None
         assert abs(record.due_at - self.clock.now - wait) <= MICROSECOND

@@ -119,9 +119,10 @@ RETURNING
 -- $3 except_seqs bigint[]
 -- none: always
 WITH left_alone AS MATERIALIZED (
-    SELECT outbox.merchant_id
+    -- Not a condition here: with it outbox_due could be read, all that waits for a retry.
+    SELECT outbox.merchant_id, outbox.due_at IS NOT NULL AS is_out_of_order
     FROM webhook.outbox
-    WHERE outbox.seq = ANY($3::bigint[]) AND outbox.due_at IS NOT NULL
+    WHERE outbox.seq = ANY($3::bigint[])
 )
 UPDATE webhook.lane
 SET
@@ -139,7 +140,9 @@ SET
                 LIMIT 1
             ),
             CASE
-                WHEN lane.merchant_id IN (SELECT left_alone.merchant_id FROM left_alone)
+                WHEN lane.merchant_id IN (
+                    SELECT left_alone.merchant_id FROM left_alone WHERE left_alone.is_out_of_order
+                )
                     THEN clock_timestamp() + interval '1 second'
             END
         ),
