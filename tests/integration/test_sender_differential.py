@@ -31,7 +31,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 async def asked(kind: str) -> AsyncIterator[Asking]:
     # A busy machine is not to decide whether the end of a body came in time.
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("wire", "aiohttp_sender"):
+        for module in ("connection", "aiohttp_sender"):
             patch.setattr(f"webhook_dispatcher.transport.{module}._DRAIN_SECONDS", 0.3)
         asyncio.get_running_loop().set_debug(False)  # it would slow hundreds of answers down
         async with asking(kind) as asked:
