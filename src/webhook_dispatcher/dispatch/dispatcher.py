@@ -103,8 +103,8 @@ class Dispatcher:
     @property
     def wants_more(self) -> bool:
         """Tell whether the sweep should go on at once: there are slots, and few merchants waiting."""
-        most, slots = self._free_slots()
-        return most > 0 and self._ready.waiting(slots) < CLAIM_LANES
+        limit, slots = self._free_slots()
+        return limit > 0 and self._ready.waiting(slots) < CLAIM_LANES
 
     async def run(self) -> None:
         """Claim until stopped; sessions go on in tasks of their own, whose faults end the loop."""
@@ -215,23 +215,23 @@ class Dispatcher:
         fullness, max_lanes = self._memory.fullness, self._limits.max_lanes
         if not may_claim or is_busy or fullness >= 1:
             return 0, None
-        most = min(max_lanes - len(self._sessions), 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
+        limit = min(max_lanes - len(self._sessions), 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
         wanted = len(self._sessions) + len(self._ready.kinds)
         if SUSPECT_SHARE * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
-            return most, None  # even if all were suspects, they would fit into the suspects' share
+            return limit, None  # even if all were suspects, they would fit into the suspects' share
         taken = self._merchants.tally(self._sessions)
-        return most, Slots(max_lanes, taken, fullness, self._own_faults.probes)
+        return limit, Slots(max_lanes, taken, fullness, self._own_faults.probes)
 
     def _waiting(self) -> int:
         """Return how many merchants wait whose lanes may be claimed now."""
-        most, slots = self._free_slots()
-        return self._ready.waiting(slots) if most > 0 else 0
+        limit, slots = self._free_slots()
+        return self._ready.waiting(slots) if limit > 0 else 0
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
-        most, slots = self._free_slots()
-        if most <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.may_probe()):
+        limit, slots = self._free_slots()
+        if limit <= 0 or (self._own_faults.circuit_is_open and not self._own_faults.may_probe()):
             return
-        heads = self._ready.take(most, slots)
+        heads = self._ready.take(limit, slots)
         for merchant_id in heads.keys() & self._sessions.keys():
             # It was noticed while its lease was being asked for.
             self._sessions[merchant_id].notice(heads.pop(merchant_id))

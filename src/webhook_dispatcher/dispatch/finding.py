@@ -249,14 +249,14 @@ class ReadyLanes:
             if self.kinds.get(merchant_id) is Health.HELD_BACK:
                 self.add(merchant_id)
 
-    def take(self, most: int, slots: Slots | None) -> dict[str, int]:
+    def take(self, limit: int, slots: Slots | None) -> dict[str, int]:
         """Take at most so many merchants, the longest waiting first.
 
         slots: those left for each health, of which each merchant takes one; None: there are enough for all.
         Returned: by merchant, its lowest known seq.
         """
         taken: dict[str, int] = {}
-        while len(taken) < most and (kind := self._longest_waiting(slots)) is not None:
+        while len(taken) < limit and (kind := self._longest_waiting(slots)) is not None:
             merchant_id, waiting = self._lines[kind].waiting.popitem(last=False)
             del self.kinds[merchant_id]
             if slots is None or slots.take(self._merchants.of(merchant_id)):

@@ -139,12 +139,14 @@ class LaneSession:
             run_bytes + sum(self.unfinished.values()),
         )
 
-    def take_in(self, events: Sequence[Event], ask: RunAsk, stable: int) -> None:
+    def take_in(self, events: Sequence[Event], ask: RunAsk, stable: int, is_cut: bool = False) -> None:
         """Merge what a read brought into the run, in order of seq.
 
         stable: nothing could appear at or below this number when the read was asked for.
+        is_cut: more is owed behind these events than was read, though no limit of `ask` was reached.
         """
-        is_cut = len(events) >= ask.max_events or sum(len(event.object) for event in events) >= ask.max_bytes
+        size = sum(len(event.object) for event in events)
+        is_cut = is_cut or len(events) >= ask.max_events or size >= ask.max_bytes
         if self.state >= SessionState.OVER:  # it ended while the read was under way
             self.has_more = self.has_more or bool(events)
             return

@@ -53,7 +53,7 @@ _log = structlog.get_logger()
 class RetryLimits:
     """What one process may do at once. `trust` as in Limits; `per_merchant` counts over all processes."""
 
-    most: int
+    limit: int
     per_merchant: int
     lease: timedelta
     trust: float
@@ -119,11 +119,11 @@ class Retrier:
     async def step(self, group: asyncio.TaskGroup) -> Step:
         """Claim what is due and start its attempts in the group; raises StorageError."""
         slots = self._slots()
-        most = await self._most_to_claim(slots)
-        if most <= 0:
+        limit = await self._claim_limit(slots)
+        if limit <= 0:
             return Step(0, round_goes_on=False)
         asked = self._clock.elapsed()
-        claimed, round_goes_on = await self._claim(most, slots)
+        claimed, round_goes_on = await self._claim(limit, slots)
         self._take_over(claimed)
         endpoints = await self._read_endpoints(claimed)
         for retry in claimed:
@@ -132,31 +132,31 @@ class Retrier:
 
     def _slots(self) -> Slots:
         taken = self._merchants.tally(list(self._in_flight.elements()))
-        return Slots(self._limits.most, taken, self._memory.fullness, self._own_faults.probes)
+        return Slots(self._limits.limit, taken, self._memory.fullness, self._own_faults.probes)
 
-    async def _most_to_claim(self, slots: Slots) -> int:
+    async def _claim_limit(self, slots: Slots) -> int:
         """Return how many rows may be claimed now: one where only a probe may be sent, none where nothing."""
-        most = min(slots.left(Health.HEALTHY), MAX_CLAIM)
+        limit = min(slots.left(Health.HEALTHY), MAX_CLAIM)
         is_held_up = self._pause.is_on or self._recorder.is_behind() or self._memory.fullness >= 1
-        if most <= 0 or is_held_up:
+        if limit <= 0 or is_held_up:
             return 0
         if self._outage.is_on and not await self._outage.may_claim(self._claims.check_writable):
             return 0
         if self._own_faults.circuit_is_open:
             return int(self._own_faults.may_probe())
-        return most
+        return limit
 
-    async def _claim(self, most: int, slots: Slots) -> tuple[Sequence[ClaimedRetry], bool]:
+    async def _claim(self, limit: int, slots: Slots) -> tuple[Sequence[ClaimedRetry], bool]:
         """Claim due rows; returns them, and whether a round over due lanes goes on."""
         per_merchant, lease = self._limits.per_merchant, self._limits.lease
-        is_calm = 2 * slots.for_anybody > suspect_slots(self._limits.most)
+        is_calm = 2 * slots.for_anybody > suspect_slots(self._limits.limit)
         if is_calm and not self._own_faults.held:
-            most = min(most, slots.for_anybody)
-            return await self._unreadable.claim_longest_due(most, per_merchant, most, lease), False
-        picked = await self._due.pick(slots, per_merchant, most)
+            limit = min(limit, slots.for_anybody)
+            return await self._unreadable.claim_longest_due(limit, per_merchant, limit, lease), False
+        picked = await self._due.pick(slots, per_merchant, limit)
         if not picked.merchants:
             return (), picked.round_goes_on
-        claimed = await self._unreadable.claim_due_of(picked.merchants, per_merchant, most, lease)
+        claimed = await self._unreadable.claim_due_of(picked.merchants, per_merchant, limit, lease)
         return claimed, picked.round_goes_on
 
     def _take_over(self, claimed: Sequence[ClaimedRetry]) -> None:
@@ -263,29 +263,29 @@ class DueLanes:
         self._suspects_from = self._others_from = self._held_from = START
         self._held_to_come = 0
 
-    async def pick(self, slots: Slots, per_merchant: int, most: int) -> Picked:
+    async def pick(self, slots: Slots, per_merchant: int, limit: int) -> Picked:
         """Name due lanes that may have slots, `per_merchant` of them each; `most` slots in all."""
         picked, self._others_from = await self._look(
-            self._others_from, slots, per_merchant, most, (Health.UNKNOWN, Health.HEALTHY)
+            self._others_from, slots, per_merchant, limit, (Health.UNKNOWN, Health.HEALTHY)
         )
         round_goes_on = self._others_from != START
-        left = most - per_merchant * len(picked)
+        left = limit - per_merchant * len(picked)
         if left > 0 and slots.left(Health.SUSPECT) > 0:
             suspects, self._suspects_from = await self._look(
                 self._suspects_from, slots, per_merchant, left, (Health.SUSPECT,)
             )
             picked = picked + suspects
-        left = most - per_merchant * len(picked)
+        left = limit - per_merchant * len(picked)
         if left > 0 and slots.left(Health.HELD_BACK) > 0:
             picked = picked + await self._pick_held(slots, per_merchant, left)
         return Picked(picked, round_goes_on)
 
-    async def _pick_held(self, slots: Slots, per_merchant: int, most: int) -> list[str]:
+    async def _pick_held(self, slots: Slots, per_merchant: int, limit: int) -> list[str]:
         """Pick of those held back; a round ends after as many as its first look that found any has found."""
         due = await self._claims.find_due(self._held_from, LOOK)
         if self._held_to_come <= 0:
             self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD_BACK for lane in due)
-        picked, self._held_from = self._choose(due, slots, per_merchant, most, (Health.HELD_BACK,))
+        picked, self._held_from = self._choose(due, slots, per_merchant, limit, (Health.HELD_BACK,))
         self._held_to_come -= len(picked)
         if picked and self._held_to_come <= 0:
             self._held_from = START
@@ -294,19 +294,19 @@ class DueLanes:
         return picked
 
     async def _look(
-        self, cursor: DueCursor, slots: Slots, per_merchant: int, most: int, kinds: Sequence[Health]
+        self, cursor: DueCursor, slots: Slots, per_merchant: int, limit: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         """Pick from the lanes behind a cursor; returns where to go on, the start when the round is over."""
-        return self._choose(await self._claims.find_due(cursor, LOOK), slots, per_merchant, most, kinds)
+        return self._choose(await self._claims.find_due(cursor, LOOK), slots, per_merchant, limit, kinds)
 
     def _choose(
-        self, due: Sequence[DueCursor], slots: Slots, per_merchant: int, most: int, kinds: Sequence[Health]
+        self, due: Sequence[DueCursor], slots: Slots, per_merchant: int, limit: int, kinds: Sequence[Health]
     ) -> tuple[list[str], DueCursor]:
         picked: list[str] = []
         for lane in due:
             health = self._merchants.of(lane.merchant_id)
             if health in kinds and slots.take(health, per_merchant):
                 picked.append(lane.merchant_id)
-            if len(picked) * per_merchant >= most or max(map(slots.left, kinds)) <= 0:
+            if len(picked) * per_merchant >= limit or max(map(slots.left, kinds)) <= 0:
                 return picked, lane
         return picked, due[-1] if len(due) == LOOK else START

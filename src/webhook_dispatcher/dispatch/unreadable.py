@@ -122,27 +122,29 @@ class Unreadable:
         return Run(events, is_cut=True)
 
     async def claim_longest_due(
-        self, merchants: int, per_merchant: int, most: int, lease: timedelta
+        self, merchants: int, per_merchant: int, limit: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Claim due rows as Claims does; where some are refused, leave those out, or their lanes."""
         try:
             return await self._claims.claim_longest_due(
-                merchants, per_merchant, most, lease, self._blocked.seqs()
+                merchants, per_merchant, limit, lease, self._blocked.seqs()
             )
         except StatementRefused as error:
             self._count_refused_claim(error)
         due = await self._claims.find_due(START, merchants)
-        return await self._claim_others([lane.merchant_id for lane in due], per_merchant, most, lease)
+        return await self._claim_others([lane.merchant_id for lane in due], per_merchant, limit, lease)
 
     async def claim_due_of(
-        self, merchants: Sequence[str], per_merchant: int, most: int, lease: timedelta
+        self, merchants: Sequence[str], per_merchant: int, limit: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Claim due rows as Claims does; where some are refused, leave those out, or their lanes."""
         try:
-            return await self._claims.claim_due_of(merchants, per_merchant, most, lease, self._blocked.seqs())
+            return await self._claims.claim_due_of(
+                merchants, per_merchant, limit, lease, self._blocked.seqs()
+            )
         except StatementRefused as error:
             self._count_refused_claim(error)
-        return await self._claim_others(merchants, per_merchant, most, lease)
+        return await self._claim_others(merchants, per_merchant, limit, lease)
 
     def _count_refused_claim(self, error: StatementRefused) -> None:
         """Count a claim that was refused for a row's sake; raises the error where it is not."""
@@ -151,21 +153,21 @@ class Unreadable:
         self._metrics.database_errors.labels("claim_retries").inc()
 
     async def _claim_others(
-        self, merchants: Sequence[str], per_merchant: int, most: int, lease: timedelta
+        self, merchants: Sequence[str], per_merchant: int, limit: int, lease: timedelta
     ) -> Sequence[ClaimedRetry]:
         """Find the rows that a claim was refused for, and claim none this time; or else claim by halves."""
         if await self._find_refused(merchants, per_merchant):
             return ()
-        return await self._claim_by_halves(merchants, per_merchant, most, lease)
+        return await self._claim_by_halves(merchants, per_merchant, limit, lease)
 
     async def _claim_by_halves(
-        self, merchants: Sequence[str], per_merchant: int, most: int, lease: timedelta
+        self, merchants: Sequence[str], per_merchant: int, limit: int, lease: timedelta
     ) -> list[ClaimedRetry]:
         """Claim what can be claimed, though all rows can be read; a lane refused alone is looked at later."""
         claimed: list[ClaimedRetry] = []
 
         async def ask(part: Sequence[str]) -> None:
-            if (left := most - len(claimed)) > 0:
+            if (left := limit - len(claimed)) > 0:
                 claimed.extend(
                     await self._claims.claim_due_of(part, per_merchant, left, lease, self._blocked.seqs())
                 )

@@ -5,7 +5,6 @@ Reading on needs no new lease, since the lease is checked before each request.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from itertools import takewhile
 
@@ -144,9 +143,9 @@ class Worker:
         is_unknown = len(known) < len(run.events)
         if is_unknown:
             self._blocked.find_unknown(run.events[len(known)])
-        if known or not (run.is_cut or is_unknown):
-            is_cut = run.is_cut or is_unknown
-            session.take_in(known, replace(ask, max_events=len(known)) if is_cut else ask, stable)
+        is_cut = run.is_cut or is_unknown
+        if known or not is_cut:
+            session.take_in(known, ask, stable, is_cut)
             return
         session.missed_read()
         if is_unknown:

@@ -45,11 +45,11 @@ class UrlGuard(Protocol):
 class Claims(Protocol):
     """Finding, leasing and reading what is owed. All methods raise StorageError."""
 
-    async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
+    async def read_arrivals(self, cursor: int, limit: int) -> Arrivals:
         """Read what was committed behind a cursor, in order of seq."""
         ...
 
-    async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
+    async def read_gaps(self, gaps: Sequence[tuple[int, int]], limit: int) -> list[Arrival]:
         """Read ranges of numbers again that were not visible before; at most `most` events from each."""
         ...
 
@@ -85,12 +85,12 @@ class Claims(Protocol):
         """Read the next merchants with rows outside the order; True where the lane had to be corrected."""
         ...
 
-    async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
+    async def find_due(self, after: DueCursor, limit: int) -> list[DueCursor]:
         """Name the next lanes that have something due, the longest due first."""
         ...
 
     async def claim_longest_due(
-        self, merchants: int, per_merchant: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, merchants: int, per_merchant: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         """Claim due rows of so many merchants, the longest due first.
 
@@ -102,7 +102,7 @@ class Claims(Protocol):
         self,
         merchants: Sequence[str],
         per_merchant: int,
-        most: int,
+        limit: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
@@ -285,7 +285,7 @@ class CommandTransaction(Protocol):
         ...
 
     async def reopen_failed(
-        self, command: RetryFailed, after: tuple[datetime, int], most: int
+        self, command: RetryFailed, after: tuple[datetime, int], limit: int
     ) -> ReopenedChunk | None:
         """Make the next failed deliveries owed again, oldest first; None at the end of the range."""
         ...

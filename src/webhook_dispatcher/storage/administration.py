@@ -210,10 +210,10 @@ class Administration:
         return row["stored"], row["sealed"]
 
     async def read_secrets_of_other_keys(
-        self, key_id: str, after_merchant: str, most: int
+        self, key_id: str, after_merchant: str, limit: int
     ) -> list[StoredSecrets]:
         """Return sealed secrets of endpoints that another key seals, in order of merchant."""
-        rows = await self._rows("read_secrets_of_other_keys", key_id, after_merchant, most)
+        rows = await self._rows("read_secrets_of_other_keys", key_id, after_merchant, limit)
         return [
             StoredSecrets(
                 row["merchant_id"],
@@ -243,9 +243,9 @@ class Administration:
         rows = await self._rows("missing_partitions", list(PARTITIONED), days)
         return [(row["parent"], row["day"]) for row in rows]
 
-    async def find_unreadable(self, most: int) -> tuple[list[UnreadableRow], int]:
+    async def find_unreadable(self, limit: int) -> tuple[list[UnreadableRow], int]:
         """Read the rows that lanes may wait for; return those that are damaged, and how many were read."""
-        rows = await self._rows("name_waiting_rows", most)
+        rows = await self._rows("name_waiting_rows", limit)
         found = []
         for row in rows:
             try:

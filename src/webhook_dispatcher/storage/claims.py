@@ -35,9 +35,9 @@ class PostgresClaims:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
 
-    async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
+    async def read_arrivals(self, cursor: int, limit: int) -> Arrivals:
         """See domain.ports.Claims; source: claiming.sql `read_arrivals`."""
-        rows = await self._fetch("read_arrivals", cursor, most)
+        rows = await self._fetch("read_arrivals", cursor, limit)
         visible = tuple(Arrival(row["seq"], row["merchant_id"]) for row in rows if row["seq"] is not None)
         return Arrivals(
             last_seq=rows[0]["last_seq"],
@@ -45,12 +45,12 @@ class PostgresClaims:
             next_transaction=rows[0]["next_transaction"],
             database_now=rows[0]["database_now"],
             visible=visible,
-            is_cut=len(visible) == most,
+            is_cut=len(visible) == limit,
         )
 
-    async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
+    async def read_gaps(self, gaps: Sequence[tuple[int, int]], limit: int) -> list[Arrival]:
         """See domain.ports.Claims; source: claiming.sql `read_gaps`."""
-        rows = await self._fetch("read_gaps", [low for low, _ in gaps], [high for _, high in gaps], most)
+        rows = await self._fetch("read_gaps", [low for low, _ in gaps], [high for _, high in gaps], limit)
         return [Arrival(row["seq"], row["merchant_id"]) for row in rows]
 
     async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
@@ -130,27 +130,27 @@ class PostgresClaims:
             rows = await self._pool.fetch(_RETRYING["mend_retries"].text, after_merchant, page_size)
         return [(row["merchant_id"], row["is_mended"]) for row in rows]
 
-    async def find_due(self, after: DueCursor, most: int) -> list[DueCursor]:
+    async def find_due(self, after: DueCursor, limit: int) -> list[DueCursor]:
         """See domain.ports.Claims; source: retrying.sql `find_due_lanes`."""
         with translated():
-            rows = await self._pool.fetch(_RETRYING["find_due_lanes"].text, *after, most)
+            rows = await self._pool.fetch(_RETRYING["find_due_lanes"].text, *after, limit)
         return [DueCursor(row["retry_at"], row["merchant_id"]) for row in rows]
 
     async def claim_longest_due(
-        self, merchants: int, per_merchant: int, most: int, lease: timedelta, except_seqs: Sequence[int] = ()
+        self, merchants: int, per_merchant: int, limit: int, lease: timedelta, except_seqs: Sequence[int] = ()
     ) -> list[ClaimedRetry]:
         """See domain.ports.Claims; source: retrying.sql `lock_longest_due_lanes` and what follows there."""
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
                 locked = await connection.fetch(_RETRYING["lock_longest_due_lanes"].text, merchants)
-                claimed = await _claim_of_locked(connection, locked, per_merchant, most, lease, except_seqs)
+                claimed = await _claim_of_locked(connection, locked, per_merchant, limit, lease, except_seqs)
         return [to_retry(row) for row in claimed]
 
     async def claim_due_of(
         self,
         merchants: Sequence[str],
         per_merchant: int,
-        most: int,
+        limit: int,
         lease: timedelta,
         except_seqs: Sequence[int] = (),
     ) -> list[ClaimedRetry]:
@@ -158,7 +158,7 @@ class PostgresClaims:
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
                 locked = await connection.fetch(_RETRYING["lock_due_lanes_of"].text, merchants)
-                claimed = await _claim_of_locked(connection, locked, per_merchant, most, lease, except_seqs)
+                claimed = await _claim_of_locked(connection, locked, per_merchant, limit, lease, except_seqs)
         return [to_retry(row) for row in claimed]
 
     async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
@@ -196,7 +196,7 @@ async def _claim_of_locked(
     connection: PoolConnectionProxy,
     lanes: Sequence[asyncpg.Record],
     per_merchant: int,
-    most: int,
+    limit: int,
     lease: timedelta,
     except_seqs: Sequence[int],
 ) -> list[asyncpg.Record]:
@@ -205,7 +205,7 @@ async def _claim_of_locked(
         return []
     merchants = [lane["merchant_id"] for lane in lanes]
     claimed: list[asyncpg.Record] = await connection.fetch(
-        _RETRYING["claim_retries"].text, merchants, per_merchant, most, lease, except_seqs
+        _RETRYING["claim_retries"].text, merchants, per_merchant, limit, lease, except_seqs
     )
     await connection.execute(_RETRYING["plan_retries"].text, merchants, per_merchant, except_seqs)
     return claimed

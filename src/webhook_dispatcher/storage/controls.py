@@ -162,12 +162,12 @@ class PostgresCommandTransaction:
         return int(row["matched"])
 
     async def reopen_failed(
-        self, command: RetryFailed, after: tuple[datetime, int], most: int
+        self, command: RetryFailed, after: tuple[datetime, int], limit: int
     ) -> ReopenedChunk | None:
         """See domain.ports.CommandTransaction."""
         with translated():
             rows = await self.connection.fetch(
-                _CONTROL["reopen_failed"].text, command.merchant_id, *after, command.until, most
+                _CONTROL["reopen_failed"].text, command.merchant_id, *after, command.until, limit
             )
         if not rows:
             return None

@@ -145,7 +145,7 @@ class Slots:
     """The bulkhead slots that are left. A better health may also take the slots of a worse one."""
 
     def __init__(
-        self, most: int, taken: Mapping[Health, int], fullness: float = 0.0, probes: int = 0
+        self, limit: int, taken: Mapping[Health, int], fullness: float = 0.0, probes: int = 0
     ) -> None:
         """Set up.
 
@@ -156,9 +156,9 @@ class Slots:
         self._probes = probes
         suspects = taken.get(Health.SUSPECT, 0)
         unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD_BACK, 0)
-        self._all = most - suspects - unknown - taken.get(Health.HEALTHY, 0)
-        self._doubtful = most - most // RESERVE_SHARE - suspects - unknown
-        self._suspect = suspect_slots(most) - suspects
+        self._all = limit - suspects - unknown - taken.get(Health.HEALTHY, 0)
+        self._doubtful = limit - limit // RESERVE_SHARE - suspects - unknown
+        self._suspect = suspect_slots(limit) - suspects
         if fullness >= 1 / SUSPECT_SHARE:
             self._suspect = min(self._suspect, 0)
         if fullness >= 1 - 1 / RESERVE_SHARE:
@@ -192,9 +192,9 @@ class Slots:
         return True
 
 
-def suspect_slots(most: int) -> int:
+def suspect_slots(limit: int) -> int:
     """Return how many of so many slots suspects may have: at least one, or they would wait for ever."""
-    return max(1, most // SUSPECT_SHARE)
+    return max(1, limit // SUSPECT_SHARE)
 
 
 class Shown(NamedTuple):
