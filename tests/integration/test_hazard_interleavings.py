@@ -154,8 +154,8 @@ async def test_6_a_run_in_memory_ends_with_its_lease(model: ClaimModel, trusts_f
     await model.freeze(model.daemons[0])
     await model.answer(0, 0)
     if trusts_for_ever:
-        for visit in model.daemons[0].dispatcher._sessions.values():
-            visit.trusted_until = visit.expires_at = inf
+        for session in model.daemons[0].dispatcher._sessions.values():
+            session.trusted_until = session.expires_at = inf
     await model.pass_time(MODEL_LEASE.total_seconds() + 1)
     if trusts_for_ever:
         with pytest.raises(AssertionError, match="two trusted holders"):

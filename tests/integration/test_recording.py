@@ -1,6 +1,6 @@
 """Records written in batches: what becomes of rows, attempts and lanes, and under which fence."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
@@ -15,6 +15,7 @@ from tests.integration.storage_harness import (
     seqs,
     unsent,
 )
+from webhook_dispatcher.domain.errors import PartitionMissing
 from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.domain.record import LaneTurn, Record
 
@@ -278,3 +279,15 @@ async def test_lane_held_by_an_operator_is_neither_kept_nor_lost(
         written = await here.records.write([], [LaneTurn("m", lease.epoch, True)], LEASE)
         assert (written.kept, written.released, written.lost) == ((), (), ())
     assert (await here.records.write([], [LaneTurn("m", lease.epoch, True)], LEASE)).released == ("m",)
+
+
+async def test_a_log_without_its_partition_is_no_fault_of_the_row(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    (seq,) = await storage.insert("m")
+    lease, (event,) = await here.claim("m")
+    record = answered(event, lease.epoch, datetime(2001, 1, 1, tzinfo=UTC), 204)
+    with pytest.raises(PartitionMissing) as refused:
+        await here.records.write([record], [LaneTurn("m", lease.epoch, False, seq)], LEASE)
+    assert not refused.value.is_row_fault
+    assert await storage.owed(seq) is not None

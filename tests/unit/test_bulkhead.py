@@ -72,15 +72,15 @@ async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
         await harness.rounds(group)
         harness.instruments.merchants.learn("slow", Outcome.TIMEOUT, 10.0)
         harness.dispatcher._ready.add("slow")
-        visit = LaneSession(Lease("good", 1, 0, None), harness.memory, 0.0, 0.0)
+        session = LaneSession(Lease("good", 1, 0, None), harness.memory, 0.0, 0.0)
         harness.dispatcher._wake.clear()
-        harness.dispatcher.close([visit])
+        harness.dispatcher.close([session])
         assert not harness.dispatcher._wake.is_set()
         harness.dispatcher._ready.add("new")
-        harness.dispatcher.close([visit])
+        harness.dispatcher.close([session])
         assert not harness.dispatcher._wake.is_set()
         harness.dispatcher._ready.add("good")
-        harness.dispatcher.close([visit])
+        harness.dispatcher.close([session])
         assert harness.dispatcher._wake.is_set()
 
 
@@ -119,7 +119,7 @@ async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
 
 async def test_a_merchant_that_failed_goes_back_behind_the_others() -> None:
     harness = DispatcherHarness(max_lanes=1)
-    harness.sender.on_post = lambda: harness.clock.advance(3.0)  # each visit ends after one attempt
+    harness.sender.on_post = lambda: harness.clock.advance(3.0)  # each session ends after one attempt
     harness.sender.answers.extend([Answer(500)] * 6)
     async with harness.open("a", "b", "c") as group:
         harness.database.insert(*[make_event(seq, name) for seq, name in enumerate("aaabc", 1)])

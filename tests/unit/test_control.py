@@ -176,11 +176,12 @@ async def test_a_command_that_was_read_in_between_is_not_rejected_as_unreadable(
         ("next_command", DAMAGE),
         ("next_command", StatementRefused("42501", "permission denied")),
         ("read_command", StatementRefused("42501", "permission denied")),
+        ("set_url", StatementRefused("42501", "permission denied")),
     ],
 )
-async def test_only_a_commands_own_read_can_reject_it(method: str, error: StatementRefused) -> None:
+async def test_only_a_commands_own_row_and_values_can_reject_it(method: str, error: StatementRefused) -> None:
     harness = ControllerHarness()
-    command = harness.controls.insert("pause", "m")
+    command = harness.controls.insert("set_url", "m", args={"url": URL})
     harness.database.faults[method].append(error)
     with pytest.raises(ExceptionGroup):
         await harness.step()

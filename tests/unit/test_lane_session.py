@@ -24,130 +24,130 @@ def events(*seqs: int) -> list[Event]:
     return [make_event(seq) for seq in seqs]
 
 
-def take(visit: LaneSession) -> Event:
+def take(session: LaneSession) -> Event:
     """Take the next event as the follower does, and hand its record over."""
-    visit.add_outcome()
-    return visit.start()
+    session.add_outcome()
+    return session.start()
 
 
-def run_of(visit: LaneSession) -> list[int]:
-    return [event.seq for event in visit.run]
+def run_of(session: LaneSession) -> list[int]:
+    return [event.seq for event in session.run]
 
 
 def test_what_a_read_brings_is_run_in_order() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 3), EVERYTHING, stable=3)
-    assert run_of(visit) == [2, 3]
-    assert not visit.has_more
-    assert visit.complete_up_to == 3
+    session = make_visit()
+    session.take_in(events(2, 3), EVERYTHING, stable=3)
+    assert run_of(session) == [2, 3]
+    assert not session.has_more
+    assert session.complete_up_to == 3
 
 
 def test_what_is_read_again_is_taken_in_once() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 3, 4), EVERYTHING, stable=0)
-    written = take(visit)
-    visit.settle_outcome(written)
-    in_flight = take(visit)
-    visit.take_in(events(2, 3, 4, 5), EVERYTHING, stable=0)
-    assert run_of(visit) == [4, 5]
-    assert in_flight.seq in visit.unfinished
+    session = make_visit()
+    session.take_in(events(2, 3, 4), EVERYTHING, stable=0)
+    written = take(session)
+    session.settle_outcome(written)
+    in_flight = take(session)
+    session.take_in(events(2, 3, 4, 5), EVERYTHING, stable=0)
+    assert run_of(session) == [4, 5]
+    assert in_flight.seq in session.unfinished
 
 
 def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 5, 6), EVERYTHING, stable=1)
-    take(visit)
-    visit.notice(4)
-    assert visit.has_more
-    assert visit.straggler is None
-    visit.take_in(events(2, 4, 5, 6), EVERYTHING, stable=6)
-    assert run_of(visit) == [4, 5, 6]
+    session = make_visit()
+    session.take_in(events(2, 5, 6), EVERYTHING, stable=1)
+    take(session)
+    session.notice(4)
+    assert session.has_more
+    assert session.straggler is None
+    session.take_in(events(2, 4, 5, 6), EVERYTHING, stable=6)
+    assert run_of(session) == [4, 5, 6]
 
 
 def test_one_that_was_not_waited_for_ends_the_visit() -> None:
-    visit = make_visit()
-    visit.take_in(events(7, 8), EVERYTHING, stable=8)
-    visit.notice(5)
-    visit.notice(3)
-    visit.notice(4)
-    assert visit.straggler == 3
-    assert not visit.may_start(0.0)
+    session = make_visit()
+    session.take_in(events(7, 8), EVERYTHING, stable=8)
+    session.notice(5)
+    session.notice(3)
+    session.notice(4)
+    assert session.straggler == 3
+    assert not session.may_start(0.0)
 
 
 def test_what_was_read_in_this_visit_is_no_straggler_even_when_it_is_written() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 3), EVERYTHING, stable=9)
-    visit.settle_outcome(take(visit))
+    session = make_visit()
+    session.take_in(events(2, 3), EVERYTHING, stable=9)
+    session.settle_outcome(take(session))
     for seq in (2, 3):
-        visit.notice(seq)
-    assert visit.straggler is None
-    assert not visit.has_more
+        session.notice(seq)
+    assert session.straggler is None
+    assert not session.has_more
 
 
 def test_what_was_dropped_is_no_straggler_either() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 3), EVERYTHING, stable=9)
-    visit.end()
-    visit.notice(3)
-    assert visit.straggler is None
-    assert visit.has_more
+    session = make_visit()
+    session.take_in(events(2, 3), EVERYTHING, stable=9)
+    session.end()
+    session.notice(3)
+    assert session.straggler is None
+    assert session.has_more
 
 
 def test_a_read_that_was_cut_leaves_more() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6), stable=9)
-    assert visit.has_more
-    assert visit.complete_up_to == 4
-    visit = make_visit()
-    visit.take_in(events(2), RunAsk("m", 0, 20, 5), stable=9)
-    assert visit.has_more
-    assert visit.complete_up_to == 2
+    session = make_visit()
+    session.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6), stable=9)
+    assert session.has_more
+    assert session.complete_up_to == 4
+    session = make_visit()
+    session.take_in(events(2), RunAsk("m", 0, 20, 5), stable=9)
+    assert session.has_more
+    assert session.complete_up_to == 2
 
 
 def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() -> None:
-    visit = make_visit(from_seq=1)
-    visit.take_in(events(2, 3), EVERYTHING, stable=2)
-    visit.missed_read()
-    size = sum(len(event.object) for event in visit.run)
-    take(visit)
-    assert visit.ask(20, 1000) == RunAsk("m", 2, 22, 1000 + size)
-    assert not visit.has_more
+    session = make_visit(from_seq=1)
+    session.take_in(events(2, 3), EVERYTHING, stable=2)
+    session.missed_read()
+    size = sum(len(event.object) for event in session.run)
+    take(session)
+    assert session.ask(20, 1000) == RunAsk("m", 2, 22, 1000 + size)
+    assert not session.has_more
 
 
 def test_what_is_noticed_during_a_read_is_asked_for_again() -> None:
-    visit = make_visit()
-    ask = visit.ask(20, 1000)
-    visit.notice(5)
-    visit.take_in(events(3), ask, stable=2)
-    assert visit.has_more
+    session = make_visit()
+    ask = session.ask(20, 1000)
+    session.notice(5)
+    session.take_in(events(3), ask, stable=2)
+    assert session.has_more
 
 
 def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
-    visit = make_visit()
-    visit.end()
-    visit.take_in(events(2, 3), EVERYTHING, stable=9)
-    assert run_of(visit) == []
-    assert visit.has_more
-    assert visit.memory.used == 0
-    assert visit.complete_up_to == 0
+    session = make_visit()
+    session.end()
+    session.take_in(events(2, 3), EVERYTHING, stable=9)
+    assert run_of(session) == []
+    assert session.has_more
+    assert session.memory.used == 0
+    assert session.complete_up_to == 0
 
 
 def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 3, 4), EVERYTHING, stable=9)
-    take(visit)
-    visit.end()
-    assert visit.has_more
-    assert visit.memory.used == len(make_event(2).object)
-    assert visit.complete_up_to == 2
+    session = make_visit()
+    session.take_in(events(2, 3, 4), EVERYTHING, stable=9)
+    take(session)
+    session.end()
+    assert session.has_more
+    assert session.memory.used == len(make_event(2).object)
+    assert session.complete_up_to == 2
 
 
 def test_an_empty_visit_that_ends_owes_nothing() -> None:
-    visit = make_visit()
-    visit.take_in([], EVERYTHING, stable=9)
-    visit.end()
-    assert not visit.has_more
-    assert visit.turn(()).reach == 9
+    session = make_visit()
+    session.take_in([], EVERYTHING, stable=9)
+    session.end()
+    assert not session.has_more
+    assert session.turn(()).reach == 9
 
 
 @pytest.mark.parametrize(("trusted_until", "expires_at"), [(50.0, 100.0), (100.0, 50.0)])
@@ -204,17 +204,17 @@ def test_a_session_that_ends_while_it_is_read_on_says_so_until_the_read_has_been
 
 
 def test_a_visit_is_unblocked_when_all_its_outcomes_are_written() -> None:
-    visit = make_visit()
-    visit.take_in(events(2, 3), EVERYTHING, stable=9)
-    first, second = take(visit), take(visit)
-    visit.block()
-    unblocked = visit.unblocked
+    session = make_visit()
+    session.take_in(events(2, 3), EVERYTHING, stable=9)
+    first, second = take(session), take(session)
+    session.block()
+    unblocked = session.unblocked
     assert unblocked is not None
-    visit.settle_outcome(first)
+    session.settle_outcome(first)
     assert not unblocked.is_set()
-    visit.settle_outcome(second)
+    session.settle_outcome(second)
     assert unblocked.is_set()
-    assert visit.unblocked is None
+    assert session.unblocked is None
 
 
 READS = st.lists(
@@ -233,7 +233,7 @@ def test_everything_that_becomes_visible_is_attempted_once_and_reach_never_passe
     reads: list[tuple[list[int], int, int, int]],
 ) -> None:
     """However commits, reads and records are interleaved; nothing is settled here but what was read."""
-    database, visit = FakeDatabase(), make_visit()
+    database, session = FakeDatabase(), make_visit()
     attempted: list[int] = []
     waiting: list[Event] = []
     committed: set[int] = set()
@@ -241,16 +241,16 @@ def test_everything_that_becomes_visible_is_attempted_once_and_reach_never_passe
         fresh = [seq for seq in dict.fromkeys(seqs) if seq not in committed]
         committed.update(fresh)
         database.insert(*events(*fresh))
-        ask = visit.ask(most, 10**6)
+        ask = session.ask(most, 10**6)
         rows = [make_event(seq) for seq in sorted(database.owed) if seq > ask.after_seq][: ask.max_events]
-        visit.take_in(rows, ask, stable=0)
-        for _ in range(min(tries, len(visit.run))):
-            waiting.append(take(visit))
+        session.take_in(rows, ask, stable=0)
+        for _ in range(min(tries, len(session.run))):
+            waiting.append(take(session))
             attempted.append(waiting[-1].seq)
         batch, waiting = waiting[:writes], waiting[writes:]
-        reach = visit.turn([event.seq for event in batch]).reach
+        reach = session.turn([event.seq for event in batch]).reach
         for event in batch:
             del database.owed[event.seq]
-            visit.settle_outcome(event)
+            session.settle_outcome(event)
         assert reach < min(database.owed, default=reach + 1)
     assert sorted(attempted) == sorted(committed)

@@ -16,9 +16,9 @@ DOWN = StorageUnavailable("down")
 
 def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
     harness = RecorderHarness()
-    visits = [harness.visit(f"m{number}", 10 + number) for number in range(3)]
-    for visit in visits:
-        harness.attempt(visit)
+    sessions = [harness.session(f"m{number}", 10 + number) for number in range(3)]
+    for session in sessions:
+        harness.attempt(session)
     harness.step()
     [(seqs, turns)] = harness.records.statements
     assert seqs == [10, 11, 12]
@@ -34,9 +34,9 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
 
 def test_a_batch_is_bounded_and_oldest_first() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", *range(1, MAX_BATCH + 3))
+    session = harness.session("m", *range(1, MAX_BATCH + 3))
     for _ in range(MAX_BATCH + 2):
-        harness.attempt(visit)
+        harness.attempt(session)
     harness.step()
     harness.step()
     assert [seqs for seqs, _ in harness.records.statements] == [
@@ -54,24 +54,24 @@ def test_nothing_to_write_asks_nothing_of_the_database() -> None:
 def test_a_statement_that_failed_is_written_again() -> None:
     harness = RecorderHarness()
     harness.database.faults["write"].append(DOWN)
-    visit = harness.visit("m", 1, 2)
-    harness.attempt(visit)
+    session = harness.session("m", 1, 2)
+    harness.attempt(session)
     with pytest.raises(StorageUnavailable):
         harness.step()
-    harness.attempt(visit)
+    harness.attempt(session)
     assert harness.recorder.unwritten == 2
     harness.step()
     assert [seqs for seqs, _ in harness.records.statements] == [[1], [1, 2]]
-    assert visit.unwritten == 0
+    assert session.unwritten == 0
     assert harness.memory.used == 0
 
 
 def test_what_could_not_be_written_goes_before_what_is_newer() -> None:
     harness = RecorderHarness()
     harness.database.faults["write"].append(DOWN)
-    visit = harness.visit("m", *range(1, MAX_BATCH + 2))
+    session = harness.session("m", *range(1, MAX_BATCH + 2))
     for _ in range(MAX_BATCH + 1):
-        harness.attempt(visit)
+        harness.attempt(session)
         harness.clock.advance(0.001)
     with pytest.raises(StorageUnavailable):
         harness.step()
@@ -83,8 +83,8 @@ def test_what_could_not_be_written_goes_before_what_is_newer() -> None:
 def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late() -> None:
     harness = RecorderHarness()
     harness.records.loses_answers.append(True)
-    visit = harness.visit("m", 1)
-    record = harness.attempt(visit)
+    session = harness.session("m", 1)
+    record = harness.attempt(session)
     with pytest.raises(StorageUnavailable):
         harness.step()
     harness.step()
@@ -97,11 +97,11 @@ def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late()
 def test_a_failure_while_the_rest_is_settled_loses_nothing(method: str) -> None:
     harness = RecorderHarness()
     harness.database.faults[method].append(DOWN)
-    robbed, other = harness.visit("robbed", 1), harness.visit("other", 2)
+    robbed, other = harness.session("robbed", 1), harness.session("other", 2)
     harness.database.lease("robbed")
-    for visit in (robbed, other):
-        harness.attempt(visit)
-        harness.end(visit)
+    for session in (robbed, other):
+        harness.attempt(session)
+        harness.end(session)
     with pytest.raises(StorageUnavailable):
         harness.step()
     assert harness.recorder.unwritten == 1
@@ -114,7 +114,7 @@ def test_a_failure_while_the_rest_is_settled_loses_nothing(method: str) -> None:
 async def test_a_cancelled_statement_is_written_again() -> None:
     harness = RecorderHarness()
     harness.records.gate = asyncio.Event()
-    harness.attempt(harness.visit("m", 1))
+    harness.attempt(harness.session("m", 1))
     writing = asyncio.create_task(harness.recorder.step())
     await until(lambda: harness.records.statements)
     writing.cancel()
@@ -127,27 +127,27 @@ async def test_a_cancelled_statement_is_written_again() -> None:
 
 def test_a_lane_is_given_back_with_its_last_outcome() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1, 2)
-    harness.attempt(visit)
+    session = harness.session("m", 1, 2)
+    harness.attempt(session)
     harness.step()
-    harness.attempt(visit)
-    harness.end(visit)
+    harness.attempt(session)
+    harness.end(session)
     harness.step()
     assert [[turn.is_over for turn in turns] for _, turns in harness.records.statements] == [
         [False],
         [True],
     ]
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
     assert not harness.database.lanes["m"].is_leased
 
 
 def test_a_lane_without_outcome_is_given_back_alone() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1)
-    visit.wait_until = harness.clock.now
-    harness.end(visit)
+    session = harness.session("m", 1)
+    session.wait_until = harness.clock.now
+    harness.end(session)
     harness.step()
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
     assert harness.database.lanes["m"].wait_until == harness.clock.now
     harness.step()
     assert len(harness.records.statements) == 1
@@ -155,71 +155,71 @@ def test_a_lane_without_outcome_is_given_back_alone() -> None:
 
 def test_a_lane_whose_outcomes_fill_more_than_a_batch_ends_with_the_last_of_them() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", *range(1, MAX_BATCH + 2))
+    session = harness.session("m", *range(1, MAX_BATCH + 2))
     for _ in range(MAX_BATCH + 1):
-        harness.attempt(visit)
-    harness.end(visit)
+        harness.attempt(session)
+    harness.end(session)
     harness.step()
     assert harness.closed == []
     assert harness.database.lanes["m"].is_leased
     harness.step()
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
 
 
 def test_every_outcome_renews_its_lane_from_when_it_was_asked() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1)
+    session = harness.session("m", 1)
     harness.clock.advance(5)
-    harness.attempt(visit)
+    harness.attempt(session)
     asked = harness.clock.elapsed()
     harness.records.takes = 1.0
     harness.step()
-    assert visit.trusted_until == asked + TRUST
+    assert session.trusted_until == asked + TRUST
 
 
 def test_a_turn_says_how_far_everything_is_recorded() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 3, 5, 9)
-    harness.attempt(visit)
+    session = harness.session("m", 3, 5, 9)
+    harness.attempt(session)
     harness.step()
-    harness.attempt(visit)
-    harness.attempt(visit)
+    harness.attempt(session)
+    harness.attempt(session)
     harness.step()
     assert [turn.reach for _, turns in harness.records.statements for turn in turns] == [4, 9]
 
 
 def test_a_lost_lane_starts_nothing_more_and_its_outcome_is_a_late_fact() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1, 2)
-    harness.attempt(visit)
+    session = harness.session("m", 1, 2)
+    harness.attempt(session)
     harness.database.lease("m")
     harness.step()
-    assert visit.is_lost
+    assert session.is_lost
     assert harness.closed == []
     assert seqs_of(harness.records.late) == [1]
     assert harness.metrics.leases_lost._value.get() == 1
-    harness.end(visit)
+    harness.end(session)
     harness.step()
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
     assert harness.metrics.leases_lost._value.get() == 1
     assert harness.database.lanes["m"].is_leased, "it is another's"
 
 
 def test_a_recalled_lane_is_told() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1, 2)
+    session = harness.session("m", 1, 2)
     harness.database.lanes["m"].is_recalled = True
-    harness.attempt(visit)
+    harness.attempt(session)
     harness.step()
-    assert visit.state is SessionState.ENDING
+    assert session.state is SessionState.ENDING
 
 
 def test_a_locked_row_keeps_back_only_its_lane() -> None:
     harness = RecorderHarness()
-    locked, other = harness.visit("locked", 1, 2), harness.visit("other", 3, 4)
+    locked, other = harness.session("locked", 1, 2), harness.session("other", 3, 4)
     harness.database.owed[1].is_locked = True
-    for visit in (locked, other):
-        harness.attempt(visit)
+    for session in (locked, other):
+        harness.attempt(session)
     harness.step()
     assert (locked.unblocked is None, other.unblocked is None) == (False, True)
     assert is_delivered(harness.database, 3)
@@ -235,23 +235,23 @@ def test_a_locked_row_keeps_back_only_its_lane() -> None:
 
 def test_a_locked_row_is_tried_again_after_a_moment() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1)
+    session = harness.session("m", 1)
     harness.database.owed[1].is_locked = True
-    harness.attempt(visit)
+    harness.attempt(session)
     harness.step()
     harness.step()
     assert len(harness.records.statements) == 1
     harness.clock.advance(LOCKED_WAIT)
     harness.step()
     assert len(harness.records.statements) == 2
-    assert visit.trusted_until == harness.clock.elapsed() + TRUST, "renewed all the same"
+    assert session.trusted_until == harness.clock.elapsed() + TRUST, "renewed all the same"
 
 
 def test_a_lane_with_a_locked_row_is_not_given_back() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1)
-    harness.attempt(visit)
-    harness.end(visit)
+    session = harness.session("m", 1)
+    harness.attempt(session)
+    harness.end(session)
     harness.database.owed[1].is_locked = True
     for _ in range(3):
         harness.clock.advance(LOCKED_WAIT)
@@ -260,20 +260,20 @@ def test_a_lane_with_a_locked_row_is_not_given_back() -> None:
     assert harness.database.lanes["m"].is_leased
     harness.database.owed[1].is_locked = False
     harness.settle()
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
 
 
 def test_a_locked_lane_is_given_back_later() -> None:
     harness = RecorderHarness()
-    visit = harness.visit("m", 1)
-    harness.attempt(visit)
-    harness.end(visit)
+    session = harness.session("m", 1)
+    harness.attempt(session)
+    harness.end(session)
     harness.database.lanes["m"].is_locked = True
     harness.step()
     assert harness.closed == []
     harness.database.lanes["m"].is_locked = False
     harness.settle()
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
     assert is_delivered(harness.database, 1)
 
 

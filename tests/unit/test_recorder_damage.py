@@ -22,10 +22,10 @@ DAMAGE = StatementRefused("XX000", "cache lookup failed for index 4711")
 
 def attempted(harness: RecorderHarness, merchant_id: str, *seqs: int) -> LaneSession:
     """Let a lane owe events, and all of them be delivered."""
-    visit = harness.visit(merchant_id, *seqs)
+    session = harness.session(merchant_id, *seqs)
     for _ in seqs:
-        harness.attempt(visit)
-    return visit
+        harness.attempt(session)
+    return session
 
 
 def with_one_set_aside() -> tuple[RecorderHarness, LaneSession]:
@@ -159,7 +159,7 @@ async def test_what_is_mended_before_a_drain_is_written_by_its_last_try() -> Non
 
 async def test_a_drain_waits_for_what_is_locked_though_something_is_set_aside() -> None:
     harness, _ = with_one_set_aside()
-    other, over = attempted(harness, "other", 5), harness.visit("over", 6)
+    other, over = attempted(harness, "other", 5), harness.session("over", 6)
     harness.database.owed[5].is_locked = True
     harness.database.lanes["over"].is_locked = True
     harness.end(other)
@@ -194,9 +194,9 @@ async def test_the_loop_sleeps_until_the_next_try(monkeypatch: pytest.MonkeyPatc
     harness.clock.advance(1)
     await harness.recorder.write_next()
     assert slept == pytest.approx([DAMAGE_WAIT, 1, 0])
-    visit = harness.visit("over", 5)
+    session = harness.session("over", 5)
     harness.database.lanes["over"].is_locked = True
-    harness.end(visit)
+    harness.end(session)
     await harness.recorder.write_next()
     assert slept[-1] == LOCKED_WAIT, "a lane is to be released"
 
@@ -249,10 +249,10 @@ def test_a_late_outcome_is_kept_while_nobody_can_say_what_is_damaged() -> None:
 
 def test_a_visit_that_waited_for_a_locked_row_ends_once_that_is_damaged() -> None:
     harness = RecorderHarness()
-    visit = attempted(harness, "m", 1)
+    session = attempted(harness, "m", 1)
     harness.database.owed[1].is_locked = True
     harness.step()
-    unblocked = visit.unblocked
+    unblocked = session.unblocked
     assert unblocked is not None
     assert not unblocked.is_set()
     harness.database.damaged = {1}
@@ -269,8 +269,8 @@ def test_a_mended_row_is_recorded_before_it_may_be_claimed_anew() -> None:
 def test_damage_elsewhere_than_in_a_row_stops_everything_and_drops_nothing(damaged: set[int]) -> None:
     harness = RecorderHarness()
     harness.database.damaged = damaged
-    visit = attempted(harness, "m", 1, 2, 3)
-    harness.end(visit)
+    session = attempted(harness, "m", 1, 2, 3)
+    harness.end(session)
     harness.database.faults["write"].extend([DAMAGE] * 100)
     for _ in range(5):
         with pytest.raises(StatementRefused):

@@ -17,7 +17,7 @@ MERCHANTS = ("a", "b", "c")
 DOWN = StorageUnavailable("down")
 
 ACTIONS = st.one_of(
-    st.tuples(st.just("visit"), st.sampled_from(MERCHANTS), st.integers(1, 5)),
+    st.tuples(st.just("session"), st.sampled_from(MERCHANTS), st.integers(1, 5)),
     st.tuples(st.just("attempt"), st.sampled_from(MERCHANTS), st.sampled_from([1, 1, 1, 0])),
     st.tuples(st.just("attempt"), st.sampled_from(MERCHANTS), st.sampled_from([1, 1, 1, 0])),
     st.tuples(st.just("end"), st.sampled_from(MERCHANTS), st.just(0)),
@@ -43,37 +43,37 @@ class Model:
     def __init__(self) -> None:
         self.recording = RecorderHarness()
         self.database = self.recording.database
-        self.visits: dict[str, LaneSession] = {}
+        self.sessions: dict[str, LaneSession] = {}
         self.opened: list[LaneSession] = []
         self.handed_in: list[Record] = []
         self.next_number = 1
 
-    def closed(self, visit: LaneSession) -> None:
+    def closed(self, session: LaneSession) -> None:
         """Check what must hold when a lane is given back."""
-        assert visit.unwritten == 0, "given back before its last outcome"
-        assert visit.state is SessionState.OVER
-        assert self.visits.pop(visit.lease.merchant_id) is visit, "closed twice"
+        assert session.unwritten == 0, "given back before its last outcome"
+        assert session.state is SessionState.OVER
+        assert self.sessions.pop(session.lease.merchant_id) is session, "closed twice"
 
     def act(self, action: str, merchant_id: str, number: int) -> None:
         getattr(self, f"do_{action}")(merchant_id, number)
 
-    def do_visit(self, merchant_id: str, count: int) -> None:
-        if merchant_id not in self.visits:
+    def do_session(self, merchant_id: str, count: int) -> None:
+        if merchant_id not in self.sessions:
             seqs = range(self.next_number, self.next_number + count)
             self.next_number += count
-            self.visits[merchant_id] = self.recording.visit(merchant_id, *seqs)
-            self.opened.append(self.visits[merchant_id])
+            self.sessions[merchant_id] = self.recording.session(merchant_id, *seqs)
+            self.opened.append(self.sessions[merchant_id])
 
     def do_attempt(self, merchant_id: str, is_delivered: int) -> None:
-        visit = self.visits.get(merchant_id)
-        if visit is not None and visit.run:
+        session = self.sessions.get(merchant_id)
+        if session is not None and session.run:
             state = State.DELIVERED if is_delivered else None
-            self.handed_in.append(self.recording.attempt(visit, state))
+            self.handed_in.append(self.recording.attempt(session, state))
 
     def do_end(self, merchant_id: str, _: int) -> None:
-        visit = self.visits.get(merchant_id)
-        if visit is not None and visit.state < SessionState.OVER:
-            self.recording.end(visit)
+        session = self.sessions.get(merchant_id)
+        if session is not None and session.state < SessionState.OVER:
+            self.recording.end(session)
 
     def do_rob(self, merchant_id: str, _: int) -> None:
         self.database.lease(merchant_id)
@@ -125,8 +125,8 @@ class Model:
         except StorageError:
             assert len(self.recording.records.statements) > before
         assert self.recording.recorder._writing == []
-        for visit in self.recording.closed[closed:]:
-            self.closed(visit)
+        for session in self.recording.closed[closed:]:
+            self.closed(session)
 
     def finish(self) -> None:
         """Let everything work again, and write what is left."""
@@ -159,22 +159,22 @@ def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
     assert set(model.recording.closed) == set(model.opened)
     assert len(model.recording.closed) == len(model.opened)
     assert model.recording.memory.used == 0
-    for visit in model.opened:
-        assert not visit.unfinished
-        assert visit.unblocked is None
+    for session in model.opened:
+        assert not session.unfinished
+        assert session.unblocked is None
 
 
 @settings(max_examples=80)
 @given(st.lists(ACTIONS, max_size=60))
-def test_a_lane_is_free_only_when_nothing_of_its_visit_waits(actions: list[tuple[str, str, int]]) -> None:
+def test_a_lane_is_free_only_when_nothing_of_its_session_waits(actions: list[tuple[str, str, int]]) -> None:
     model = Model()
     for action in actions:
         model.act(*action)
         for merchant_id, lane in model.database.lanes.items():
-            visit = model.visits.get(merchant_id)
-            holds = visit is not None and visit.lease.epoch == lane.epoch
+            session = model.sessions.get(merchant_id)
+            holds = session is not None and session.lease.epoch == lane.epoch
             if holds and not lane.is_leased:
-                assert visit is not None
-                assert visit.state >= SessionState.OVER
-                unsettled = {seq for seq in visit.unfinished if seq in model.database.owed}
+                assert session is not None
+                assert session.state >= SessionState.OVER
+                unsettled = {seq for seq in session.unfinished if seq in model.database.owed}
                 assert not {seq for seq in unsettled if model.database.owed[seq].is_in_order}

@@ -18,7 +18,7 @@ DOWN = StorageUnavailable("down")
 
 def test_nobody_starts_while_the_oldest_answer_waits_for_too_long() -> None:
     harness = RecorderHarness()
-    harness.attempt(harness.visit("m", 1))
+    harness.attempt(harness.session("m", 1))
     harness.clock.advance(MAX_BEHIND * 0.99)
     assert not harness.recorder.is_behind()
     harness.clock.advance(MAX_BEHIND * 0.02)
@@ -31,7 +31,7 @@ async def test_whoever_waits_goes_on_when_it_is_written() -> None:
     harness = RecorderHarness()
     finished(harness.recorder.caught_up())
     harness.database.faults["write"].append(DOWN)
-    harness.attempt(harness.visit("m", 1))
+    harness.attempt(harness.session("m", 1))
     harness.clock.advance(1)
     waiting = [asyncio.create_task(harness.recorder.caught_up()) for _ in range(2)]
     await quiet()
@@ -47,7 +47,7 @@ async def test_whoever_waits_goes_on_when_it_is_written() -> None:
 async def test_an_answer_that_is_being_written_counts_too() -> None:
     harness = RecorderHarness()
     harness.records.gate = asyncio.Event()
-    harness.attempt(harness.visit("m", 1))
+    harness.attempt(harness.session("m", 1))
     writing = asyncio.create_task(harness.recorder.step())
     await until(lambda: harness.records.statements)
     harness.clock.advance(1)
@@ -60,7 +60,7 @@ async def test_an_answer_that_is_being_written_counts_too() -> None:
 
 async def test_a_row_that_was_locked_hides_no_older_answer() -> None:
     harness = RecorderHarness()
-    stuck, other = harness.visit("stuck", 1), harness.visit("other", 2)
+    stuck, other = harness.session("stuck", 1), harness.session("other", 2)
     harness.database.owed[1].is_locked = True
     harness.attempt(stuck)
     harness.records.gate = asyncio.Event()
@@ -84,19 +84,19 @@ async def test_a_row_that_was_locked_hides_no_older_answer() -> None:
 async def test_what_comes_is_written_until_it_is_stopped_and_empty() -> None:
     harness = RecorderHarness()
     running = asyncio.create_task(harness.run())
-    visit = harness.visit("m", 1, 2)
-    harness.attempt(visit)
+    session = harness.session("m", 1, 2)
+    harness.attempt(session)
     async with asyncio.timeout(MAX_WAIT):
         while not is_delivered(harness.database, 1):
             await asyncio.wait([running], timeout=0.002)
-    harness.attempt(visit)
-    harness.end(visit)
+    harness.attempt(session)
+    harness.end(session)
     harness.database.faults["write"].append(DOWN)
     harness.recorder.stop()
     async with asyncio.timeout(MAX_WAIT):
         await running
     assert is_delivered(harness.database, 2)
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
     assert harness.metrics.database_errors.labels("record")._value.get() == 1
 
 
@@ -106,7 +106,7 @@ async def test_the_first_outcome_waits_for_company_and_no_longer(
 ) -> None:
     monkeypatch.setattr(recorder, "BATCH_WAIT", 1000.0)
     harness = RecorderHarness()
-    harness.attempt(harness.visit("m", 1))
+    harness.attempt(harness.session("m", 1))
     harness.clock.advance(waited)  # as while another batch is written
     running = asyncio.create_task(harness.run())
     await quiet()
@@ -118,9 +118,9 @@ async def test_the_first_outcome_waits_for_company_and_no_longer(
 def test_outcomes_that_are_too_many_for_a_slow_database_are_written_in_smaller_batches() -> None:
     harness = RecorderHarness()
     harness.records.times_out_beyond = MAX_BATCH // 5
-    visit = harness.visit("m", *range(1, 2 * MAX_BATCH + 1))
+    session = harness.session("m", *range(1, 2 * MAX_BATCH + 1))
     for _ in range(2 * MAX_BATCH):
-        harness.attempt(visit)
+        harness.attempt(session)
     for _ in range(50):
         with suppress(StorageUnavailable):
             harness.step()
@@ -142,7 +142,7 @@ def test_batches_grow_again_when_the_database_is_quick_again(count: int, took: f
     assert harness.recorder._batch.limit == MIN_BATCH
     harness.records.takes = took
     for seq in range(1, count + 1):
-        harness.attempt(harness.visit(f"m{seq}", seq))
+        harness.attempt(harness.session(f"m{seq}", seq))
     harness.step()
     assert harness.recorder._batch.limit == limit
 
@@ -156,25 +156,25 @@ def test_a_batch_is_never_larger_than_the_largest() -> None:
 def test_lanes_that_ended_while_the_database_was_slow_are_given_back_in_batches() -> None:
     harness = RecorderHarness()
     harness.records.times_out_beyond = MAX_BATCH // 5
-    visits = [harness.visit(f"m{seq}", seq) for seq in range(1, 2 * MAX_BATCH + 1)]
-    for visit in visits:
-        harness.end(visit)
+    sessions = [harness.session(f"m{seq}", seq) for seq in range(1, 2 * MAX_BATCH + 1)]
+    for session in sessions:
+        harness.end(session)
     for _ in range(50):
         with suppress(StorageUnavailable):
             harness.step()
-    assert set(harness.closed) == set(visits)
+    assert set(harness.closed) == set(sessions)
 
 
 def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_given_back() -> None:
     harness = RecorderHarness()
     for _ in range(20):
         harness.recorder._batch.failed()
-    locked = [harness.visit(f"l{seq}", seq) for seq in range(1, MIN_BATCH + 1)]
-    free = harness.visit("m", MIN_BATCH + 1)
-    for visit in locked:
-        harness.database.lanes[visit.lease.merchant_id].is_locked = True
-    for visit in (*locked, free):
-        harness.end(visit)
+    locked = [harness.session(f"l{seq}", seq) for seq in range(1, MIN_BATCH + 1)]
+    free = harness.session("m", MIN_BATCH + 1)
+    for session in locked:
+        harness.database.lanes[session.lease.merchant_id].is_locked = True
+    for session in (*locked, free):
+        harness.end(session)
     harness.step()
     harness.step()
     assert harness.closed == [free]

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.fakes.database import is_delivered, seqs_of
 from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MAX_BEHIND
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import PartitionMissing, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -16,12 +16,12 @@ def test_the_bad_record_is_found_and_what_was_delivered_stays_so(size: int, bad:
     harness = RecorderHarness()
     seqs = list(range(1, size + 1))
     harness.records.refused = {"first": {1}, "last": {size}, "all": set(seqs)}[bad]
-    visit = harness.visit("m", *seqs)
+    session = harness.session("m", *seqs)
     for _ in seqs:
-        harness.attempt(visit)
-    harness.end(visit)
+        harness.attempt(session)
+    harness.end(session)
     harness.settle()
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
     assert sorted(seqs_of(harness.records.written)) == seqs
     assert all(is_delivered(harness.database, seq) for seq in seqs)
     without = {seq for seq in seqs if harness.database.finished[seq].attempt is None}
@@ -30,16 +30,16 @@ def test_the_bad_record_is_found_and_what_was_delivered_stays_so(size: int, bad:
 
 def test_no_lane_ends_in_a_batch_that_was_halved() -> None:
     harness = RecorderHarness()
-    visits = [harness.visit(f"m{seq}", seq) for seq in (1, 2)]
+    sessions = [harness.session(f"m{seq}", seq) for seq in (1, 2)]
     harness.records.refused = {2}
-    for visit in visits:
-        harness.attempt(visit)
-        harness.end(visit)
+    for session in sessions:
+        harness.attempt(session)
+        harness.end(session)
     harness.step()
     assert harness.closed == []
     assert all(turns == [] for _, turns in harness.records.statements[1:])
     harness.step()
-    assert harness.closed == visits
+    assert harness.closed == sessions
 
 
 def test_a_refused_failure_is_recorded_as_unsendable() -> None:
@@ -56,9 +56,9 @@ def test_a_refused_failure_is_recorded_as_unsendable() -> None:
 def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
     harness = RecorderHarness()
     harness.records.hopeless = {2}
-    visit = harness.visit("m", 1, 2, 3)
+    session = harness.session("m", 1, 2, 3)
     for _ in range(3):
-        harness.attempt(visit)
+        harness.attempt(session)
     for _ in range(3):
         with pytest.raises(StatementRefused):
             harness.step()
@@ -68,34 +68,66 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
     harness.clock.advance(MAX_BEHIND * 2)
     assert harness.recorder.is_behind(), "nothing new is sent"
     harness.records.hopeless = set()
-    harness.end(visit)
+    harness.end(session)
     harness.settle()
     assert {1, 2, 3} == set(harness.database.finished)
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
 
 
 def test_a_failure_in_the_midst_of_halving_loses_nothing() -> None:
     harness = RecorderHarness()
     harness.records.refused = {1}
     harness.database.faults["write"].extend([None, None, None, StorageUnavailable("down")])
-    visit = harness.visit("m", 1, 2, 3)
+    session = harness.session("m", 1, 2, 3)
     for _ in range(3):
-        harness.attempt(visit)
-    harness.end(visit)
+        harness.attempt(session)
+    harness.end(session)
     with pytest.raises(StorageUnavailable):
         harness.step()
     assert harness.recorder.unwritten == 3
     harness.settle()
     assert sorted(seqs_of(harness.records.written)) == [1, 2, 3]
-    assert harness.closed == [visit]
+    assert harness.closed == [session]
     assert harness.memory.used == 0
 
 
 def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:
     harness = RecorderHarness()
     harness.records.refused = harness.records.refuses_late = {1}
-    robbed, other = harness.visit("robbed", 1), harness.visit("other", 2)
+    robbed, other = harness.session("robbed", 1), harness.session("other", 2)
     harness.attempt(robbed)
     harness.database.lease("robbed")
     harness.attempt(other)
     harness.settle()
+
+
+@pytest.mark.parametrize(
+    "error", [PartitionMissing("23514", "no partition"), StatementRefused("42501", "permission denied")]
+)
+def test_what_is_refused_for_no_fault_of_a_row_is_written_unchanged_later(error: StatementRefused) -> None:
+    harness = RecorderHarness()
+    harness.database.faults["write"].append(error)
+    session = harness.session("m", 1)
+    harness.retry(7, claim=1, state=None)
+    harness.attempt(session)
+    with pytest.raises(StatementRefused):
+        harness.step()
+    assert len(harness.records.statements) == 1, "neither halved nor made plainer"
+    assert harness.recorder.needs_upkeep.is_set()
+    harness.end(session)
+    harness.settle()
+    assert 7 not in harness.database.finished, "it is to be retried, as the attempt said"
+    assert harness.database.finished[1].attempt is not None
+
+
+def test_a_late_record_that_is_refused_for_no_fault_of_its_own_is_kept() -> None:
+    harness = RecorderHarness()
+    session = harness.session("robbed", 1)
+    harness.attempt(session)
+    harness.database.lease("robbed")
+    harness.database.faults["write_late"].append(StatementRefused("42501", "permission denied"))
+    with pytest.raises(StatementRefused):
+        harness.step()
+    assert harness.recorder.unwritten == 1
+    harness.settle()
+    assert seqs_of(harness.records.late) == [1]

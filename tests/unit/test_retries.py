@@ -11,7 +11,7 @@ from tests.unit.fakes.database import seqs_of
 from tests.unit.harnesses.retrier import RetrierHarness
 from tests.unit.loop_turns import quiet, until
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.attempt import KEY_WAIT, RETRY_WAIT
+from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT, KEY_WAIT
 from webhook_dispatcher.dispatch.recorder import MAX_BEHIND
 from webhook_dispatcher.dispatch.retries import MAX_START_WAIT, UNCOUNTED_WAIT
 from webhook_dispatcher.domain.claim import ClaimedRetry
@@ -150,7 +150,7 @@ async def test_a_row_without_endpoint_waits_for_one() -> None:
     harness.database.endpoints.clear()
     harness.owe(1)
     await harness.round()
-    harness.assert_rescheduled(RETRY_WAIT)
+    harness.assert_rescheduled(ENDPOINT_WAIT)
 
 
 async def test_a_row_without_endpoint_waits_no_longer_than_the_hold() -> None:

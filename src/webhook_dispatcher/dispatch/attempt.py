@@ -26,7 +26,7 @@ REFUSALS = frozenset((400, 401, 403))
 """Statuses that receivers answer with when they cannot verify a signature."""
 KEY_WAIT = timedelta(seconds=5)
 """Until a secret whose key we lack is tried again: the key may have been configured meanwhile."""
-RETRY_WAIT = timedelta(seconds=30)
+ENDPOINT_WAIT = timedelta(seconds=30)
 """Until a due row whose merchant has no endpoint is claimed again, to see whether it has one now."""
 _BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 

@@ -14,7 +14,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT, Attempter, Hold, fail_unconfigured, fail_unsendable
 from webhook_dispatcher.dispatch.finding import NO_STRAGGLER, ReadyLanes, Tail
-from webhook_dispatcher.dispatch.health.merchants import SUSPECT_SHARE, Health, Slots
+from webhook_dispatcher.dispatch.health.merchants import SUSPECTS_ONE_IN, Health, Slots
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
@@ -217,7 +217,7 @@ class Dispatcher:
             return 0, None
         limit = min(max_lanes - len(self._sessions), 1 if self._own_faults.circuit_is_open else CLAIM_LANES)
         wanted = len(self._sessions) + len(self._ready.kinds)
-        if SUSPECT_SHARE * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
+        if SUSPECTS_ONE_IN * max(wanted / max_lanes, fullness) < 1 and not self._own_faults.held:
             return limit, None  # even if all were suspects, they would fit into the suspects' share
         taken = self._merchants.tally(self._sessions)
         return limit, Slots(max_lanes, taken, fullness, self._own_faults.probes)
@@ -339,6 +339,7 @@ class Dispatcher:
             self._own_faults.note_probe()
         task = group.create_task(self._worker.work_through(session, endpoint, secrets))
         # As a callback, not at the end of the task's code: a task cancelled before it began runs no code.
+        # The worker has ended the session by then, and a batch in between may have released its lane already.
         task.add_done_callback(lambda _: self._recorder.release(session))
 
     def _settle_unconfigured(self, session: LaneSession) -> None:

@@ -39,7 +39,7 @@ RECORD_WAIT = 0.5
 MAX_BATCH = 500
 MIN_BATCH = 10
 QUICK_WRITE = 1.0
-"""Seconds; a statement may take 1.8 at least, by its time-out (app.daemon)."""
+"""Seconds; a statement may take 1.8 at least: nine tenths (storage/session.py) of app.daemon's two."""
 
 _log = structlog.get_logger()
 
@@ -79,11 +79,13 @@ class Entry:
 class RefusedBatches:
     """Writes what can be written of a batch that the database refuses, or that comes too late.
 
-    The batch is halved until the bad record is alone. Refused for its values, that one is written plainer
-    (I9). Refused for damage, it is set aside and tried again from time to time, if its own row proves to be
-    unreadable; damage anywhere else stops everything, loudly, and loses nothing. What the statement left out
-    was either locked, and may still be written, or has come too late for its fence, and then says only what
-    is a fact. All methods raise StorageError, and may then be called again.
+    Refused for a row's fault, the batch is halved until the bad record is alone. Refused for its values, that
+    one is written plainer (I9). Refused for damage, it is set aside and tried again from time to time, if its
+    own row proves to be unreadable; damage anywhere else (in a log, or in a row of webhook.lane) stops
+    everything, loudly, and loses nothing. Refused for no row's fault (rights that are wanting, a log without
+    its partition), all is written again as it is, until that is mended. What the statement left out was
+    either locked, and may still be written, or has come too late for its fence, and then says only what is a
+    fact. All methods raise StorageError, and may then be called again.
 
     set_aside: seqs whose rows are damaged, so that their outcomes cannot be written for the time being.
     """
@@ -105,9 +107,11 @@ class RefusedBatches:
     async def write_in_parts(self, records: Sequence[Record], error: StatementRefused) -> Written:
         """Write outcomes that were refused together, by halves; their lanes have their turn in a later batch.
 
-        No lane is released while half of its outcomes are in doubt.
+        No lane is released while half of its outcomes are in doubt. Raises `error` if no row is at fault.
         """
-        if not records:
+        if not error.is_row_fault:
+            self._needs_upkeep.set()
+        if not (records and error.is_row_fault):
             raise error
         if len(records) == 1:
             return await self._write_alone(records[0], error)
@@ -143,7 +147,7 @@ class RefusedBatches:
         return True
 
     async def settle(self, records: Sequence[Record]) -> frozenset[int]:
-        """Write what came too late for its fence; return the seqs that were only locked: try those again."""
+        """Write what came too late for its fence; return the seqs that were locked or damaged, for later."""
         if not records:
             return frozenset()
         still_ours = await self._records.read_unwritten(records)
@@ -162,6 +166,9 @@ class RefusedBatches:
                     return False
                 raise
         except StatementRefused as error:
+            if not error.is_row_fault:
+                self._needs_upkeep.set()
+                raise
             # Whoever holds the row now decides about it; at worst the event is sent once more.
             _log.error("record.refused", event_id=str(record.event.id), error=str(error))
             return True
@@ -385,9 +392,9 @@ class Recorder:
         else:
             entry.session.settle_outcome(entry.record.event)
 
-    def _keep(self, rest: list[Entry], locked: frozenset[int]) -> None:
+    def _keep(self, rest: list[Entry], unwritten: frozenset[int]) -> None:
         for entry in rest:
-            if entry.record.event.seq not in locked:
+            if entry.record.event.seq not in unwritten:
                 self._strike_off(entry)
                 continue
             is_set_aside = entry.record.event.seq in self._refused.set_aside

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import (
+    ENDPOINT_WAIT,
     KEY_WAIT,
-    RETRY_WAIT,
     Attempter,
     Hold,
     fail_unconfigured,
@@ -35,7 +35,7 @@ from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
-REST = 4
+REST_FACTOR = 4
 """Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
 MAX_START_WAIT = 0.5
 """Seconds between claim and start after which a row is rescheduled (contract 3: pause within a second)."""
@@ -114,7 +114,7 @@ class Retrier:
                 backoff.reset()
                 if not started:
                     took = self._clock.elapsed() - asked
-                    await self._stop.wait_at_most(REST * took if round_goes_on else POLL)
+                    await self._stop.wait_at_most(REST_FACTOR * took if round_goes_on else POLL)
 
     async def step(self, group: asyncio.TaskGroup) -> Step:
         """Claim what is due and start its attempts in the group; raises StorageError."""
@@ -223,7 +223,7 @@ class Retrier:
             return
         ends_at = self._limits.hold.ends_at(retry.event, retry.endpoint_removed_at)
         if ends_at > now:
-            looks_again_at = min(ends_at, now + RETRY_WAIT)
+            looks_again_at = min(ends_at, now + ENDPOINT_WAIT)
             self._recorder.add(reschedule(retry.event, retry.claim, looks_again_at, now), None)
         else:
             self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)

@@ -55,6 +55,18 @@ class StatementRefused(StorageError):
         return self.sqlstate.startswith("XX")
 
 
+class PartitionMissing(StatementRefused):
+    """A log has no partition for an instant. Reaction: have it made, and write again.
+
+    Its SQLSTATE is that of a broken rule (23514), yet nothing is wrong with the row.
+    """
+
+    @property
+    def is_row_fault(self) -> bool:
+        """See StatementRefused.is_row_fault."""
+        return False
+
+
 class SchemaMismatch(StorageError):
     """The schema is absent, or of a version this program does not serve. Reaction: exit 3.
 

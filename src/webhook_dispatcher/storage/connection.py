@@ -20,6 +20,7 @@ from asyncpg import exceptions as pg
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
     DispatcherError,
+    PartitionMissing,
     SchemaMismatch,
     StatementRefused,
     StorageUnavailable,
@@ -276,7 +277,11 @@ def _refused_option(said: str) -> ConfigurationError:
 def _refused(error: asyncpg.PostgresError) -> StorageUnavailable | StatementRefused:
     """Take for a refused statement only what has a code: a pooler's own words may have none."""
     sqlstate: str | None = error.sqlstate
-    return StorageUnavailable(_said(error)) if sqlstate is None else StatementRefused(sqlstate, _said(error))
+    if sqlstate is None:
+        return StorageUnavailable(_said(error))
+    # A rule that is broken has a name; that no partition takes a row is told without one.
+    is_unplaced = isinstance(error, pg.CheckViolationError) and error.constraint_name is None
+    return (PartitionMissing if is_unplaced else StatementRefused)(sqlstate, _said(error))
 
 
 def _disconnected(error: pg.PostgresConnectionError) -> DispatcherError:

@@ -13,7 +13,7 @@ from tests.chaos.faults.hold import hold_over_all
 from tests.chaos.hit import Hit
 from tests.chaos.kinds import NotHitError, Track, fault
 from tests.chaos.testbed import Testbed
-from webhook_dispatcher.dispatch.attempt import RETRY_WAIT
+from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT
 
 ROTATE = """
 UPDATE webhook.endpoint SET
@@ -120,7 +120,7 @@ async def remove_endpoints(testbed: Testbed, hit: Hit) -> None:
     """Leave a few merchants without an endpoint for a while."""
     with testbed.borrow(6) as merchants:
         hit.touches(merchants)
-        hit.lingers = RETRY_WAIT.total_seconds()  # for retries that came due meanwhile
+        hit.lingers = ENDPOINT_WAIT.total_seconds()  # for retries that came due meanwhile
         testbed.book.unconfigured.update(merchants)
         try:
             await testbed.server.execute(UNSET, merchants, patience=PATIENCE)

@@ -251,13 +251,13 @@ class ModelDaemon:
         attempter.daemon, attempter.sender = daemon, sender
         return daemon
 
-    def visits(self) -> list[LaneSession]:
-        """Return its visits that are trusted still: the lease is theirs."""
+    def sessions(self) -> list[LaneSession]:
+        """Return its sessions that are trusted still: the lease is theirs."""
         now = self.moment.elapsed()
         return [
-            visit
-            for visit in self.dispatcher._sessions.values()
-            if visit.state < SessionState.OVER and not visit.is_lost and visit.trusted_until > now
+            session
+            for session in self.dispatcher._sessions.values()
+            if session.state < SessionState.OVER and not session.is_lost and session.trusted_until > now
         ]
 
     async def look(self) -> None:

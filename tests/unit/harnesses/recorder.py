@@ -32,18 +32,20 @@ class RecorderHarness:
         self.blocked = instruments.blocked
         self.closed: list[LaneSession] = []
 
-    def visit(self, merchant_id: str, *seqs: int) -> LaneSession:
+    def session(self, merchant_id: str, *seqs: int) -> LaneSession:
         """Lease a lane that owes events, and read them."""
         self.database.insert(*[make_event(seq, merchant_id) for seq in seqs])
-        visit = LaneSession(self.database.lease(merchant_id), self.memory, self.clock.elapsed() + TRUST, 1e9)
+        session = LaneSession(
+            self.database.lease(merchant_id), self.memory, self.clock.elapsed() + TRUST, 1e9
+        )
         everything = RunAsk(merchant_id, 0, 1000, 10**6)
-        visit.take_in([make_event(seq, merchant_id) for seq in seqs], everything, stable=max(seqs))
-        return visit
+        session.take_in([make_event(seq, merchant_id) for seq in seqs], everything, stable=max(seqs))
+        return session
 
-    def attempt(self, visit: LaneSession, state: State | None = State.DELIVERED) -> Record:
-        """Make the next attempt of a visit and hand over its record."""
-        record = self.record(visit.start(), visit.lease.epoch, False, state)
-        self.recorder.add(record, visit)
+    def attempt(self, session: LaneSession, state: State | None = State.DELIVERED) -> Record:
+        """Make the next attempt of a session and hand over its record."""
+        record = self.record(session.start(), session.lease.epoch, False, state)
+        self.recorder.add(record, session)
         return record
 
     def retry(
@@ -69,10 +71,10 @@ class RecorderHarness:
         due_at = self.clock.now + timedelta(minutes=1) if state is None else None
         return Record(event, fence, is_retry, attempt, state, None, due_at, self.clock.now)
 
-    def end(self, visit: LaneSession) -> None:
-        """End a visit as the dispatcher does."""
-        visit.end()
-        self.recorder.release(visit)
+    def end(self, session: LaneSession) -> None:
+        """End a session as the dispatcher does."""
+        session.end()
+        self.recorder.release(session)
 
     def step(self) -> None:
         """Write a batch; nothing here waits."""

@@ -86,6 +86,9 @@ class Controller:
         except StatementRefused as error:
             if row is None:
                 raise
+            if not error.is_row_fault:  # such as a right that is wanting: the command is not at fault
+                self._postpone(row.id)
+                raise
             # The command's own values are refused: if it were tried again, it would hold up all later ones.
             async with self._controls.transaction() as transaction:
                 await self._reject(transaction, row, CommandRejected(Code.MALFORMED, error.detail))

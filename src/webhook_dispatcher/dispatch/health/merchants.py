@@ -35,9 +35,9 @@ FORGET_AFTER = 600.0
 """Seconds after which a merchant's latest attempt is forgotten, and its health unknown."""
 MAX_KNOWN = 25_000
 """Merchants remembered of each health; beyond, those attempted longest ago are forgotten."""
-SUSPECT_SHARE = 2
+SUSPECTS_ONE_IN = 2
 """Suspects may take one slot in so many."""
-RESERVE_SHARE = 8
+RESERVE_ONE_IN = 8
 """One slot in so many is reserved for healthy merchants."""
 
 _NEVER = float("-inf")
@@ -157,11 +157,11 @@ class Slots:
         suspects = taken.get(Health.SUSPECT, 0)
         unknown = taken.get(Health.UNKNOWN, 0) + taken.get(Health.HELD_BACK, 0)
         self._all = limit - suspects - unknown - taken.get(Health.HEALTHY, 0)
-        self._doubtful = limit - limit // RESERVE_SHARE - suspects - unknown
+        self._doubtful = limit - limit // RESERVE_ONE_IN - suspects - unknown
         self._suspect = suspect_slots(limit) - suspects
-        if fullness >= 1 / SUSPECT_SHARE:
+        if fullness >= 1 / SUSPECTS_ONE_IN:
             self._suspect = min(self._suspect, 0)
-        if fullness >= 1 - 1 / RESERVE_SHARE:
+        if fullness >= 1 - 1 / RESERVE_ONE_IN:
             self._doubtful = min(self._doubtful, 0)
 
     def left(self, health: Health) -> int:
@@ -194,7 +194,7 @@ class Slots:
 
 def suspect_slots(limit: int) -> int:
     """Return how many of so many slots suspects may have: at least one, or they would wait for ever."""
-    return max(1, limit // SUSPECT_SHARE)
+    return max(1, limit // SUSPECTS_ONE_IN)
 
 
 class Shown(NamedTuple):
