@@ -123,6 +123,7 @@ docs: $(READY) ## Write docs/reference.md from the code
 	@$(PYTHON) -m docs.reference
 
 fmt: $(READY) ## Format the code and mend what ruff can mend
+	@$(PYTHON) -m ruff format --quiet .
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
 

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.fakes.administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.command import CommandStatus
+from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage.administration import AttemptView, ControlView, DeliveryView
@@ -197,25 +197,32 @@ def test_text_from_the_database_cannot_drive_the_terminal(shell: Shell) -> None:
     assert "[2J[red]" in out
 
 
-@pytest.mark.parametrize(
-    ("line", "command", "merchant", "args"),
-    [
-        (f"deliveries retry {EVENT}", "retry", None, {}),
-        (f"deliveries retry {EVENT} --force", "retry", None, {"force": True}),
-        ("deliveries retry-failed --merchant m1 --limit 5", "retry_failed", "m1", {"limit": 5}),
-        (
-            "deliveries retry-failed --since PT1H --until 2026-11-20",
-            "retry_failed",
-            None,
-            {"since": "2026-11-20T07:15:30.123Z", "until": "2026-11-20T00:00:00.000Z"},
-        ),
-        ("test-event m1", "test_event", "m1", {}),
-        ("pause m1", "pause", "m1", {}),
-        ("pause --all", "pause", None, {}),
-        ("resume m1", "resume", "m1", {}),
-        ("resume --all", "resume", None, {}),
-    ],
+ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
+    (f"deliveries retry {EVENT}", "retry", None, {}),
+    (f"deliveries retry {EVENT} --force", "retry", None, {"force": True}),
+    ("deliveries retry-failed --merchant m1 --limit 5", "retry_failed", "m1", {"limit": 5}),
+    (
+        "deliveries retry-failed --since PT1H --until 2026-11-20",
+        "retry_failed",
+        None,
+        {"since": "2026-11-20T07:15:30.123Z", "until": "2026-11-20T00:00:00.000Z"},
+    ),
+    ("test-event m1", "test_event", "m1", {}),
+    ("pause m1", "pause", "m1", {}),
+    ("pause --all", "pause", None, {}),
+    ("resume m1", "resume", "m1", {}),
+    ("resume --all", "resume", None, {}),
 )
+"""Lines of the command line, and what each asks the control table for."""
+
+
+def test_every_command_of_the_command_line_is_among_them() -> None:
+    paths = {name: " ".join(spec.cli.path) for name, spec in COMMANDS.items() if spec.cli is not None}
+    assert {command for _, command, *_ in ASKED_BY} == {*paths}
+    assert [line for line, command, *_ in ASKED_BY if not line.startswith(paths[command])] == []
+
+
+@pytest.mark.parametrize(("line", "command", "merchant", "args"), ASKED_BY)
 def test_control_commands_are_asked_for(
     shell: Shell, line: str, command: str, merchant: str | None, args: dict[str, Any]
 ) -> None:

@@ -13,12 +13,14 @@ from webhook_dispatcher.domain.command import COMMANDS, Code
 from webhook_dispatcher.domain.event import EVENT_TYPES, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "webhook_dispatcher"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 RECIPES = ("A metric", "A setting", "An event type", "A control command", "A statement", "A migration")
 VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
@@ -162,9 +164,9 @@ def test_settings_and_metrics_of_the_contract_are_the_codes() -> None:
     settings, metrics = CONTRACT.partition("\n## 5.")[2].split("\n## 6.")
     rows = [line.split("|")[1] for line in settings.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
-    assert named == {name.upper() for name in Settings.model_fields}
+    assert named == {name.upper() for name in Settings.model_fields}, "docs/contract.md, section 5"
     of_the_code = set(re.findall(r"^\| `(\w+)`", metrics_table(), re.MULTILINE))
-    assert set(re.findall(r"`(webhook_\w+)", metrics)) == of_the_code
+    assert set(re.findall(r"`(webhook_\w+)", metrics)) == of_the_code, "docs/contract.md, section 6"
 
 
 def test_exit_codes_of_the_contract_are_the_codes() -> None:
@@ -186,3 +188,16 @@ def test_files_that_the_recipes_name_exist_and_are_eight_at_most() -> None:
     named = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[A-Z]+\.md|pyproject\.toml)`", CONTRIBUTING))
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_fixtures_that_contributing_names_exist() -> None:
+    named = {*re.findall(r"fixture `(\w+)`", CONTRIBUTING), *re.findall(r"`(\w+)\.do\(", CONTRIBUTING)}
+    sources = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").glob("*/conftest.py"))
+    assert len(named) >= 2
+    assert [
+        name for name in named if not re.search(rf"^(?:async )?def {name}\(", sources, re.MULTILINE)
+    ] == []
+
+
+def test_the_changelog_names_the_version_of_the_schema() -> None:
+    assert f"The schema is of version {SCHEMA_VERSION}:" in CHANGELOG
