@@ -247,5 +247,6 @@ SUBJECTS = (
     "reopening",
     "upkeep",
     "administration",
+    "charge_index",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

@@ -55,6 +55,14 @@ def child(context: typer.Context, number: int, line: int, supervisor_pid: int) -
 def migrate(
     context: typer.Context,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead, to apply it yourself.")] = False,
+    charge_index: Annotated[
+        bool | None,
+        typer.Option(
+            "--charge-index/--no-charge-index",
+            help="Find deliveries by their charge. By default as chosen before, at first yes.",
+            show_default=False,
+        ),
+    ] = None,
     shard: ShardName = None,
 ) -> None:
     """Create the schema `webhook`, or bring it up to date; does nothing when it is.
@@ -68,22 +76,22 @@ def migrate(
         return
     settings = session_of(context).settings()
     shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)
-    codes = [_migrate_one(settings.migration_dsn(shard.name), shard.name) for shard in shards]
+    codes = [_migrate_one(settings.migration_dsn(shard.name), shard.name, charge_index) for shard in shards]
     if failures := [code for code in codes if code]:
         raise typer.Exit(failures[0])
 
 
-def _migrate_one(dsn: str, name: str | None) -> int:
+def _migrate_one(dsn: str, name: str | None, charge_index: bool | None) -> int:
     """Migrate one database and say so; return the exit code."""
     try:
-        asyncio.run(_migrate(dsn))
+        asyncio.run(_migrate(dsn, charge_index))
     except DispatcherError as error:
         return complain_of(error, name)
     typer.echo(f"{name}: the schema is up to date" if name else "the schema is up to date")
     return 0
 
 
-async def _migrate(dsn: str) -> None:
+async def _migrate(dsn: str, charge_index: bool | None) -> None:
     from webhook_dispatcher.storage import schema
 
     # Before anything else: this names the database that cannot be reached.
@@ -96,4 +104,4 @@ async def _migrate(dsn: str) -> None:
             "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
             "migrate cannot go through a connection pooler"
         ) from None
-    await schema.migrate(dsn)
+    await schema.migrate(dsn, charge_index, typer.echo)

@@ -6,11 +6,13 @@ an additive migration goes on beside one of the version after it.
 
 import asyncio
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
+from webhook_dispatcher.storage.charge_index import settle as settle_charge_index
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -45,14 +47,19 @@ def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> None:
         ) from error
 
 
-async def migrate(dsn: str) -> None:
+async def migrate(
+    dsn: str, charge_index: bool | None = None, tell: Callable[[str], None] = lambda _: None
+) -> None:
     """Bring the schema to this version; StorageUnavailable or StatementRefused when it cannot be done.
 
     Running it again changes nothing. SchemaMismatch: it is of a version that is newer than this program.
+    charge_index: whether deliveries can be found by their charge; None: as was chosen before, or yes.
+    tell: is given a line before each step that may take long.
     """
     with translated():
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         await asyncio.to_thread(_upgrade, dsn)
+    await settle_charge_index(dsn, charge_index, tell)
 
 
 def migration_sql() -> str:

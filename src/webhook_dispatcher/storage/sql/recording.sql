@@ -115,6 +115,31 @@ attempted AS (
     WHERE owed.outcome IS NOT NULL
     ON CONFLICT DO NOTHING
 ),
+shown AS MATERIALIZED (
+    -- What attempts say of their merchant; not those that could not even be made.
+    SELECT
+        owed.merchant_id,
+        owed.outcome = 'delivered' AS is_success,
+        owed.started_at + owed.duration_ms * interval '1 millisecond' AS ended_at,
+        max(owed.started_at + owed.duration_ms * interval '1 millisecond')
+            FILTER (WHERE owed.outcome = 'delivered') OVER (PARTITION BY owed.merchant_id) AS succeeded_at
+    FROM owed
+    WHERE owed.outcome <> 'unsendable'
+),
+fared AS MATERIALIZED (
+    SELECT
+        shown.merchant_id,
+        max(shown.succeeded_at) AS succeeded_at,
+        min(shown.ended_at) FILTER (WHERE shown.is_failing) AS failing_since,
+        count(*) FILTER (WHERE shown.is_failing) AS failures
+    FROM (
+        SELECT
+            shown.merchant_id, shown.succeeded_at, shown.ended_at,
+            NOT shown.is_success AND shown.ended_at > coalesce(shown.succeeded_at, '-infinity') AS is_failing
+        FROM shown
+    ) AS shown
+    GROUP BY shown.merchant_id
+),
 progress AS MATERIALIZED (
     SELECT
         answered.merchant_id,
@@ -143,10 +168,15 @@ plan AS MATERIALIZED (
             WHERE outbox.merchant_id = held.merchant_id AND outbox.due_at IS NOT NULL
             ORDER BY outbox.due_at
             LIMIT 1
-        ) END) AS due_at
+        ) END) AS due_at,
+        fared.merchant_id IS NOT NULL AS has_fared,
+        fared.succeeded_at,
+        fared.failing_since,
+        fared.failures
     FROM held
     LEFT JOIN turn ON turn.merchant_id = held.merchant_id
     LEFT JOIN progress ON progress.merchant_id = held.merchant_id
+    LEFT JOIN fared ON fared.merchant_id = held.merchant_id
 ),
 moved AS (
     UPDATE webhook.lane
@@ -168,11 +198,20 @@ moved AS (
             ELSE lane.wait_until
         END,
         recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),
-        retry_at = least(lane.retry_at, plan.due_at)
+        retry_at = least(lane.retry_at, plan.due_at),
+        -- A success ends what failed before it; one from before the failures that are known already ends nothing.
+        last_success_at = greatest(lane.last_success_at, plan.succeeded_at),
+        failing_since = coalesce(
+            CASE WHEN plan.succeeded_at >= lane.failing_since THEN NULL ELSE lane.failing_since END,
+            CASE WHEN (plan.failing_since > lane.last_success_at) IS NOT FALSE THEN plan.failing_since END
+        ),
+        failures_in_a_row
+        = CASE WHEN plan.succeeded_at >= lane.failing_since THEN 0 ELSE lane.failures_in_a_row END
+        + CASE WHEN (plan.failing_since > lane.last_success_at) IS NOT FALSE THEN coalesce(plan.failures, 0) ELSE 0 END
     FROM plan
     WHERE
         lane.merchant_id = ANY(ARRAY[plan.merchant_id])
-        AND (plan.is_ours OR plan.due_at < lane.retry_at)
+        AND (plan.is_ours OR plan.due_at < lane.retry_at OR plan.has_fared)
     RETURNING lane.merchant_id, lane.recalled, plan.is_ours, plan.is_over
 )
 SELECT

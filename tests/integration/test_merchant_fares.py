@@ -1,0 +1,122 @@
+"""How a merchant fares as its lane says: last success, failing since, how often."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, unsent
+from webhook_dispatcher.domain.event import Event, FailedReason
+from webhook_dispatcher.domain.record import Record
+
+SECOND = timedelta(seconds=1)
+COLUMNS = ("last_success_at", "failing_since", "failures_in_a_row")
+
+
+@pytest.fixture
+async def here(storage: StorageHarness) -> Daemon:
+    return await storage.daemon("here")
+
+
+async def fares(storage: StorageHarness, start: datetime) -> tuple[float | None, float | None, int]:
+    """Return what the lane says, in seconds from `start`."""
+    lane = await storage.lane("m")
+    since = [None if lane[name] is None else (lane[name] - start).total_seconds() for name in COLUMNS[:2]]
+    return since[0], since[1], lane[COLUMNS[2]]
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([[200]], (0, None, 0)),
+        ([[500]], (None, 0, 1)),
+        ([[500, 500], [500]], (None, 0, 3)),
+        ([[500], [200]], (1, None, 0)),
+        ([[200, 500, 500]], (0, 1, 2)),
+        ([[500, 200, 500]], (1, 2, 1)),
+        ([[500], [500, 200, 500], [500]], (2, 3, 2)),
+        ([[None, None], [200, 200]], (3, None, 0)),
+    ],
+)
+async def test_outcomes_in_order_say_since_when_a_merchant_fails(
+    storage: StorageHarness,
+    here: Daemon,
+    batches: Sequence[Sequence[int | None]],
+    expected: tuple[float | None, float | None, int],
+) -> None:
+    """Statuses (None: a time-out) of attempts that end one second apart, batch by batch."""
+    await storage.insert("m", *["{}"] * sum(map(len, batches)))
+    lease, events = await here.claim("m")
+    start = await storage.now()
+    remaining = list(enumerate(events))
+    for batch in batches:
+        part, remaining = remaining[: len(batch)], remaining[len(batch) :]
+        records = [
+            answered(event, lease.epoch, start + place * SECOND, status)
+            for (place, event), status in zip(part, batch, strict=True)
+        ]
+        await here.records.write(records, [], LEASE)
+    assert await fares(storage, start) == expected
+
+
+async def _failed(storage: StorageHarness, here: Daemon) -> tuple[Record, datetime]:
+    await storage.insert("m")
+    lease, (event,) = await here.claim("m")
+    start = await storage.now()
+    return answered(event, lease.epoch, start, 500), start
+
+
+async def test_a_batch_that_is_written_again_counts_nothing_twice(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    record, start = await _failed(storage, here)
+    for _ in range(2):
+        await here.records.write([record], [], LEASE)
+    assert await fares(storage, start) == (None, 0, 1)
+
+
+async def _retry(storage: StorageHarness, here: Daemon) -> tuple[Event, int]:
+    await storage.insert_due("m", 0)
+    (claimed,) = await here.claims.claim_longest_due(1, 2, 10, LEASE)
+    return claimed.event, claimed.claim
+
+
+@pytest.mark.parametrize(("status", "expected"), [(200, (5, None, 0)), (500, (None, 0, 2))])
+async def test_a_retry_counts_as_well(
+    storage: StorageHarness, here: Daemon, status: int, expected: tuple[float | None, float | None, int]
+) -> None:
+    record, start = await _failed(storage, here)
+    await here.records.write([record], [], LEASE)
+    event, claim = await _retry(storage, here)
+    await here.records.write([answered(event, claim, start + 5 * SECOND, status, is_retry=True)], [], LEASE)
+    assert await fares(storage, start) == expected
+
+
+async def test_what_is_written_late_does_not_end_failures_that_came_after_it(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    record, start = await _failed(storage, here)
+    await here.records.write([record], [], LEASE)
+    event, claim = await _retry(storage, here)
+    await here.records.write([answered(event, claim, start - 5 * SECOND, 200, is_retry=True)], [], LEASE)
+    assert await fares(storage, start) == (-5, 0, 1)
+
+
+async def test_what_was_not_sent_says_nothing(storage: StorageHarness, here: Daemon) -> None:
+    await storage.insert("m")
+    lease, (event,) = await here.claim("m")
+    start = await storage.now()
+    await here.records.write([unsent(event, lease.epoch, start, FailedReason.UNSENDABLE)], [], LEASE)
+    assert await fares(storage, start) == (None, None, 0)
+
+
+async def test_the_view_of_endpoints_shows_it(storage: StorageHarness, here: Daemon) -> None:
+    record, start = await _failed(storage, here)
+    await storage.db.execute(
+        "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) "
+        "VALUES ('m', 'https://m/', '\\x00', 'k')"
+    )
+    await here.records.write([record], [], LEASE)
+    row = await storage.db.fetchrow("SELECT * FROM webhook.endpoints WHERE merchant_id = 'm'")
+    assert row is not None
+    assert [row[name] for name in COLUMNS] == [None, start, 1]
