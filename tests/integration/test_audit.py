@@ -12,7 +12,8 @@ SET = """
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', 'https://a/', 'sealed', 'k1')
 """
 GIVE = """
-INSERT INTO webhook.control (command, merchant_id, args, requested_by) VALUES ($1, 'm', $2, 'ana') RETURNING id
+INSERT INTO webhook.control (command, merchant_id, args, requested_by)
+VALUES ($1, 'm', $2, 'ana') RETURNING id
 """
 
 
