@@ -23,6 +23,7 @@ class Case:
 
     kept: what is on record of a row that an operator deleted.
     resent: requests whose kept connection was cut, and which were sent again on another in the same attempt.
+    first_delay: seconds from the end of the first attempt to the first retry; what comes later may be that one.
     """
 
     event: Event
@@ -31,6 +32,7 @@ class Case:
     arrivals: list[Arrival] = field(default_factory=list)
     resent: int = 0
     kept: Sequence[Attempted] = ()
+    first_delay: float = float("inf")
 
     @property
     def merchant_id(self) -> str:
@@ -86,7 +88,8 @@ class Case:
             return first  # it was answered, so it arrived
         if any(_is_answered_by(row, first) for row in self.attempted):
             return None  # the first attempt hung before it was sent; this is a later one
-        gone_by = attempted.started_at + attempted.duration + AFTER
+        # A retry whose daemon was killed is on no record.
+        gone_by = attempted.started_at + attempted.duration + min(AFTER, self.first_delay)
         return first if may_arrive(attempted) and first.started_at <= gone_by else None
 
 
@@ -111,6 +114,7 @@ class Cases:
                 evidence.deliveries.get(event.id),
                 evidence.by_hand.get(event.id, 0),
                 kept=evidence.deleted.get(event.id, ()),
+                first_delay=min(evidence.limits.schedule[:1], default=float("inf")),
             )
             for event in evidence.events
         }

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.chaos.verdict import What
-from tests.unit.chaos_evidence import EvidenceBuilder, calm, found
+from tests.unit.chaos_evidence import SCHEDULE, EvidenceBuilder, calm, found
 
 
 @pytest.fixture
@@ -156,4 +156,18 @@ def test_what_was_first_sent_by_hand_has_no_order_even_if_that_request_was_not_r
     builder.request("d", 20)
     builder.fault("kill -9", 20.1, 20.2, ["d1.1"], exposed=1)
     builder.attempt("d", 23, daemon="d2.1", trigger="manual")
+    assert found(builder) == []
+
+
+def test_a_retry_of_a_killed_daemon_is_not_taken_for_a_first_attempt_that_arrived_late(
+    builder: EvidenceBuilder,
+) -> None:
+    builder.schedule = SCHEDULE
+    builder.event("d", 5)
+    builder.event("e", 5.1)
+    builder.record("d", 5.1, status=None, took=0.8)  # it waited for a name server, and was never sent
+    builder.attempt("e", 6.0)
+    builder.request("d", 6.15, status=None, daemon="d1.2")
+    builder.fault("kill -9", 6.16, 8.0, daemons=("d1.2",), exposed=1)
+    builder.attempt("d", 8.6)
     assert found(builder) == []
