@@ -2,14 +2,36 @@
 -- Why:   what an operator needs when a merchant calls: deliveries found by their charge, how each merchant fares, what an
 --        attempt saw, who changed what, whether a key is the right one, which installation this is, and commands that
 --        wait for those of their own merchant alone. Still serves programs for version 1.
--- Locks: lane, attempt_log, control, endpoint and state for a moment each; outbox and each partition of the log while
---        their index is made, but only where they are empty: `migrate` makes the others afterwards, concurrently.
+-- Locks: lane, state, attempt_log, endpoint and control for a moment, together: whoever waits for the one while it
+--        holds the other is let go first, within 0.3 s. Outbox and log are not locked unless the schema is new:
+--        `migrate` makes their index afterwards, concurrently. Without `migrate`, by hand, for the outbox and each
+--        partition p of delivery_log: CREATE INDEX CONCURRENTLY p_charge ON webhook.p
+--        ((webhook.charge_key(object) COLLATE "C")); ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION
+--        webhook.p_charge.
 SET lock_timeout = '5s';
 SET statement_timeout = '1min';
 SET ROLE webhook_owner;
 
--- The charge's id, by which merchants ask. It never fails, or an INSERT would: null where the object cannot be read
--- as a whole (an escaped zero byte or lone surrogate anywhere in it), or the id is no text of at most 255 characters.
+DO $$
+BEGIN
+    PERFORM set_config('lock_timeout', '300ms', true);
+    FOR attempt IN 1..100 LOOP
+        BEGIN
+            LOCK TABLE webhook.lane, webhook.state, webhook.attempt_log, webhook.endpoint, webhook.control
+            IN ACCESS EXCLUSIVE MODE;
+            PERFORM set_config('lock_timeout', '5s', true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            PERFORM pg_sleep(0.2 * random());
+        END;
+    END LOOP;
+    RAISE lock_not_available USING MESSAGE = 'tables of schema webhook are in use all the time: see pg_locks, and try again';
+END
+$$;
+
+-- The charge's id, by which merchants ask. Nothing that an object holds makes it fail, or an INSERT would: null where
+-- the object cannot be read as a whole (an escaped zero byte or lone surrogate anywhere in it, nesting without end), or
+-- the id is no text of at most 255 characters.
 CREATE FUNCTION webhook.charge_key(object pg_catalog.json) RETURNS pg_catalog.text
 LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
@@ -23,23 +45,28 @@ BEGIN
         END IF;
     END IF;
     RETURN NULL;
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN data_exception OR statement_too_complex OR feature_not_supported THEN
     RETURN NULL;
 END
 $$;
+GRANT EXECUTE ON FUNCTION webhook.charge_key
+TO webhook_producer, webhook_admin, webhook_observer, webhook_dispatcher;
 
 ALTER TABLE webhook.state
 ADD COLUMN has_charge_index boolean NOT NULL DEFAULT true,
 ADD COLUMN installation text,
 ADD COLUMN system_identifier bigint;
 
--- Partitions that are made from now on have it by themselves.
-CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log (webhook.charge_key(object));
+-- Partitions that are made from now on have it by themselves. Text is compared by bytes, whatever the locale becomes.
+CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log ((webhook.charge_key(object) COLLATE "C"));
 DO $$
 DECLARE
     partition name;
-    has_rows boolean;
 BEGIN
+    IF pg_sequence_last_value('webhook.outbox_seq_seq') IS NOT NULL THEN
+        RETURN;
+    END IF;
+    CREATE INDEX outbox_charge ON webhook.outbox ((webhook.charge_key(object) COLLATE "C"));
     FOR partition IN
         SELECT child.relname
         FROM pg_inherits
@@ -47,29 +74,48 @@ BEGIN
         WHERE pg_inherits.inhparent = 'webhook.delivery_log'::regclass AND NOT pg_inherits.inhdetachpending
         ORDER BY child.relname
     LOOP
-        EXECUTE format('SELECT EXISTS (SELECT FROM webhook.%I)', partition) INTO has_rows;
-        IF NOT has_rows THEN
-            EXECUTE format(
-                'CREATE INDEX %I ON webhook.%I (webhook.charge_key(object))', partition || '_charge', partition
-            );
-            EXECUTE format(
-                'ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION webhook.%I', partition || '_charge'
-            );
-        END IF;
+        EXECUTE format(
+            'CREATE INDEX %I ON webhook.%I ((webhook.charge_key(object) COLLATE "C"))', partition || '_charge', partition
+        );
+        EXECUTE format(
+            'ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION webhook.%I', partition || '_charge'
+        );
     END LOOP;
-    IF NOT EXISTS (SELECT FROM webhook.outbox) THEN
-        CREATE INDEX outbox_charge ON webhook.outbox (webhook.charge_key(object));
-    END IF;
 END
 $$;
 
 -- How a merchant fares, by the outcomes of its attempts as they are recorded.
 ALTER TABLE webhook.lane
 ADD COLUMN last_success_at timestamptz,
+ADD COLUMN last_failure_at timestamptz,
 ADD COLUMN failing_since timestamptz,
 ADD COLUMN failures_in_a_row integer NOT NULL DEFAULT 0;
 COMMENT ON COLUMN webhook.lane.from_seq IS
 'Everything in order up to here has been recorded. Sessions read from here on: too high, and it hides events.';
+
+-- Another URL is another receiver: what is known of the one before says nothing of it.
+CREATE OR REPLACE FUNCTION webhook.recall_lane() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    is_other boolean := TG_OP <> 'UPDATE' OR NEW.url <> OLD.url;
+BEGIN
+    INSERT INTO webhook.lane AS lane (merchant_id, endpoint_removed_at)
+    VALUES (
+        coalesce(NEW.merchant_id, OLD.merchant_id),
+        CASE TG_OP WHEN 'DELETE' THEN clock_timestamp() END
+    )
+    ON CONFLICT (merchant_id) DO UPDATE SET
+        recalled = lane.recalled OR lane.lease_until > '-infinity',
+        wait_until = '-infinity',
+        paused = lane.paused AND TG_OP <> 'DELETE',
+        endpoint_removed_at = excluded.endpoint_removed_at,
+        last_success_at = CASE WHEN is_other THEN NULL ELSE lane.last_success_at END,
+        last_failure_at = CASE WHEN is_other THEN NULL ELSE lane.last_failure_at END,
+        failing_since = CASE WHEN is_other THEN NULL ELSE lane.failing_since END,
+        failures_in_a_row = CASE WHEN is_other THEN 0 ELSE lane.failures_in_a_row END;
+    RETURN NULL;
+END
+$$;
 
 -- What an attempt saw: why it failed, in words, and the beginning of the answer's body, which anybody may have written.
 ALTER TABLE webhook.attempt_log
@@ -108,8 +154,7 @@ SELECT
     outbox.last_status,
     outbox.last_outcome,
     NULL::timestamptz AS finished_at,
-    outbox.object,
-    webhook.charge_key(outbox.object) AS charge_id
+    outbox.object
 FROM webhook.outbox
 UNION ALL
 SELECT
@@ -125,22 +170,33 @@ SELECT
     delivery_log.last_status,
     delivery_log.last_outcome,
     delivery_log.finished_at,
-    delivery_log.object,
-    webhook.charge_key(delivery_log.object) AS charge_id
+    delivery_log.object
 FROM webhook.delivery_log
 -- True of every row: a question for what is owed then leaves out the log, without reading its partitions.
 WHERE delivery_log.state IN ('delivered', 'failed');
-GRANT SELECT (charge_id) ON webhook.deliveries TO webhook_observer;
+
+-- A view of its own: the function keeps a query from being planned in parallel wherever it is named.
+CREATE VIEW webhook.charges AS
+SELECT webhook.charge_key(outbox.object) COLLATE "C" AS charge_id, outbox.id AS event_id, outbox.seq, outbox.merchant_id
+FROM webhook.outbox
+UNION ALL
+SELECT
+    webhook.charge_key(delivery_log.object) COLLATE "C" AS charge_id,
+    delivery_log.event_id,
+    delivery_log.seq,
+    delivery_log.merchant_id
+FROM webhook.delivery_log;
+GRANT SELECT ON webhook.charges TO webhook_admin, webhook_observer, webhook_dispatcher;
 
 CREATE OR REPLACE VIEW webhook.attempts AS
-SELECT
-    event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome,
-    reason, response_excerpt
+SELECT event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason
 FROM webhook.attempt_log;
--- What a merchant answered may repeat the payload.
-REVOKE SELECT ON webhook.attempts FROM webhook_observer;
-GRANT SELECT (event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason)
-ON webhook.attempts TO webhook_observer;
+-- What a merchant answered may repeat the payload: not for those who read the attempts alone.
+CREATE VIEW webhook.responses AS
+SELECT event_id, merchant_id, attempt, started_at, response_excerpt
+FROM webhook.attempt_log
+WHERE response_excerpt IS NOT NULL;
+GRANT SELECT ON webhook.responses TO webhook_admin;
 
 -- For each encryption key, a few bytes that only its holder can compute: a wrong key under a right id is noticed.
 CREATE TABLE webhook.key_check (
@@ -177,7 +233,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION webhook.refuse_change();
 CREATE FUNCTION webhook.told(endpoint webhook.endpoint) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object(
-    'url', endpoint.url, 'key_id', endpoint.key_id, 'secret_created_at', endpoint.secret_created_at,
+    'merchant_id', endpoint.merchant_id, 'url', endpoint.url, 'key_id', endpoint.key_id, 'secret_created_at', endpoint.secret_created_at,
     'previous_key_id', endpoint.previous_key_id, 'previous_until', endpoint.previous_until
 )
 $$;
@@ -191,9 +247,11 @@ BEGIN
         CASE
             WHEN TG_OP = 'INSERT' THEN 'endpoint set'
             WHEN TG_OP = 'DELETE' THEN 'endpoint removed'
+            WHEN NEW.merchant_id <> OLD.merchant_id THEN 'endpoint moved'
             WHEN NEW.secret_created_at <> OLD.secret_created_at THEN 'secret rotated'
-            WHEN NEW.url <> OLD.url THEN 'url changed'
             WHEN NEW.key_id <> OLD.key_id THEN 'secret rekeyed'
+            WHEN NEW.secret <> OLD.secret THEN 'secret changed'
+            WHEN NEW.url <> OLD.url THEN 'url changed'
             ELSE 'endpoint changed'
         END,
         coalesce(NEW.merchant_id, OLD.merchant_id),
@@ -207,32 +265,48 @@ REVOKE EXECUTE ON FUNCTION webhook.audit_endpoint() FROM public;
 CREATE TRIGGER endpoint_is_audited AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
 FOR EACH ROW EXECUTE FUNCTION webhook.audit_endpoint();
 
--- Whose commands a command waits for: its merchant's, an event's merchant's; of everything: those of everything.
+-- Whose commands a command waits for: a merchant's. That of a pause or resume of everything is the empty text; all else
+-- that is of no single merchant waits for those alone.
 ALTER TABLE webhook.control
 ADD COLUMN subject text COLLATE "C",
 DROP CONSTRAINT status_is_known,
 ADD CONSTRAINT status_is_known
 CHECK (status IN ('pending', 'running', 'done', 'rejected', 'withdrawn')) NOT VALID;
 
-CREATE FUNCTION webhook.command_subject(merchant_id text, event_id uuid) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-SELECT coalesce(
-    merchant_id,
-    (SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = event_id),
-    (SELECT delivery_log.merchant_id FROM webhook.delivery_log WHERE delivery_log.event_id = $2 LIMIT 1),
-    'event ' || event_id,
-    ''
-)
+CREATE FUNCTION webhook.command_subject(given webhook.control) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    subject text := given.merchant_id;
+BEGIN
+    IF given.event_id IS NOT NULL THEN
+        -- The delivery that a command for this event finds: the one that is owed, else the latest.
+        SELECT outbox.merchant_id INTO subject FROM webhook.outbox WHERE outbox.id = given.event_id;
+        IF NOT FOUND THEN
+            SELECT delivery_log.merchant_id INTO subject
+            FROM webhook.delivery_log
+            WHERE delivery_log.event_id = given.event_id
+            ORDER BY delivery_log.seq DESC
+            LIMIT 1;
+        END IF;
+    END IF;
+    IF subject IS NULL AND given.command IN ('pause', 'resume') THEN
+        RETURN '';
+    END IF;
+    RETURN coalesce(subject, 'event ' || given.event_id, 'command ' || given.id);
+EXCEPTION WHEN data_corrupted OR index_corrupted THEN
+    RETURN 'event ' || given.event_id;
+END
 $$;
 REVOKE EXECUTE ON FUNCTION webhook.command_subject FROM public;
 
 CREATE FUNCTION webhook.receive_command() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    NEW.subject := webhook.command_subject(NEW.merchant_id, NEW.event_id);
+    NEW.subject := webhook.command_subject(NEW);
     INSERT INTO webhook.audit (person, action, merchant_id, after)
     VALUES (
-        NEW.requested_by, 'command ' || left(NEW.command, 100), NEW.merchant_id,
+        NEW.requested_by, 'command ' || left(NEW.command, 100),
+        CASE WHEN NEW.subject NOT IN ('', 'event ' || NEW.event_id, 'command ' || NEW.id) THEN NEW.subject END,
         jsonb_build_object(
             'id', NEW.id, 'event_id', NEW.event_id,
             'args', CASE WHEN octet_length(NEW.args::text) <= 4096 THEN NEW.args END
@@ -244,8 +318,7 @@ $$;
 REVOKE EXECUTE ON FUNCTION webhook.receive_command() FROM public;
 CREATE TRIGGER command_is_received BEFORE INSERT ON webhook.control
 FOR EACH ROW EXECUTE FUNCTION webhook.receive_command();
-UPDATE webhook.control SET subject = webhook.command_subject(merchant_id, event_id)
-WHERE status IN ('pending', 'running');
+UPDATE webhook.control SET subject = webhook.command_subject(control) WHERE status IN ('pending', 'running');
 CREATE INDEX control_waiting ON webhook.control (subject, id) WHERE status = 'pending';
 
 -- Take back a command that nobody has taken up: true if it was still waiting.
@@ -254,6 +327,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     taken webhook.control;
 BEGIN
+    -- Whoever carries commands out holds this row meanwhile, daemons of the version before among them.
+    PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
     UPDATE webhook.control SET status = 'withdrawn', handled_at = clock_timestamp()
     WHERE control.id = command_id AND control.status = 'pending'
     RETURNING * INTO taken;

@@ -23,7 +23,7 @@ class Case:
 
     kept: what is on record of a row that an operator deleted.
     resent: requests whose kept connection was cut, and which were sent again on another in the same attempt.
-    first_delay: seconds from the end of the first attempt to the first retry; what comes later may be that one.
+    first_delay: seconds from the end of the first attempt to its retry; what comes later may be that one.
     """
 
     event: Event

@@ -1,5 +1,6 @@
 """Finding deliveries by their charge: the key that never fails, its indexes, made and dropped."""
 
+import asyncio
 from collections.abc import Sequence
 
 import asyncpg
@@ -7,7 +8,7 @@ import pytest
 
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
 from tests.servers.database import Database
-from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage import charge_index, schema
 
 INDEXES = """
 SELECT tables.relname AS table, indexes.relname AS index, pg_index.indisvalid AS is_valid
@@ -63,7 +64,7 @@ async def test_every_object_can_be_inserted_and_has_the_key_that_can_be_read(
     await producer.execute(
         "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m', 'charge.created', $1)", text
     )
-    assert await reader.fetchval("SELECT charge_id FROM webhook.deliveries") == key
+    assert await reader.fetchval("SELECT charge_id FROM webhook.charges") == key
     await producer.close()
     await reader.close()
 
@@ -75,7 +76,7 @@ async def test_a_charge_is_found_by_the_indexes_wherever_its_events_are(
     await storage.insert("n", *['{"id": "ch_other"}'] * 200)
     lease, events = await here.claim("m")
     await here.records.write([answered(events[0], lease.epoch, await storage.now(), 200)], [], LEASE)
-    asked = "SELECT seq FROM webhook.deliveries WHERE charge_id = 'ch_1' ORDER BY seq"
+    asked = "SELECT seq FROM webhook.charges WHERE charge_id = 'ch_1' ORDER BY seq"
     assert [row["seq"] for row in await storage.db.fetch(asked)] == [first, second]
     plan = "\n".join(row[0] for row in await storage.db.fetch(f"EXPLAIN {asked}"))
     assert "Seq Scan" not in plan
@@ -115,14 +116,37 @@ async def test_an_interrupted_migration_is_gone_on_with(storage: StorageHarness)
     wanted = await tables(storage.db)
     await migrated(storage.database, False)
     partition = next(name for name in wanted if name.startswith("delivery_log_"))
+    key = '((webhook.charge_key(object) COLLATE "C"))'
     await storage.db.execute(
-        "CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log (webhook.charge_key(object));"
-        f"CREATE INDEX {partition}_charge ON webhook.{partition} (webhook.charge_key(object));"
-        "CREATE INDEX outbox_charge ON webhook.outbox (webhook.charge_key(object));"
+        f"CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log {key};"
+        f"CREATE INDEX {partition}_charge ON webhook.{partition} {key};"
+        f"CREATE INDEX outbox_charge ON webhook.outbox {key};"
         "UPDATE pg_index SET indisvalid = false "
         f"WHERE indexrelid IN ('webhook.{partition}_charge'::regclass, 'webhook.outbox_charge'::regclass)"
     )
     await migrated(storage.database, True)
+    assert await indexed(storage.db) == wanted
+
+
+async def test_an_index_that_was_attached_before_it_was_whole_is_made_anew(storage: StorageHarness) -> None:
+    wanted = await tables(storage.db)
+    partition = next(name for name in wanted if name.startswith("delivery_log_"))
+    await storage.db.execute(
+        "UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = $1::text::regclass",
+        f"webhook.{partition}_charge",
+    )
+    assert await migrated(storage.database, None) == [f"indexing the charges of webhook.{partition}"]
+    assert await indexed(storage.db) == wanted
+
+
+async def test_two_migrations_at_once_make_one_index(storage: StorageHarness) -> None:
+    wanted = await tables(storage.db)
+    await migrated(storage.database, False)
+    await storage.insert("m", '{"id": "ch_1"}')
+    said: list[list[str]] = [[], []]
+    dsn = storage.database.dsn("postgres")
+    await asyncio.gather(*(charge_index.settle(dsn, True, lines.append) for lines in said))
+    assert sorted(map(len, said)) == [0, len(wanted) - 1]
     assert await indexed(storage.db) == wanted
 
 

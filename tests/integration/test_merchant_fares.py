@@ -10,6 +10,9 @@ from webhook_dispatcher.domain.event import Event, FailedReason
 from webhook_dispatcher.domain.record import Record
 
 SECOND = timedelta(seconds=1)
+CONFIGURE = """
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', 'https://m/', 'sealed', 'k')
+"""
 COLUMNS = ("last_success_at", "failing_since", "failures_in_a_row")
 
 
@@ -112,11 +115,65 @@ async def test_what_was_not_sent_says_nothing(storage: StorageHarness, here: Dae
 
 async def test_the_view_of_endpoints_shows_it(storage: StorageHarness, here: Daemon) -> None:
     record, start = await _failed(storage, here)
-    await storage.db.execute(
-        "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) "
-        "VALUES ('m', 'https://m/', '\\x00', 'k')"
-    )
+    await storage.db.execute(CONFIGURE)
     await here.records.write([record], [], LEASE)
     row = await storage.db.fetchrow("SELECT * FROM webhook.endpoints WHERE merchant_id = 'm'")
     assert row is not None
     assert [row[name] for name in COLUMNS] == [None, start, 1]
+
+
+async def test_a_late_success_between_two_failures_leaves_the_later_one(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    record, start = await _failed(storage, here)
+    await here.records.write([record], [], LEASE)
+    for seconds, status in ((15, 500), (5, 200)):
+        event, claim = await _retry(storage, here)
+        ended = start + seconds * SECOND
+        await here.records.write([answered(event, claim, ended, status, is_retry=True)], [], LEASE)
+    assert await fares(storage, start) == (5, 15, 1)
+
+
+async def test_failures_from_before_a_known_success_do_not_count(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    record, start = await _failed(storage, here)
+    for seconds, status in ((30, 200), (25, 500), (40, 500)):
+        event, claim = await _retry(storage, here)
+        ended = start + seconds * SECOND
+        await here.records.write([answered(event, claim, ended, status, is_retry=True)], [], LEASE)
+    assert await fares(storage, start) == (30, 40, 1)
+    await here.records.write([record], [], LEASE)
+    assert await fares(storage, start) == (30, 40, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("UPDATE webhook.endpoint SET url = 'https://other/'", (None, None, 0)),
+        ("UPDATE webhook.endpoint SET secret = 'other'", (None, 0, 1)),
+        ("DELETE FROM webhook.endpoint", (None, None, 0)),
+    ],
+)
+async def test_another_url_begins_anew(
+    storage: StorageHarness,
+    here: Daemon,
+    change: str,
+    expected: tuple[float | None, float | None, int],
+) -> None:
+    record, start = await _failed(storage, here)
+    await storage.db.execute(CONFIGURE)
+    await here.records.write([record], [], LEASE)
+    await storage.db.execute(change)
+    assert await fares(storage, start) == expected
+
+
+async def test_what_was_delivered_late_ends_failures_before_it(storage: StorageHarness, here: Daemon) -> None:
+    record, start = await _failed(storage, here)
+    await here.records.write([record], [], LEASE)
+    event, claim = await _retry(storage, here)
+    late = answered(event, claim, start + SECOND, 200, is_retry=True)
+    await storage.db.execute("UPDATE webhook.outbox SET claim = claim + 1 WHERE claim IS NOT NULL")
+    assert (await here.records.write([late], [], LEASE)).seqs == frozenset()
+    assert await here.records.write_late(late)
+    assert await fares(storage, start) == (1, None, 0)

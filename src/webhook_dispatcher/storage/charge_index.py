@@ -1,9 +1,11 @@
 """The index by which deliveries are found by their charge: made, and dropped, beside a system that runs.
 
-A migration makes it where tables are empty. What has rows is indexed here, concurrently, one partition after
-the other: days of log take a while, and whoever interrupts it goes on with the next `migrate`.
+A migration makes it in a new schema. What may have rows is indexed here, concurrently, one table after the
+other, the newest partition first: days of log take a while, and whoever interrupts it goes on with the next
+`migrate`. Two at once would wait for each other: the second waits until the first has ended.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -13,7 +15,8 @@ from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(days=1)
-_INDEXED = "(webhook.charge_key(object))"
+RETRY_SECONDS = 0.2
+_INDEXED = '((webhook.charge_key(object) COLLATE "C"))'
 _STATEMENTS = load("charge_index")
 
 
@@ -30,7 +33,10 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
             await connection.execute(
                 "SET ROLE webhook_owner; SET search_path = pg_catalog, pg_temp; SET statement_timeout = 0"
             )
-            if await connection.fetchval(_STATEMENTS["choose"].text, wanted):
+            # Asked again and again: a session that waited for the lock would be waited for by the index.
+            while not await connection.fetchval(_STATEMENTS["lock_charge_index"].text):  # noqa: ASYNC110
+                await asyncio.sleep(RETRY_SECONDS)
+            if await connection.fetchval(_STATEMENTS["choose_charge_index"].text, wanted):
                 await _make(connection, tell)
             else:
                 await _drop(connection, tell)
@@ -39,31 +45,51 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
 
 
 async def _make(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
-    await connection.execute(
-        "SET lock_timeout = '5s';"
-        f"CREATE INDEX IF NOT EXISTS delivery_log_charge ON ONLY webhook.delivery_log {_INDEXED}"
-    )
+    if not await connection.fetchval(_STATEMENTS["has_charge_index"].text):
+        await _briefly(
+            connection, f"CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log {_INDEXED}"
+        )
     for table in await connection.fetch(_STATEMENTS["read_unindexed"].text):
         tell(f"indexing the charges of webhook.{table['relation']}")
-        # Concurrently: it waits for transactions that are open, however long that takes, and blocks nobody.
-        await connection.execute("SET lock_timeout = 0")
-        if table["is_broken"]:
-            await connection.execute(f'DROP INDEX CONCURRENTLY webhook."{table["index"]}"')
+        await _index(connection, table)
+
+
+async def _index(connection: asyncpg.Connection, table: asyncpg.Record) -> None:
+    """Index one table: this waits for open transactions, however long that takes, and blocks nobody."""
+    await connection.execute("SET lock_timeout = 0")
+    if table["is_attached"]:
+        # One that was attached before it was whole: it cannot be dropped any more, only made anew.
+        await connection.execute(f'REINDEX INDEX CONCURRENTLY webhook."{table["index"]}"')
+        return
+    if table["is_broken"]:
+        await connection.execute(f'DROP INDEX CONCURRENTLY webhook."{table["index"]}"')
+    if table["is_broken"] is not False:
         await connection.execute(
-            f'CREATE INDEX CONCURRENTLY IF NOT EXISTS "{table["index"]}" '
-            f'ON webhook."{table["relation"]}" {_INDEXED}'
+            f'CREATE INDEX CONCURRENTLY "{table["index"]}" ON webhook."{table["relation"]}" {_INDEXED}'
         )
-        await connection.execute("SET lock_timeout = '5s'")
-        if table["is_partition"]:
-            await connection.execute(
-                f'ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION webhook."{table["index"]}"'
-            )
+    if table["is_partition"]:
+        await _briefly(
+            connection, f'ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION webhook."{table["index"]}"'
+        )
+    await connection.execute(f'ANALYZE webhook."{table["relation"]}"')
 
 
 async def _drop(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
-    if not await connection.fetchval(_STATEMENTS["is_there"].text):
+    if not await connection.fetchval(_STATEMENTS["has_charge_index"].text):
         return
     tell("dropping the index of charges")
-    await connection.execute(
-        "SET lock_timeout = '5s'; DROP INDEX IF EXISTS webhook.delivery_log_charge, webhook.outbox_charge"
-    )
+    await connection.execute("SET lock_timeout = 0")
+    await connection.execute("DROP INDEX CONCURRENTLY IF EXISTS webhook.outbox_charge")
+    await _briefly(connection, "DROP INDEX webhook.delivery_log_charge")
+
+
+async def _briefly(connection: asyncpg.Connection, statement: str) -> None:
+    """Execute what locks others out. It waits for a moment at a time: they would queue up behind it."""
+    await connection.execute("SET lock_timeout = '200ms'")
+    while True:
+        try:
+            await connection.execute(statement)
+        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            return

@@ -1,6 +1,12 @@
 -- Whether deliveries are found by their charge, and which tables lack the index for it.
 
--- name: choose
+-- name: lock_charge_index
+-- Keep others from making or dropping the index until this connection is closed.
+-- row: is_locked boolean
+-- order: one row; false while somebody else does so
+SELECT pg_try_advisory_lock(hashtext('webhook.charge_index')) AS is_locked;
+
+-- name: choose_charge_index
 -- Remember whether there is to be an index of charges, and say what was chosen.
 -- $1 wanted boolean
 -- row: has_charge_index boolean
@@ -10,41 +16,44 @@ SET has_charge_index = coalesce($1, state.has_charge_index)
 WHERE state.is_only
 RETURNING state.has_charge_index;
 
+-- name: has_charge_index
+-- Tell whether the log has an index of charges, or a part of one.
+-- row: has_index boolean
+-- order: one row
+SELECT to_regclass('webhook.delivery_log_charge') IS NOT NULL AS has_index;
+
 -- name: read_unindexed
--- Name the tables without the index: the outbox, and partitions of the log.
--- row: relation name, index text, is_partition boolean, is_broken boolean
--- order: by relation; broken where an interrupted attempt has left an index that cannot be used
+-- Name the tables without an index that can be used: the outbox, and partitions of the log, the newest first.
+-- row: relation name, index name, is_partition boolean, is_broken boolean, is_attached boolean
+-- order: by relation, backwards; is_broken is null where there is no index of that name
 -- none: all have it
 SELECT
     owner.relname AS relation,
-    owner.relname || '_charge' AS index,
+    coalesce(child.relname, (owner.relname || '_charge')::name) AS index,
     owner.is_partition,
-    coalesce(NOT left_over.indisvalid, false) AS is_broken
+    NOT coalesce(attached.indisvalid, left_over.indisvalid) AS is_broken,
+    child.oid IS NOT NULL AS is_attached
 FROM (
     SELECT 'webhook.outbox'::regclass AS oid, 'outbox'::name AS relname, false AS is_partition
     UNION ALL
-    SELECT child.oid, child.relname, true
+    SELECT partition.oid, partition.relname, true
     FROM pg_inherits
-    INNER JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
+    INNER JOIN pg_class AS partition ON partition.oid = pg_inherits.inhrelid
     WHERE pg_inherits.inhparent = 'webhook.delivery_log'::regclass AND NOT pg_inherits.inhdetachpending
 ) AS owner
+LEFT JOIN pg_index AS attached
+    ON
+        attached.indrelid = owner.oid
+        AND attached.indexrelid IN (
+            SELECT pg_inherits.inhrelid FROM pg_inherits
+            WHERE pg_inherits.inhparent = to_regclass('webhook.delivery_log_charge')
+        )
+LEFT JOIN pg_class AS child ON child.oid = attached.indexrelid
 LEFT JOIN pg_index AS left_over
     ON left_over.indexrelid = to_regclass('webhook.' || quote_ident(owner.relname || '_charge'))
-WHERE CASE
-    WHEN owner.is_partition THEN NOT EXISTS (
-        SELECT
-        FROM pg_index
-        INNER JOIN pg_inherits AS attached ON attached.inhrelid = pg_index.indexrelid
-        WHERE
-            pg_index.indrelid = owner.oid
-            AND attached.inhparent = to_regclass('webhook.delivery_log_charge')
-    )
-    ELSE left_over.indisvalid IS NOT TRUE
-END
-ORDER BY owner.relname;
-
--- name: is_there
--- Tell whether there is an index of charges, or a part of one.
--- row: is_there boolean
--- order: one row
-SELECT num_nonnulls(to_regclass('webhook.delivery_log_charge'), to_regclass('webhook.outbox_charge')) > 0 AS is_there;
+WHERE
+    CASE
+        WHEN owner.is_partition THEN attached.indisvalid IS NOT TRUE
+        ELSE left_over.indisvalid IS NOT TRUE
+    END
+ORDER BY owner.relname DESC;

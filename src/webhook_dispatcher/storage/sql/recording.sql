@@ -48,7 +48,7 @@ turn AS MATERIALIZED (
         AS entry (merchant_id, epoch, is_over, wait_until, reach)
 ),
 held AS MATERIALIZED (
-    SELECT lane.merchant_id, lane.epoch
+    SELECT lane.merchant_id, lane.epoch, lane.last_success_at
     FROM webhook.lane
     WHERE lane.merchant_id = ANY($2::text[] || $16::text[])
     ORDER BY lane.merchant_id
@@ -121,21 +121,26 @@ shown AS MATERIALIZED (
         owed.merchant_id,
         owed.outcome = 'delivered' AS is_success,
         owed.started_at + owed.duration_ms * interval '1 millisecond' AS ended_at,
-        max(owed.started_at + owed.duration_ms * interval '1 millisecond')
-            FILTER (WHERE owed.outcome = 'delivered') OVER (PARTITION BY owed.merchant_id) AS succeeded_at
+        greatest(
+            held.last_success_at,
+            max(owed.started_at + owed.duration_ms * interval '1 millisecond')
+                FILTER (WHERE owed.outcome = 'delivered') OVER (PARTITION BY owed.merchant_id)
+        ) AS succeeded_at
     FROM owed
+    INNER JOIN held ON held.merchant_id = owed.merchant_id
     WHERE owed.outcome <> 'unsendable'
 ),
 fared AS MATERIALIZED (
     SELECT
         shown.merchant_id,
         max(shown.succeeded_at) AS succeeded_at,
+        max(shown.ended_at) FILTER (WHERE NOT shown.is_success) AS failed_at,
         min(shown.ended_at) FILTER (WHERE shown.is_failing) AS failing_since,
         count(*) FILTER (WHERE shown.is_failing) AS failures
     FROM (
         SELECT
-            shown.merchant_id, shown.succeeded_at, shown.ended_at,
-            NOT shown.is_success AND shown.ended_at > coalesce(shown.succeeded_at, '-infinity') AS is_failing
+            shown.merchant_id, shown.is_success, shown.succeeded_at, shown.ended_at,
+            NOT shown.is_success AND (shown.ended_at > shown.succeeded_at) IS NOT FALSE AS is_failing
         FROM shown
     ) AS shown
     GROUP BY shown.merchant_id
@@ -171,8 +176,9 @@ plan AS MATERIALIZED (
         ) END) AS due_at,
         fared.merchant_id IS NOT NULL AS has_fared,
         fared.succeeded_at,
+        fared.failed_at,
         fared.failing_since,
-        fared.failures
+        coalesce(fared.failures, 0) AS failures
     FROM held
     LEFT JOIN turn ON turn.merchant_id = held.merchant_id
     LEFT JOIN progress ON progress.merchant_id = held.merchant_id
@@ -199,15 +205,21 @@ moved AS (
         END,
         recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),
         retry_at = least(lane.retry_at, plan.due_at),
-        -- A success ends what failed before it; one from before the failures that are known already ends nothing.
         last_success_at = greatest(lane.last_success_at, plan.succeeded_at),
+        last_failure_at = greatest(lane.last_failure_at, plan.failed_at),
+        -- A success ends what failed before it. Of failures on both sides of it the last one is known.
         failing_since = coalesce(
-            CASE WHEN plan.succeeded_at >= lane.failing_since THEN NULL ELSE lane.failing_since END,
-            CASE WHEN (plan.failing_since > lane.last_success_at) IS NOT FALSE THEN plan.failing_since END
+            CASE
+                WHEN (lane.failing_since > plan.succeeded_at) IS NOT FALSE THEN lane.failing_since
+                WHEN lane.last_failure_at > plan.succeeded_at THEN lane.last_failure_at
+            END,
+            plan.failing_since
         ),
-        failures_in_a_row
-        = CASE WHEN plan.succeeded_at >= lane.failing_since THEN 0 ELSE lane.failures_in_a_row END
-        + CASE WHEN (plan.failing_since > lane.last_success_at) IS NOT FALSE THEN coalesce(plan.failures, 0) ELSE 0 END
+        failures_in_a_row = plan.failures + CASE
+            WHEN (lane.failing_since > plan.succeeded_at) IS NOT FALSE THEN lane.failures_in_a_row
+            WHEN lane.last_failure_at > plan.succeeded_at THEN 1
+            ELSE 0
+        END
     FROM plan
     WHERE
         lane.merchant_id = ANY(ARRAY[plan.merchant_id])
@@ -300,7 +312,18 @@ closed AS (
 freed AS (
     -- Another attempt of it may be in flight and take up a slot: that slot is free now.
     UPDATE webhook.lane
-    SET retry_at = least(lane.retry_at, clock_timestamp())
+    SET
+        retry_at = least(lane.retry_at, clock_timestamp()),
+        last_success_at = greatest(lane.last_success_at, $10),
+        failing_since = CASE
+            WHEN lane.failing_since > $10 THEN lane.failing_since
+            WHEN lane.last_failure_at > $10 THEN lane.last_failure_at
+        END,
+        failures_in_a_row = CASE
+            WHEN lane.failing_since > $10 THEN lane.failures_in_a_row
+            WHEN lane.last_failure_at > $10 THEN 1
+            ELSE 0
+        END
     FROM closed
     WHERE lane.merchant_id = ANY(ARRAY[closed.merchant_id])
 ),
