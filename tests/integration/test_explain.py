@@ -369,7 +369,7 @@ async def test_a_charge_is_told_event_by_event_in_order_and_briefly_where_it_has
     await storage.insert("m", *[CHARGE] * 4)
     code, out, _ = await explain("ch_1")
     assert code == 0
-    assert len(out.splitlines()) == 8
+    assert len(out.splitlines()) >= 15
     assert out.splitlines()[-1] == "7 events; explain each by its id."
 
 

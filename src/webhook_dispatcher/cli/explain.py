@@ -1,5 +1,6 @@
 """`explain`: what became of an event, or of a charge's events; `explanation` has the words."""
 
+import re
 import textwrap
 from dataclasses import dataclass
 from datetime import date
@@ -27,6 +28,8 @@ from webhook_dispatcher.storage.insight import (
 )
 
 WIDTH = 80
+_TOGETHER = re.compile(r"(?<=[0-9]) (?=(?:s|min|h|d)\b|[0-9]{2}:)")
+"""Between a number and its unit, a day and its time, no line is broken."""
 MAX_EXPLAINED = 5
 """Of a charge with more events each has a line."""
 
@@ -123,7 +126,8 @@ def _secret_fault(settings: Settings, merchant: str, secret: SealedSecret) -> st
 def _print(told: list[Explanation]) -> None:
     if len(told) > MAX_EXPLAINED:
         for each in told:
-            typer.echo(explanation.summary(each))
+            for line in explanation.summary(each):
+                typer.echo(_wrapped(line))
         typer.echo(f"{len(told)}{' or more' * (len(told) >= MAX_EVENTS)} events; explain each by its id.")
         return
     for place, each in enumerate(told):
@@ -138,6 +142,8 @@ def _wrapped(line: str) -> str:
     if line.startswith("    "):
         return line
     indent = "     " if line.startswith("  ") else ""
-    return textwrap.fill(
-        line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    kept = _TOGETHER.sub("\N{NO-BREAK SPACE}", line)
+    filled = textwrap.fill(
+        kept, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+    return filled.replace("\N{NO-BREAK SPACE}", " ")

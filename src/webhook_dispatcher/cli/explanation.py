@@ -27,6 +27,7 @@ SOON = timedelta(seconds=5)
 """How long a lane may be free, or a retry due, before that is worth a remark."""
 SLOW = timedelta(seconds=1)
 MAX_EXCERPT = 200
+_WAITS = "It waits for its first attempt."
 _FAILS_NEXT = "it fails as not_configured when a dispatcher looks at it"
 
 
@@ -84,9 +85,11 @@ def explain(facts: EventFacts, rules: Rules) -> Explanation:
     return told
 
 
-def summary(told: Explanation) -> str:
-    """Say in one line how an event stands: for a charge that has many."""
-    return f"{told.event_id}  {told.state:<13}  {told.why[1] if len(told.why) > 1 else told.why[0]}"
+def summary(told: Explanation) -> Iterator[str]:
+    """Say in two lines how an event stands: for a charge that has many."""
+    yield f"{told.event_id} {told.state}"
+    telling = [sentence for sentence in told.why[1:] if sentence != _WAITS]
+    yield f"  {telling[-1] if told.state == State.PENDING and telling else told.why[1]}"
 
 
 def lines(told: Explanation) -> Iterator[str]:
@@ -153,10 +156,11 @@ def _overtaken(facts: EventFacts) -> str:
 
 def _explain_pending(facts: EventFacts, rules: Rules, told: Explanation) -> None:
     now = facts.circumstances
-    told.why += ["It waits for its first attempt."]
+    told.why += [_WAITS]
     is_barred = _add_barriers(facts, rules, told)
     if now.ahead:
         _explain_turn(facts, told)
+        told.advice += [] if is_barred else _advise_on_merchant(facts)
     elif now.is_held:
         told.why += [f"It is the first in line, and {_holder(facts)}: {_in_flight(facts)}."]
     elif not is_barred:
@@ -182,7 +186,10 @@ def _explain_turn(facts: EventFacts, told: Explanation) -> None:
     if pace := _pace(facts):
         told.why += [f"The latest {_outcomes(facts)} took {span(pace)} each on average."]
         told.following += [f"Its turn comes in about {span(pace * now.ahead)}, if that goes on."]
-    told.advice += [
+
+
+def _advise_on_merchant(facts: EventFacts) -> list[Advice]:
+    return [
         Advice("To see what the merchant answers", f"{NAME} test-event {_quoted(facts)}"),
         Advice(f"To see all that waits for {_merchant(facts)}, the oldest first", _list_waiting(facts)),
     ]
@@ -287,7 +294,7 @@ def _after_barriers(facts: EventFacts, is_barred: bool) -> list[str]:
     now = facts.circumstances
     if now.everything_is_paused or now.is_paused:
         return ["It goes on, in order, when the pause ends."]
-    return ["It goes on when that is mended."] if is_barred else []
+    return ["It goes on, in order, when that is mended."] if is_barred else []
 
 
 def _by(facts: EventFacts, pause: Pause | None) -> str:

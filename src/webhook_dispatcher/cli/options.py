@@ -18,7 +18,7 @@ _SHORT_PERIOD = re.compile(
     rf"(?:(?P<minutes>{_COUNT})m)?(?:(?P<seconds>{_COUNT})s)?"
 )
 """Such as 90s, 5m, 24h, 7d, or several of them: 1h30m."""
-_OF_THE_DAY = re.compile(r"[0-9]{2}:[0-9]{2}.*")
+_OF_THE_DAY = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?")
 
 
 @dataclass(frozen=True, slots=True)
