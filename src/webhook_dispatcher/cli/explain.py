@@ -45,7 +45,7 @@ class Found:
 
 def explain(
     context: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="EVENT|CHARGE", help="An event's id, or a charge's.")],
+    event: Annotated[str, typer.Argument(metavar="EVENT|CHARGE", help="An event's id, or a charge's.")],
     merchant: MerchantFilter = None,
     shard: ShardName = None,
     as_json: AsJson = False,
@@ -60,11 +60,11 @@ def explain(
     async def find(database: Administration) -> Found:
         await check_known(merchant, database)
         async with insight(database.connection) as asked:
-            return await _find(asked, subject, merchant)
+            return await _find(asked, event, merchant)
 
     found = session.work(find)
     if not found.facts:
-        raise Refused(explanation.unknown(subject, found.kept_since, found.commands))
+        raise Refused(explanation.unknown(event, found.kept_since, found.commands))
     told = [explanation.explain(facts, _rules(settings, facts)) for facts in found.facts]
     if as_json:
         deliveries = [

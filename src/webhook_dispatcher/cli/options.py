@@ -75,7 +75,7 @@ def parse_period(text: str) -> timedelta:
     except ValueError as error:
         raise typer.BadParameter(f"{error}; 90s, 5m, 24h and 7d will do too") from None
     if not timedelta(0) < period <= timedelta(days=3650):
-        raise typer.BadParameter("must be longer than nothing and at most 3650d")
+        raise typer.BadParameter("must be longer than PT0S and at most P3650D")
     return period
 
 
