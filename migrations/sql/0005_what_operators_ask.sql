@@ -343,4 +343,91 @@ $$;
 REVOKE EXECUTE ON FUNCTION webhook.withdraw_command FROM public;
 GRANT EXECUTE ON FUNCTION webhook.withdraw_command TO webhook_admin, webhook_dispatcher;
 
+-- What the command line reads: lanes, what is owed and what is finished, apart from each other and by columns that
+-- indexes can find and sort by. No payload.
+ALTER TABLE webhook.lane
+ADD COLUMN leased_at timestamptz;
+
+CREATE VIEW webhook.lanes AS
+SELECT
+    lane.merchant_id,
+    lane.paused,
+    lane.lease_until > clock_timestamp() AS is_held,
+    lane.owner,
+    lane.leased_at,
+    lane.wait_until,
+    lane.retry_at,
+    lane.endpoint_removed_at,
+    lane.last_success_at,
+    lane.failing_since,
+    lane.failures_in_a_row
+FROM webhook.lane;
+
+CREATE VIEW webhook.owed AS
+SELECT
+    outbox.seq,
+    outbox.id AS event_id,
+    outbox.merchant_id,
+    outbox.type,
+    outbox.created_at,
+    outbox.attempts,
+    outbox.due_at,
+    outbox.claim IS NOT NULL AS is_claimed,
+    outbox.trigger,
+    outbox.on_failure,
+    outbox.last_status,
+    outbox.last_outcome,
+    webhook.charge_key(outbox.object) COLLATE "C" AS charge_id
+FROM webhook.outbox;
+
+CREATE VIEW webhook.finished AS
+SELECT
+    delivery_log.seq,
+    delivery_log.event_id,
+    delivery_log.merchant_id,
+    delivery_log.type,
+    delivery_log.created_at,
+    delivery_log.state,
+    delivery_log.failed_reason,
+    delivery_log.attempts,
+    delivery_log.last_status,
+    delivery_log.last_outcome,
+    delivery_log.finished_at,
+    webhook.charge_key(delivery_log.object) COLLATE "C" AS charge_id
+FROM webhook.delivery_log;
+GRANT SELECT ON webhook.lanes, webhook.owed, webhook.finished TO webhook_admin, webhook_dispatcher;
+
+-- Who paused whom, and what was asked for about an event.
+CREATE INDEX control_pauses ON webhook.control (coalesce(merchant_id, ''), id) WHERE command IN ('pause', 'resume');
+CREATE INDEX control_event ON webhook.control (event_id) WHERE event_id IS NOT NULL;
+
+-- The attempts of the last minutes, in a log of days. Only where there are none yet: what has rows is a day old soon.
+CREATE INDEX attempt_log_time ON ONLY webhook.attempt_log USING brin (started_at)
+WITH (pages_per_range = 32, autosummarize = on);
+DO $$
+DECLARE
+    partition name;
+    has_rows boolean;
+BEGIN
+    FOR partition IN
+        SELECT child.relname
+        FROM pg_inherits
+        JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
+        WHERE pg_inherits.inhparent = 'webhook.attempt_log'::regclass AND NOT pg_inherits.inhdetachpending
+        ORDER BY child.relname
+    LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM webhook.%I)', partition) INTO has_rows;
+        IF NOT has_rows THEN
+            EXECUTE format(
+                'CREATE INDEX %I ON webhook.%I USING brin (started_at) WITH (pages_per_range = 32, autosummarize = on)',
+                partition || '_time', partition
+            );
+            EXECUTE format(
+                'ALTER INDEX webhook.attempt_log_time ATTACH PARTITION webhook.%I', partition || '_time'
+            );
+        END IF;
+    END LOOP;
+END
+$$;
+
 UPDATE webhook.state SET schema_version = 5;

@@ -224,6 +224,20 @@ QUESTIONS: Mapping[str, Question] = {
         ASKED,
     ),
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
+    "is_known_merchant": Question((MERCHANT,)),
+    # insight
+    "read_event": Question((_uuid(LOGGED), "5")),
+    "read_charge": Question(("'ch_0123456789'", "NULL", str(ASKED)), ASKED),
+    "read_attempts": Question((_uuid(LOGGED), str(ASKED))),
+    "read_latest_attempts": Question((MERCHANT, NOW, "5"), 5),
+    "read_overtaking": Question((MERCHANT, "1", LONG_AGO, NOW, "50"), 50),
+    "read_circumstances": Question((f"'{HOT_ONE}'", str(_seq(HOT - 1)), str(ASKED)), ASKED),
+    "read_pauses": Question((MERCHANT,), 2),
+    "read_commands_about": Question((IN_OUTBOX, "5"), 5),
+    "read_kept": Question((), 100),
+    "read_backlog": Question((str(ASKED),), 2 * ASKED),
+    "read_owing": Question((str(ASKED),), 2 * ASKED),
+    "count_commands": Question((), 2),
 }
 
 READ_WHOLE: Mapping[str, str] = {
@@ -235,6 +249,11 @@ READ_WHOLE: Mapping[str, str] = {
     "sample_sealed_secrets": "it looks at all secrets",
     "count_secrets": "it counts all secrets",
     "read_secrets_of_other_keys": "it looks for secrets of other keys",
+    "count_lanes": "it looks at all lanes",
+    "read_holders": "it looks at all lanes",
+    "list_merchants": "it looks at all merchants",
+    "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",
+    "measure_lag": "as count_recent",
 }
 """Statements that may read a table as a whole, and why."""
 
@@ -248,5 +267,6 @@ SUBJECTS = (
     "upkeep",
     "administration",
     "charge_index",
+    "insight",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

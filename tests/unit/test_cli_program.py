@@ -75,7 +75,7 @@ def test_each_error_has_its_exit_code_and_one_line(
         ("endpoint set", "'MERCHANT'"),
         ("endpoint set m1", "'URL'"),
         ("endpoint show ''", "1 to 128 printable characters"),
-        ("endpoint rotate-secret m1 --overlap 24h", "ISO 8601"),
+        ("endpoint rotate-secret m1 --overlap 24x", "ISO 8601"),
         ("endpoint rotate-secret m1 --overlap PT0S", "longer than PT0S"),
         ("deliveries list --state lost", "--state"),
         ("deliveries list --since yesterday", "2026-11-20T08:15:00Z"),

@@ -17,6 +17,7 @@ from webhook_dispatcher.cli.options import (
     ShardName,
     Since,
     Until,
+    check_known,
     parse_merchant,
     parse_period,
     resolved,
@@ -84,6 +85,7 @@ def ask_retry_failed(
     session = session_of(context, shard)
 
     async def prepare(database: Administration) -> ControlRequest:
+        await check_known(merchant, database)
         start, end = await resolved(since, database), await resolved(until, database)
         args = {
             "since": render_instant(start) if start else None,

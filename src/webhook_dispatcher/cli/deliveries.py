@@ -1,16 +1,30 @@
 """`deliveries list` and `deliveries show`."""
 
+import sys
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from shutil import get_terminal_size
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson, MerchantFilter, Moment, ShardName, Since, Until, resolved
-from webhook_dispatcher.cli.output import print_facts, print_json, print_table
+from webhook_dispatcher.cli.options import (
+    AsJson,
+    MerchantFilter,
+    Moment,
+    ShardName,
+    Since,
+    Until,
+    check_known,
+    resolved,
+)
+from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
 from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.cli.words import short
 from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.administration import (
     Administration,
     AttemptView,
@@ -19,18 +33,8 @@ from webhook_dispatcher.storage.administration import (
 )
 
 LAST_DAY = Moment(ago=timedelta(days=1))
-LIST_COLUMNS = (
-    "created_at",
-    "merchant_id",
-    "event_id",
-    "type",
-    "state",
-    "failed_reason",
-    "attempts",
-    "last_outcome",
-    "last_status",
-    "next_attempt_at",
-)
+WAITING = (State.PENDING, State.PENDING_RETRY)
+SHORT_STATES = {State.PENDING_RETRY: "retry"}
 SHOW_COLUMNS = (
     "event_id",
     "seq",
@@ -57,15 +61,32 @@ def list_(
     event: Annotated[
         UUID | None, typer.Option("--event", metavar="EVENT_ID", help="Of this event only.")
     ] = None,
+    charge: Annotated[
+        str | None, typer.Option("--charge", metavar="CHARGE_ID", help="Of this charge only.")
+    ] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", help="Of this type only, such as charge.failed.")
+    ] = None,
+    outcome: Annotated[
+        Outcome | None, typer.Option("--outcome", help="Whose latest attempt ended like this only.")
+    ] = None,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="The oldest first, instead of the newest.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 50,
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show deliveries, the newest first; those of the last day unless a merchant, event or time is given."""
+    """Show deliveries, the newest first; those of the last day unless asked for more exactly.
+
+    A line each: when it was written, its event, state, attempts and the latest result, its merchant. What is
+    asked for by merchant, event, charge or time, or waits, is shown whenever it was written.
+    """
     # A whole month's log is only read when it is asked for.
-    start = since or (None if merchant or event or until else LAST_DAY)
+    start = since or (None if merchant or event or charge or until or state in WAITING else LAST_DAY)
 
     async def find(database: Administration) -> list[DeliveryView]:
+        await check_known(merchant, database)
         wanted = DeliveryFilter(
             merchant_id=merchant,
             state=str(state) if state else None,
@@ -73,16 +94,40 @@ def list_(
             until=await resolved(until, database),
             event_id=event,
             limit=limit,
+            type=type_,
+            charge_id=charge,
+            outcome=str(outcome) if outcome else None,
+            oldest_first=oldest_first,
         )
         return await database.list_deliveries(wanted)
 
     found = session_of(context, shard).work(find)
     if as_json:
         print_json(found)
-    else:
-        print_table(
-            LIST_COLUMNS, ([getattr(delivery, column) for column in LIST_COLUMNS] for delivery in found)
-        )
+        return
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in list_lines(found, width):
+        typer.echo(line)
+
+
+def list_lines(found: Sequence[DeliveryView], width: int | None) -> Iterator[str]:
+    """Write a line for each delivery: 80 columns, or more where a merchant's id takes them.
+
+    width: of the terminal; lines are cut there, behind what has to be copied. None: nothing is cut.
+    """
+    yield f"{'written':<14} {'event':<36} {'state':<9} {'tries':<8} merchant"
+    for delivery in found:
+        state = SHORT_STATES.get(State(delivery.state), delivery.state)
+        tries = f"{delivery.attempts} {_latest(delivery)}" if delivery.attempts else "-"
+        line = f"{short(delivery.created_at)} {delivery.event_id} {state:<9} {tries:<8} "
+        line += shown(delivery.merchant_id)
+        yield line if width is None or len(line) <= width else f"{line[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _latest(delivery: DeliveryView) -> str:
+    if delivery.last_outcome in (Outcome.STATUS, Outcome.DELIVERED):
+        return shown(delivery.last_status)
+    return shown(delivery.last_outcome)
 
 
 def show(

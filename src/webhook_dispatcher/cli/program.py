@@ -62,8 +62,8 @@ ENDPOINT = {
 DELIVERIES = {
     "list": LateCommand(
         "deliveries.list_",
-        "Show deliveries, the newest first; those of the last day unless a merchant, event or time is given.",
-        "deliveries list --merchant merchant-1 --state failed --since P1D",
+        "Show deliveries, the newest first; those of the last day unless asked for more exactly.",
+        "deliveries list --merchant merchant-1 --state failed --since 24h",
     ),
     "show": LateCommand("deliveries.show", "Show one delivery and its attempts.", f"deliveries show {EVENT}"),
     **_control_commands("deliveries"),
@@ -89,6 +89,21 @@ COMMANDS = {
         "check.check",
         "Check configuration, database, schema, clock, keys, endpoints: what is wrong and how to mend it.",
         "check",
+    ),
+    "status": LateCommand(
+        "status.status",
+        "What now: backlog, lag, attempts, merchants that fail or wait, who works; one screen.",
+        "status --watch",
+    ),
+    "explain": LateCommand(
+        "explain.explain",
+        "Why an event has not arrived, or what became of it, and what can be done, in sentences.",
+        "explain ch_1NirD82eZvKYlo2C",
+    ),
+    "merchants": LateCommand(
+        "merchants.merchants",
+        "How merchants fare: since when they fail, what waits for them, and since when.",
+        "merchants --failing",
     ),
     "endpoint": TyperGroup(
         help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None

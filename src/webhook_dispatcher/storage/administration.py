@@ -36,6 +36,10 @@ class DeliveryFilter:
     until: datetime | None = None
     event_id: UUID | None = None
     limit: int = 50
+    type: str | None = None
+    charge_id: str | None = None
+    outcome: str | None = None
+    oldest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +160,12 @@ class Administration:
         """Return all endpoints in order of merchant."""
         return [EndpointView(**row) for row in await self._rows("list_endpoints")]
 
+    async def is_known_merchant(self, merchant_id: str) -> bool:
+        """Tell whether a merchant has an endpoint, a lane, or a delivery."""
+        return bool((await self._rows("is_known_merchant", merchant_id))[0]["is_known"])
+
     async def list_deliveries(self, wanted: DeliveryFilter) -> list[DeliveryView]:
-        """Return matching deliveries, the newest first."""
+        """Return matching deliveries, the newest first unless the oldest are asked for."""
         rows = await self._rows(
             "list_deliveries",
             wanted.merchant_id,
@@ -166,6 +174,10 @@ class Administration:
             wanted.until,
             wanted.event_id,
             wanted.limit,
+            wanted.type,
+            wanted.charge_id,
+            wanted.outcome,
+            wanted.oldest_first,
         )
         return [DeliveryView(**row) for row in rows]
 

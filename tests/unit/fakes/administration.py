@@ -37,6 +37,7 @@ class FakeAdministration(Administration):
         self.meanwhile: list[Callable[[], None]] = []
         self.deliveries: list[DeliveryView] = []
         self.attempts: list[AttemptView] = []
+        self.strangers: set[str] = set()
         self.wanted: DeliveryFilter | None = None
         self.requests: list[ControlRequest] = []
         self.progress = list(progress)
@@ -85,6 +86,9 @@ class FakeAdministration(Administration):
 
     async def list_endpoints(self) -> list[EndpointView]:
         return list(self.endpoints.values())
+
+    async def is_known_merchant(self, merchant_id: str) -> bool:
+        return merchant_id not in self.strangers
 
     async def list_deliveries(self, wanted: DeliveryFilter) -> list[DeliveryView]:
         self.wanted = wanted

@@ -72,38 +72,87 @@ SELECT merchant_id, url, paused, created_at, updated_at, secret_created_at
 FROM webhook.endpoints
 ORDER BY merchant_id;
 
+-- name: is_known_merchant
+-- Tell whether anything is known of a merchant.
+-- $1 merchant_id text
+-- row: is_known boolean
+-- order: one row
+SELECT
+    EXISTS (SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = $1)
+    OR EXISTS (SELECT FROM webhook.lanes WHERE lanes.merchant_id = $1)
+    OR EXISTS (SELECT FROM webhook.deliveries WHERE deliveries.merchant_id = $1) AS is_known;
+
 -- name: list_deliveries
--- Show deliveries, the newest first; every filter that is null lets everything through.
+-- Show deliveries, the newest first or the oldest; every filter that is null lets everything through.
+-- Planned for its values, which filters there are and which order is meant is known, and indexes give both: what is
+-- owed and what is finished are asked apart, since a sort of both together would read all of the log.
 -- $1 merchant_id text
 -- $2 state text
 -- $3 since timestamptz
 -- $4 until timestamptz
 -- $5 event_id uuid
 -- $6 most bigint
+-- $7 type text
+-- $8 charge_id text
+-- $9 outcome text
+-- $10 oldest_first boolean
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
---   finished_at timestamptz; ordered by seq, the newest first
+--   finished_at timestamptz; ordered by seq
 -- none: no delivery matches
-SELECT
-    event_id,
-    seq,
-    merchant_id,
-    type,
-    created_at,
-    state::text AS state,
-    failed_reason::text AS failed_reason,
-    attempts::integer AS attempts,
-    next_attempt_at,
-    last_status::integer AS last_status,
-    last_outcome::text AS last_outcome,
-    finished_at
-FROM webhook.deliveries
-WHERE ($1::text IS NULL OR merchant_id = $1)
-    AND ($2::text IS NULL OR state::text = $2)
-    AND ($3::timestamptz IS NULL OR created_at >= $3)
-    AND ($4::timestamptz IS NULL OR created_at < $4)
-    AND ($5::uuid IS NULL OR event_id = $5)
-ORDER BY seq DESC
+SELECT *
+FROM (
+    (
+        SELECT
+            event_id, seq, merchant_id, type, created_at,
+            CASE
+                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+            END AS state,
+            NULL::text AS failed_reason, attempts::integer AS attempts,
+            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+        FROM webhook.owed
+        WHERE ($1::text IS NULL OR merchant_id = $1)
+            AND CASE $2::text
+                WHEN 'pending' THEN due_at IS NULL
+                WHEN 'pending_retry' THEN due_at IS NOT NULL AND on_failure IS DISTINCT FROM 'delivered'
+                WHEN 'delivered' THEN due_at IS NOT NULL AND on_failure = 'delivered'
+                WHEN 'failed' THEN false
+                ELSE true
+            END
+            AND ($3::timestamptz IS NULL OR created_at >= $3)
+            AND ($4::timestamptz IS NULL OR created_at < $4)
+            AND ($5::uuid IS NULL OR event_id = $5)
+            AND ($7::text IS NULL OR type = $7)
+            AND ($8::text IS NULL OR charge_id = $8)
+            AND ($9::text IS NULL OR last_outcome = $9)
+        ORDER BY CASE WHEN $10 THEN seq END, seq DESC
+        LIMIT $6
+    )
+    UNION ALL
+    (
+        SELECT
+            event_id, seq, merchant_id, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
+            attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+        FROM webhook.finished
+        WHERE ($1::text IS NULL OR merchant_id = $1)
+            AND CASE $2::text
+                WHEN 'failed' THEN state = 'failed'
+                WHEN 'delivered' THEN state = 'delivered'
+                ELSE num_nulls($2::text) = 1
+            END
+            AND ($3::timestamptz IS NULL OR created_at >= $3)
+            AND ($4::timestamptz IS NULL OR created_at < $4)
+            AND ($5::uuid IS NULL OR event_id = $5)
+            AND ($7::text IS NULL OR type = $7)
+            AND ($8::text IS NULL OR charge_id = $8)
+            AND ($9::text IS NULL OR last_outcome = $9)
+        ORDER BY CASE WHEN $10 THEN seq END, seq DESC
+        LIMIT $6
+    )
+) AS found
+ORDER BY CASE WHEN $10 THEN seq END, seq DESC
 LIMIT $6;
 
 -- name: list_attempts

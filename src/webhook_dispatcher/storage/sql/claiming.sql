@@ -147,6 +147,7 @@ leased AS (
     SET
         epoch = lane.epoch + 1,
         lease_until = clock_timestamp() + $3::interval,
+        leased_at = clock_timestamp(),
         owner = $4::text,
         recalled = false,
         from_seq = least(lane.from_seq, free.head_seq - 1)

@@ -1,0 +1,149 @@
+"""`explain`: what became of an event, or of a charge's events; `explanation` has the words."""
+
+import re
+import textwrap
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from webhook_dispatcher.cli import explanation
+from webhook_dispatcher.cli.explanation import Explanation, Rules
+from webhook_dispatcher.cli.options import AsJson, MerchantFilter, ShardName, check_known
+from webhook_dispatcher.cli.output import print_json
+from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.domain.errors import ConfigurationError, Refused, UnknownKey
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.insight import (
+    MAX_EVENTS,
+    CommandFacts,
+    DeliveryFacts,
+    EventFacts,
+    Insight,
+    insight,
+)
+
+WIDTH = 80
+_TOGETHER = re.compile(r"(?<=[0-9]) (?=(?:s|min|h|d)\b|[0-9]{2}:)")
+"""Between a number and its unit, a day and its time, no line is broken."""
+MAX_EXPLAINED = 5
+"""Of a charge with more events each has a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found under an id: deliveries explained, or what is known of an id that leads to none."""
+
+    facts: list[EventFacts]
+    kept_since: date | None
+    commands: list[CommandFacts]
+
+
+def explain(
+    context: typer.Context,
+    event: Annotated[str, typer.Argument(metavar="EVENT|CHARGE", help="An event's id, or a charge's.")],
+    merchant: MerchantFilter = None,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why an event has not arrived, or what became of it, and what can be done, in sentences.
+
+    A charge's id stands for all its events, in order. Times are the database's, in UTC.
+    """
+    session = session_of(context, shard)
+    settings = session.settings()
+
+    async def find(database: Administration) -> Found:
+        await check_known(merchant, database)
+        async with insight(database.connection) as asked:
+            return await _find(asked, event, merchant)
+
+    found = session.work(find)
+    if not found.facts:
+        raise Refused(explanation.unknown(event, found.kept_since, found.commands))
+    told = [explanation.explain(facts, _rules(settings, facts)) for facts in found.facts]
+    if as_json:
+        deliveries = [
+            {"delivery": facts.delivery, "attempts": facts.attempts, "explanation": each}
+            for facts, each in zip(found.facts, told, strict=True)
+        ]
+        print_json(deliveries)
+    else:
+        _print(told)
+
+
+async def _find(asked: Insight, subject: str, merchant: str | None) -> Found:
+    event_id = _event_id(subject)
+    deliveries = [] if event_id is None else await asked.find_event(event_id)
+    deliveries = [found for found in deliveries if merchant in (None, found.merchant_id)]
+    kept_since, has_charge_index = await asked.kept()
+    if not deliveries:
+        deliveries = await _find_charge(asked, subject, merchant, has_charge_index, event_id is not None)
+    commands = await asked.commands_about(event_id) if event_id is not None else []
+    return Found([await asked.gather(delivery) for delivery in deliveries], kept_since, commands)
+
+
+async def _find_charge(
+    asked: Insight, charge: str, merchant: str | None, is_indexed: bool, may_be_event: bool
+) -> list[DeliveryFacts]:
+    if is_indexed:
+        return await asked.find_charge(charge, merchant)
+    if may_be_event:
+        return []
+    raise Refused("charges are not indexed here (`migrate --charge-index` does it): give an event's id")
+
+
+def _event_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _rules(settings: Settings, facts: EventFacts) -> Rules:
+    secret = facts.circumstances.secret
+    fault = None if secret is None else _secret_fault(settings, facts.delivery.merchant_id, secret)
+    return Rules(settings.unconfigured_hold, settings.retry_schedule, fault)
+
+
+def _secret_fault(settings: Settings, merchant: str, secret: SealedSecret) -> str | None:
+    """Say why a secret cannot be opened with our keys; nobody knows where we have none."""
+    try:
+        keyring: Keyring = settings.keyring()
+    except ConfigurationError:
+        return None
+    try:
+        keyring.open(merchant, secret)
+    except UnknownKey as error:
+        return str(error)
+    return None
+
+
+def _print(told: list[Explanation]) -> None:
+    if len(told) > MAX_EXPLAINED:
+        for each in told:
+            for line in explanation.summary(each):
+                typer.echo(_wrapped(line))
+        typer.echo(f"{len(told)}{' or more' * (len(told) >= MAX_EVENTS)} events; explain each by its id.")
+        return
+    for place, each in enumerate(told):
+        if place:
+            typer.echo()
+        for line in explanation.lines(each):
+            typer.echo(_wrapped(line))
+
+
+def _wrapped(line: str) -> str:
+    """Break a line at 80 columns, but for what is to be typed, which is indented by four."""
+    if line.startswith("    "):
+        return line
+    indent = "     " if line.startswith("  ") else ""
+    kept = _TOGETHER.sub("\N{NO-BREAK SPACE}", line)
+    filled = textwrap.fill(
+        kept, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return filled.replace("\N{NO-BREAK SPACE}", " ")

@@ -1,0 +1,66 @@
+"""`merchants`: how each fares."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from webhook_dispatcher.cli.options import AsJson, ShardName
+from webhook_dispatcher.cli.output import print_json, shown
+from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.cli.words import many, short
+from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.insight import MAX_AHEAD, MerchantFacts, MerchantFilter, insight
+
+BEHIND = timedelta(minutes=1)
+"""A merchant whose oldest event has waited longer for its first attempt is behind."""
+
+
+def merchants(
+    context: typer.Context,
+    failing: Annotated[
+        bool, typer.Option("--failing", help="Whose latest attempts failed, without a success since.")
+    ] = False,
+    behind: Annotated[
+        bool,
+        typer.Option("--behind", help="Whose oldest event waits for its first attempt for over a minute."),
+    ] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="That are paused, each by itself.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 50,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how merchants fare: those that fail first, then those whose events wait the longest.
+
+    A line each: since when it fails and how often in a row, its last success, how many events wait for their
+    first attempt, and since when the oldest does.
+    """
+
+    async def find(database: Administration) -> list[MerchantFacts]:
+        since = await database.database_time(BEHIND) if behind else None
+        async with insight(database.connection) as asked:
+            return await asked.merchants(MerchantFilter(failing, since, paused, limit))
+
+    found = session_of(context, shard).work(find)
+    if as_json:
+        print_json(found)
+        return
+    for line in lines(found):
+        typer.echo(line)
+
+
+def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
+    """Write a line for each merchant, of 80 columns unless its id takes more."""
+    yield f"{'failing since':<14} {'row':>4} {'last success':<14} {'waiting':>7} {'oldest':<14} merchant"
+    for merchant in found:
+        notes = [
+            *(["paused"] if merchant.is_paused else []),
+            *([] if merchant.has_endpoint else ["no endpoint"]),
+        ]
+        note = f" ({', '.join(notes)})" if notes else ""
+        yield (
+            f"{short(merchant.failing_since):<14} {merchant.failures_in_a_row or '-':>4} "
+            f"{short(merchant.last_success_at):<14} {many(merchant.waiting, MAX_AHEAD):>7} "
+            f"{short(merchant.oldest_waiting_at):<14} {shown(merchant.merchant_id)}{note}"
+        )

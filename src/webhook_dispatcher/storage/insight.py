@@ -1,0 +1,341 @@
+"""What operators ask about a system at work: insight.sql, bound.
+
+It only reads, by the views that webhook_admin may read, and all of one answer from one snapshot.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+MAX_COUNTED = 100_000
+"""Up to here what is owed, and what was attempted, is counted; above, it is called more."""
+MAX_AHEAD = 10_000
+MAX_OWING = 10_000
+MAX_ATTEMPTS = 100
+MAX_EVENTS = 200
+MAX_OVERTAKING = 50
+MAX_LAGS = 500
+LATEST = 5
+_STATEMENTS = load("insight")
+_ONE_SNAPSHOT = """
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL enable_seqscan = off;
+SET LOCAL plan_cache_mode = force_custom_plan
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFacts:
+    """One delivery; due_at and what follows are of the outbox, and empty once it is finished."""
+
+    event_id: UUID
+    seq: int
+    merchant_id: str
+    type: str
+    created_at: datetime
+    state: str
+    failed_reason: str | None
+    attempts: int
+    next_attempt_at: datetime | None
+    last_status: int | None
+    last_outcome: str | None
+    finished_at: datetime | None
+    charge_id: str | None
+    due_at: datetime | None
+    is_claimed: bool
+    trigger: str | None
+    on_failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFacts:
+    """One attempt. What the merchant answered may be anything."""
+
+    attempt: int
+    trigger: str
+    started_at: datetime
+    duration_ms: int
+    status: int | None
+    outcome: str
+    reason: str | None
+    response_excerpt: str | None
+
+    @property
+    def ended_at(self) -> datetime:
+        """Return when it ended."""
+        return self.started_at + timedelta(milliseconds=self.duration_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFacts:
+    """A command about one event."""
+
+    id: int
+    command: str
+    requested_by: str
+    status: str
+    created_at: datetime
+    handled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """By which command a merchant, or everything, was paused."""
+
+    command_id: int
+    requested_by: str
+    handled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaking:
+    """A later event of the same merchant whose first attempt came sooner."""
+
+    event_id: UUID
+    seq: int
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What an event's merchant has, and what its events may wait for, at one moment.
+
+    secret: None without an endpoint. ahead: how many come before the event in order, up to MAX_AHEAD.
+    head_…: the first that waits in order.
+    """
+
+    now: datetime
+    everything_is_paused: bool
+    url: str | None
+    secret: SealedSecret | None
+    is_paused: bool
+    is_held: bool
+    owner: str | None
+    leased_at: datetime | None
+    wait_until: datetime | None
+    endpoint_removed_at: datetime | None
+    last_success_at: datetime | None
+    failing_since: datetime | None
+    failures_in_a_row: int
+    head_event_id: UUID | None
+    head_seq: int | None
+    head_created_at: datetime | None
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """Everything that is known of one delivery. latest: attempts at its merchant, the latest first."""
+
+    delivery: DeliveryFacts
+    attempts: Sequence[AttemptFacts]
+    commands: Sequence[CommandFacts]
+    circumstances: Circumstances
+    merchant_pause: Pause | None
+    general_pause: Pause | None
+    overtaken_by: Overtaking | None
+    latest: Sequence[AttemptFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class Owing:
+    """A merchant that is owed something, and the first of it: in order, or (with due_at) as a retry."""
+
+    merchant_id: str
+    is_in_order: bool
+    event_id: UUID
+    seq: int
+    created_at: datetime
+    due_at: datetime | None
+    is_paused: bool
+    has_endpoint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """From created_at to the first attempt in seconds, of so many events; None where there are none."""
+
+    events: int
+    median: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """How many commands are not finished."""
+
+    pending: int
+    running: int
+    pending_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusFacts:
+    """What `status` shows. Counts go up to MAX_COUNTED, merchants that are owed something up to MAX_OWING.
+
+    recent: attempts by outcome since `recent_since`. holders: lanes by dispatcher.
+    """
+
+    now: datetime
+    everything_is_paused: bool
+    general_pause: Pause | None
+    pending: int
+    pending_retry: int
+    owing: Sequence[Owing]
+    paused: int
+    failing: int
+    most_failing: Sequence["MerchantFacts"]
+    recent_since: datetime
+    recent: dict[str, int]
+    lag: Lag
+    holders: dict[str, int]
+    commands: Commands
+    missing_partitions: Sequence[tuple[str, date]]
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantFacts:
+    """How one merchant fares. waiting: events in order, as far as they were counted."""
+
+    merchant_id: str
+    has_endpoint: bool
+    is_paused: bool
+    failing_since: datetime | None
+    failures_in_a_row: int
+    last_success_at: datetime | None
+    oldest_waiting_at: datetime | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantFilter:
+    """Which merchants to list: those that match all. behind_since: some event waits since before that."""
+
+    only_failing: bool = False
+    behind_since: datetime | None = None
+    only_paused: bool = False
+    limit: int = 50
+
+
+class Insight:
+    """Statements of `sql/insight.sql`, inside one transaction."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def find_event(self, event_id: UUID) -> list[DeliveryFacts]:
+        """Return the deliveries of an event, in order of seq."""
+        return [DeliveryFacts(**row) for row in await self._rows("read_event", event_id, MAX_EVENTS)]
+
+    async def find_charge(self, charge_id: str, merchant_id: str | None) -> list[DeliveryFacts]:
+        """Return the deliveries of a charge, of one merchant where it is given, in order of seq."""
+        rows = await self._rows("read_charge", charge_id, merchant_id, MAX_EVENTS)
+        return [DeliveryFacts(**row) for row in rows]
+
+    async def gather(self, delivery: DeliveryFacts) -> EventFacts:
+        """Return everything that is known of one delivery."""
+        merchant = delivery.merchant_id
+        circumstances = await self._circumstances(merchant, delivery.seq)
+        attempts = _attempts(await self._rows("read_attempts", delivery.event_id, MAX_ATTEMPTS))
+        pauses = await self.pauses(merchant)
+        return EventFacts(
+            delivery=delivery,
+            attempts=attempts,
+            commands=await self.commands_about(delivery.event_id),
+            circumstances=circumstances,
+            merchant_pause=pauses.get(merchant),
+            general_pause=pauses.get(""),
+            overtaken_by=await self._overtaking(delivery, attempts, circumstances.now),
+            latest=_attempts(await self._rows("read_latest_attempts", merchant, circumstances.now, LATEST)),
+        )
+
+    async def _circumstances(self, merchant_id: str, seq: int) -> Circumstances:
+        row = dict((await self._rows("read_circumstances", merchant_id, seq, MAX_AHEAD))[0])
+        key_id, sealed = row.pop("key_id"), row.pop("secret")
+        row.pop("is_known")
+        return Circumstances(**row, secret=SealedSecret(key_id, sealed) if sealed is not None else None)
+
+    async def _overtaking(
+        self, delivery: DeliveryFacts, attempts: Sequence[AttemptFacts], now: datetime
+    ) -> Overtaking | None:
+        first = attempts[0].started_at if attempts else now
+        if attempts and (attempts[0].attempt != 1 or attempts[0].trigger != "schedule"):
+            return None
+        rows = await self._rows(
+            "read_overtaking", delivery.merchant_id, delivery.seq, delivery.created_at, first, MAX_OVERTAKING
+        )
+        return Overtaking(**rows[0]) if rows else None
+
+    async def pauses(self, merchant_id: str = "") -> dict[str, Pause]:
+        """Say which commands paused a merchant and (under an empty name) everything."""
+        rows = [dict(row) for row in await self._rows("read_pauses", merchant_id)]
+        return {row.pop("scope"): Pause(**row) for row in rows}
+
+    async def commands_about(self, event_id: UUID) -> list[CommandFacts]:
+        """Return the commands about one event, in order."""
+        rows = await self._rows("read_commands_about", event_id, MAX_ATTEMPTS)
+        return [CommandFacts(**row) for row in rows]
+
+    async def kept(self) -> tuple[date | None, bool]:
+        """Say since which day finished deliveries are kept, and whether charges are indexed."""
+        row = (await self._rows("read_kept"))[0]
+        return row["kept_since"], row["has_charge_index"]
+
+    async def status(self, window: timedelta, missing: Sequence[tuple[str, date]]) -> StatusFacts:
+        """Measure everything at once; attempts within the window that ends now."""
+        backlog = (await self._rows("read_backlog", MAX_COUNTED + 1))[0]
+        lanes = (await self._rows("count_lanes"))[0]
+        since = backlog["now"] - window
+        return StatusFacts(
+            **backlog,
+            general_pause=(await self.pauses()).get(""),
+            owing=[Owing(**row) for row in await self._rows("read_owing", MAX_OWING)],
+            **lanes,
+            most_failing=await self.merchants(MerchantFilter(only_failing=True, limit=3))
+            if lanes["failing"]
+            else [],
+            recent_since=since,
+            recent=dict(await self._rows("count_recent", since, MAX_COUNTED + 1)),
+            lag=Lag(**(await self._rows("measure_lag", since, MAX_LAGS))[0]),
+            holders=dict(await self._rows("read_holders", 100)),
+            commands=Commands(**(await self._rows("count_commands"))[0]),
+            missing_partitions=missing,
+        )
+
+    async def merchants(self, wanted: MerchantFilter) -> list[MerchantFacts]:
+        """Return matching merchants: those that fail first, then those whose events wait the longest."""
+        rows = await self._rows(
+            "list_merchants",
+            wanted.only_failing,
+            wanted.behind_since,
+            wanted.only_paused,
+            MAX_AHEAD + 1,
+            wanted.limit,
+        )
+        return [MerchantFacts(**row) for row in rows]
+
+    async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
+        rows: Sequence[Any] = await self._connection.fetch(_STATEMENTS[name].text, *arguments)
+        return rows
+
+
+def _attempts(rows: Sequence[Any]) -> list[AttemptFacts]:
+    return [AttemptFacts(**row) for row in rows]
+
+
+@asynccontextmanager
+async def insight(connection: asyncpg.Connection) -> AsyncIterator[Insight]:
+    """Read inside one transaction, by indexes; errors are ours (`storage.connection.translated`)."""
+    with translated():
+        async with connection.transaction():
+            await connection.execute(_ONE_SNAPSHOT)
+            yield Insight(connection)

@@ -1,0 +1,454 @@
+-- What `status`, `explain` and `merchants` ask: reading alone, by indexes, beside days of log.
+-- Each is bounded by a limit of its own, or reads a row for each merchant at most.
+
+-- name: read_event
+-- Find the deliveries of an event: one, but for an id that was used again after its end.
+-- $1 event_id uuid
+-- $2 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
+--   on_failure text; ordered by seq
+-- none: not known, or dropped with its day's log
+SELECT
+    known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
+    known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
+    known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
+    (SELECT charges.charge_id FROM webhook.charges WHERE charges.event_id = known.event_id LIMIT 1) AS charge_id,
+    owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure
+FROM (
+    SELECT
+        event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at,
+        last_status, last_outcome, finished_at
+    FROM webhook.deliveries
+    WHERE event_id = $1
+    LIMIT $2
+) AS known
+LEFT JOIN LATERAL (
+    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure
+    FROM webhook.owed
+    WHERE owed.seq = known.seq AND num_nulls(known.finished_at) = 1
+    LIMIT 1
+) AS owed ON true
+ORDER BY known.seq;
+
+-- name: read_charge
+-- Find the deliveries of a charge, of one merchant where it is given.
+-- The limit is inside, without an order: with one, all rows might be gone through in that order.
+-- $1 charge_id text
+-- $2 merchant_id text
+-- $3 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
+--   on_failure text; ordered by seq
+-- none: not known, or dropped with its day's log
+SELECT
+    known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
+    known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
+    known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
+    known.charge_id, owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure
+FROM (SELECT event_id, seq, charge_id FROM webhook.charges WHERE charge_id = $1 LIMIT $3) AS charge
+CROSS JOIN LATERAL (
+    SELECT deliveries.*, charge.charge_id
+    FROM webhook.deliveries
+    WHERE deliveries.event_id = charge.event_id AND deliveries.seq = charge.seq
+    LIMIT 1
+) AS known
+LEFT JOIN LATERAL (
+    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure
+    FROM webhook.owed
+    WHERE owed.seq = known.seq AND num_nulls(known.finished_at) = 1
+    LIMIT 1
+) AS owed ON true
+WHERE $2::text IS NULL OR known.merchant_id = $2
+ORDER BY known.seq;
+
+-- name: read_attempts
+-- Read the attempts of one event, the first ones.
+-- $1 event_id uuid
+-- $2 most bigint
+-- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
+--   reason text, response_excerpt text; ordered by started_at
+-- none: not attempted yet, or dropped with their day's log
+SELECT
+    made.*,
+    (
+        SELECT responses.response_excerpt
+        FROM webhook.responses
+        WHERE
+            responses.event_id = $1 AND responses.attempt = made.attempt AND responses.started_at = made.started_at
+        LIMIT 1
+    ) AS response_excerpt
+FROM (
+    SELECT
+        attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
+        status::integer AS status, outcome::text AS outcome, reason
+    FROM webhook.attempts
+    WHERE event_id = $1
+    LIMIT $2
+) AS made
+ORDER BY made.started_at, made.attempt;
+
+-- name: read_latest_attempts
+-- Read the latest attempts at one merchant, before an instant.
+-- $1 merchant_id text
+-- $2 before timestamptz
+-- $3 most bigint
+-- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
+--   reason text, response_excerpt text; ordered by started_at, the latest first
+-- none: no attempt at this merchant is in the log
+SELECT
+    attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
+    status::integer AS status, outcome::text AS outcome, reason, NULL::text AS response_excerpt
+FROM webhook.attempts
+WHERE merchant_id = $1 AND started_at < $2
+ORDER BY merchant_id DESC, started_at DESC
+LIMIT $3;
+
+-- name: read_overtaking
+-- Find who overtook an event: a later one of its merchant whose first attempt came before its own. It looks at the
+-- last attempts before that one.
+-- $1 merchant_id text
+-- $2 seq bigint
+-- $3 created_at timestamptz
+-- $4 before timestamptz
+-- $5 most bigint
+-- row: event_id uuid, seq bigint, started_at timestamptz
+-- none: nobody, as far as has been looked
+SELECT made.event_id, later.seq, made.started_at
+FROM (
+    SELECT event_id, attempt, trigger, started_at
+    FROM webhook.attempts
+    WHERE merchant_id = $1 AND started_at >= $3 AND started_at < $4
+    ORDER BY merchant_id DESC, started_at DESC
+    LIMIT $5
+) AS made
+CROSS JOIN LATERAL (
+    SELECT deliveries.seq FROM webhook.deliveries WHERE deliveries.event_id = made.event_id LIMIT 1
+) AS later
+WHERE made.attempt = 1 AND made.trigger = 'schedule' AND later.seq > $2
+ORDER BY made.started_at
+LIMIT 1;
+
+-- name: read_circumstances
+-- Read what a merchant's event may wait for: pauses, its endpoint, its lane, and what is before it in order.
+-- $1 merchant_id text
+-- $2 seq bigint
+-- $3 most bigint
+-- row: now timestamptz, everything_is_paused boolean, url text, key_id text, secret bytea, is_known boolean,
+--   is_paused boolean, is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
+--   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
+--   failures_in_a_row integer, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
+-- order: one row; ahead is exact below the limit
+SELECT
+    clock_timestamp() AS now,
+    state.paused AS everything_is_paused,
+    endpoint.url,
+    endpoint.key_id,
+    endpoint.secret,
+    lane.merchant_id IS NOT NULL AS is_known,
+    coalesce(lane.paused, false) AS is_paused,
+    coalesce(lane.is_held, false) AS is_held,
+    lane.owner,
+    lane.leased_at,
+    lane.wait_until,
+    lane.endpoint_removed_at,
+    lane.last_success_at,
+    lane.failing_since,
+    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
+    head.event_id AS head_event_id,
+    head.seq AS head_seq,
+    head.created_at AS head_created_at,
+    ahead.events AS ahead
+FROM (SELECT state.paused FROM webhook.state WHERE state.is_only LIMIT 1) AS state
+LEFT JOIN LATERAL (
+    SELECT endpoint.url, endpoint.key_id, endpoint.secret
+    FROM webhook.endpoint
+    WHERE endpoint.merchant_id = $1
+    LIMIT 1
+) AS endpoint ON true
+LEFT JOIN LATERAL (SELECT * FROM webhook.lanes WHERE lanes.merchant_id = $1 LIMIT 1) AS lane ON true
+LEFT JOIN LATERAL (
+    SELECT owed.event_id, owed.seq, owed.created_at
+    FROM webhook.owed
+    WHERE (owed.merchant_id, owed.seq) > ($1, 0) AND owed.merchant_id <= $1 AND owed.due_at IS NULL
+    ORDER BY owed.merchant_id, owed.seq
+    LIMIT 1
+) AS head ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM webhook.owed
+        -- No condition on seq alone: the primary key would answer it too, past the rows of all others.
+        WHERE owed.merchant_id >= $1 AND (owed.merchant_id, owed.seq) < ($1, $2) AND owed.due_at IS NULL
+        LIMIT $3
+    ) AS counted
+) AS ahead;
+
+-- name: read_pauses
+-- Say who paused a merchant, and everything (an empty scope), as far as commands did.
+-- $1 merchant_id text
+-- row: scope text, command_id bigint, requested_by text, handled_at timestamptz
+-- order: none
+-- none: no command paused either
+SELECT scope.merchant_id AS scope, latest.id AS command_id, latest.requested_by, latest.handled_at
+FROM unnest(ARRAY[$1::text, '']) AS scope (merchant_id)
+CROSS JOIN LATERAL (
+    SELECT control.id, control.command, control.requested_by, control.handled_at
+    FROM webhook.control
+    WHERE
+        coalesce(control.merchant_id, '') = scope.merchant_id
+        AND control.command IN ('pause', 'resume')
+        AND control.status = 'done'
+    ORDER BY coalesce(control.merchant_id, '') DESC, control.id DESC
+    LIMIT 1
+) AS latest
+WHERE latest.command = 'pause';
+
+-- name: read_commands_about
+-- Read the commands about one event.
+-- $1 event_id uuid
+-- $2 most bigint
+-- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
+-- order: by id
+-- none: nobody asked for anything
+SELECT *
+FROM (
+    SELECT control.id, control.command, control.requested_by, control.status, control.created_at, control.handled_at
+    FROM webhook.control
+    WHERE control.event_id = $1
+    LIMIT $2
+) AS asked
+ORDER BY asked.id;
+
+-- name: read_kept
+-- Say since which day finished deliveries are kept, and whether charges are indexed.
+-- row: kept_since date, has_charge_index boolean
+-- order: one row; no day while there is no partition
+SELECT
+    (
+        SELECT min(to_date(right(child.relname, 8), 'YYYYMMDD'))
+        FROM pg_inherits
+        INNER JOIN pg_class AS parent ON parent.oid = pg_inherits.inhparent
+        INNER JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
+        WHERE
+            parent.relnamespace = to_regnamespace('webhook')
+            AND parent.relname = 'delivery_log'
+            AND child.relname ~ '_[0-9]{8}$'
+    ) AS kept_since,
+    state.has_charge_index
+FROM webhook.state
+WHERE state.is_only;
+
+-- name: read_backlog
+-- Count what is owed, up to a limit.
+-- $1 most bigint
+-- row: now timestamptz, everything_is_paused boolean, pending bigint, pending_retry bigint
+-- order: one row
+SELECT
+    clock_timestamp() AS now,
+    state.paused AS everything_is_paused,
+    (SELECT count(*) FROM (SELECT FROM webhook.owed WHERE due_at IS NULL LIMIT $1) AS counted) AS pending,
+    (SELECT count(*) FROM (SELECT FROM webhook.owed WHERE due_at IS NOT NULL LIMIT $1) AS counted) AS pending_retry
+FROM webhook.state
+WHERE state.is_only;
+
+-- name: read_owing
+-- Go round the merchants that are owed something, one look-up each: first in order, then out of it (a loose index
+-- scan). Each comes with the first that is owed, and with what keeps it.
+-- $1 most bigint
+-- row: merchant_id text, is_in_order boolean, event_id uuid, seq bigint, created_at timestamptz,
+--   due_at timestamptz, is_paused boolean, has_endpoint boolean
+-- order: none
+-- none: nothing is owed to anybody
+WITH RECURSIVE head AS (
+    (
+        SELECT owed.merchant_id, owed.seq, owed.event_id, owed.created_at
+        FROM webhook.owed
+        WHERE owed.due_at IS NULL AND owed.merchant_id > ''::text COLLATE "C"
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.merchant_id, following.seq, following.event_id, following.created_at
+    FROM head
+    CROSS JOIN LATERAL (
+        SELECT owed.merchant_id, owed.seq, owed.event_id, owed.created_at
+        FROM webhook.owed
+        WHERE owed.due_at IS NULL AND owed.merchant_id > head.merchant_id
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT 1
+    ) AS following
+),
+due AS (
+    (
+        SELECT owed.merchant_id, owed.seq, owed.event_id, owed.created_at, owed.due_at
+        FROM webhook.owed
+        WHERE owed.due_at IS NOT NULL AND owed.merchant_id > ''::text COLLATE "C"
+        ORDER BY owed.merchant_id, owed.due_at
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.merchant_id, following.seq, following.event_id, following.created_at, following.due_at
+    FROM due
+    CROSS JOIN LATERAL (
+        SELECT owed.merchant_id, owed.seq, owed.event_id, owed.created_at, owed.due_at
+        FROM webhook.owed
+        WHERE owed.due_at IS NOT NULL AND owed.merchant_id > due.merchant_id
+        ORDER BY owed.merchant_id, owed.due_at
+        LIMIT 1
+    ) AS following
+),
+page AS MATERIALIZED (
+    (SELECT head.merchant_id, head.seq, head.event_id, head.created_at, NULL::timestamptz AS due_at FROM head LIMIT $1)
+    UNION ALL
+    (SELECT due.merchant_id, due.seq, due.event_id, due.created_at, due.due_at FROM due LIMIT $1)
+)
+SELECT
+    page.merchant_id,
+    num_nulls(page.due_at) = 1 AS is_in_order,
+    page.event_id,
+    page.seq,
+    page.created_at,
+    page.due_at,
+    coalesce(lane.paused, false) AS is_paused,
+    endpoint.merchant_id IS NOT NULL AS has_endpoint
+FROM page
+LEFT JOIN LATERAL (
+    SELECT lanes.paused FROM webhook.lanes WHERE lanes.merchant_id = page.merchant_id LIMIT 1
+) AS lane ON true
+LEFT JOIN LATERAL (
+    SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = page.merchant_id LIMIT 1
+) AS endpoint ON true;
+
+-- name: count_lanes
+-- Count the lanes that are paused, and those of merchants that fail.
+-- row: paused bigint, failing bigint
+-- order: one row
+SELECT
+    count(*) FILTER (WHERE lanes.paused) AS paused,
+    count(*) FILTER (WHERE lanes.failing_since IS NOT NULL) AS failing
+FROM webhook.lanes;
+
+-- name: read_holders
+-- Say which dispatchers hold leases, and how many.
+-- $1 most bigint
+-- row: owner text, lanes bigint
+-- order: by lanes, the most first
+-- none: nobody holds any
+SELECT lanes.owner, count(*) AS lanes
+FROM webhook.lanes
+WHERE lanes.is_held
+GROUP BY lanes.owner
+ORDER BY count(*) DESC, lanes.owner
+LIMIT $1;
+
+-- name: count_recent
+-- Count the attempts since an instant by their outcome, up to a limit in all.
+-- $1 since timestamptz
+-- $2 most bigint
+-- row: outcome text, attempts bigint
+-- order: by attempts, the most first
+-- none: nothing was attempted
+SELECT recent.outcome, count(*) AS attempts
+FROM (SELECT attempts.outcome FROM webhook.attempts WHERE attempts.started_at >= $1 LIMIT $2) AS recent
+GROUP BY recent.outcome
+ORDER BY count(*) DESC, recent.outcome;
+
+-- name: measure_lag
+-- Measure the time from created_at to the first attempt, of some first attempts since an instant.
+-- An event that is finished was finished after its attempt: only the log from that instant on is looked at.
+-- $1 since timestamptz
+-- $2 most bigint
+-- row: events bigint, median double precision, high double precision
+-- order: one row; median and the 95th percentile in seconds, null without events
+SELECT
+    count(*) AS events,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY lag.seconds) AS median,
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY lag.seconds) AS high
+FROM (
+    SELECT greatest(extract(EPOCH FROM first.started_at - event.created_at), 0)::double precision AS seconds
+    FROM (
+        SELECT attempts.event_id, attempts.started_at
+        FROM webhook.attempts
+        WHERE attempts.started_at >= $1 AND attempts.attempt = 1 AND attempts.trigger = 'schedule'
+        LIMIT $2
+    ) AS first
+    CROSS JOIN LATERAL (
+        SELECT deliveries.created_at
+        FROM webhook.deliveries
+        WHERE
+            deliveries.event_id = first.event_id
+            AND (deliveries.finished_at IS NULL OR deliveries.finished_at >= $1)
+        LIMIT 1
+    ) AS event
+) AS lag;
+
+-- name: count_commands
+-- Count the commands that are not finished, and say since when the oldest waits.
+-- row: pending bigint, running bigint, pending_since timestamptz
+-- order: one row
+SELECT
+    count(*) FILTER (WHERE control.status = 'pending') AS pending,
+    count(*) FILTER (WHERE control.status = 'running') AS running,
+    min(control.created_at) FILTER (WHERE control.status = 'pending') AS pending_since
+FROM webhook.control
+WHERE control.status IN ('pending', 'running');
+
+-- name: list_merchants
+-- List merchants and how they fare: those that fail first, then those whose events wait the longest.
+-- $1 only_failing boolean
+-- $2 behind_since timestamptz
+-- $3 only_paused boolean
+-- $4 count_limit bigint
+-- $5 most bigint
+-- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz,
+--   failures_in_a_row integer, last_success_at timestamptz, oldest_waiting_at timestamptz, waiting bigint
+-- order: by failing_since, then by oldest_waiting_at
+-- none: none matches; where behind_since is null, those that are not behind match too
+SELECT listed.*, waiting.events AS waiting
+FROM (
+    SELECT
+        known.merchant_id,
+        endpoint.merchant_id IS NOT NULL AS has_endpoint,
+        coalesce(lane.paused, false) AS is_paused,
+        lane.failing_since,
+        coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
+        lane.last_success_at,
+        head.created_at AS oldest_waiting_at
+    FROM (
+        SELECT endpoint.merchant_id FROM webhook.endpoint
+        UNION
+        SELECT lanes.merchant_id FROM webhook.lanes
+    ) AS known
+    LEFT JOIN LATERAL (
+        SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = known.merchant_id LIMIT 1
+    ) AS endpoint ON true
+    LEFT JOIN LATERAL (SELECT * FROM webhook.lanes WHERE lanes.merchant_id = known.merchant_id LIMIT 1) AS lane ON true
+    LEFT JOIN LATERAL (
+        SELECT owed.created_at
+        FROM webhook.owed
+        -- Not an equal merchant_id: the order would be that of seq, which the primary key has too.
+        WHERE
+            (owed.merchant_id, owed.seq) > (known.merchant_id, 0)
+            AND owed.merchant_id <= known.merchant_id
+            AND owed.due_at IS NULL
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT 1
+    ) AS head ON true
+    WHERE
+        (NOT $1 OR lane.failing_since IS NOT NULL)
+        AND ($2::timestamptz IS NULL OR head.created_at < $2)
+        AND (NOT $3 OR coalesce(lane.paused, false))
+    ORDER BY lane.failing_since, head.created_at, known.merchant_id
+    LIMIT $5
+) AS listed
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT FROM webhook.owed WHERE owed.merchant_id = listed.merchant_id AND owed.due_at IS NULL LIMIT $4
+    ) AS counted
+) AS waiting
+ORDER BY listed.failing_since, listed.oldest_waiting_at, listed.merchant_id;

@@ -1,0 +1,310 @@
+"""Facts become sentences, lines and a screen: without a database."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from uuid import UUID
+
+import pytest
+import typer
+
+from tests.unit.builders import NOW
+from webhook_dispatcher.cli import merchants, status
+from webhook_dispatcher.cli.deliveries import list_lines
+from webhook_dispatcher.cli.explanation import Explanation, Rules, explain, lines, summary, unknown
+from webhook_dispatcher.cli.options import last, parse_merchant, parse_moment, parse_period
+from webhook_dispatcher.cli.words import span
+from webhook_dispatcher.domain.schedule import Schedule
+from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.storage.administration import DeliveryView
+from webhook_dispatcher.storage.insight import (
+    MAX_COUNTED,
+    AttemptFacts,
+    Circumstances,
+    CommandFacts,
+    Commands,
+    DeliveryFacts,
+    EventFacts,
+    Lag,
+    MerchantFacts,
+    Owing,
+    Pause,
+    StatusFacts,
+)
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
+RULES = Rules(timedelta(days=1), Schedule())
+DELIVERY = DeliveryFacts(
+    EVENT, 7, "m1", "charge.created", NOW - MINUTE, "pending", None, 0, None, None, None, None, "ch_1", None,
+    False, "schedule", None,
+)  # fmt: skip
+RETRIED = replace(
+    DELIVERY, state="pending_retry", attempts=3, last_outcome="timeout", due_at=NOW + MINUTE,
+    next_attempt_at=NOW + MINUTE,
+)  # fmt: skip
+FAILED = replace(
+    DELIVERY, state="failed", failed_reason="exhausted", attempts=8, last_outcome="timeout", finished_at=NOW
+)
+AROUND = Circumstances(
+    NOW,
+    False,
+    "https://m1/",
+    SealedSecret("k1", b""),
+    False,
+    False,
+    None,
+    None,
+    None,
+    None,
+    None,
+    None,
+    0,
+    None,
+    None,
+    None,
+    0,
+)
+TIMEOUT = AttemptFacts(1, "schedule", NOW - 30 * SECOND, 10_000, None, "timeout", None, None)
+PAUSE = Pause(3, "anna", NOW - HOUR)
+
+
+def facts(delivery: DeliveryFacts = DELIVERY, **around: object) -> EventFacts:
+    return EventFacts(delivery, [], [], replace(AROUND, **around), None, None, None, [])  # type: ignore[arg-type]
+
+
+def said(told: Explanation) -> str:
+    return " ".join(" ".join(lines(told)).split())
+
+
+@pytest.mark.parametrize(
+    ("removed_at", "created_at", "words"),
+    [
+        (None, NOW - HOUR, "it waits for one until 2026-11-21 07:15:30"),
+        (None, NOW - 25 * HOUR, "it waited for one until 2026-11-20 07:15:30; it fails as not_configured"),
+        (NOW - MINUTE, NOW - HOUR, "its endpoint was removed at 2026-11-20 08:14:30, so it fails"),
+        (NOW - 2 * HOUR, NOW - HOUR, "it waits for one until"),
+    ],
+)
+def test_how_long_an_event_waits_for_an_endpoint(
+    removed_at: datetime | None, created_at: datetime, words: str
+) -> None:
+    given = facts(replace(DELIVERY, created_at=created_at), endpoint_removed_at=removed_at, secret=None)
+    assert words in said(explain(given, RULES))
+
+
+def test_both_pauses_are_told_and_each_by_whom() -> None:
+    given = replace(facts(everything_is_paused=True, is_paused=True), merchant_pause=PAUSE)
+    told = said(explain(given, RULES))
+    assert "Everything is paused (not by a command)" in told
+    assert "m1 is paused since 2026-11-20 07:15:30 (1 h ago) by anna (command 3)" in told
+    assert "resume --all: " not in told
+    assert ["resume --all" in told, "resume m1" in told] == [True, True]
+
+
+def test_behind_others_the_pace_of_the_latest_attempts_says_when_its_turn_comes() -> None:
+    given = replace(facts(ahead=3, is_held=True, owner="a/1/x", leased_at=NOW - HOUR), latest=[TIMEOUT] * 2)
+    told = said(explain(given, RULES))
+    assert "3 earlier events of m1 come before it" in told
+    assert "in flight since about 2026-11-20 08:15:10 (20 s ago)" in told
+    assert "Its turn comes in about 30 s" in told
+
+
+def test_a_lane_that_nobody_takes_is_remarked_on_after_a_while() -> None:
+    fresh, old = (said(explain(facts(replace(DELIVERY, created_at=at)), RULES)) for at in (NOW, NOW - MINUTE))
+    assert "no dispatcher holds the lane: one takes it up within a second" in fresh
+    assert "takes longer already" not in fresh
+    assert "takes longer already" in old
+    assert "webhook-dispatcher status; webhook-dispatcher check" in old
+    resting = said(explain(facts(wait_until=NOW + MINUTE), RULES))
+    assert "the lane rests until 2026-11-20 08:16:30" in resting
+
+
+def test_a_secret_that_cannot_be_opened_is_told_unless_somebody_holds_the_lane() -> None:
+    rules = replace(RULES, secret_fault="encryption key 'k2': not among ours")
+    assert "cannot be opened with the keys of this environment" in said(explain(facts(), rules))
+    assert "cannot be opened" not in said(explain(facts(is_held=True, owner="a"), rules))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "attempt 4 is due at 2026-11-20 08:16:30, in 1 min."),
+        ({"due_at": NOW - SECOND}, "attempt 4 is due since 2026-11-20 08:15:29"),
+        ({"is_claimed": True}, "Attempt 4 is in flight, or about to begin"),
+        ({"is_claimed": True, "due_at": NOW - SECOND}, "a dispatcher that did not report until"),
+        ({"trigger": "manual"}, "attempt 4, asked for by hand, is due"),
+        ({"attempts": 7}, "Attempt 8 is the last"),
+        ({"on_failure": "failed"}, "attempted once by hand; if that fails, it is failed again"),
+    ],
+)
+def test_what_a_retry_waits_for(change: dict[str, object], words: str) -> None:
+    assert words in said(explain(facts(replace(RETRIED, **change)), RULES))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("exhausted", "all 8 attempts failed, the last with timeout"),
+        ("not_configured", "had no endpoint in time"),
+        ("unsendable", "the row breaks a rule"),
+        ("cancelled", "it was cancelled, after 8 attempts"),
+        ("skipped", "had what was owed skipped"),
+        ("new\x1b[2J", "new\N{REPLACEMENT CHARACTER}[2J"),
+    ],
+)
+def test_why_it_failed(reason: str, words: str) -> None:
+    assert words in said(explain(facts(replace(FAILED, failed_reason=reason)), RULES))
+
+
+def test_a_delivered_event_that_is_sent_again_says_so() -> None:
+    again = replace(RETRIED, state="delivered", on_failure="delivered")
+    assert "being sent once more, by hand" in said(explain(facts(again), RULES))
+
+
+def test_two_lines_of_many() -> None:
+    first, second = summary(explain(facts(secret=None), RULES))
+    assert first == f"{EVENT} pending"
+    assert "no endpoint" in second
+
+
+@pytest.mark.parametrize("commands", [[], [CommandFacts(1, "retry", "an\x1bna", "done", NOW, NOW)]])
+def test_what_is_not_found_may_have_been_dropped(commands: list[CommandFacts]) -> None:
+    told = unknown("ch_\x1b", date(2026, 10, 21), commands)
+    assert "kept since 2026-10-21" in told
+    assert ("it was here once: command 1 (retry), given by an\N{REPLACEMENT CHARACTER}na" in told) == bool(
+        commands
+    )
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-5, "0 s"), (0.25, "0.2 s"), (19.94, "19.9 s"), (61, "1 min 1 s"), (7200, "2 h"), (86_460, "1 d")],
+)
+def test_spans(seconds: float, words: str) -> None:
+    assert span(timedelta(seconds=seconds)) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "period"),
+    [
+        ("90s", 90 * SECOND),
+        ("5m", 5 * MINUTE),
+        ("24h", 24 * HOUR),
+        ("7d", timedelta(days=7)),
+        ("2w", timedelta(days=14)),
+        ("1h30m", 90 * MINUTE),
+        ("PT1H", HOUR),
+    ],
+)
+def test_periods(text: str, period: timedelta) -> None:
+    assert parse_period(text) == period
+    assert parse_moment(text).ago == period
+
+
+@pytest.mark.parametrize("text", ["", "5", "m5", "5m1h", "0m", "5 m", "PT", "9999999w", "-5m"])
+def test_what_is_no_period(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_period(text)
+
+
+def test_moments() -> None:
+    assert parse_moment("2026-11-20").instant == datetime(2026, 11, 20, tzinfo=UTC)
+    assert parse_moment("2026-11-20T08:15:00+01:00").instant == datetime(2026, 11, 20, 7, 15, tzinfo=UTC)
+    assert parse_moment("02:00").of_day == time(2, tzinfo=UTC)
+    for text in ("25:00", "yesterday", "2026-13-01", "02:00:00:00"):
+        with pytest.raises(typer.BadParameter, match="is no time"):
+            parse_moment(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("02:00", datetime(2026, 11, 20, 2, tzinfo=UTC)),
+        ("08:16", datetime(2026, 11, 19, 8, 16, tzinfo=UTC)),
+        ("08:15:30", datetime(2026, 11, 20, 8, 15, 30, tzinfo=UTC)),
+        ("01:00+02:00", datetime(2026, 11, 19, 23, tzinfo=UTC)),
+        ("23:00-05:00", datetime(2026, 11, 20, 4, tzinfo=UTC)),
+    ],
+)
+def test_a_time_of_day_is_the_last_one_that_was(text: str, expected: datetime) -> None:
+    of_day = parse_moment(text).of_day
+    assert of_day is not None
+    assert last(of_day, NOW) == expected
+
+
+@pytest.mark.parametrize("text", [" m1", "m1 ", "", "m\x1b", "m" * 129])
+def test_merchants_that_cannot_be(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_merchant(text)
+
+
+def test_deliveries_have_a_line_of_80_columns_each_with_the_events_id_whole() -> None:
+    view = DeliveryView(
+        EVENT, 7, "merchant-1", "charge.created", NOW, "pending_retry", None, 3, NOW, None, "timeout", None
+    )
+    head, line = list_lines([view], None)
+    assert line == f"11-20 08:15:30 {EVENT} retry     3 timeout merchant-1"
+    assert (len(head), len(line)) <= (80, 80)
+    _, cut = list_lines([replace(view, merchant_id="m" * 99)], 80)
+    assert (len(cut), str(EVENT) in cut) == (80, True)
+    _, whole = list_lines([replace(view, merchant_id="m" * 99)], None)
+    assert whole.endswith("m" * 99)
+
+
+def test_merchants_have_a_line_each() -> None:
+    failing = MerchantFacts("m1", False, True, NOW - HOUR, 12, NOW - 2 * HOUR, NOW - MINUTE, 10_001)
+    _, line = merchants.lines([failing])
+    assert line == "11-20 07:15:30   12 11-20 06:15:30 10,000+ 11-20 08:14:30 m1 (paused, no endpoint)"
+
+
+def owing(merchant: str, ago: timedelta, *, paused: bool = False, endpoint: bool = True) -> Owing:
+    return Owing(merchant, True, EVENT, 1, NOW - ago, None, paused, endpoint)
+
+
+def screen(owed: Sequence[Owing] = (), **change: object) -> dict[str, str]:
+    quiet = StatusFacts(
+        NOW, False, None, 0, 0, owed, 0, 0, [], NOW - 5 * MINUTE, {}, Lag(0, None, None), {},
+        Commands(0, 0, None), [],
+    )  # fmt: skip
+    return dict(status.lines(replace(quiet, **change)))  # type: ignore[arg-type]
+
+
+def test_a_quiet_screen() -> None:
+    shown = screen()
+    assert "PAUSED" not in shown
+    assert shown["backlog"] == "0 wait for their first attempt, 0 for a retry"
+    assert shown["attempts"] == "none in the last 5 min"
+    assert shown["dispatchers"] == "none holds a lane"
+
+
+def test_a_screen_with_everything() -> None:
+    owed = [
+        owing("slow", 5 * MINUTE),
+        owing("fine", SECOND),
+        owing("held", HOUR, paused=True),
+        owing("new", 2 * HOUR, endpoint=False),
+    ]
+    shown = screen(
+        owed,
+        everything_is_paused=True,
+        general_pause=PAUSE,
+        pending=MAX_COUNTED + 1,
+        recent={"delivered": 600, "timeout": 300},
+        lag=Lag(500, 0.02, 1.5),
+        holders={"host/1/\x1b": 3},
+        commands=Commands(2, 1, NOW - MINUTE),
+        missing_partitions=[("webhook.attempt_log", date(2026, 11, 21))],
+    )
+    assert shown["PAUSED"] == "everything, since 2026-11-20 07:15:30 by anna; `resume --all` ends it"
+    assert shown["backlog"].startswith("100,000+ wait")
+    assert shown["oldest"] == f"waits for 2 h: event {EVENT} of new"
+    assert shown["lag"] == "20 ms at the median, 1,500 ms at 95 % (500 first attempts)"
+    assert shown["attempts"] == "3.0/s in the last 5 min: 600 delivered, 300 timeout"
+    assert shown["behind"] == "1 merchant: slow (5 min)"
+    assert shown["no endpoint"] == "1 merchant: new (2 h)"
+    assert shown["held"] == "1 merchant: held (1 h)"
+    assert shown["dispatchers"] == "host/1/\N{REPLACEMENT CHARACTER} holds 3 lanes"
+    assert shown["partitions"].startswith("MISSING: webhook.attempt_log of 2026-11-21")
+    assert shown["commands"] == "2 commands waiting, the oldest for 1 min; 1 running"
