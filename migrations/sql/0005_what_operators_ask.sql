@@ -207,32 +207,38 @@ REVOKE EXECUTE ON FUNCTION webhook.audit_endpoint() FROM public;
 CREATE TRIGGER endpoint_is_audited AFTER INSERT OR UPDATE OR DELETE ON webhook.endpoint
 FOR EACH ROW EXECUTE FUNCTION webhook.audit_endpoint();
 
--- Whose commands a command waits for: its merchant's, an event's merchant's; of everything: those of everything.
+-- Whose commands a command waits for: its merchant's, for a retry or a cancel the event's merchant's; of everything:
+-- those of everything. Cut to what a merchant's id may have, or an overlong one would not fit into the index.
 ALTER TABLE webhook.control
 ADD COLUMN subject text COLLATE "C",
 DROP CONSTRAINT status_is_known,
 ADD CONSTRAINT status_is_known
 CHECK (status IN ('pending', 'running', 'done', 'rejected', 'withdrawn')) NOT VALID;
 
-CREATE FUNCTION webhook.command_subject(merchant_id text, event_id uuid) RETURNS text
+CREATE FUNCTION webhook.command_subject(command text, merchant_id text, event_id uuid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-SELECT coalesce(
+SELECT left(coalesce(
+    CASE WHEN command IN ('retry', 'cancel') THEN coalesce(
+        (SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = $3),
+        (
+            SELECT delivery_log.merchant_id FROM webhook.delivery_log
+            WHERE delivery_log.event_id = $3 ORDER BY delivery_log.seq DESC LIMIT 1
+        ),
+        'event ' || event_id
+    ) END,
     merchant_id,
-    (SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = event_id),
-    (SELECT delivery_log.merchant_id FROM webhook.delivery_log WHERE delivery_log.event_id = $2 LIMIT 1),
-    'event ' || event_id,
     ''
-)
+), 128)
 $$;
 REVOKE EXECUTE ON FUNCTION webhook.command_subject FROM public;
 
 CREATE FUNCTION webhook.receive_command() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    NEW.subject := webhook.command_subject(NEW.merchant_id, NEW.event_id);
+    NEW.subject := webhook.command_subject(NEW.command, NEW.merchant_id, NEW.event_id);
     INSERT INTO webhook.audit (person, action, merchant_id, after)
     VALUES (
-        NEW.requested_by, 'command ' || left(NEW.command, 100), NEW.merchant_id,
+        NEW.requested_by, 'command ' || left(NEW.command, 100), left(NEW.merchant_id, 128),
         jsonb_build_object(
             'id', NEW.id, 'event_id', NEW.event_id,
             'args', CASE WHEN octet_length(NEW.args::text) <= 4096 THEN NEW.args END
@@ -244,24 +250,29 @@ $$;
 REVOKE EXECUTE ON FUNCTION webhook.receive_command() FROM public;
 CREATE TRIGGER command_is_received BEFORE INSERT ON webhook.control
 FOR EACH ROW EXECUTE FUNCTION webhook.receive_command();
-UPDATE webhook.control SET subject = webhook.command_subject(merchant_id, event_id)
+UPDATE webhook.control SET subject = webhook.command_subject(command, merchant_id, event_id)
 WHERE status IN ('pending', 'running');
 CREATE INDEX control_waiting ON webhook.control (subject, id) WHERE status = 'pending';
+CREATE INDEX control_running ON webhook.control (running_until) WHERE status = 'running';
+-- Who has paused everything, and when.
+CREATE INDEX control_pauses ON webhook.control (id) WHERE command = 'pause' AND merchant_id IS NULL;
 
 -- Take back a command that nobody has taken up: true if it was still waiting.
 CREATE FUNCTION webhook.withdraw_command(command_id bigint, withdrawn_by text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    taken webhook.control;
+    person text := coalesce(nullif(left(btrim(withdrawn_by), 200), ''), session_user);
+    merchant text;
 BEGIN
-    UPDATE webhook.control SET status = 'withdrawn', handled_at = clock_timestamp()
+    UPDATE webhook.control
+    SET status = 'withdrawn', handled_at = clock_timestamp(), error_message = 'withdrawn by ' || person
     WHERE control.id = command_id AND control.status = 'pending'
-    RETURNING * INTO taken;
+    RETURNING left(control.merchant_id, 128) INTO merchant;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     INSERT INTO webhook.audit (person, action, merchant_id, before)
-    VALUES (withdrawn_by, 'command withdrawn', taken.merchant_id, jsonb_build_object('id', command_id));
+    VALUES (person, 'command withdrawn', merchant, jsonb_build_object('id', command_id));
     RETURN true;
 END
 $$;
