@@ -1,4 +1,4 @@
--- squawk-ignore-file ban-drop-constraint, require-concurrent-index-creation
+-- squawk-ignore-file ban-drop-constraint, require-concurrent-index-creation, require-concurrent-index-deletion
 -- Why:   what an operator needs when a merchant calls: deliveries found by their charge, how each merchant fares, what an
 --        attempt saw, who changed what, whether a key is the right one, which installation this is, and commands that
 --        wait for those of their own merchant alone. Still serves programs for version 1.
@@ -221,8 +221,14 @@ SELECT left(coalesce(
     CASE WHEN command IN ('retry', 'cancel') THEN coalesce(
         (SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = $3),
         (
-            SELECT delivery_log.merchant_id FROM webhook.delivery_log
-            WHERE delivery_log.event_id = $3 ORDER BY delivery_log.seq DESC LIMIT 1
+            SELECT logged.merchant_id
+            FROM (
+                SELECT delivery_log.merchant_id, delivery_log.seq FROM webhook.delivery_log
+                WHERE delivery_log.event_id = $3
+                OFFSET 0
+            ) AS logged
+            ORDER BY logged.seq DESC
+            LIMIT 1
         ),
         'event ' || event_id
     ) END,
@@ -254,6 +260,8 @@ UPDATE webhook.control SET subject = webhook.command_subject(command, merchant_i
 WHERE status IN ('pending', 'running');
 CREATE INDEX control_waiting ON webhook.control (subject, id) WHERE status = 'pending';
 CREATE INDEX control_running ON webhook.control (running_until) WHERE status = 'running';
+-- Of no use beside these two; daemons of the version before read the commands that are kept without it.
+DROP INDEX webhook.control_open;
 -- Who has paused everything, and when.
 CREATE INDEX control_pauses ON webhook.control (id) WHERE command = 'pause' AND merchant_id IS NULL;
 

@@ -79,6 +79,9 @@ SELECT
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
 SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 10});
+INSERT INTO webhook.control (command, event_id, requested_by)
+SELECT 'cancel', lpad((2 * ({FIRST_OF_LANES} + n % {ASKED}) + 1)::text, 32, '0')::uuid, 'somebody'
+FROM generate_series(1, {3 * ASKED}) AS n;
 INSERT INTO webhook.control (command, args, requested_by) VALUES ('pause', '{{}}', 'somebody');
 """
 
@@ -126,6 +129,8 @@ NOW = "clock_timestamp()"
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
 LOGGED = 2 * ROWS + 2
+WAITING = str(ROWS // 10 + 3 * ASKED + 1)
+"""The last command of FILL."""
 IDS = _listed([_uuid(_seq(event)) for event in EVENTS])
 LOGGED_IDS = _listed([_uuid(LOGGED + n) for n in range(ASKED)])
 LOGGED_FOR = f"'{NAMED}2'"
@@ -180,14 +185,18 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     # control
     "lock_control": Question(()),
-    "next_commands": Question(("ARRAY[1, 2]", "500")),
-    "take_command": Question((str(ROWS // 10 + 1),)),
+    "next_commands": Question(("ARRAY[1, 2]", "500"), ASKED),
+    "take_command": Question((WAITING,)),
     "take_cancels": Question((NAMES, "5", "ARRAY[1, 2]"), ASKED),
     "read_command": Question(("1",)),
     "finish_command": Question(("1", "'done'", "'{}'", "NULL", "NULL", "NULL")),
     "finish_commands": Question(
         (
-            *(f"ARRAY(SELECT generate_series(1, {ASKED}))", _each("'done'", "text"), _each("'{}'", "jsonb")),
+            *(
+                _listed([number + 1 for number in range(ASKED)]),
+                _each("'done'", "text"),
+                _each("'{}'", "jsonb"),
+            ),
             *(_each("NULL", "integer"), _each("NULL", "text")),
         ),
         ASKED,
@@ -231,7 +240,7 @@ QUESTIONS: Mapping[str, Question] = {
     "list_attempts": Question((_uuid(LOGGED),)),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
     "find_command": Question(("1",)),
-    "withdraw_command": Question((str(ROWS // 10 + 1), "'somebody'")),
+    "withdraw_command": Question((WAITING, "'somebody'")),
     "read_pause_of_everything": Question(()),
     "database_time": Question(("'1 day'",)),
     "replace_sealed_secrets": Question(

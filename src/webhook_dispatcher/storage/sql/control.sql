@@ -1,6 +1,7 @@
 -- Carrying out the control table's commands. One dispatcher at a time carries one out, in order of id within a
 -- subject, each in a transaction of its own, but for cancels, which go together: what a command does and that it is
 -- done are committed together.
+-- A subject is looked for as one of an array: a plan may otherwise go through all numbers for the order's sake.
 
 -- name: lock_control
 -- Keep other dispatchers from carrying out commands until this transaction ends.
@@ -14,7 +15,7 @@ SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SK
 -- running ones whose worker's lease has ended. Left out are the named ones, and their subjects.
 -- A large value may be damaged: only its size is looked at here.
 -- $1 except_ids bigint[]
--- $2 most bigint
+-- $2 most bigint; of cancels, and of others: however many cancels there are, others do not wait for them
 -- row: id bigint, subject text, is_plain_cancel boolean
 -- order: by id
 -- none: there is no such command
@@ -24,7 +25,7 @@ WITH RECURSIVE barrier AS MATERIALIZED (
         FROM webhook.control
         WHERE
             control.status = 'pending'
-            AND control.subject = ''
+            AND control.subject = ANY(ARRAY[''])
             AND control.merchant_id IS NULL
             AND control.command IN ('pause', 'resume')
             AND control.id <> ALL($1::bigint[])
@@ -34,17 +35,17 @@ WITH RECURSIVE barrier AS MATERIALIZED (
 ),
 pending AS (
     (
-        SELECT control.subject, control.id
+        SELECT control.subject, control.id, control.command
         FROM webhook.control
         WHERE control.status = 'pending' AND control.subject IS NOT NULL
         ORDER BY control.subject, control.id
         LIMIT 1
     )
     UNION ALL
-    SELECT following.subject, following.id
+    SELECT following.subject, following.id, following.command
     FROM pending
     CROSS JOIN LATERAL (
-        SELECT control.subject, control.id
+        SELECT control.subject, control.id, control.command
         FROM webhook.control
         WHERE control.status = 'pending' AND control.subject > pending.subject
         ORDER BY control.subject, control.id
@@ -52,10 +53,15 @@ pending AS (
     ) AS following
 ),
 waiting AS MATERIALIZED (
-    (SELECT pending.subject, pending.id FROM pending WHERE pending.id <= (SELECT barrier.id FROM barrier) LIMIT 10000)
+    (
+        SELECT pending.subject, pending.id, pending.command
+        FROM pending
+        WHERE pending.id <= (SELECT barrier.id FROM barrier)
+        LIMIT 10000
+    )
     UNION ALL
     (
-        SELECT control.subject, control.id
+        SELECT control.subject, control.id, control.command
         FROM webhook.control
         WHERE control.status = 'pending' AND control.subject IS NULL
         ORDER BY control.subject, control.id
@@ -63,7 +69,7 @@ waiting AS MATERIALIZED (
     )
     UNION ALL
     (
-        SELECT control.subject, control.id
+        SELECT control.subject, control.id, control.command
         FROM webhook.control
         WHERE control.status = 'running' AND control.running_until < clock_timestamp()
         ORDER BY control.running_until
@@ -77,17 +83,16 @@ postponed AS MATERIALIZED (
         SELECT control.id, control.subject FROM webhook.control WHERE control.id = excepted.id LIMIT 1
     ) AS named
 ),
-next AS MATERIALIZED (
-    SELECT waiting.id
+ranked AS MATERIALIZED (
+    SELECT waiting.id, row_number() OVER (PARTITION BY waiting.command = 'cancel' ORDER BY waiting.id) AS rank
     FROM waiting
     WHERE
         waiting.id NOT IN (SELECT postponed.id FROM postponed)
         AND coalesce(
             waiting.subject NOT IN (SELECT postponed.subject FROM postponed WHERE postponed.subject IS NOT NULL), true
         )
-    ORDER BY waiting.id
-    LIMIT $2
-)
+),
+next AS MATERIALIZED (SELECT ranked.id FROM ranked WHERE ranked.rank <= $2)
 SELECT
     command.id,
     command.subject,
@@ -125,7 +130,7 @@ FOR UPDATE SKIP LOCKED;
 
 -- name: take_cancels
 -- Lock the next cancels of each of these subjects that wait for no command of another kind, for none of those named,
--- and for no pause or resume of everything. One that is being withdrawn is left out.
+-- and for no pause or resume of everything that is not named. One that is being withdrawn is left out.
 -- $1 subjects text[]
 -- $2 most_of_each bigint
 -- $3 except_ids bigint[]
@@ -138,9 +143,10 @@ WITH barrier AS MATERIALIZED (
         FROM webhook.control
         WHERE
             control.status = 'pending'
-            AND control.subject = ''
+            AND control.subject = ANY(ARRAY[''])
             AND control.merchant_id IS NULL
             AND control.command IN ('pause', 'resume')
+            AND control.id <> ALL($3::bigint[])
         ORDER BY control.subject, control.id
         LIMIT 1
     ), 9223372036854775807) AS id
@@ -163,7 +169,7 @@ next AS MATERIALIZED (
                         THEN control.args = '{}' AND num_nulls(control.event_id) = 0
                 END, false) AS is_plain_cancel
             FROM webhook.control
-            WHERE control.status = 'pending' AND control.subject = concerned.subject
+            WHERE control.status = 'pending' AND control.subject = ANY(ARRAY[concerned.subject])
             ORDER BY control.subject, control.id
             LIMIT $2
         ) AS pending
@@ -256,8 +262,8 @@ FOR NO KEY UPDATE;
 -- name: lock_lanes_of
 -- Lock the lanes of the merchants who are owed these events.
 -- $1 event_ids uuid[]
--- row: merchant_id text
--- order: none; a merchant who has no lane yet is named too
+-- row: merchant_id text, has_lane boolean
+-- order: none
 -- none: none of them is owed
 WITH owing AS MATERIALIZED (
     SELECT DISTINCT owed.merchant_id
@@ -273,9 +279,9 @@ locked AS MATERIALIZED (
         SELECT FROM webhook.lane WHERE lane.merchant_id = owing.merchant_id FOR NO KEY UPDATE
     ) AS lane
 )
-SELECT owing.merchant_id
-FROM owing
-LEFT JOIN locked ON locked.merchant_id = owing.merchant_id;
+-- IN is hashed; a join may compare each with each.
+SELECT owing.merchant_id, owing.merchant_id IN (SELECT locked.merchant_id FROM locked) AS has_lane
+FROM owing;
 
 -- name: recall_lanes
 -- Recall lanes that are locked already: their holders release them before they start another attempt, even if the
