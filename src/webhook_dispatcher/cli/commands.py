@@ -59,7 +59,7 @@ def _fact(value: object) -> str:
 
 def withdraw(
     context: typer.Context,
-    command_id: Annotated[int, typer.Argument(metavar="ID", min=1, help="The command's id.")],
+    command: Annotated[int, typer.Argument(metavar="ID", min=1, help="The command's id.")],
     requested_by: Annotated[
         str | None,
         typer.Option("--requested-by", metavar="NAME", help="For the audit trail; by default cli:<user>."),
@@ -69,11 +69,11 @@ def withdraw(
     """Take back a command that no dispatcher has taken up yet."""
 
     async def work(database: Administration) -> CommandStatus | None:
-        if await database.withdraw_command(command_id, requested_by or operator()):
+        if await database.withdraw_command(command, requested_by or operator()):
             return None
-        return (await database.find_command(command_id)).status
+        return (await database.find_command(command)).status
 
     status = session_of(context, shard).work(work)
     if status is not None:
-        raise Refused(f"command {command_id} is {status}: only what is pending can be withdrawn")
-    typer.echo(f"command {command_id}: withdrawn")
+        raise Refused(f"command {command} is {status}: only what is pending can be withdrawn")
+    typer.echo(f"command {command}: withdrawn")
