@@ -1,4 +1,4 @@
--- squawk-ignore-file ban-drop-constraint, require-concurrent-index-creation
+-- squawk-ignore-file ban-drop-constraint, require-concurrent-index-creation, require-concurrent-index-deletion
 -- Why:   what an operator needs when a merchant calls: deliveries found by their charge, how each merchant fares, what an
 --        attempt saw, who changed what, whether a key is the right one, which installation this is, and commands that
 --        wait for those of their own merchant alone. Still serves programs for version 1.
@@ -266,7 +266,8 @@ CREATE TRIGGER endpoint_is_audited AFTER INSERT OR UPDATE OR DELETE ON webhook.e
 FOR EACH ROW EXECUTE FUNCTION webhook.audit_endpoint();
 
 -- Whose commands a command waits for: a merchant's. That of a pause or resume of everything is the empty text; all else
--- that is of no single merchant waits for those alone.
+-- that is of no single merchant waits for those alone. Cut to what a merchant's id may have, or an overlong one would
+-- not fit into the index.
 ALTER TABLE webhook.control
 ADD COLUMN subject text COLLATE "C",
 DROP CONSTRAINT status_is_known,
@@ -276,16 +277,21 @@ CHECK (status IN ('pending', 'running', 'done', 'rejected', 'withdrawn')) NOT VA
 CREATE FUNCTION webhook.command_subject(given webhook.control) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    subject text := given.merchant_id;
+    subject text := left(given.merchant_id, 128);
 BEGIN
-    IF given.event_id IS NOT NULL THEN
+    IF given.command IN ('retry', 'cancel') AND given.event_id IS NOT NULL THEN
         -- The delivery that a command for this event finds: the one that is owed, else the latest.
         SELECT outbox.merchant_id INTO subject FROM webhook.outbox WHERE outbox.id = given.event_id;
         IF NOT FOUND THEN
-            SELECT delivery_log.merchant_id INTO subject
-            FROM webhook.delivery_log
-            WHERE delivery_log.event_id = given.event_id
-            ORDER BY delivery_log.seq DESC
+            -- The offset keeps all rows from being gone through in the order that is asked for.
+            SELECT logged.merchant_id INTO subject
+            FROM (
+                SELECT delivery_log.merchant_id, delivery_log.seq
+                FROM webhook.delivery_log
+                WHERE delivery_log.event_id = given.event_id
+                OFFSET 0
+            ) AS logged
+            ORDER BY logged.seq DESC
             LIMIT 1;
         END IF;
     END IF;
@@ -320,23 +326,30 @@ CREATE TRIGGER command_is_received BEFORE INSERT ON webhook.control
 FOR EACH ROW EXECUTE FUNCTION webhook.receive_command();
 UPDATE webhook.control SET subject = webhook.command_subject(control) WHERE status IN ('pending', 'running');
 CREATE INDEX control_waiting ON webhook.control (subject, id) WHERE status = 'pending';
+CREATE INDEX control_running ON webhook.control (running_until) WHERE status = 'running';
+-- Of no use beside these two; daemons of the version before read the commands that are kept without it.
+DROP INDEX webhook.control_open;
+-- Who has paused everything, and when.
+CREATE INDEX control_pauses_of_all ON webhook.control (id) WHERE command = 'pause' AND merchant_id IS NULL;
 
 -- Take back a command that nobody has taken up: true if it was still waiting.
 CREATE FUNCTION webhook.withdraw_command(command_id bigint, withdrawn_by text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    taken webhook.control;
+    person text := coalesce(nullif(left(btrim(withdrawn_by), 200), ''), session_user);
+    merchant text;
 BEGIN
     -- Whoever carries commands out holds this row meanwhile, daemons of the version before among them.
     PERFORM FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
-    UPDATE webhook.control SET status = 'withdrawn', handled_at = clock_timestamp()
+    UPDATE webhook.control
+    SET status = 'withdrawn', handled_at = clock_timestamp(), error_message = 'withdrawn by ' || person
     WHERE control.id = command_id AND control.status = 'pending'
-    RETURNING * INTO taken;
+    RETURNING left(control.merchant_id, 128) INTO merchant;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     INSERT INTO webhook.audit (person, action, merchant_id, before)
-    VALUES (withdrawn_by, 'command withdrawn', taken.merchant_id, jsonb_build_object('id', command_id));
+    VALUES (person, 'command withdrawn', merchant, jsonb_build_object('id', command_id));
     RETURN true;
 END
 $$;
@@ -398,7 +411,7 @@ FROM webhook.delivery_log;
 GRANT SELECT ON webhook.lanes, webhook.owed, webhook.finished TO webhook_admin, webhook_dispatcher;
 
 -- Who paused whom, and what was asked for about an event.
-CREATE INDEX control_pauses ON webhook.control (coalesce(merchant_id, ''), id) WHERE command IN ('pause', 'resume');
+CREATE INDEX control_pauses ON webhook.control (left(coalesce(merchant_id, ''), 128), id) WHERE command IN ('pause', 'resume');
 CREATE INDEX control_event ON webhook.control (event_id) WHERE event_id IS NOT NULL;
 
 -- The attempts of the last minutes, in a log of days. Only where there are none yet: what has rows is a day old soon.

@@ -225,6 +225,34 @@ async def test_commands_that_make_no_sense_are_rejected_with_their_code(installa
     assert (await installation.do("pause", "m1"))["status"] == "done"
 
 
+async def test_commands_of_one_merchant_do_not_hold_up_anothers(installation: Installation) -> None:
+    """5,000 cancels of one merchant are carried out together; a pause of another goes beside them."""
+    await installation.configure("m2")
+    emit = (
+        "INSERT INTO webhook.outbox (merchant_id, type, object) "
+        "SELECT 'm1', 'charge.created', '{}' FROM generate_series(1, 5000) RETURNING id"
+    )
+    events = [row["id"] for row in await installation.producer.fetch(emit)]
+    await installation.start()
+    cancel = "INSERT INTO webhook.control (command, event_id, requested_by) SELECT 'cancel', id, 'a test' "
+    await installation.admin.execute(f"{cancel} FROM unnest($1::uuid[]) AS event (id)", events)
+    row = await installation.do("pause", "m2")
+    assert row["status"] == "done"
+    assert row["handled_at"] - row["created_at"] < timedelta(seconds=AT_ONCE)
+
+    async def all_cancelled() -> bool:
+        return await installation.count("failed_reason = 'cancelled'") == len(events)
+
+    await until_found(all_cancelled)
+    figures = await installation.admin.fetchrow(
+        "SELECT max(handled_at) - min(handled_at) AS took, count(*) FROM webhook.control "
+        "WHERE command = 'cancel' AND status = 'done' AND NOT (result ->> 'in_flight')::boolean"
+    )
+    assert figures is not None
+    assert figures["count"] == len(events)
+    print(f"pause {row['handled_at'] - row['created_at']}, {len(events)} cancels {figures['took']}")
+
+
 async def test_a_command_says_who_asks(installation: Installation) -> None:
     for asker in (None, "", "  "):
         with pytest.raises((asyncpg.NotNullViolationError, asyncpg.CheckViolationError)):

@@ -1,11 +1,14 @@
 """Control commands and changes that concern a merchant as a whole, and runs that are in memory already."""
 
+import asyncio
 import time
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from tests.acceptance.installation import Installation
+from tests.acceptance.supervised_processes import asked, start_processes
 from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.local.arrivals import Arrival, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -62,6 +65,31 @@ async def test_pause_is_heeded_within_a_second_and_order_kept_after_resume(
     await installation.all_delivered(120)
     assert out_of_order(installation.receiver.arrivals, {str(event.id): event.seq for event in sent}) == []
     assert len(installation.receiver.arrivals) == 120
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+async def test_a_pause_of_everything_can_be_seen(installation: Installation, processes: str) -> None:
+    await installation.configure("m1")
+    daemon = await (installation.start() if processes == "1" else start_processes(installation, 2))
+    ask_it = daemon.asked if processes == "1" else partial(asked, daemon)
+    note = "everything is paused by an operator"
+
+    async def shows(gauge: str, notes: int) -> bool:
+        code, text = await ask_it("/readyz")
+        metrics = (await ask_it("/metrics"))[1]
+        return (code, text.count(note), f"webhook_paused {gauge}\n" in metrics) == (200, notes, True)
+
+    await until_found(partial(shows, "0.0", 0))
+    await installation.do("pause")
+    await until_found(partial(shows, "1.0", int(processes)))
+    refused = await installation.do("test_event", "m1")
+    assert refused["error_message"] == "everything is paused: resume it first"
+    for line in (["endpoint", "list"], ["check"]):
+        said = await asyncio.to_thread(installation.command, *line)
+        assert "everything is paused (since " in said.stdout
+        assert ", by a test)" in said.stdout
+    await installation.do("resume")
+    await until_found(partial(shows, "0.0", 0))
 
 
 async def test_due_retries_wait_while_paused(installation: Installation) -> None:

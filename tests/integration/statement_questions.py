@@ -79,6 +79,9 @@ SELECT
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
 SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 10});
+INSERT INTO webhook.control (command, event_id, requested_by)
+SELECT 'cancel', lpad((2 * ({FIRST_OF_LANES} + n % {ASKED}) + 1)::text, 32, '0')::uuid, 'somebody'
+FROM generate_series(1, {3 * ASKED}) AS n;
 INSERT INTO webhook.control (command, args, requested_by) VALUES ('pause', '{{}}', 'somebody');
 """
 
@@ -126,6 +129,10 @@ NOW = "clock_timestamp()"
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
 LOGGED = 2 * ROWS + 2
+WAITING = str(ROWS // 10 + 3 * ASKED + 1)
+"""The last command of FILL."""
+IDS = _listed([_uuid(_seq(event)) for event in EVENTS])
+LOGGED_IDS = _listed([_uuid(LOGGED + n) for n in range(ASKED)])
 LOGGED_FOR = f"'{NAMED}2'"
 FINISHED_AT = "date_trunc('hour', clock_timestamp())"
 RANGE = ("NULL", LONG_AGO, "0", "'infinity'")
@@ -178,12 +185,26 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     # control
     "lock_control": Question(()),
-    "next_command": Question(("ARRAY[1, 2]",)),
+    "next_commands": Question(("ARRAY[1, 2]", "500"), ASKED),
+    "take_command": Question((WAITING,)),
+    "take_cancels": Question((NAMES, "5", "ARRAY[1, 2]"), ASKED),
     "read_command": Question(("1",)),
     "finish_command": Question(("1", "'done'", "'{}'", "NULL", "NULL", "NULL")),
+    "finish_commands": Question(
+        (
+            *(
+                _listed([number + 1 for number in range(ASKED)]),
+                _each("'done'", "text"),
+                _each("'{}'", "jsonb"),
+            ),
+            *(_each("NULL", "integer"), _each("NULL", "text")),
+        ),
+        ASKED,
+    ),
     "mark_running": Question(("1", "'30 seconds'", "'{}'", "NULL")),
     "lock_lane": Question((MERCHANT,)),
-    "recall_lane": Question((MERCHANT,)),
+    "lock_lanes_of": Question((IDS,), ASKED),
+    "recall_lanes": Question((NAMES,), ASKED),
     "pause_lane": Question((MERCHANT, "true")),
     "pause_everything": Question(("true",)),
     "read_pause": Question((MERCHANT,)),
@@ -198,7 +219,8 @@ QUESTIONS: Mapping[str, Question] = {
     "reopen_delivery": Question((str(LOGGED), FINISHED_AT, LOGGED_FOR)),
     "is_object_lost": Question((str(LOGGED), FINISHED_AT, LOGGED_FOR)),
     "wake_lanes": Question((NAMES, _each("9", "bigint")), ASKED),
-    "cancel_delivery": Question((IN_OUTBOX,)),
+    "find_deliveries": Question((f"{IDS} || {LOGGED_IDS}",), 2 * ASKED),
+    "cancel_deliveries": Question((SEQS,), ASKED),
     "count_failed": Question(("NULL", LONG_AGO, "'infinity'", str(ASKED)), ASKED),
     "reopen_failed": Question((*RANGE, str(ASKED)), ASKED),
     "count_waiting": Question((SEQS,), ASKED),
@@ -218,6 +240,8 @@ QUESTIONS: Mapping[str, Question] = {
     "list_attempts": Question((_uuid(LOGGED),)),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
     "find_command": Question(("1",)),
+    "withdraw_command": Question((WAITING, "'somebody'")),
+    "read_pause_of_everything": Question(()),
     "database_time": Question(("'1 day'",)),
     "replace_sealed_secrets": Question(
         (NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")),
@@ -245,6 +269,7 @@ READ_WHOLE: Mapping[str, str] = {
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
+    "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
     "sample_sealed_secrets": "it looks at all secrets",
     "count_secrets": "it counts all secrets",

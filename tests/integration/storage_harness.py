@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -17,6 +18,7 @@ from tests.servers.database import Database
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.ports import CommandTransaction
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.claims import PostgresClaims
@@ -199,6 +201,12 @@ async def open_storage(database: Database) -> AsyncIterator[StorageHarness]:
         superuser = await database.connect()
         stack.push_async_callback(superuser.close)
         yield StorageHarness(database, superuser, stack)
+
+
+async def cancel(transaction: CommandTransaction, event_id: UUID) -> bool:
+    """Cancel an event's delivery; False when it is not owed any more."""
+    found = await transaction.find_deliveries([event_id])
+    return bool(await transaction.cancel(list(found.values())))
 
 
 def answered(event: Event, fence: int, at: datetime, status: int | None, *, is_retry: bool = False) -> Record:

@@ -13,10 +13,13 @@ async def test_looking_for_a_command_takes_no_transaction_id_where_there_is_none
     daemon = await storage.daemon("d")
     async with PostgresControls(daemon.pool).transaction() as transaction:
         assert isinstance(transaction, PostgresCommandTransaction)
-        assert await transaction.next_command([]) is None
+        assert await transaction.next_commands([], 9) == []
         assert await transaction.connection.fetchval(ID) is None
     command = await storage.db.fetchval(COMMAND)
     async with PostgresControls(daemon.pool).transaction() as transaction:
         assert isinstance(transaction, PostgresCommandTransaction)
-        assert await transaction.next_command([]) == command
+        assert [found.id for found in await transaction.next_commands([], 9)] == [command]
+        assert await transaction.connection.fetchval(ID) is None
+        assert await transaction.lock_control()
+        assert await transaction.take(command)
         assert await transaction.connection.fetchval(ID) is not None, "two dispatchers could take it up"

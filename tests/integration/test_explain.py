@@ -260,7 +260,7 @@ async def test_cancelled(storage: StorageHarness, here: Daemon, explain: Explain
     (seq,) = await storage.insert("m")
     event = await identity(storage, seq)
     async with PostgresControls(here.pool).transaction() as transaction:
-        await transaction.cancel(event, "m")
+        await transaction.cancel([await transaction.find_delivery(event)])
     command = await asked(storage, "cancel", None, event, "bruno\x1b")
     said = await told(explain, event)
     assert (
@@ -334,7 +334,7 @@ async def test_dropped_by_retention(storage: StorageHarness, here: Daemon, expla
     (seq,) = await storage.insert("m")
     event = await identity(storage, seq)
     async with PostgresControls(here.pool).transaction() as transaction:
-        await transaction.cancel(event, "m")
+        await transaction.cancel([await transaction.find_delivery(event)])
     command = await asked(storage, "cancel", None, event, "anna")
     day = await storage.db.fetchval("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', '_YYYYMMDD')")
     await storage.db.execute(f"DROP TABLE webhook.delivery_log{day}")

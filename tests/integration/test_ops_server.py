@@ -27,6 +27,7 @@ async def ends(reader: asyncio.StreamReader) -> bool:
 class Readiness:
     def __init__(self) -> None:
         self.reasons: list[str] = []
+        self.notes: list[str] = []
 
     def __call__(self) -> list[str]:
         return self.reasons
@@ -39,7 +40,7 @@ def readiness() -> Readiness:
 
 @pytest.fixture
 async def server(readiness: Readiness) -> AsyncIterator[OpsServer]:
-    async with OpsServer(ANYWHERE, Metrics("1.2.3").registry, readiness) as running:
+    async with OpsServer(ANYWHERE, Metrics("1.2.3").registry, readiness, lambda: readiness.notes) as running:
         yield running
 
 
@@ -67,6 +68,18 @@ async def test_alive_but_not_ready(client: aiohttp.ClientSession, readiness: Rea
         assert (answer.status, await answer.text()) == (200, "ok\n")
 
 
+async def test_a_note_is_shown_and_changes_nothing(
+    client: aiohttp.ClientSession, readiness: Readiness
+) -> None:
+    readiness.notes = ["everything is paused by an operator"]
+    async with client.get("/readyz") as answer:
+        assert (answer.status, await answer.text()) == (200, "ready\neverything is paused by an operator\n")
+    readiness.reasons = ["outcomes cannot be written"]
+    async with client.get("/readyz") as answer:
+        assert answer.status == 503
+        assert (await answer.text()).splitlines() == readiness.reasons + readiness.notes
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/", 404), ("POST", "/metrics", 405), ("HEAD", "/healthz", 200)]
 )
@@ -90,7 +103,7 @@ async def test_a_scrape_flood_renders_the_metrics_a_few_times_only() -> None:
     # Fewer at once than the server keeps: one that gives way to another is a different test.
     connector = aiohttp.TCPConnector(limit=health.MAX_CONNECTIONS // 2)
     async with (
-        OpsServer(ANYWHERE, registry, list) as server,
+        OpsServer(ANYWHERE, registry, list, list) as server,
         aiohttp.ClientSession(connector=connector) as session,
     ):
 
@@ -137,13 +150,13 @@ async def test_an_oversized_request_is_refused(server: OpsServer) -> None:
 
 async def test_an_address_in_use_is_our_configuration(server: OpsServer) -> None:
     with pytest.raises(ConfigurationError, match=r"^WEBHOOK_OPS_ADDRESS: cannot listen on .*in use$"):
-        async with OpsServer(f"127.0.0.1:{server.port}", CollectorRegistry(), list):
+        async with OpsServer(f"127.0.0.1:{server.port}", CollectorRegistry(), list, list):
             pass
 
 
 async def test_stopping_does_not_wait_for_a_hung_scraper() -> None:
     async with asyncio.timeout(MAX_WAIT):
-        async with OpsServer(ANYWHERE, CollectorRegistry(), list) as server:
+        async with OpsServer(ANYWHERE, CollectorRegistry(), list, list) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(b"GET /metrics HTTP/1.1\r\n")
             await writer.drain()

@@ -264,7 +264,8 @@ async def test_commands_are_asked_for_and_carried_out(
         asked = await admin.ask(ControlRequest("pause", "a test", "m"))
         with suppress(ZeroDivisionError):
             async with PostgresControls(pool).transaction() as transaction:
-                assert await transaction.next_command([]) is not None
+                assert [command.id for command in await transaction.next_commands([], 9)] == [asked]
+                assert await transaction.take(asked)
                 await transaction.finish(asked, {})
                 raise ZeroDivisionError
         assert (await admin.find_command(asked)).status == "pending"

@@ -8,7 +8,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from tests.integration.storage_harness import GATED, LAPSED, LEASE, Daemon, StorageHarness, answered
+from tests.integration.storage_harness import GATED, LAPSED, LEASE, Daemon, StorageHarness, answered, cancel
 from webhook_dispatcher.domain.ports import Reopened
 from webhook_dispatcher.domain.record import LaneTurn, Record
 from webhook_dispatcher.storage.controls import PostgresControls
@@ -179,7 +179,7 @@ async def test_record_after_a_lapsed_lease_does_not_pass_what_was_put_back_in_or
     controls = PostgresControls(here.pool)
     cancelled = (await here.read("m"))[0].id
     async with controls.transaction() as transaction:
-        await transaction.cancel(cancelled, "m")
+        await cancel(transaction, cancelled)
     # The holder is frozen, or the database was away: the lease has lapsed, and nobody else has claimed it.
     lease, [event] = await here.claim("m", lease=LAPSED)
     async with controls.transaction() as transaction:

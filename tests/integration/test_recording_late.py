@@ -3,7 +3,15 @@
 import asyncpg
 import pytest
 
-from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, answered, exhausted
+from tests.integration.storage_harness import (
+    LAPSED,
+    LEASE,
+    Daemon,
+    StorageHarness,
+    answered,
+    cancel,
+    exhausted,
+)
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.storage.controls import PostgresControls
 
@@ -33,7 +41,7 @@ async def _cancelled(storage: StorageHarness, here: Daemon, status: int | None) 
     await storage.insert("m")
     lease, (event,) = await here.claim("m")
     async with PostgresControls(here.pool).transaction() as transaction:
-        assert await transaction.cancel(event.id, "m")
+        assert await cancel(transaction, event.id)
     record = answered(event, lease.epoch, await storage.now(), status)
     assert (await here.records.write([record], [], LEASE)).seqs == frozenset()
     assert await here.records.read_unwritten([record]) == frozenset()
@@ -131,7 +139,7 @@ async def test_late_failure_says_nothing_new_of_an_attempt_that_was_counted(
     counted = answered(record.event, (await storage.lane("m"))["epoch"], record.at, None)
     await here.records.write([counted], [], LEASE)
     async with PostgresControls(here.pool).transaction() as transaction:
-        assert await transaction.cancel(record.event.id, "m")
+        assert await cancel(transaction, record.event.id)
     assert await here.records.write_late(record)
     log = await storage.logged(record.event.seq)
     assert _found(log, *STANDING) == ("failed", "cancelled", 1, None, "timeout")

@@ -49,17 +49,20 @@ async def heard(ours: socket.socket, count: int) -> list[Report]:
 
 
 async def test_report_comes_at_once_when_reasons_change_and_else_every_second(line: Line) -> None:
-    reasons = ["the database was not reached yet"]
+    reasons, notes = ["the database was not reached yet"], ["all is paused"]
     ours, theirs = line
-    async with Reporter(theirs, lambda: reasons, SystemClock()):
+    async with Reporter(theirs, lambda: reasons, lambda: notes, SystemClock()):
         with Yardstick() as machine:
             first, second = await heard(ours, 2)
             reasons.clear()
             [third] = await heard(ours, 1)
+            notes.clear()
+            [fourth] = await heard(ours, 1)
         assert first.reasons == second.reasons == ("the database was not reached yet",)
         assert REPEAT_INTERVAL <= second.at - first.at < REPEAT_INTERVAL + machine.allows(SLACK)
-        assert third.reasons == ()
+        assert (third.reasons, third.notes, fourth.notes) == ((), ("all is paused",), ())
         assert third.at - second.at < machine.allows(REPEAT_INTERVAL)
+        assert fourth.at - third.at < machine.allows(REPEAT_INTERVAL)
 
 
 def test_newest_report_counts(line: Line) -> None:
@@ -94,7 +97,7 @@ def test_supervisor_that_does_not_listen_or_is_gone_holds_nobody_up(line: Line) 
 @pytest.mark.parametrize("character", ["x", "\N{SNAKE}", "\0", "\udce9"])
 def test_long_lists_are_cut(line: Line, character: str) -> None:
     ours, theirs = line
-    assert tell(theirs, Report(1.0, (character * 1_000_000,) * 1000))
+    assert tell(theirs, Report(1.0, (character * 1_000_000,) * 1000, (character * 1_000_000,) * 1000))
     report, _ = listen(ours)
     assert report is not None
     assert report.reasons == (character.replace("\udce9", "?") * MAX_REASON_LENGTH,) * MAX_REASONS

@@ -301,10 +301,11 @@ async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transac
     later = await storage.db.fetchval(put, "{}")
     controls = PostgresControls(daemon.pool)
     async with controls.transaction() as transaction:
-        assert await transaction.next_command([]) == unread
+        assert [command.id for command in await transaction.next_commands([], 9)] == [unread]
+        assert await transaction.take(unread)
         with pytest.raises(StatementRefused) as refused:
             await transaction.read_command(unread)
         assert refused.value.is_row_fault
         await transaction.reject(unread, Code.MALFORMED, "it cannot be read")
-        assert await transaction.next_command([]) == later
+        assert [command.id for command in await transaction.next_commands([], 9)] == [later]
         assert (await transaction.read_command(later)).name == "pause"

@@ -15,7 +15,7 @@ from webhook_dispatcher.cli.check import MAX_READ, Finding, examine
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, Secret
-from webhook_dispatcher.storage.administration import Administration, UnreadableRow
+from webhook_dispatcher.storage.administration import Administration, PauseOfEverything, UnreadableRow
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 KEY = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
@@ -56,6 +56,15 @@ async def test_nothing_is_wrong() -> None:
         "rows",
         "endpoints",
     ]
+
+
+async def test_a_pause_of_everything_is_noted() -> None:
+    database = await configured()
+    database.pause = PauseOfEverything("ana", NOW)
+    findings = await examine(session(database))
+    [pause] = [finding for finding in findings if finding.check == "pause"]
+    assert pause.note == "everything is paused (since 2026-11-20T08:15:30.123Z, by ana)"
+    assert problems(findings) == {}, "it is what somebody wanted"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,13 @@ from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.storage.administration import AttemptView, ControlView, DeliveryView
+from webhook_dispatcher.storage.administration import (
+    AttemptView,
+    CommandView,
+    ControlView,
+    DeliveryView,
+    PauseOfEverything,
+)
 
 KEYS = "k1:" + "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 ENVIRON = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges", "WEBHOOK_SECRET_KEYS": KEYS}
@@ -253,10 +259,73 @@ def test_without_waiting_the_command_is_only_asked_for(shell: Shell) -> None:
     )
 
 
-def test_waiting_ends_when_nobody_takes_the_command_up(shell: Shell) -> None:
-    code, _, err = shell("pause m1 --deadline PT2S", FakeAdministration([ASKED]))
+def test_a_command_that_nobody_takes_up_is_withdrawn(shell: Shell) -> None:
+    database = FakeAdministration([ASKED])
+    code, _, err = shell("pause m1 --deadline PT10S --requested-by ana", database)
     assert code == 1
-    assert "no dispatcher took it up" in err
+    assert err == (
+        "webhook-dispatcher: retry (command 12) was withdrawn: "
+        "no dispatcher took it up within 10 s: is one running?\n"
+    )
+    assert database.withdrawn == [(12, "ana")]
+
+
+def test_a_command_that_is_taken_up_at_the_deadline_is_followed(shell: Shell) -> None:
+    database = FakeAdministration([ASKED, ASKED, ASKED, ASKED, RUNNING, DONE])
+    database.can_withdraw = False
+    code, out, _ = shell("pause m1 --deadline PT0.1S", database)
+    assert (code, "done" in out) == (0, True)
+    assert len(database.withdrawn) == 1
+
+
+def test_a_command_that_somebody_else_withdraws_is_exit_1(shell: Shell) -> None:
+    withdrawn = replace(ASKED, status=CommandStatus.WITHDRAWN, error_message="withdrawn by bob")
+    code, _, err = shell("pause m1", FakeAdministration([ASKED, withdrawn]))
+    assert (code, err) == (1, "webhook-dispatcher: retry (command 12) was withdrawn by bob\n")
+
+
+def test_commands_are_listed_with_what_came_of_them(shell: Shell) -> None:
+    database = FakeAdministration()
+    done = CommandView(
+        *(3, NOW, "ana", "cancel", None, EVENT, CommandStatus.DONE, NOW, {"in_flight": True, "at": [1]}),
+        *(None, None),
+    )
+    rejected = replace(
+        done, id=2, merchant_id="m1", status=CommandStatus.REJECTED, error_code=-14002, error_message="no"
+    )
+    waiting = replace(done, id=1, event_id=None, status=CommandStatus.PENDING, result=None)
+    database.commands = [done, rejected, waiting]
+    _, out, _ = shell("commands list --merchant m1 --status pending --limit 7", database)
+    assert database.wanted_commands == ("m1", CommandStatus.PENDING, 7)
+    lines = [line.split() for line in out.splitlines()]
+    when = "2026-11-20T08:15:30.123Z"
+    assert lines[1:] == [
+        ["3", when, "ana", "cancel", str(EVENT), "done", "in_flight", "yes,", "at", "[1]"],
+        ["2", when, "ana", "cancel", "m1", "rejected", "no", "(-14002)"],
+        ["1", when, "ana", "cancel", "everything", "pending"],
+    ]
+    assert [row["id"] for row in shell.json("commands list", database)] == [3, 2, 1]
+
+
+def test_a_waiting_command_is_withdrawn_and_no_other(shell: Shell) -> None:
+    database = FakeAdministration([DONE])
+    assert shell("commands withdraw 12 --requested-by ana", database) == (0, "command 12: withdrawn\n", "")
+    assert database.withdrawn == [(12, "ana")]
+    database.can_withdraw = False
+    code, _, err = shell("commands withdraw 12", database)
+    assert (code, "command 12 is done: only what is pending can be withdrawn" in err) == (1, True)
+
+
+def test_a_list_of_endpoints_says_that_everything_is_paused(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/", database)
+    assert "paused (" not in shell("endpoint list", database)[1]
+    database.pause = PauseOfEverything("ana", NOW)
+    first = shell("endpoint list", database)[1].splitlines()[0]
+    assert first.startswith("everything is paused (since 2026-11-20T08:15:30.123Z, by ana): ")
+    assert len(shell.json("endpoint list", database)) == 1
+    database.pause = PauseOfEverything(None, None)
+    assert shell("endpoint list", database)[1].startswith("everything is paused: ")
 
 
 def test_progress_extends_the_wait(shell: Shell) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.fakes.controls import EVENT_ID
 from tests.unit.harnesses.controller import URL, ControllerHarness
-from webhook_dispatcher.dispatch.control.controller import POSTPONE_SECONDS
-from webhook_dispatcher.domain.command import Code
+from webhook_dispatcher.dispatch.control.postponed import POSTPONE_SECONDS
+from webhook_dispatcher.domain.command import Code, CommandStatus
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import Reopened
@@ -65,18 +65,24 @@ async def test_retries_that_make_no_sense_are_rejected() -> None:
     await harness.assert_rejected(insert("retry", event_id=EVENT_ID), Code.NOT_CONFIGURED)
 
 
+@pytest.mark.parametrize("takes_together", [True, False])
 @pytest.mark.parametrize("is_in_flight", [True, False])
 @pytest.mark.parametrize("state", [State.PENDING, State.PENDING_RETRY])
-async def test_what_is_owed_is_cancelled(state: State, is_in_flight: bool) -> None:
+async def test_what_is_owed_is_cancelled(state: State, is_in_flight: bool, takes_together: bool) -> None:
     harness = ControllerHarness()
+    harness.controls.takes_together = takes_together
     harness.controls.find(state, is_owed=True, is_in_flight=is_in_flight)
     command = harness.controls.insert("cancel", event_id=EVENT_ID)
-    result = {"in_flight": is_in_flight}
-    await harness.assert_done(command, result, ("cancel", EVENT_ID), ("wake_lanes", {"m": None}))
+    await harness.assert_done(command, {"in_flight": is_in_flight}, ("cancel", {7}))
+    deliveries = {"state": "failed", "type": "charge.created"}
+    assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", deliveries) == 1
 
 
-async def test_what_is_not_owed_is_not_cancelled() -> None:
+@pytest.mark.parametrize("takes_together", [True, False])
+async def test_what_is_not_owed_is_not_cancelled(takes_together: bool) -> None:
     harness = ControllerHarness()
+    harness.controls.takes_together = takes_together
+    await harness.assert_rejected(harness.controls.insert("cancel", event_id=EVENT_ID), Code.NOT_FOUND)
     harness.controls.find(State.DELIVERED, is_owed=True)  # a forced repetition
     await harness.assert_rejected(harness.controls.insert("cancel", event_id=EVENT_ID), Code.WRONG_STATE)
     harness.controls.find(State.FAILED, is_owed=False)
@@ -134,15 +140,20 @@ async def test_a_command_that_cannot_be_read_does_not_hold_up_later_ones() -> No
     harness = ControllerHarness()
     unread, later = harness.controls.insert("pause", "m"), harness.controls.insert("resume", "m")
     harness.database.faults["read_command"].append(DAMAGE)
+    other = harness.controls.insert("resume", "n")
+    harness.database.configure("n")
     assert await harness.step()
     assert harness.controls.handlings[unread.id].status == "pending"
-    assert await harness.step()
-    assert harness.controls.handlings[later.id].status == "done"
+    assert harness.controls.handlings[other.id].status == "done"
+    assert not await harness.step()
+    assert harness.controls.handlings[later.id].status == "pending", "its merchant's commands go in order"
     harness.clock.advance(POSTPONE_SECONDS + 0.1)
     harness.database.faults["read_command"].append(DAMAGE)
     assert await harness.step()
     assert harness.controls.handlings[unread.id].code is Code.MALFORMED
     assert harness.counted("unknown", "rejected") == 1
+    assert await harness.step()
+    assert harness.controls.handlings[later.id].status == "done"
 
 
 async def test_a_command_that_could_not_be_read_once_is_carried_out() -> None:
@@ -173,8 +184,10 @@ async def test_a_command_that_was_read_in_between_is_not_rejected_as_unreadable(
 @pytest.mark.parametrize(
     ("method", "error"),
     [
-        ("next_command", DAMAGE),
-        ("next_command", StatementRefused("42501", "permission denied")),
+        ("next_commands", DAMAGE),
+        ("next_commands", StatementRefused("42501", "permission denied")),
+        ("lock_control", DAMAGE),
+        ("take", DAMAGE),
         ("read_command", StatementRefused("42501", "permission denied")),
         ("set_url", StatementRefused("42501", "permission denied")),
     ],
@@ -200,3 +213,74 @@ async def test_a_command_that_could_not_be_carried_out_lets_later_ones_pass_for_
     harness.clock.advance(POSTPONE_SECONDS + 0.1)
     assert await harness.step()
     assert harness.controls.handlings[stuck.id].code is Code.NOT_FOUND
+
+
+async def test_a_round_takes_one_command_of_each_merchant() -> None:
+    harness = ControllerHarness()
+    many = [harness.controls.insert("pause", "m") for _ in range(3)]
+    other = harness.controls.insert("pause")
+    assert await harness.step()
+    statuses = [harness.controls.handlings[row.id].status for row in (*many, other)]
+    assert statuses == ["done", "pending", "pending", "done"]
+
+
+async def test_a_round_is_made_in_order_of_id_but_what_has_failed_before_comes_last() -> None:
+    harness = ControllerHarness()
+    harness.database.faults["find_delivery"].append(DOWN)
+    stuck = harness.controls.insert("retry", event_id=EVENT_ID)
+    async with asyncio.TaskGroup() as group:
+        with pytest.raises(StorageUnavailable):
+            await harness.controller.step(group)
+        harness.clock.advance(POSTPONE_SECONDS + 0.1)
+        later = [harness.controls.insert("pause"), harness.controls.insert("pause", "m")]
+        harness.database.faults["find_delivery"].append(DOWN)
+        with pytest.raises(StorageUnavailable):
+            await harness.controller.step(group)
+    assert harness.controls.done == [("pause", None, True), ("pause", "m", True)]
+    statuses = [harness.controls.handlings[row.id].status for row in (stuck, *later)]
+    assert statuses == ["pending", "done", "done"]
+
+
+async def test_a_command_that_is_withdrawn_before_it_is_taken_is_left_alone() -> None:
+    harness = ControllerHarness()
+    withdrawn, other = harness.controls.insert("pause", "m"), harness.controls.insert("resume")
+
+    def withdraw() -> None:
+        harness.controls.handlings[withdrawn.id].status = CommandStatus.WITHDRAWN
+
+    harness.controls.before_take.append(withdraw)
+    assert await harness.step()
+    assert harness.controls.done == [("pause", None, False)]
+    assert harness.controls.handlings[withdrawn.id].status == "withdrawn"
+    assert harness.controls.handlings[other.id].status == "done"
+
+
+async def test_a_command_whose_values_are_refused_is_not_rejected_once_it_is_withdrawn() -> None:
+    harness = ControllerHarness()
+    command = harness.controls.insert("set_url", "m", args={"url": URL})
+    harness.database.faults["set_url"].append(StatementRefused("22021", "a zero byte"))
+
+    def withdraw() -> None:
+        harness.controls.handlings[command.id].status = CommandStatus.WITHDRAWN
+
+    harness.controls.before_take.extend([lambda: None, withdraw])
+    assert await harness.step()
+    assert harness.controls.handlings[command.id].status == "withdrawn"
+
+
+async def test_while_another_dispatcher_is_at_it_a_round_ends() -> None:
+    harness = ControllerHarness()
+    harness.controls.lock_answers.append(False)
+    harness.controls.insert("pause", "m")
+    harness.controls.insert("pause")
+    assert not await harness.step()
+    assert harness.controls.done == []
+
+
+async def test_a_stop_ends_a_round() -> None:
+    harness = ControllerHarness()
+    harness.controls.insert("pause", "m")
+    harness.controls.insert("pause")
+    harness.controls.before_take.append(harness.stop.set)
+    assert await harness.step()
+    assert harness.controls.done == [("pause", "m", True)]

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.builders import NOW, make_endpoint
 from tests.unit.fakes.controls import EVENT_ID
-from tests.unit.harnesses.controller import ControllerHarness
+from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.control.mass_retry import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
-from webhook_dispatcher.dispatch.control.running_command import RUNNING_LEASE
+from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.domain.command import LONG_AGO, Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
@@ -52,11 +52,28 @@ async def test_a_resumed_test_keeps_its_id() -> None:
     assert UUID(harness.sender.sent[0][1]["Service-Event-Id"]) == EVENT_ID
 
 
+async def test_a_test_is_its_workers_for_longer_than_its_attempt_may_take() -> None:
+    harness = ControllerHarness()
+    harness.controls.insert("test_event", "m")
+    await harness.step()
+    [(marked, lease)] = harness.controls.done
+    assert marked == "mark_running"
+    assert lease > ATTEMPT_TIMEOUT, "another worker would send it again, and this one could never finish it"
+
+
+@pytest.mark.parametrize(
+    ("paused", "said"), [("m", "the merchant is paused"), (None, "everything is paused")]
+)
+async def test_a_test_to_who_is_paused_is_rejected(paused: str | None, said: str) -> None:
+    harness = ControllerHarness()
+    harness.controls.paused = {paused}
+    command = harness.controls.insert("test_event", "m")
+    await harness.assert_rejected(command, Code.WRONG_STATE)
+    assert harness.controls.handlings[command.id].message == f"{said}: resume it first"
+
+
 async def test_a_test_that_cannot_be_sent_is_rejected() -> None:
     harness = ControllerHarness()
-    harness.controls.paused = {"m"}
-    await harness.assert_rejected(harness.controls.insert("test_event", "m"), Code.WRONG_STATE)
-    harness.controls.paused = set()
     harness.database.endpoints["m"] = make_endpoint("m", key_id="gone")
     command = harness.controls.insert("test_event", "m")
     await harness.step()
@@ -86,7 +103,7 @@ async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None
     assert (handling.status, handling.result) == ("done", {"matched": 150, "retried": 149})
     starts = [(LONG_AGO, -1), (NOW + timedelta(seconds=5), 5), (NOW + timedelta(seconds=9), 9)]
     assert harness.controls.asked_chunks == [(start, CHUNK_SIZE) for start in starts]
-    running = ("mark_running", RUNNING_LEASE)
+    running = ("mark_running", running_lease(ATTEMPT_TIMEOUT))
     woken = [("wake_lanes", {"a": None, "b": 3}), ("wake_lanes", {"a": None})]
     assert harness.controls.done == [running, woken[0], running, woken[1], running]
 
@@ -143,8 +160,9 @@ async def test_a_stop_hands_a_mass_retry_over_at_once() -> None:
     harness = ControllerHarness()
     harness.controls.chunks = [chunk(1, 1, 9)]
     command = harness.controls.insert("retry_failed", "m")
-    harness.stop.set()
-    await harness.step()
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
+        await harness.controller.step(group)
+        harness.stop.set()
     assert harness.controls.handlings[command.id].status == "running"
     assert harness.controls.done[-1] == ("mark_running", timedelta())
     assert harness.controls.asked_chunks == []
@@ -179,7 +197,7 @@ async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_n
 ) -> None:
     harness = ControllerHarness()
     refused = StatementRefused("XX000", "unable to check out connection from the pool")
-    before = {"transaction": 1, "lock_control": 0, "wake_lanes": 0, "mark_running": 1}[method]
+    before = {"transaction": 2, "lock_control": 1, "wake_lanes": 0, "mark_running": 1}[method]
     harness.database.faults[method].extend([None] * before + [refused])
     harness.controls.chunks = [chunk(100, 100, 9, m=None)]
     command = harness.controls.insert("retry_failed", "m")
@@ -223,11 +241,11 @@ async def test_a_worker_whose_command_was_taken_over_does_not_finish_it() -> Non
 async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:
     harness = ControllerHarness()
     harness.controls.chunks = [chunk(1, 1, 9)]
-    harness.controls.looks_while_locked = 2
+    harness.controls.lock_answers.extend([True, False, False, True])
     command = harness.controls.insert("retry_failed", "m")
     await harness.step()
     assert harness.controls.handlings[command.id].result == {"matched": 1, "retried": 1}
-    assert harness.controls.looks_while_locked == -2
+    assert not harness.controls.lock_answers
 
 
 async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted() -> None:

@@ -14,6 +14,7 @@ OF_A_SUPERVISOR = {"webhook_processes": {"state"}, "webhook_process_restarts_tot
 OF_A_DATABASE = {
     "webhook_pending",
     "webhook_pending_retry",
+    "webhook_paused",
     "webhook_oldest_pending_age_seconds",
     "webhook_oldest_due_retry_age_seconds",
 }

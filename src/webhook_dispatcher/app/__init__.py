@@ -104,7 +104,7 @@ def run_child(settings: Settings, number: int, line: socket.socket, supervisor_p
             runner.run(
                 serve(
                     settings,
-                    lambda _address, _registry, readiness: Reporter(line, readiness, clock),
+                    lambda _address, _registry, readiness, notes: Reporter(line, readiness, notes, clock),
                     signals.obeyed_from_supervisor,
                 )
             )

@@ -140,6 +140,11 @@ class Child:
         """Name what stands in the way of delivering here."""
         return [f"{self.place}: {reason}" for reason in self._reasons()]
 
+    def notes(self) -> Sequence[str]:
+        """Name what was last worth a note here."""
+        report = self._report if self._process is not None else None
+        return [f"{self.place}: {note}" for note in report.notes] if report is not None else []
+
     def _reasons(self) -> Sequence[str]:
         if self._process is None:
             return [self._why_away]

@@ -28,7 +28,7 @@ from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
-from webhook_dispatcher.dispatch.instruments import Instruments
+from webhook_dispatcher.dispatch.instruments import Instruments, OperatorPause
 from webhook_dispatcher.dispatch.lane_session import trust
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -83,9 +83,10 @@ class Daemon:
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
         self._outgrown: SchemaMismatch | None = None
+        self._pause: OperatorPause | None = None
         self._has_waited = False
         self.metrics = Metrics(__version__, shard=settings.shard_name)
-        self.ops = show_operators(settings.ops_address, self.metrics.registry, self.readiness)
+        self.ops = show_operators(settings.ops_address, self.metrics.registry, self.readiness, self.notes)
 
     @property
     def ops_port(self) -> int | None:
@@ -105,6 +106,14 @@ class Daemon:
         reasons += self._own_faults.reasons
         lacking = {key for key, at in self._attempter.missing_keys.items() if now - at < KEY_REPORT_TIME}
         return reasons + [self._lack_of(key) for key in sorted(lacking | self._gauges.missing_keys)]
+
+    def notes(self) -> Sequence[str]:
+        """Name what is worth knowing although nothing is wrong."""
+        return ["everything is paused by an operator"] if self._is_paused else []
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._pause is not None and self._pause.is_on
 
     def _lack_of(self, key_id: str) -> str:
         if key_id in self._held_keys:
@@ -179,6 +188,7 @@ class Daemon:
         hold = Hold(settings.unconfigured_hold)
         trusted = trust(settings.lease, settings.attempt_timeout)
         self._own_faults, self._outage = instruments.own_faults, instruments.outage
+        self._pause = instruments.pause
         if self._has_waited:
             self._outage.came_back()
         self._attempter = Attempter(sender, keyring, settings.retry_schedule, instruments)
@@ -200,7 +210,7 @@ class Daemon:
             stop,
         )
         long_running = LongRunningCommands(
-            controls, claims, self._attempter, self._recorder, instruments, stop
+            controls, claims, self._attempter, self._recorder, instruments, settings.attempt_timeout, stop
         )
         controller = Controller(controls, long_running, guard, instruments, stop)
         self._gauges = Gauges(upkeep, keyring.key_ids, self.metrics)
@@ -227,6 +237,7 @@ class Daemon:
         self._own_faults.beat()
         self._dispatcher.show()
         self.metrics.attempts_in_flight.set(self._attempter.in_flight)
+        self.metrics.paused.set(self._is_paused)
 
     def _end_for(self, error: SchemaMismatch) -> None:
         self._outgrown = error

@@ -78,7 +78,7 @@ class Supervisor:
         """Run until told to stop, or until nothing is left to hope for; return the exit code."""
         registry = merging.merged(self._folder)
         self._metrics = SupervisorMetrics(registry, [shard.name for shard in self._shards], self._count)
-        async with OpsServer(self._settings.ops_address, registry, self.readiness) as ops:
+        async with OpsServer(self._settings.ops_address, registry, self.readiness, self.notes) as ops:
             with obeyed(self.stop, self._cut_short):
                 _log.info(
                     "supervisor.started",
@@ -100,6 +100,10 @@ class Supervisor:
     def readiness(self) -> Sequence[str]:
         """Name what stands in the way of delivering, anywhere."""
         return [reason for child in self._children for reason in child.reasons()]
+
+    def notes(self) -> Sequence[str]:
+        """Name what is worth a note, anywhere."""
+        return [note for child in self._children for note in child.notes()]
 
     def _count(self, shard: str | None, state: ProcessState) -> int:
         return sum(child.place.shard == shard and child.state == state for child in self._children)

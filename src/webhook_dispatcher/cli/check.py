@@ -14,7 +14,7 @@ from datetime import timedelta
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, ShardName
-from webhook_dispatcher.cli.output import print_json, print_table, shown
+from webhook_dispatcher.cli.output import print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import Session, session_of
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import (
@@ -137,6 +137,8 @@ async def _database(
     try:
         await database.check_schema()
         yield Finding("schema")
+        if (pause := await database.read_pause_of_everything()) is not None:
+            yield Finding("pause", note=said_of_pause(pause), mend="webhook-dispatcher resume --all")
         yield await _stored_keys(keyring, database)
         yield await _partitions(database)
         for finding in await _unreadable(database):

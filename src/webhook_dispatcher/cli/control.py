@@ -1,7 +1,7 @@
 """Commands that a dispatcher carries out. Which they are, and their help, says domain.command.COMMANDS.
 
-Each inserts a row into webhook.control and waits until it is handled. The wait ends when nothing has changed
-for the deadline; the command itself stays asked for.
+Each inserts a row into webhook.control and waits until it is handled. When nothing has changed for the
+deadline, a command that nobody has taken up is withdrawn; one that is running goes on.
 """
 
 from datetime import timedelta
@@ -40,7 +40,7 @@ Deadline = Annotated[
         "--deadline",
         parser=parse_period,
         metavar="DURATION",
-        help="Give up waiting after so long without news.",
+        help="Give up after so long without news; a command that nobody took up is withdrawn.",
     ),
 ]
 RequestedBy = Annotated[
@@ -163,20 +163,21 @@ def _carry_out(session: Session, request: ControlRequest, deadline: timedelta | 
         command_id = await database.ask(request)
         if deadline is None:
             return await database.find_command(command_id)
-        return await follow(session, database, command_id, deadline)
+        return await _follow(session, database, command_id, deadline, request.requested_by)
 
     _report(session.work(carry_out), as_json)
 
 
-async def follow(
-    session: Session, database: Administration, command_id: int, deadline: timedelta
+async def _follow(
+    session: Session, database: Administration, command_id: int, deadline: timedelta, requested_by: str
 ) -> ControlView:
-    """Wait until a command is handled; Refused when nothing has changed for too long."""
+    """Wait until a command is handled; when nothing changes for too long it is withdrawn, or Refused."""
     view = await database.find_command(command_id)
     changed_at = session.monotonic()
     while not view.status.is_final:
         if session.monotonic() - changed_at >= deadline.total_seconds():
-            raise Refused(_no_news(view))
+            await _give_up(database, view, deadline, requested_by)
+            changed_at = session.monotonic()
         await session.pause(LOOK_SECONDS)
         latest = await database.find_command(command_id)
         if latest != view:
@@ -184,12 +185,16 @@ async def follow(
     return view
 
 
-def _no_news(view: ControlView) -> str:
-    if view.status is CommandStatus.PENDING:
-        return (
-            f"{view.command} (command {view.id}) was asked for, but no dispatcher took it up: is one running?"
-        )
-    return f"{view.command} (command {view.id}) is still running, without news; look at webhook.control later"
+async def _give_up(
+    database: Administration, view: ControlView, deadline: timedelta, requested_by: str
+) -> None:
+    """Withdraw a command and raise Refused; return when it was taken up just now."""
+    about = f"{view.command} (command {view.id})"
+    if view.status is not CommandStatus.PENDING:
+        raise Refused(f"{about} is still running, without news; see `commands list`")
+    if await database.withdraw_command(view.id, requested_by):
+        waited = f"{deadline.total_seconds():g} s"
+        raise Refused(f"{about} was withdrawn: no dispatcher took it up within {waited}: is one running?")
 
 
 def _report(view: ControlView, as_json: bool) -> None:
@@ -198,6 +203,8 @@ def _report(view: ControlView, as_json: bool) -> None:
     if view.status is CommandStatus.REJECTED:
         code = f" ({view.error_code})" if view.error_code is not None else ""
         raise Refused(f"{view.command} (command {view.id}) was rejected: {shown(view.error_message)}{code}")
+    if view.status is CommandStatus.WITHDRAWN:
+        raise Refused(f"{view.command} (command {view.id}) was {shown(view.error_message or view.status)}")
     if not as_json:
         facts = "".join(f", {name} {shown(value)}" for name, value in (view.result or {}).items())
         typer.echo(f"{view.command} (command {view.id}): {view.status}{facts}")

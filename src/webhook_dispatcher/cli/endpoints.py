@@ -11,12 +11,13 @@ from typing import Annotated
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, Merchant, ShardName, parse_period
-from webhook_dispatcher.cli.output import print_facts, print_json, print_table, shown
+from webhook_dispatcher.cli.output import print_facts, print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
-from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 
@@ -71,10 +72,16 @@ def show(
 
 def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:
     """Show all endpoints, without their secrets."""
-    endpoints = session_of(context, shard).work(lambda database: database.list_endpoints())
+
+    async def find(database: Administration) -> tuple[list[EndpointView], PauseOfEverything | None]:
+        return await database.list_endpoints(), await database.read_pause_of_everything()
+
+    endpoints, pause = session_of(context, shard).work(find)
     if as_json:
         print_json(endpoints)
     else:
+        if pause is not None:
+            typer.echo(f"{said_of_pause(pause)}: nobody is sent anything until `resume --all`")
         print_table(COLUMNS, ([getattr(endpoint, column) for column in COLUMNS] for endpoint in endpoints))
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import typer
 
 from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.storage.administration import PauseOfEverything
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +49,13 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     for name, value in facts:
         grid.add_row(Text(name), Text(shown(value)))
     _print(grid)
+
+
+def said_of_pause(pause: PauseOfEverything) -> str:
+    """Say who has paused everything, and since when."""
+    if pause.requested_by is None:
+        return "everything is paused"
+    return f"everything is paused (since {shown(pause.since)}, by {shown(pause.requested_by)})"
 
 
 def shown(value: object) -> str:

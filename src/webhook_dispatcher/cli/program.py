@@ -68,6 +68,18 @@ DELIVERIES = {
     "show": LateCommand("deliveries.show", "Show one delivery and its attempts.", f"deliveries show {EVENT}"),
     **_control_commands("deliveries"),
 }
+COMMANDS_ASKED = {
+    "list": LateCommand(
+        "commands.list_",
+        "Show the commands that were asked for, the newest first, and what came of them.",
+        "commands list --status pending",
+    ),
+    "withdraw": LateCommand(
+        "commands.withdraw",
+        "Take back a command that no dispatcher has taken up yet.",
+        "commands withdraw 12",
+    ),
+}
 COMMANDS = {
     "run": LateCommand(
         "daemon.run",
@@ -112,6 +124,9 @@ COMMANDS = {
         help="What was sent, what is owed, what failed.", commands=dict(DELIVERIES), rich_markup_mode=None
     ),
     **_control_commands(),
+    "commands": TyperGroup(
+        help="What operators have asked for.", commands=dict(COMMANDS_ASKED), rich_markup_mode=None
+    ),
     "listen": LateCommand(
         "listen.listen",
         "Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C.",

@@ -50,14 +50,16 @@ class CommandStatus(StrEnum):
     RUNNING = "running"
     DONE = "done"
     REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
 
     @property
     def is_final(self) -> bool:
-        """Tell whether the command is handled."""
-        return self in FINAL_STATUSES
+        """Tell whether nothing more comes of the command."""
+        return self in HANDLED_STATUSES or self is CommandStatus.WITHDRAWN
 
 
-FINAL_STATUSES = (CommandStatus.DONE, CommandStatus.REJECTED)
+HANDLED_STATUSES = (CommandStatus.DONE, CommandStatus.REJECTED)
+"""How a command ends that a dispatcher has taken up."""
 
 
 class CommandRejected(DispatcherError):
@@ -89,6 +91,33 @@ class CommandRow:
     def label(self) -> str:
         """Return the command's name for metrics and logs, which must not hold what anybody may write."""
         return self.name if self.name in COMMANDS else UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCommand:
+    """A command that may be taken up now, as a look at the control table shows it.
+
+    subject: whose commands it waits for; None where the table does not say.
+    is_plain_cancel: it can be carried out together with others like it.
+    """
+
+    id: int
+    subject: str | None = None
+    is_plain_cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandledCommand:
+    """A command that was carried out together with others, or rejected: then `rejection` says why."""
+
+    id: int
+    result: Mapping[str, Any] | None = None
+    rejection: CommandRejected | None = None
+
+    @property
+    def status(self) -> CommandStatus:
+        """Return how it ended."""
+        return CommandStatus.DONE if self.rejection is None else CommandStatus.REJECTED
 
 
 @dataclass(frozen=True, slots=True)

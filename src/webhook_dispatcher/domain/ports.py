@@ -19,7 +19,13 @@ from webhook_dispatcher.domain.claim import (
     RunAsk,
     SweptLane,
 )
-from webhook_dispatcher.domain.command import Code, CommandRow, RetryFailed
+from webhook_dispatcher.domain.command import (
+    Code,
+    CommandRow,
+    HandledCommand,
+    RetryFailed,
+    WaitingCommand,
+)
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
@@ -165,6 +171,14 @@ class FoundDelivery:
     finished_at: datetime | None
 
 
+class PauseState(Enum):
+    """Whether a merchant is sent to, as far as operators decide it."""
+
+    SENDING = auto()
+    MERCHANT_PAUSED = auto()
+    EVERYTHING_PAUSED = auto()
+
+
 class Reopened(Enum):
     """What became of a finished delivery that was to be owed again, for one attempt."""
 
@@ -212,11 +226,24 @@ class CommandTransaction(Protocol):
         """
         ...
 
-    async def next_command(self, except_ids: Sequence[int]) -> int | None:
-        """Lock the control table, and find the oldest command that nobody carries out.
+    async def next_commands(self, except_ids: Sequence[int], limit: int) -> list[WaitingCommand]:
+        """Look for commands that may be taken up, in order of id; nothing is locked.
 
-        except_ids: these are left out, and whatever is for the same merchant or event.
-        None: there is no such command, or another dispatcher has the lock.
+        They are the first pending one of each subject, unless a pending pause or resume of everything came
+        before it, and running ones whose lease has ended. Those named are left out, with their subjects.
+        """
+        ...
+
+    async def take(self, command_id: int) -> bool:
+        """Lock a command that may be taken up; False when it is withdrawn, handled or locked by now."""
+        ...
+
+    async def take_cancels(
+        self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
+    ) -> dict[int, UUID]:
+        """Lock these subjects' next plain cancels, and return the events by the commands' ids.
+
+        Nothing is taken that waits for a command of another kind, or for one of those named.
         """
         ...
 
@@ -260,15 +287,23 @@ class CommandTransaction(Protocol):
         """
         ...
 
-    async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
-        """Turn an owed delivery into a cancelled one and recall its lane; False when it is not owed."""
+    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, FoundDelivery]:
+        """Find the latest deliveries of events, and lock the lanes of those that are owed."""
+        ...
+
+    async def cancel(self, deliveries: Sequence[FoundDelivery]) -> frozenset[int]:
+        """Turn owed deliveries into cancelled ones, recall and wake their lanes; return the seqs."""
+        ...
+
+    async def finish_all(self, handled: Sequence[HandledCommand]) -> None:
+        """Mark commands as done or rejected."""
         ...
 
     async def require_endpoint(self, merchant_id: str) -> None:
         """Raise CommandRejected when a merchant has no endpoint."""
         ...
 
-    async def is_paused(self, merchant_id: str) -> bool:
+    async def read_pause(self, merchant_id: str) -> PauseState:
         """Tell whether a merchant, or everything, is paused; CommandRejected when it has no endpoint."""
         ...
 

@@ -15,7 +15,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.connection import connect, translated
@@ -94,6 +94,31 @@ class ControlView:
     result: dict[str, Any] | None
     error_code: int | None
     error_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandView:
+    """A control command as shown in a list."""
+
+    id: int
+    created_at: datetime
+    requested_by: str
+    command: str
+    merchant_id: str | None
+    event_id: UUID | None
+    status: CommandStatus
+    handled_at: datetime | None
+    result: Any
+    error_code: int | None
+    error_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOfEverything:
+    """The operators' pause of everything: by whom and since when; None where no command says so any more."""
+
+    requested_by: str | None
+    since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +226,29 @@ class Administration:
         """Return what became of a control command."""
         rows = await self._rows("find_command", command_id)
         if not rows:
-            raise StorageUnavailable(f"control command {command_id} is gone")
+            raise Refused(f"there is no command {command_id}")
         row = rows[0]
-        result = json.loads(row["result"]) if row["result"] else None
-        return ControlView(**{**row, "status": CommandStatus(row["status"]), "result": result})
+        status, result = CommandStatus(row["status"]), _json(row["result"])
+        return ControlView(**{**row, "status": status, "result": result})
+
+    async def list_commands(
+        self, merchant_id: str | None, status: CommandStatus | None, limit: int
+    ) -> list[CommandView]:
+        """Return matching commands, the newest first."""
+        rows = await self._rows("list_commands", merchant_id, status, limit)
+        return [
+            CommandView(**{**row, "status": CommandStatus(row["status"]), "result": _json(row["result"])})
+            for row in rows
+        ]
+
+    async def withdraw_command(self, command_id: int, withdrawn_by: str) -> bool:
+        """Take back a command; False when it was taken up, or withdrawn, before, or there is none."""
+        return bool((await self._rows("withdraw_command", command_id, withdrawn_by))[0]["is_withdrawn"])
+
+    async def read_pause_of_everything(self) -> PauseOfEverything | None:
+        """Return the pause of everything, if operators have paused everything."""
+        rows = await self._rows("read_pause_of_everything")
+        return PauseOfEverything(rows[0]["requested_by"], rows[0]["handled_at"]) if rows else None
 
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         """Return the database's time, or the instant that long ago."""
@@ -273,6 +317,10 @@ class Administration:
         with translated():
             rows: Sequence[Any] = await self.connection.fetch(self._statements[name].text, *arguments)
         return rows
+
+
+def _json(text: str | None) -> Any:
+    return json.loads(text) if text else None
 
 
 def _columns(secrets: Sequence[StoredSecrets]) -> list[list[object]]:

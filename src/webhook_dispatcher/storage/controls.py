@@ -12,12 +12,21 @@ from uuid import UUID
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.command import Code, CommandRejected, CommandRow, CommandStatus, RetryFailed
+from webhook_dispatcher.domain.command import (
+    Code,
+    CommandRejected,
+    CommandRow,
+    CommandStatus,
+    HandledCommand,
+    RetryFailed,
+    WaitingCommand,
+)
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     FoundDelivery,
+    PauseState,
     Reopened,
     ReopenedChunk,
     TestLog,
@@ -38,14 +47,25 @@ class PostgresCommandTransaction:
         """See domain.ports.CommandTransaction."""
         return await self._row("lock_control") is not None
 
-    async def next_command(self, except_ids: Sequence[int]) -> int | None:
+    async def next_commands(self, except_ids: Sequence[int], limit: int) -> list[WaitingCommand]:
         """See domain.ports.CommandTransaction."""
-        # First without the lock, which takes a transaction id: its commit is flushed to disk, and most looks,
-        # four a second, find nothing.
-        if await self._row("next_command", list(except_ids)) is None or not await self.lock_control():
-            return None
-        row = await self._row("next_command", list(except_ids))
-        return None if row is None else int(row["id"])
+        # No lock: that would take a transaction id, whose commit is flushed to disk, and most looks, four a
+        # second, find nothing.
+        return [
+            WaitingCommand(row["id"], row["subject"], row["is_plain_cancel"])
+            for row in await self._rows("next_commands", list(except_ids), limit)
+        ]
+
+    async def take(self, command_id: int) -> bool:
+        """See domain.ports.CommandTransaction."""
+        return await self._row("take_command", command_id) is not None
+
+    async def take_cancels(
+        self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
+    ) -> dict[int, UUID]:
+        """See domain.ports.CommandTransaction."""
+        rows = await self._rows("take_cancels", list(subjects), per_subject, list(except_ids))
+        return {row["id"]: row["event_id"] for row in rows}
 
     async def read_command(self, command_id: int) -> CommandRow:
         """See domain.ports.CommandTransaction."""
@@ -93,15 +113,17 @@ class PostgresCommandTransaction:
             row = await self._row("find_delivery", event_id)
         if row is None:
             raise CommandRejected(Code.NOT_FOUND, "no delivery of this event is known")
-        return FoundDelivery(
-            seq=row["seq"],
-            merchant_id=row["merchant_id"],
-            type=row["type"],
-            state=_state(row["state"]),
-            is_owed=row["is_owed"],
-            is_in_flight=row["is_in_flight"],
-            finished_at=row["finished_at"],
-        )
+        return _found(row)
+
+    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, FoundDelivery]:
+        """See domain.ports.CommandTransaction."""
+        locked: set[str] = set()
+        while True:
+            locked |= {row["merchant_id"] for row in await self._rows("lock_lanes_of", list(event_ids))}
+            rows = await self._rows("find_deliveries", list(event_ids))
+            # An event may have come in since lanes were locked.
+            if all(row["merchant_id"] in locked for row in rows if row["is_owed"]):
+                return {row["event_id"]: _found(row) for row in rows}
 
     async def run_now(self, delivery: FoundDelivery) -> bool:
         """See domain.ports.CommandTransaction."""
@@ -124,23 +146,40 @@ class PostgresCommandTransaction:
         """See domain.ports.CommandTransaction."""
         await self._do("wake_lanes", list(heads), list(heads.values()))
 
-    async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
+    async def cancel(self, deliveries: Sequence[FoundDelivery]) -> frozenset[int]:
         """See domain.ports.CommandTransaction."""
-        cancelled = await self._row("cancel_delivery", event_id)
-        await self._do("recall_lane", merchant_id)
-        return cancelled is not None
+        rows = await self._rows("cancel_deliveries", [delivery.seq for delivery in deliveries])
+        merchants = sorted({delivery.merchant_id for delivery in deliveries})
+        await self._do("recall_lanes", merchants)
+        # Of what was in flight, a merchant's slot for retries is free now.
+        await self.wake_lanes(dict.fromkeys(merchants))
+        return frozenset(row["seq"] for row in rows)
+
+    async def finish_all(self, handled: Sequence[HandledCommand]) -> None:
+        """See domain.ports.CommandTransaction."""
+        rejections = [command.rejection for command in handled]
+        await self._do(
+            "finish_commands",
+            [command.id for command in handled],
+            [command.status for command in handled],
+            [None if command.result is None else json.dumps(command.result) for command in handled],
+            [rejection and int(rejection.code) for rejection in rejections],
+            [rejection and rejection.message for rejection in rejections],
+        )
 
     async def require_endpoint(self, merchant_id: str) -> None:
         """See domain.ports.CommandTransaction."""
         if await self._row("read_pause", merchant_id) is None:
             raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
 
-    async def is_paused(self, merchant_id: str) -> bool:
+    async def read_pause(self, merchant_id: str) -> PauseState:
         """See domain.ports.CommandTransaction."""
         row = await self._row("read_pause", merchant_id)
         if row is None:
             raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
-        return bool(row["is_paused"])
+        if row["is_all_paused"]:
+            return PauseState.EVERYTHING_PAUSED
+        return PauseState.MERCHANT_PAUSED if row["is_paused"] else PauseState.SENDING
 
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
         """See domain.ports.CommandTransaction."""
@@ -165,10 +204,7 @@ class PostgresCommandTransaction:
         self, command: RetryFailed, after: tuple[datetime, int], limit: int
     ) -> ReopenedChunk | None:
         """See domain.ports.CommandTransaction."""
-        with translated():
-            rows = await self.connection.fetch(
-                _CONTROL["reopen_failed"].text, command.merchant_id, *after, command.until, limit
-            )
+        rows = await self._rows("reopen_failed", command.merchant_id, *after, command.until, limit)
         if not rows:
             return None
         reopened = [row for row in rows if row["is_reopened"]]
@@ -213,6 +249,10 @@ class PostgresCommandTransaction:
         with translated():
             return await self.connection.fetchrow(_CONTROL[name].text, *arguments)
 
+    async def _rows(self, name: str, *arguments: object) -> list[asyncpg.Record]:
+        with translated():
+            return list(await self.connection.fetch(_CONTROL[name].text, *arguments))
+
     async def _do(self, name: str, *arguments: object) -> None:
         with translated():
             await self.connection.execute(_CONTROL[name].text, *arguments)
@@ -225,6 +265,18 @@ def _object(text: str) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _found(row: asyncpg.Record) -> FoundDelivery:
+    return FoundDelivery(
+        seq=row["seq"],
+        merchant_id=row["merchant_id"],
+        type=row["type"],
+        state=_state(row["state"]),
+        is_owed=row["is_owed"],
+        is_in_flight=row["is_in_flight"],
+        finished_at=row["finished_at"],
+    )
 
 
 def _state(text: str) -> State:

@@ -25,14 +25,23 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class OpsServer:
-    """Serves while it is entered; `readiness` names what stands in the way of delivering, if anything."""
+    """Serves while it is entered.
+
+    readiness: names what stands in the way of delivering, if anything. notes: names what operators should
+    know although it is no fault.
+    """
 
     def __init__(
-        self, address: str, registry: CollectorRegistry, readiness: Callable[[], Sequence[str]]
+        self,
+        address: str,
+        registry: CollectorRegistry,
+        readiness: Callable[[], Sequence[str]],
+        notes: Callable[[], Sequence[str]],
     ) -> None:
         self._address = address
         self._registry = registry
         self._readiness = readiness
+        self._notes = notes
         self._latest: deque[web.RequestHandler] = deque()
         self._rendered = b""
         self._rendered_until = 0.0
@@ -98,10 +107,9 @@ class OpsServer:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        reasons = self._readiness()
-        if not reasons:
-            return web.Response(text="ready\n")
-        return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
+        reasons, notes = self._readiness(), self._notes()
+        lines = [*(reasons or ["ready"]), *notes]
+        return web.Response(status=503 if reasons else 200, text="".join(f"{line}\n" for line in lines))
 
 
 def _abort(connection: web.RequestHandler) -> None:

@@ -12,7 +12,7 @@ from itertools import product
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from webhook_dispatcher.domain.command import COMMANDS, FINAL_STATUSES
+from webhook_dispatcher.domain.command import COMMANDS, HANDLED_STATUSES
 from webhook_dispatcher.domain.event import EVENT_TYPES, State, Trigger
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -94,6 +94,7 @@ class Metrics:
         self.oldest_due_retry_age = self._measured(
             "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", shard
         )
+        self.paused = self._measured("paused", "1 while operators have paused everything.", shard)
 
     def _database(self) -> None:
         self.claim_duration = self._histogram(
@@ -108,7 +109,7 @@ class Metrics:
         self.control_commands = self._counter(
             "control_commands", "Control commands handled.", "command", "status"
         )
-        _create(self.control_commands, product(COMMANDS, FINAL_STATUSES))
+        _create(self.control_commands, product(COMMANDS, HANDLED_STATUSES))
 
     def _process(self, version: str) -> None:
         self.lanes_leased = self._gauge("lanes_leased", "Lanes that this daemon holds now.", "livesum")

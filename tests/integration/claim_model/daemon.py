@@ -245,7 +245,9 @@ class ModelDaemon:
         dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits, name)
         retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold)
         retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, stop)
-        long_running = LongRunningCommands(controls, ports, attempter, recorder, instruments, stop)
+        long_running = LongRunningCommands(
+            controls, ports, attempter, recorder, instruments, timedelta(seconds=10), stop
+        )
         controller = Controller(controls, long_running, Guard(EgressPolicy()), instruments, stop)
         daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controller, instruments)
         attempter.daemon, attempter.sender = daemon, sender

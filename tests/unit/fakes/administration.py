@@ -6,16 +6,19 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
+from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import (
     Administration,
     AttemptView,
+    CommandView,
     ControlRequest,
     ControlView,
     DeliveryFilter,
     DeliveryView,
+    PauseOfEverything,
     StoredSecrets,
     UnreadableRow,
 )
@@ -41,6 +44,11 @@ class FakeAdministration(Administration):
         self.wanted: DeliveryFilter | None = None
         self.requests: list[ControlRequest] = []
         self.progress = list(progress)
+        self.commands: list[CommandView] = []
+        self.wanted_commands: tuple[str | None, CommandStatus | None, int] | None = None
+        self.withdrawn: list[tuple[int, str]] = []
+        self.can_withdraw = True
+        self.pause: PauseOfEverything | None = None
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
         self.missing: list[tuple[str, date]] = []
@@ -103,6 +111,19 @@ class FakeAdministration(Administration):
 
     async def find_command(self, command_id: int) -> ControlView:
         return self.progress.pop(0) if len(self.progress) > 1 else self.progress[0]
+
+    async def list_commands(
+        self, merchant_id: str | None, status: CommandStatus | None, most: int
+    ) -> list[CommandView]:
+        self.wanted_commands = merchant_id, status, most
+        return self.commands
+
+    async def withdraw_command(self, command_id: int, withdrawn_by: str) -> bool:
+        self.withdrawn.append((command_id, withdrawn_by))
+        return self.can_withdraw
+
+    async def read_pause_of_everything(self) -> PauseOfEverything | None:
+        return self.pause
 
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         return NOW - ago

@@ -1,7 +1,7 @@
 """The control table, and the transactions in which its commands are carried out, in memory."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,12 +10,21 @@ from uuid import UUID
 
 from tests.unit.builders import NOW
 from tests.unit.fakes.database import FakeDatabase
-from webhook_dispatcher.domain.command import Code, CommandRejected, CommandRow, CommandStatus, RetryFailed
+from webhook_dispatcher.domain.command import (
+    Code,
+    CommandRejected,
+    CommandRow,
+    CommandStatus,
+    HandledCommand,
+    RetryFailed,
+    WaitingCommand,
+)
 from webhook_dispatcher.domain.errors import LeaseLost
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     FoundDelivery,
+    PauseState,
     Reopened,
     ReopenedChunk,
     TestLog,
@@ -51,11 +60,15 @@ class FakeControls:
         self.can_run_now = True
         self.reopened = Reopened.DUE_NOW
         self.is_cancelled = True
-        self.paused: set[str] = set()
+        self.paused: set[str | None] = set()
+        self.takes_together = True
+        self.shares: list[int] = []
+        self.finished_together: list[list[int]] = []
         self.chunks: list[ReopenedChunk] = []
         self.asked_chunks: list[tuple[tuple[datetime, int], int]] = []
         self.tests: list[TestLog] = []
-        self.looks_while_locked = 0
+        self.lock_answers: deque[bool] = deque()
+        self.before_take: deque[Callable[[], None]] = deque()
         self.waiting: deque[int] = deque()
         self.counted: list[tuple[int, ...]] = []
 
@@ -83,15 +96,53 @@ class FakeControls:
 
     async def lock_control(self) -> bool:
         self.database.fail("lock_control")
-        self.looks_while_locked -= 1
-        return self.looks_while_locked < 0
+        return self.lock_answers.popleft() if self.lock_answers else True
 
-    async def next_command(self, except_ids: Sequence[int]) -> int | None:
-        self.database.fail("next_command")
-        pending = (
-            id_ for id_, handling in self.handlings.items() if handling.status is CommandStatus.PENDING
-        )
-        return next((id_ for id_ in pending if id_ not in except_ids), None)
+    def subject(self, row: CommandRow) -> str:
+        """Say whose command it is; every event is one of its own here."""
+        return row.merchant_id or (str(row.event_id) if row.event_id else "")
+
+    def _pending(self, subject: str | None = None) -> list[CommandRow]:
+        return [
+            row
+            for row in self.commands
+            if self.handlings[row.id].status is CommandStatus.PENDING and subject in (None, self.subject(row))
+        ]
+
+    def _is_plain_cancel(self, row: CommandRow) -> bool:
+        return self.takes_together and row.name == "cancel" and row.event_id is not None and not row.args
+
+    async def next_commands(self, except_ids: Sequence[int], most: int) -> list[WaitingCommand]:
+        self.database.fail("next_commands")
+        left_out = {self.subject(self.commands[id_ - 1]) for id_ in except_ids}
+        first: dict[str, CommandRow] = {}
+        for row in self._pending():
+            first.setdefault(self.subject(row), row)
+        return [
+            WaitingCommand(row.id, subject, self._is_plain_cancel(row))
+            for subject, row in first.items()
+            if subject not in left_out
+        ][:most]
+
+    async def take(self, command_id: int) -> bool:
+        self.database.fail("take")
+        if self.before_take:
+            self.before_take.popleft()()
+        return self.handlings[command_id].status is CommandStatus.PENDING
+
+    async def take_cancels(
+        self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
+    ) -> dict[int, UUID]:
+        self.database.fail("take_cancels")
+        self.shares.append(per_subject)
+        taken: dict[int, UUID] = {}
+        for subject in subjects:
+            for row in self._pending(subject)[:per_subject]:
+                if not self._is_plain_cancel(row) or row.id in except_ids:
+                    break
+                assert row.event_id is not None
+                taken[row.id] = row.event_id
+        return taken
 
     async def read_command(self, command_id: int) -> CommandRow:
         self.database.fail("read_command")
@@ -140,17 +191,33 @@ class FakeControls:
         self.database.fail("wake_lanes")
         self.done.append(("wake_lanes", dict(heads)))
 
-    async def cancel(self, event_id: UUID, merchant_id: str) -> bool:
-        self.done.append(("cancel", event_id))
-        return self.is_cancelled
+    async def find_deliveries(self, event_ids: Sequence[UUID]) -> dict[UUID, FoundDelivery]:
+        self.database.fail("find_deliveries")
+        return {} if self.delivery is None else dict.fromkeys(event_ids, self.delivery)
+
+    async def cancel(self, deliveries: Sequence[FoundDelivery]) -> frozenset[int]:
+        self.database.fail("cancel")
+        seqs = frozenset(delivery.seq for delivery in deliveries)
+        self.done.append(("cancel", set(seqs)))
+        return seqs if self.is_cancelled else frozenset()
+
+    async def finish_all(self, handled: Sequence[HandledCommand]) -> None:
+        self.database.fail("finish_all")
+        self.finished_together.append([command.id for command in handled])
+        for command in handled:
+            handling = self.handlings[command.id]
+            handling.status, handling.result = command.status, command.result
+            handling.code = command.rejection.code if command.rejection else None
 
     async def require_endpoint(self, merchant_id: str) -> None:
         if merchant_id not in self.database.endpoints:
             raise CommandRejected(Code.NOT_CONFIGURED, "no endpoint")
 
-    async def is_paused(self, merchant_id: str) -> bool:
+    async def read_pause(self, merchant_id: str) -> PauseState:
         await self.require_endpoint(merchant_id)
-        return merchant_id in self.paused
+        if None in self.paused:
+            return PauseState.EVERYTHING_PAUSED
+        return PauseState.MERCHANT_PAUSED if merchant_id in self.paused else PauseState.SENDING
 
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
         self.done.append(("pause", merchant_id, is_paused))

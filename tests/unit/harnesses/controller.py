@@ -1,6 +1,7 @@
 """A controller with the control table and everything around it in memory."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from tests.unit.builders import KEYRING, LEASE
@@ -20,6 +21,7 @@ from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 URL = "https://new.example/"
+ATTEMPT_TIMEOUT = timedelta(minutes=1)
 
 
 class ControllerHarness:
@@ -40,6 +42,7 @@ class ControllerHarness:
             attempter,
             recorder,
             instruments,
+            ATTEMPT_TIMEOUT,
             self.stop,
         )
         self.controller = Controller(self.controls, long_running, self, instruments, self.stop)

@@ -1,16 +1,20 @@
-"""Carries out the control table's commands.
+"""Carries out the control table's commands, in rounds.
 
-A short command is carried out in the transaction that takes it up. A long one is marked as running in it and
-goes on in a task of its own (long_running).
+A round takes up the first command of each subject, so that nobody waits for the commands of others. A short
+command is carried out in the transaction that takes it up; cancels go together (mass_cancel). A long one is
+marked as running in that transaction, and goes on in a task of its own (long_running).
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, assert_never
 
 import structlog
 
+from webhook_dispatcher.dispatch.control import mass_cancel
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommand, LongRunningCommands
+from webhook_dispatcher.dispatch.control.postponed import Postponed
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Interval, Stop, every
 from webhook_dispatcher.domain.command import (
@@ -25,9 +29,10 @@ from webhook_dispatcher.domain.command import (
     Retry,
     SetUrl,
     ShortCommand,
+    WaitingCommand,
     parse,
 )
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
@@ -39,14 +44,18 @@ from webhook_dispatcher.domain.ports import (
 
 POLL = Interval(0.25)
 """Between two polls of the control table (contract 3: taken up within a second)."""
-POSTPONE_SECONDS = 1.0
-"""Seconds for which a command that could not be carried out is skipped, so that later ones go first."""
+MAX_ROUND = 500
+"""Commands that are taken up before the next look."""
 
 _log = structlog.get_logger()
 
 
+class _Occupied(Exception):
+    """Another dispatcher carries out commands just now."""
+
+
 class Controller:
-    """Takes commands up in order of their id, one transaction each."""
+    """Takes commands up in order of their id within a subject, one transaction each."""
 
     def __init__(
         self,
@@ -62,7 +71,8 @@ class Controller:
         self._clock = instruments.clock
         self._metrics = instruments.metrics
         self._stop = stop
-        self._postponed_until: dict[int, float] = {}
+        self._mass_cancel = mass_cancel.MassCancel(controls, instruments.metrics)
+        self._postponed = Postponed(instruments.clock)
         self._unread: set[int] = set()
 
     async def run(self) -> None:
@@ -72,42 +82,64 @@ class Controller:
             await every(POLL, step, "control.failed", self._clock, self._metrics, self._stop)
 
     async def step(self, group: asyncio.TaskGroup) -> bool:
-        """Take up one command, and go on with a long one in `group`; False when there was none."""
+        """Go one round, and go on with long commands in `group`; False when nothing could be done."""
+        postponed = self._postponed.ids()
+        async with self._controls.transaction() as transaction:
+            waiting = await transaction.next_commands(postponed, MAX_ROUND)
+        others = [command for command in waiting if not self._mass_cancel.takes(command)]
+        cancels = [command for command in waiting if self._mass_cancel.takes(command)]
+        has_handled = bool(cancels) and await self._mass_cancel.step(cancels, postponed)
+        try:
+            return await self._go_round(others, group) or has_handled
+        except _Occupied:
+            return has_handled
+
+    async def _go_round(self, waiting: Sequence[WaitingCommand], group: asyncio.TaskGroup) -> bool:
+        """Take up commands one after the other, those last that have failed before."""
+        has_handled = False
+        for command in sorted(waiting, key=lambda command: self._postponed.has_met(command.id)):
+            if self._stop.is_set():
+                break
+            has_handled |= await self._take_up(command.id, group)
+        return has_handled
+
+    async def _take_up(self, command_id: int, group: asyncio.TaskGroup) -> bool:
+        """Take up one command in a transaction of its own; False when it is not to be had any more.
+
+        Raises _Occupied and StorageError.
+        """
         row: CommandRow | None = None
+        long_command: LongRunningCommand | None = None
         try:
             async with self._controls.transaction() as transaction:
-                command_id = await transaction.next_command(self._postponed())
-                if command_id is None:
+                if not await transaction.lock_control():
+                    raise _Occupied
+                if not await transaction.take(command_id):
                     return False
                 row = await self._read(transaction, command_id)
-                if row is None:
-                    return True
-                long_command = await self._take_up(transaction, row)
-        except StatementRefused as error:
-            if row is None:
-                raise
-            if not error.is_row_fault:  # such as a right that is wanting: the command is not at fault
-                self._postpone(row.id)
-                raise
-            # The command's own values are refused: if it were tried again, it would hold up all later ones.
-            async with self._controls.transaction() as transaction:
-                await self._reject(transaction, row, CommandRejected(Code.MALFORMED, error.detail))
+                if row is not None:
+                    long_command = await self._begin(transaction, row)
+        except StorageError as error:
+            await self._recover(row, error)
             return True
-        except StorageUnavailable:
-            if row is not None:  # what it needs may be locked
-                self._postpone(row.id)
-            raise
+        if row is not None:
+            self._postponed.forget(command_id)
         if long_command is not None:
             group.create_task(self._long_running.carry_out(long_command))
         return True
 
-    def _postpone(self, command_id: int) -> None:
-        self._postponed_until[command_id] = self._clock.elapsed() + POSTPONE_SECONDS
-
-    def _postponed(self) -> list[int]:
-        now = self._clock.elapsed()
-        self._postponed_until = {id_: until for id_, until in self._postponed_until.items() if until > now}
-        return list(self._postponed_until)
+    async def _recover(self, row: CommandRow | None, error: StorageError) -> None:
+        """Reject a command whose own values were refused; postpone any other that failed, and raise."""
+        if row is None:
+            raise error
+        if not (isinstance(error, StatementRefused) and error.is_row_fault):
+            # What it needs may be locked, or a right is wanting: the command is not at fault.
+            self._postponed.add(row.id)
+            raise error
+        # If it were tried again, it would hold up all later ones of its subject.
+        async with self._controls.transaction() as transaction:
+            if await transaction.take(row.id):
+                await self._reject(transaction, row, CommandRejected(Code.MALFORMED, error.detail))
 
     async def _read(self, transaction: CommandTransaction, command_id: int) -> CommandRow | None:
         """Read a command; None when the database cannot read it, after postponing or rejecting it."""
@@ -127,7 +159,7 @@ class Controller:
         """Postpone a command that the database cannot read; the second time, reject it."""
         if command_id not in self._unread:
             self._unread.add(command_id)
-            self._postpone(command_id)
+            self._postponed.add(command_id)
             _log.warning("control.failed", command_id=command_id, error=str(error))
             return
         await transaction.reject(command_id, Code.MALFORMED, error.detail)
@@ -135,13 +167,13 @@ class Controller:
         self._metrics.control_commands.labels(UNKNOWN, CommandStatus.REJECTED).inc()
         _log.error("command.unreadable", command_id=command_id, error=str(error))
 
-    async def _take_up(self, transaction: CommandTransaction, row: CommandRow) -> LongRunningCommand | None:
+    async def _begin(self, transaction: CommandTransaction, row: CommandRow) -> LongRunningCommand | None:
         """Carry a short command out, or begin a long one; what is rejected is marked so."""
         try:
             command = parse(row)
             if isinstance(command, LongCommand):
                 return await self._long_running.begin(transaction, row, command)
-            result = await self._carry_out(transaction, command)
+            result = await self._carry_out(transaction, row.id, command)
         except CommandRejected as rejection:
             await self._reject(transaction, row, rejection)
             return None
@@ -149,13 +181,15 @@ class Controller:
         self._tell(row, CommandStatus.DONE, result)
         return None
 
-    async def _carry_out(self, transaction: CommandTransaction, command: ShortCommand) -> dict[str, Any]:
+    async def _carry_out(
+        self, transaction: CommandTransaction, command_id: int, command: ShortCommand
+    ) -> Mapping[str, Any]:
         """Carry a short command out and return its result. Raises CommandRejected."""
         match command:
             case Retry():
                 return await _retry(transaction, command)
             case Cancel():
-                return await self._cancel(transaction, command)
+                return await self._cancel(transaction, command_id, command)
             case SetUrl():
                 return await self._set_url(transaction, command)
             case Pause():
@@ -163,16 +197,16 @@ class Controller:
             case _:
                 assert_never(command)
 
-    async def _cancel(self, transaction: CommandTransaction, command: Cancel) -> dict[str, Any]:
-        delivery = await transaction.find_delivery(command.event_id)
-        if not delivery.is_owed or delivery.state is State.DELIVERED:
-            raise CommandRejected(Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
-        if not await transaction.cancel(command.event_id, delivery.merchant_id):
-            raise CommandRejected(Code.WRONG_STATE, "the delivery is no longer owed")
-        # If it was in flight, one of the merchant's slots for retries is free now.
-        await transaction.wake_lanes({delivery.merchant_id: None})
-        self._metrics.deliveries.labels(State.FAILED, delivery.type).inc()
-        return {"in_flight": delivery.is_in_flight}
+    async def _cancel(
+        self, transaction: CommandTransaction, command_id: int, command: Cancel
+    ) -> Mapping[str, Any]:
+        cancelled = await mass_cancel.cancel(transaction, {command_id: command.event_id})
+        [handled] = cancelled.handled
+        if handled.rejection is not None:
+            raise handled.rejection
+        for event_type in cancelled.types:
+            self._metrics.deliveries_by[State.FAILED, event_type].inc()
+        return handled.result or {}
 
     async def _set_url(self, transaction: CommandTransaction, command: SetUrl) -> dict[str, Any]:
         await transaction.require_endpoint(command.merchant_id)
@@ -187,7 +221,7 @@ class Controller:
         await transaction.reject(row.id, rejection.code, rejection.message)
         self._tell(row, CommandStatus.REJECTED, {"code": int(rejection.code)})
 
-    def _tell(self, row: CommandRow, status: CommandStatus, result: dict[str, Any]) -> None:
+    def _tell(self, row: CommandRow, status: CommandStatus, result: Mapping[str, Any]) -> None:
         self._metrics.control_commands.labels(row.label, status).inc()
         _log.info("control.handled", command_id=row.id, command=row.label, status=status, **result)
 

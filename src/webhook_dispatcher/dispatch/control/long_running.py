@@ -5,6 +5,7 @@ kept in `result`: when their worker goes away, any dispatcher resumes them from 
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, assert_never
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.mass_retry import MassRetry, MassRetryProgress
-from webhook_dispatcher.dispatch.control.running_command import RUNNING_LEASE, RunningCommand
+from webhook_dispatcher.dispatch.control.running_command import RunningCommand, running_lease
 from webhook_dispatcher.dispatch.control.sample_event import SampleEvent, SampleProgress
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
@@ -26,11 +27,17 @@ from webhook_dispatcher.domain.command import (
     TestEvent,
 )
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
-from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls
+from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls, PauseState
 
 _log = structlog.get_logger()
 
 LongRunningCommand = MassRetry | SampleEvent
+
+PAUSED: Mapping[PauseState, str] = {
+    PauseState.MERCHANT_PAUSED: "the merchant is paused: resume it first",
+    PauseState.EVERYTHING_PAUSED: "everything is paused: resume it first",
+}
+"""Why a test event is refused."""
 
 
 class LongRunningCommands:
@@ -43,9 +50,11 @@ class LongRunningCommands:
         attempter: Attempter,
         recorder: Recorder,
         instruments: Instruments,
+        attempt_timeout: timedelta,
         stop: Stop,
     ) -> None:
         self._controls = controls
+        self._lease = running_lease(attempt_timeout)
         self._claims = claims
         self._attempter = attempter
         self._recorder = recorder
@@ -89,8 +98,8 @@ class LongRunningCommands:
     async def _begin_sample_event(
         self, transaction: CommandTransaction, row: CommandRow, command: TestEvent
     ) -> SampleEvent:
-        if await transaction.is_paused(command.merchant_id):
-            raise CommandRejected(Code.WRONG_STATE, "the merchant is paused: resume it first")
+        if (paused := PAUSED.get(await transaction.read_pause(command.merchant_id))) is not None:
+            raise CommandRejected(Code.WRONG_STATE, paused)
         if row.result:
             progress = SampleProgress.parse(row.result)
         else:
@@ -103,5 +112,5 @@ class LongRunningCommands:
     async def _mark_running(
         self, transaction: CommandTransaction, row: CommandRow, result: Mapping[str, Any]
     ) -> RunningCommand:
-        token = await transaction.mark_running(row.id, RUNNING_LEASE, result)
-        return RunningCommand(row, token, self._controls, self._metrics)
+        token = await transaction.mark_running(row.id, self._lease, result)
+        return RunningCommand(row, token, self._lease, self._controls, self._metrics)

@@ -10,10 +10,15 @@ from webhook_dispatcher.domain.command import Code, CommandRow, CommandStatus
 from webhook_dispatcher.domain.ports import CommandTransaction, Controls, TestLog
 from webhook_dispatcher.telemetry.metrics import Metrics
 
-RUNNING_LEASE = timedelta(seconds=30)
-"""How long a running command is its worker's; must exceed the time of one attempt or chunk."""
+MARGIN = timedelta(seconds=20)
+"""How much longer than an attempt may take a running command is its worker's: the time of a chunk."""
 
 _log = structlog.get_logger()
+
+
+def running_lease(attempt_timeout: timedelta) -> timedelta:
+    """Return how long a running command is its worker's, unless renewed: longer than an attempt may take."""
+    return attempt_timeout + MARGIN
 
 
 class RunningCommand:
@@ -23,9 +28,12 @@ class RunningCommand:
     and LeaseLost when another worker has the command now.
     """
 
-    def __init__(self, row: CommandRow, token: datetime, controls: Controls, metrics: Metrics) -> None:
+    def __init__(
+        self, row: CommandRow, token: datetime, lease: timedelta, controls: Controls, metrics: Metrics
+    ) -> None:
         self._row = row
         self._token = token
+        self._lease = lease
         self._controls = controls
         self._metrics = metrics
 
@@ -36,7 +44,7 @@ class RunningCommand:
 
     async def renew(self, transaction: CommandTransaction, progress: Mapping[str, Any]) -> None:
         """Prolong the lease and write the progress down, when the transaction is committed."""
-        self._token = await transaction.mark_running(self.id, RUNNING_LEASE, progress, self._token)
+        self._token = await transaction.mark_running(self.id, self._lease, progress, self._token)
 
     async def release(self, progress: Mapping[str, Any]) -> None:
         """End the lease now, so that another dispatcher goes on at once."""

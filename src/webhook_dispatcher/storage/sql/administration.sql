@@ -195,6 +195,48 @@ SELECT id, command, status::text AS status, handled_at, result, error_code::inte
 FROM webhook.control
 WHERE id = $1;
 
+-- name: list_commands
+-- Show commands, the newest first; a filter that is null lets everything through. A merchant's are also the retries
+-- and cancels of its events, as long as it is known whose they were.
+-- $1 merchant_id text
+-- $2 status text
+-- $3 most bigint
+-- row: id bigint, created_at timestamptz, requested_by text, command text, merchant_id text, event_id uuid,
+--   status text, handled_at timestamptz, result jsonb, error_code integer, error_message text; ordered by id,
+--   the newest first
+-- none: no command matches
+SELECT
+    id, created_at, requested_by, command, merchant_id, event_id, status::text AS status, handled_at, result,
+    error_code::integer AS error_code, error_message
+FROM webhook.control
+WHERE ($1::text IS NULL OR merchant_id = $1 OR subject = $1)
+    AND ($2::text IS NULL OR status::text = $2)
+ORDER BY id DESC
+LIMIT $3;
+
+-- name: withdraw_command
+-- Take back a command that nobody has taken up.
+-- $1 id bigint
+-- $2 withdrawn_by text
+-- row: is_withdrawn boolean
+-- none: cannot be
+SELECT webhook.withdraw_command($1, $2) AS is_withdrawn;
+
+-- name: read_pause_of_everything
+-- Tell who has paused everything, and when, as far as the commands still say.
+-- row: requested_by text, handled_at timestamptz
+-- none: everything is not paused
+SELECT latest.requested_by, latest.handled_at
+FROM webhook.state
+LEFT JOIN LATERAL (
+    SELECT control.requested_by, control.handled_at
+    FROM webhook.control
+    WHERE control.command = 'pause' AND control.merchant_id IS NULL AND control.status = 'done'
+    ORDER BY control.id DESC
+    LIMIT 1
+) AS latest ON true
+WHERE state.is_only AND state.paused;
+
 -- name: database_time
 -- Read the database's clock, less an interval.
 -- $1 ago interval

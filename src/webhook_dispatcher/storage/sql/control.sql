@@ -1,5 +1,7 @@
--- Carrying out the control table's commands. One dispatcher at a time carries them out, in order of id, each in
--- a transaction of its own: what a command does and that it is done are committed together.
+-- Carrying out the control table's commands. One dispatcher at a time carries one out, in order of id within a
+-- subject, each in a transaction of its own, but for cancels, which go together: what a command does and that it is
+-- done are committed together.
+-- A subject is looked for as one of an array: a plan may otherwise go through all numbers for the order's sake.
 
 -- name: lock_control
 -- Keep other dispatchers from carrying out commands until this transaction ends.
@@ -7,31 +9,189 @@
 -- none: another dispatcher carries out commands just now
 SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SKIP LOCKED;
 
--- name: next_command
--- Find the oldest command that is pending, or running while its worker's lease has ended. Left out are the named
--- ones, and those for the same merchant or event.
+-- name: next_commands
+-- Look for commands that may be taken up: the first pending one of each subject (of those without a subject, which
+-- only a superuser can put in: of all of them), unless a pending pause or resume of everything came before it, or it is
+-- a resume of everything and any came before it; and running ones whose worker's lease has ended. Left out are the named ones, and their subjects.
+-- A large value may be damaged: only its size is looked at here.
 -- $1 except_ids bigint[]
--- row: id bigint
+-- $2 most bigint; of cancels, and of others: however many cancels there are, others do not wait for them
+-- row: id bigint, subject text, is_plain_cancel boolean
+-- order: by id
 -- none: there is no such command
+WITH RECURSIVE barrier AS MATERIALIZED (
+    SELECT coalesce((
+        SELECT control.id
+        FROM webhook.control
+        WHERE
+            control.status = 'pending'
+            AND control.subject = ANY(ARRAY[''])
+            AND control.merchant_id IS NULL
+            AND control.command IN ('pause', 'resume')
+            AND control.id <> ALL($1::bigint[])
+        ORDER BY control.subject, control.id
+        LIMIT 1
+    ), 9223372036854775807) AS id
+),
+pending AS (
+    (
+        SELECT control.subject, control.id, control.command
+        FROM webhook.control
+        WHERE control.status = 'pending' AND control.subject IS NOT NULL
+        ORDER BY control.subject, control.id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.subject, following.id, following.command
+    FROM pending
+    CROSS JOIN LATERAL (
+        SELECT control.subject, control.id, control.command
+        FROM webhook.control
+        WHERE control.status = 'pending' AND control.subject > pending.subject
+        ORDER BY control.subject, control.id
+        LIMIT 1
+    ) AS following
+),
+waiting AS MATERIALIZED (
+    (
+        SELECT pending.subject, pending.id, pending.command
+        FROM pending
+        WHERE
+            pending.id <= (SELECT barrier.id FROM barrier)
+            -- What was asked for before everything is sent again is done first.
+            AND NOT (
+                pending.subject = ''
+                AND pending.command = 'resume'
+                AND pending.id > (SELECT min(pending.id) FROM pending WHERE pending.id <> ALL($1::bigint[]))
+            )
+        LIMIT 10000
+    )
+    UNION ALL
+    (
+        SELECT control.subject, control.id, control.command
+        FROM webhook.control
+        WHERE control.status = 'pending' AND control.subject IS NULL
+        ORDER BY control.subject, control.id
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT control.subject, control.id, control.command
+        FROM webhook.control
+        WHERE control.status = 'running' AND control.running_until < clock_timestamp()
+        ORDER BY control.running_until
+        LIMIT $2
+    )
+),
+postponed AS MATERIALIZED (
+    SELECT named.id, named.subject
+    FROM unnest($1::bigint[]) AS excepted (id)
+    CROSS JOIN LATERAL (
+        SELECT control.id, control.subject FROM webhook.control WHERE control.id = excepted.id LIMIT 1
+    ) AS named
+),
+ranked AS MATERIALIZED (
+    SELECT waiting.id, row_number() OVER (PARTITION BY waiting.command = 'cancel' ORDER BY waiting.id) AS rank
+    FROM waiting
+    WHERE
+        waiting.id NOT IN (SELECT postponed.id FROM postponed)
+        AND coalesce(
+            waiting.subject NOT IN (SELECT postponed.subject FROM postponed WHERE postponed.subject IS NOT NULL), true
+        )
+),
+next AS MATERIALIZED (SELECT ranked.id FROM ranked WHERE ranked.rank <= $2)
+SELECT
+    command.id,
+    command.subject,
+    command.is_plain_cancel
+FROM next
+CROSS JOIN LATERAL (
+    SELECT
+        control.id, control.subject,
+        coalesce(CASE
+            WHEN
+                control.status = 'pending' AND control.command = 'cancel' AND control.result IS NULL
+                AND pg_column_size(control.args) <= 8
+                THEN control.args = '{}' AND num_nulls(control.event_id, control.subject) = 0
+        END, false) AS is_plain_cancel
+    FROM webhook.control
+    WHERE control.id = next.id
+    LIMIT 1
+) AS command
+ORDER BY command.id;
+
+-- name: take_command
+-- Lock a command that may be taken up, so that nobody else takes it up or withdraws it.
+-- $1 id bigint
+-- row: id bigint
+-- none: it is withdrawn or handled, runs, or is locked by somebody
 SELECT control.id
 FROM webhook.control
 WHERE
-    (
+    control.id = $1
+    AND (
         control.status = 'pending'
         OR (control.status = 'running' AND control.running_until < clock_timestamp())
     )
-    AND NOT EXISTS (
-        SELECT FROM webhook.control AS postponed
+FOR UPDATE SKIP LOCKED;
+
+-- name: take_cancels
+-- Lock the next cancels of each of these subjects that wait for no command of another kind, for none of those named,
+-- and for no pause or resume of everything that is not named. One that is being withdrawn is left out.
+-- $1 subjects text[]
+-- $2 most_of_each bigint
+-- $3 except_ids bigint[]
+-- row: id bigint, event_id uuid
+-- order: none
+-- none: they were handled or withdrawn meanwhile
+WITH barrier AS MATERIALIZED (
+    SELECT coalesce((
+        SELECT control.id
+        FROM webhook.control
         WHERE
-            postponed.id = ANY($1::bigint[])
-            AND (
-                postponed.id = control.id
-                OR postponed.merchant_id = control.merchant_id
-                OR postponed.event_id = control.event_id
-            )
-    )
-ORDER BY control.id
-LIMIT 1;
+            control.status = 'pending'
+            AND control.subject = ANY(ARRAY[''])
+            AND control.merchant_id IS NULL
+            AND control.command IN ('pause', 'resume')
+            AND control.id <> ALL($3::bigint[])
+        ORDER BY control.subject, control.id
+        LIMIT 1
+    ), 9223372036854775807) AS id
+),
+next AS MATERIALIZED (
+    SELECT run.id
+    FROM unnest($1::text[]) AS concerned (subject)
+    CROSS JOIN LATERAL (
+        SELECT
+            pending.id,
+            bool_and(pending.is_plain_cancel AND pending.id <> ALL($3::bigint[])) OVER (ORDER BY pending.id)
+                AS is_free
+        FROM (
+            SELECT
+                control.id,
+                coalesce(CASE
+                    WHEN
+                        control.command = 'cancel' AND control.result IS NULL
+                        AND pg_column_size(control.args) <= 8
+                        THEN control.args = '{}' AND num_nulls(control.event_id) = 0
+                END, false) AS is_plain_cancel
+            FROM webhook.control
+            WHERE control.status = 'pending' AND control.subject = ANY(ARRAY[concerned.subject])
+            ORDER BY control.subject, control.id
+            LIMIT $2
+        ) AS pending
+    ) AS run
+    WHERE run.is_free AND run.id < (SELECT barrier.id FROM barrier)
+    ORDER BY run.id
+)
+SELECT taken.id, taken.event_id
+FROM next
+CROSS JOIN LATERAL (
+    SELECT control.id, control.event_id
+    FROM webhook.control
+    WHERE control.id = next.id AND control.status = 'pending'
+    FOR UPDATE SKIP LOCKED
+) AS taken;
 
 -- name: read_command
 -- Read one command.
@@ -60,6 +220,22 @@ SET
     result = coalesce($3, control.result), error_code = $4, error_message = $5
 WHERE control.id = $1 AND ($6::timestamptz IS NULL OR control.running_until = $6)
 RETURNING control.id;
+
+-- name: finish_commands
+-- Write down what became of commands that were carried out together.
+-- $1 ids bigint[]
+-- $2 statuses text[]
+-- $3 results jsonb[]
+-- $4 error_codes integer[]
+-- $5 error_messages text[]
+-- none: always
+UPDATE webhook.control
+SET
+    status = handled.status, handled_at = clock_timestamp(),
+    result = handled.result, error_code = handled.error_code, error_message = handled.error_message
+FROM unnest($1::bigint[], $2::text[], $3::jsonb[], $4::integer[], $5::text[])
+    AS handled (id, status, result, error_code, error_message)
+WHERE control.id = ANY(ARRAY[handled.id]);
 
 -- name: mark_running
 -- Mark a command as running until the lease ends, and write down its progress.
@@ -90,13 +266,38 @@ FROM webhook.lane
 WHERE lane.merchant_id = $1
 FOR NO KEY UPDATE;
 
--- name: recall_lane
--- Recall a lane: its holder releases it before it starts another attempt, even if the lease has ended.
--- $1 merchant_id text
+-- name: lock_lanes_of
+-- Lock the lanes of the merchants who are owed these events.
+-- $1 event_ids uuid[]
+-- row: merchant_id text, has_lane boolean
+-- order: none
+-- none: none of them is owed
+WITH owing AS MATERIALIZED (
+    SELECT DISTINCT owed.merchant_id
+    FROM unnest($1::uuid[]) AS asked (event_id)
+    CROSS JOIN LATERAL (
+        SELECT outbox.merchant_id FROM webhook.outbox WHERE outbox.id = asked.event_id LIMIT 1
+    ) AS owed
+),
+locked AS MATERIALIZED (
+    SELECT owing.merchant_id
+    FROM (SELECT owing.merchant_id FROM owing ORDER BY owing.merchant_id) AS owing
+    CROSS JOIN LATERAL (
+        SELECT FROM webhook.lane WHERE lane.merchant_id = owing.merchant_id FOR NO KEY UPDATE
+    ) AS lane
+)
+-- IN is hashed; a join may compare each with each.
+SELECT owing.merchant_id, owing.merchant_id IN (SELECT locked.merchant_id FROM locked) AS has_lane
+FROM owing;
+
+-- name: recall_lanes
+-- Recall lanes that are locked already: their holders release them before they start another attempt, even if the
+-- lease has ended.
+-- $1 merchants text[]
 -- none: always
 UPDATE webhook.lane
 SET recalled = lane.recalled OR lane.lease_until > '-infinity'
-WHERE lane.merchant_id = $1;
+WHERE lane.merchant_id = ANY($1::text[]);
 
 -- name: pause_lane
 -- Pause or resume one merchant.
@@ -114,11 +315,13 @@ WHERE lane.merchant_id = $1;
 UPDATE webhook.state SET paused = $1 WHERE state.is_only;
 
 -- name: read_pause
--- Tell whether a merchant has an endpoint, and whether it is paused.
+-- Tell whether a merchant has an endpoint, and whether it or everything is paused.
 -- $1 merchant_id text
--- row: is_paused boolean
+-- row: is_paused boolean, is_all_paused boolean
 -- none: not configured
-SELECT coalesce(lane.paused, false) OR (SELECT state.paused FROM webhook.state WHERE state.is_only) AS is_paused
+SELECT
+    coalesce(lane.paused, false) AS is_paused,
+    (SELECT state.paused FROM webhook.state WHERE state.is_only) AS is_all_paused
 FROM webhook.endpoint
 LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
 WHERE endpoint.merchant_id = $1;

@@ -199,10 +199,10 @@ CROSS JOIN LATERAL (
     SELECT control.id, control.command, control.requested_by, control.handled_at
     FROM webhook.control
     WHERE
-        coalesce(control.merchant_id, '') = scope.merchant_id
+        left(coalesce(control.merchant_id, ''), 128) = scope.merchant_id
         AND control.command IN ('pause', 'resume')
         AND control.status = 'done'
-    ORDER BY coalesce(control.merchant_id, '') DESC, control.id DESC
+    ORDER BY left(coalesce(control.merchant_id, ''), 128) DESC, control.id DESC
     LIMIT 1
 ) AS latest
 WHERE latest.command = 'pause';

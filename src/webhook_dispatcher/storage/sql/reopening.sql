@@ -42,6 +42,80 @@ SELECT * FROM (
 ORDER BY known.is_owed DESC, known.seq DESC
 LIMIT 1;
 
+-- name: find_deliveries
+-- Find the latest deliveries of events, in the outbox or in the log.
+-- $1 event_ids uuid[]
+-- row: event_id uuid, seq bigint, merchant_id text, type text, state text, is_owed boolean, is_in_flight boolean,
+--      finished_at timestamptz
+-- order: none
+-- none: none of them is known
+WITH asked AS MATERIALIZED (SELECT DISTINCT entry.event_id FROM unnest($1::uuid[]) AS entry (event_id)),
+owed AS MATERIALIZED (
+    SELECT found.*
+    FROM asked
+    CROSS JOIN LATERAL (
+        SELECT
+            outbox.id AS event_id, outbox.seq, outbox.merchant_id, outbox.type, outbox.due_at, outbox.claim,
+            outbox.on_failure
+        FROM webhook.outbox
+        WHERE outbox.id = asked.event_id
+        LIMIT 1
+    ) AS found
+),
+earliest AS MATERIALIZED (
+    SELECT concerned.merchant_id, head.seq
+    FROM (SELECT DISTINCT owed.merchant_id FROM owed) AS concerned
+    CROSS JOIN LATERAL (
+        SELECT outbox.seq
+        FROM webhook.outbox
+        WHERE
+            outbox.merchant_id = ANY(ARRAY[concerned.merchant_id])
+            AND outbox.due_at IS NULL
+            AND (
+                SELECT lane.lease_until > clock_timestamp()
+                FROM webhook.lane
+                WHERE lane.merchant_id = concerned.merchant_id
+            )
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT 1
+    ) AS head
+),
+gone AS MATERIALIZED (
+    SELECT asked.event_id FROM asked WHERE asked.event_id NOT IN (SELECT owed.event_id FROM owed)
+)
+SELECT
+    owed.event_id, owed.seq, owed.merchant_id, owed.type,
+    CASE
+        WHEN owed.on_failure = 'delivered' THEN 'delivered'
+        WHEN owed.due_at IS NULL THEN 'pending'
+        ELSE 'pending_retry'
+    END AS state,
+    true AS is_owed,
+    CASE
+        WHEN owed.due_at IS NULL THEN owed.seq IN (SELECT earliest.seq FROM earliest)
+        ELSE owed.claim IS NOT NULL AND owed.due_at > clock_timestamp()
+    END AS is_in_flight,
+    NULL::timestamptz AS finished_at
+FROM owed
+UNION ALL
+SELECT
+    latest.event_id, latest.seq, latest.merchant_id, latest.type, latest.state,
+    false AS is_owed, false AS is_in_flight, latest.finished_at
+FROM (
+    SELECT DISTINCT ON (logged.event_id) logged.*
+    FROM gone
+    CROSS JOIN LATERAL (
+        SELECT
+            delivery_log.event_id, delivery_log.seq, delivery_log.merchant_id, delivery_log.type,
+            delivery_log.state, delivery_log.finished_at
+        FROM webhook.delivery_log
+        WHERE delivery_log.event_id = gone.event_id
+        -- Each is looked up by its id, and not by going through all numbers.
+        OFFSET 0
+    ) AS logged
+    ORDER BY logged.event_id, logged.seq DESC
+) AS latest;
+
 -- name: run_retry_now
 -- Make a waiting retry due now.
 -- $1 seq bigint
@@ -129,14 +203,15 @@ SET
 FROM concerned
 WHERE lane.merchant_id = ANY(ARRAY[concerned.merchant_id]);
 
--- name: cancel_delivery
--- Turn an owed delivery into a cancelled one.
--- $1 event_id uuid
--- row: seq bigint, attempts smallint
--- none: it is no longer owed
+-- name: cancel_deliveries
+-- Turn owed deliveries into cancelled ones.
+-- $1 seqs bigint[]
+-- row: seq bigint
+-- order: none
+-- none: none of them is owed any more
 WITH cancelled AS (
     DELETE FROM webhook.outbox
-    WHERE outbox.id = $1 AND outbox.on_failure IS DISTINCT FROM 'delivered'
+    WHERE outbox.seq = ANY($1::bigint[]) AND outbox.on_failure IS DISTINCT FROM 'delivered'
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
         outbox.attempts, outbox.last_status, outbox.last_outcome
 )
@@ -149,7 +224,7 @@ SELECT
     cancelled.object, 'failed', 'cancelled', cancelled.attempts,
     cancelled.last_status, cancelled.last_outcome, clock_timestamp()
 FROM cancelled
-RETURNING delivery_log.seq, delivery_log.attempts;
+RETURNING delivery_log.seq;
 
 -- name: count_failed
 -- Count what a mass retry will go through.

@@ -1,0 +1,129 @@
+"""`cancel` by the hundred: those that wait for nothing but each other are carried out in one transaction.
+
+Each is judged and written down as if it were alone. Where the database refuses one of them, or a lock is
+not to be had in time, nothing was changed, and each is taken up in a transaction of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from webhook_dispatcher.domain.command import (
+    Code,
+    CommandName,
+    CommandRejected,
+    CommandStatus,
+    HandledCommand,
+    WaitingCommand,
+)
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.ports import CommandTransaction, Controls, FoundDelivery
+from webhook_dispatcher.telemetry.metrics import Metrics
+
+MAX_CANCELS = 500
+"""Cancels of one transaction, which holds their merchants' lanes meanwhile: some 0.1 s."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What became of cancels, and the types of the deliveries that they ended."""
+
+    handled: tuple[HandledCommand, ...]
+    types: tuple[str, ...]
+
+
+class MassCancel:
+    """Carries out cancels of any merchants together."""
+
+    def __init__(self, controls: Controls, metrics: Metrics) -> None:
+        self._controls = controls
+        self._metrics = metrics
+        self._one_by_one: frozenset[int] = frozenset()
+
+    def takes(self, command: WaitingCommand) -> bool:
+        """Tell whether a command is one that goes together with others."""
+        return command.is_plain_cancel and command.id not in self._one_by_one
+
+    async def step(self, waiting: Sequence[WaitingCommand], except_ids: Sequence[int]) -> bool:
+        """Carry out the next cancels of the subjects that these begin; False when there was nothing to do.
+
+        Raises StorageError.
+        """
+        events: Mapping[int, UUID] = {}
+        try:
+            async with self._controls.transaction() as transaction:
+                if await transaction.lock_control():
+                    events = await self._take(transaction, waiting, except_ids)
+                if not events:
+                    return False
+                cancelled = await cancel(transaction, events)
+                await transaction.finish_all(cancelled.handled)
+        except (StorageError, CommandRejected) as error:
+            self._one_by_one = frozenset(events)
+            if events and (isinstance(error, CommandRejected) or _is_row_fault(error)):
+                _log.warning("control.separated", commands=len(events), error=str(error))
+                return True
+            raise
+        self._tell(cancelled)
+        return True
+
+    async def _take(
+        self, transaction: CommandTransaction, waiting: Sequence[WaitingCommand], except_ids: Sequence[int]
+    ) -> Mapping[int, UUID]:
+        """Lock as many of each subject as its share allows."""
+        subjects = [command.subject for command in waiting if command.subject is not None][:MAX_CANCELS]
+        share = max(1, MAX_CANCELS // max(1, len(subjects)))
+        return await transaction.take_cancels(subjects, share, [*except_ids, *self._one_by_one])
+
+    def _tell(self, cancelled: Cancelled) -> None:
+        ids = [command.id for command in cancelled.handled]
+        for event_type in cancelled.types:
+            self._metrics.deliveries_by[State.FAILED, event_type].inc()
+        counts = {}
+        for status in (CommandStatus.DONE, CommandStatus.REJECTED):
+            counts[str(status)] = sum(command.status is status for command in cancelled.handled)
+            self._metrics.control_commands.labels(CommandName.CANCEL, status).inc(counts[status])
+        _log.info("control.handled", command=CommandName.CANCEL, first=min(ids), last=max(ids), **counts)
+
+
+def _is_row_fault(error: StorageError) -> bool:
+    return isinstance(error, StatementRefused) and error.is_row_fault
+
+
+async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) -> Cancelled:
+    """Cancel events, each named by the command that asks for it; the first of two commands has it."""
+    found = await transaction.find_deliveries(list(dict.fromkeys(events.values())))
+    owed = [delivery for delivery in found.values() if _is_cancellable(delivery)]
+    ended = await transaction.cancel(owed) if owed else frozenset()
+    asked: set[UUID] = set()
+    handled = []
+    for command_id, event_id in sorted(events.items()):
+        handled.append(_judge(command_id, found.get(event_id), ended, event_id in asked))
+        asked.add(event_id)
+    return Cancelled(tuple(handled), tuple(delivery.type for delivery in owed if delivery.seq in ended))
+
+
+def _is_cancellable(delivery: FoundDelivery) -> bool:
+    return delivery.is_owed and delivery.state is not State.DELIVERED
+
+
+def _judge(
+    command_id: int, delivery: FoundDelivery | None, ended: frozenset[int], is_asked_before: bool
+) -> HandledCommand:
+    """Say what became of one cancel."""
+    if delivery is None:
+        return _rejected(command_id, Code.NOT_FOUND, "no delivery of this event is known")
+    if not _is_cancellable(delivery):
+        return _rejected(command_id, Code.WRONG_STATE, f"the delivery is {delivery.state}, nothing is owed")
+    if is_asked_before or delivery.seq not in ended:
+        return _rejected(command_id, Code.WRONG_STATE, "the delivery is no longer owed")
+    return HandledCommand(command_id, {"in_flight": delivery.is_in_flight})
+
+
+def _rejected(command_id: int, code: Code, message: str) -> HandledCommand:
+    return HandledCommand(command_id, rejection=CommandRejected(code, message))
