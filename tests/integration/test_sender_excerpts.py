@@ -10,12 +10,12 @@ import pytest
 from tests.network import misbehaviour as m
 from tests.network.raw_receiver import OK, Behaviour, RawReceiver, Request, answering, status
 from webhook_dispatcher.domain.verdict import Answer, Outcome
-from webhook_dispatcher.transport.excerpts import EXCERPT_SECONDS
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 LOOPBACK = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
 MANY = 2048
+EXCERPT_SECONDS = 0.5
 ENDLESS = b"HTTP/1.1 500 No\r\n\r\n"
 CHUNKED = b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n"
 SLACK = 5.0
@@ -131,6 +131,16 @@ async def test_an_endless_body_is_left_once_there_is_enough(sender: Sender, star
         assert seen.excerpt == "x" * MANY
         assert seen.lingered < EXCERPT_SECONDS
         await asyncio.wait_for(closed.wait(), SLACK)
+
+
+async def test_what_there_is_is_enough_though_the_body_stops(sender: Sender) -> None:
+    stops = answering(b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n" + b"x" * 3000)
+    assert (await answer_of(sender, stops)).lingered < EXCERPT_SECONDS
+
+
+async def test_an_endless_comment_on_a_chunk_is_no_body(sender: Sender) -> None:
+    pours = m.pours(CHUNKED + b"1;", b"y" * 65536)
+    assert (await answer_of(sender, pours)).lingered < EXCERPT_SECONDS
 
 
 async def test_the_wait_ends_with_the_attempts_time() -> None:
