@@ -144,7 +144,7 @@ RECORD = Question(
         *(_each("200", "smallint"), _each("'delivered'", "text"), _each("'schedule'", "text")),
         *(_each(NOW, "timestamptz"), _each("5", "integer"), _each(NOW, "timestamptz"), NAMES),
         *(_each("0", "bigint"), _each("false", "boolean"), _each(NOW, "timestamptz"), _each("0", "bigint")),
-        *("'30 seconds'",),
+        *("'30 seconds'", _each("NULL", "text"), _each("NULL", "text")),
     ),
     ASKED,
 )
@@ -181,7 +181,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_unwritten": Question((SEQS, NAMES, FENCES, ARE_RETRIES), ASKED),
     "record_late": Question(
         (str(_seq(FIRST_OF_LANES)), IN_OUTBOX, FIRST, "1::smallint", "'schedule'", NOW, "5", "200::smallint")
-        + ("'delivered'", NOW, "true")
+        + ("'delivered'", NOW, "true", "NULL", "NULL")
     ),
     # control
     "lock_control": Question(()),
@@ -211,7 +211,7 @@ QUESTIONS: Mapping[str, Question] = {
     "set_url": Question((MERCHANT, "'https://example.com/new'")),
     "log_test_event": Question(
         ("gen_random_uuid()", MERCHANT, NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
-        + ("'delivered'", NOW)
+        + ("'delivered'", NOW, "NULL", "NULL")
     ),
     # reopening
     "find_delivery": Question((_uuid(_seq(HOT - 1)),)),
@@ -228,6 +228,7 @@ QUESTIONS: Mapping[str, Question] = {
     # upkeep
     "read_schema": Question(()),
     "read_role": Question(()),
+    "read_encoding": Question(()),
     "read_gauges": Question((str(ASKED), "0"), 2 * ASKED),
     "read_partitions": Question((), 100),
     "read_today": Question(()),
@@ -238,6 +239,8 @@ QUESTIONS: Mapping[str, Question] = {
     "delete_endpoint": Question((MERCHANT,)),
     "find_endpoint": Question((MERCHANT,)),
     "list_attempts": Question((_uuid(LOGGED),)),
+    "may_read_excerpts": Question(()),
+    "list_excerpts": Question((_uuid(LOGGED),)),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
     "find_command": Question(("1",)),
     "withdraw_command": Question((WAITING, "'somebody'")),

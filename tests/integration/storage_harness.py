@@ -149,7 +149,7 @@ class StorageHarness:
 
     async def attempts(self, event: Event) -> list[asyncpg.Record]:
         rows: list[asyncpg.Record] = await self.db.fetch(
-            "SELECT * FROM webhook.attempts WHERE event_id = $1 ORDER BY started_at", event.id
+            "SELECT * FROM webhook.attempt_log WHERE event_id = $1 ORDER BY started_at", event.id
         )
         return rows
 

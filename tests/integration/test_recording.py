@@ -259,7 +259,9 @@ async def test_record_of_a_retry_leaves_the_lane_to_its_holder(storage: StorageH
     after = await storage.lane("m")
     assert after["retry_at"] == at + MINUTE
     changed = {name for name in before.keys() if after[name] != before[name]}  # noqa: SIM118 of a record
-    assert changed == {"retry_at", "failing_since", "failures_in_a_row"}, "how the merchant fares is noted"
+    assert changed == {"retry_at", "last_failure_at", "failing_since", "failures_in_a_row"}, (
+        "how the merchant fares is noted"
+    )
 
 
 async def test_lane_deleted_by_an_operator_is_lost(storage: StorageHarness, here: Daemon) -> None:

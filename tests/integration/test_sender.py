@@ -126,7 +126,7 @@ async def test_refused_port_is_a_connect_failure(sender: Sender) -> None:
         url = receiver.url()
     seen = await sender.post(url, HEADERS, BODY)
     assert outcome_of(seen) is Outcome.CONNECT
-    assert seen == Failure(Outcome.CONNECT, "ConnectFailed: ECONNREFUSED")
+    assert seen == Failure(Outcome.CONNECT, "ECONNREFUSED")
 
 
 async def answer_never(request: Request) -> None:
@@ -151,7 +151,7 @@ async def test_deadline_is_for_the_whole_attempt(hasty: Sender, behave: Behaviou
     start = asyncio.get_running_loop().time()
     seen = await post_to(hasty, behave)
     phase = "waiting for" if behave is answer_never else "reading"
-    assert seen == Failure(Outcome.TIMEOUT, f"no answer within 0.3 s: {phase} the answer")
+    assert seen == Failure(Outcome.TIMEOUT, f"no answer within 0.3 s ({phase} headers)")
     assert QUICK - 0.01 <= asyncio.get_running_loop().time() - start < QUICK + 0.5
 
 

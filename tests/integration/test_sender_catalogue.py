@@ -31,9 +31,9 @@ LARGE = bytes(32 << 20)
 
 CONNECT, TLS, DNS = Outcome.CONNECT, Outcome.TLS, Outcome.DNS
 DISCONNECTED, BAD_RESPONSE = Outcome.DISCONNECTED, Outcome.BAD_RESPONSE
-SLOW_NAME, SLOW_CONNECT, NO_ANSWER, SLOW_ANSWER = (
-    Failure(Outcome.TIMEOUT, f"no answer within {HURRY:g} s: {phase}")
-    for phase in (Phase.RESOLVING, Phase.CONNECTING, Phase.WAITING, Phase.READING)
+SLOW_NAME, SLOW_CONNECT, SLOW_HANDSHAKE, NO_ANSWER, SLOW_ANSWER = (
+    Failure(Outcome.TIMEOUT, f"no answer within {HURRY:g} s ({phase})")
+    for phase in (Phase.RESOLVING, Phase.CONNECTING, Phase.HANDSHAKING, Phase.WAITING, Phase.READING)
 )
 
 NAMES = {
@@ -91,8 +91,8 @@ PATIENCE = "Retry-After: 99999999"
 CATALOGUE = [
     row(1, "drops the SYN: its backlog is full", m.backlog_is_full, SLOW_CONNECT),
     row(2, "refuses the connection", m.nobody_listens, CONNECT),
-    row(3, "accepts TCP, says nothing", plainly(m.say_nothing), SLOW_CONNECT),
-    row(4, "shakes hands byte by byte", plainly(m.shake_hands_slowly), SLOW_CONNECT),
+    row(3, "accepts TCP, says nothing", plainly(m.say_nothing), SLOW_HANDSHAKE),
+    row(4, "shakes hands byte by byte", plainly(m.shake_hands_slowly), SLOW_HANDSHAKE),
     row(5, "is silent after the handshake", talks(m.say_nothing), NO_ANSWER),
     row(6, "reads the request, never answers", does(m.answer_never), NO_ANSWER),
     row(7, "drips headers byte by byte", does(m.drips(b"HTTP/1.1 200 OK\r\nX: ")), SLOW_ANSWER),

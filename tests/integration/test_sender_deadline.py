@@ -22,4 +22,4 @@ async def test_an_answer_at_9_8_s_counts_and_one_at_10_2_s_does_not() -> None:
             sender.post(receiver.url("/10.2"), {}, b"{}"),
         )
     assert in_time == Answer(200)
-    assert late == Failure(Outcome.TIMEOUT, "no answer within 10 s: waiting for the answer")
+    assert late == Failure(Outcome.TIMEOUT, "no answer within 10 s (waiting for headers)")

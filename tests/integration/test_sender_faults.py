@@ -41,7 +41,7 @@ async def test_no_file_descriptors_is_our_fault() -> None:
     async with RawReceiver(answering(OK)) as receiver, Sender(LOOPBACK, ENOUGH, "test") as sender:
         with no_more_files():
             seen = await sender.post(receiver.url(), {}, b"{}")
-        assert seen == Failure(Outcome.CONNECT, "ConnectFailed: EMFILE", is_ours=True)
+        assert seen == Failure(Outcome.CONNECT, "EMFILE", is_ours=True)
         assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
 
 
@@ -144,5 +144,5 @@ def test_no_route_to_anywhere_is_our_fault() -> None:
     lines = [line.split("; ") for line in out.splitlines()]
     assert [line[:2] for line in lines] == [["connect", "True"], ["connect", "True"], ["dns", "True"]], lines
     # IPv6 without any address says it in its own way.
-    words = {f"ConnectFailed: {code}" for code in ("ENETUNREACH", "EADDRNOTAVAIL")}
+    words = {"ENETUNREACH", "EADDRNOTAVAIL"}
     assert {line[2] for line in lines[:2]} <= words

@@ -45,4 +45,4 @@ async def test_a_silent_name_server_uses_up_the_attempts_time() -> None:
     """With four tries, c-ares would give up after 2 to 3.75 s."""
     async with used_to_quick_answers(seconds=4.5) as (sender, receiver):
         seen = await sender.post(receiver.url(host="silent.attacker.dev"), {}, b"{}")
-        assert seen == Failure(Outcome.TIMEOUT, "no answer within 4.5 s: resolving the name")
+        assert seen == Failure(Outcome.TIMEOUT, "no answer within 4.5 s (resolving the name)")

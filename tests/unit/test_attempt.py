@@ -115,6 +115,42 @@ async def test_the_verdict_becomes_the_record(
     assert record.attempt.outcome is seen.outcome
 
 
+@pytest.mark.parametrize(
+    ("seen", "texts"),
+    [
+        (Answer(204), (None, None)),
+        (Answer(200, excerpt="ok"), (None, None)),
+        (Answer(503), ("503 Service Unavailable", None)),
+        (Answer(503, excerpt="out of order"), ("503 Service Unavailable", "out of order")),
+        (FAILURE, ("certificate expired", None)),
+    ],
+)
+async def test_a_failed_attempt_says_why_and_a_delivered_one_nothing(
+    seen: Answer | Failure, texts: tuple[str | None, str | None]
+) -> None:
+    with capture_logs() as logs:
+        attempt = (await AttempterHarness(seen).attempt(make_event(5, on_failure=State.DELIVERED))).attempt
+    assert attempt is not None
+    assert (attempt.reason, attempt.response_excerpt) == texts
+    assert [line.get("detail") for line in logs] == [texts[0]], "and the log never has the answer's body"
+    assert "out of order" not in str(logs)
+
+
+async def test_what_cannot_be_sent_says_why() -> None:
+    attempt = (await AttempterHarness().attempt(make_event(5, object=b"[]"))).attempt
+    assert attempt is not None
+    assert attempt.reason == "its object is not a JSON object of at most 256 KiB"
+
+
+async def test_the_wait_for_a_body_is_no_part_of_the_attempt() -> None:
+    record = await AttempterHarness(Answer(503, excerpt="out of order", lingered=0.5)).attempt(make_event(5))
+    attempt = record.attempt
+    assert attempt is not None
+    assert attempt.duration_ms == 1000
+    assert record.at == attempt.finished_at == attempt.started_at + timedelta(seconds=1)
+    assert record.due_at == attempt.finished_at + timedelta(minutes=1)
+
+
 async def test_the_delay_counts_from_the_end_of_the_attempt() -> None:
     record = await AttempterHarness(Answer(503)).attempt(make_event(5, attempts=1))
     assert record.attempt is not None

@@ -151,7 +151,10 @@ def test_removing_asks_first_where_it_can(shell: Shell) -> None:
 def test_deliveries_are_shown_with_their_attempts(shell: Shell) -> None:
     database = FakeAdministration()
     database.deliveries = [DELIVERY]
-    database.attempts = [AttemptView(8, "manual", NOW, 31, 500, "status")]
+    database.attempts = [
+        AttemptView(7, "schedule", NOW, 9, None, "connect", "ECONNREFUSED", None),
+        AttemptView(8, "manual", NOW, 31, 500, "status", "500 Internal Server Error", "out\x1b[2J\u202eof"),
+    ]
     document = shell.json(f"deliveries show {EVENT}", database)
     assert document["delivery"]["event_id"] == str(EVENT)
     assert document["delivery"]["finished_at"] == "2026-11-21T08:15:30.123Z"
@@ -159,6 +162,23 @@ def test_deliveries_are_shown_with_their_attempts(shell: Shell) -> None:
     _, out, _ = shell(f"deliveries show {EVENT}", database)
     assert "exhausted" in out
     assert "manual" in out
+    assert "ECONNREFUSED" in out
+    assert (
+        out.index("500 Internal Server Error") < out.index("answer to 8") < out.index("out\ufffd[2J\ufffdof")
+    )
+    assert "answer to 7" not in out
+    assert (document["attempts"][1]["reason"], document["attempts"][1]["response_excerpt"]) == (
+        "500 Internal Server Error",
+        "out\x1b[2J\u202eof",
+    )
+
+
+def test_a_test_event_that_fails_says_why(shell: Shell) -> None:
+    result = {"event_id": str(EVENT), "outcome": "connect", "status": None, "reason": "ECONNREFUSED"}
+    done = replace(DONE, command="test_event", result=result)
+    code, out, _ = shell("test-event m1", FakeAdministration([ASKED, done]))
+    assert code == 1
+    assert "outcome connect, status -, reason ECONNREFUSED" in out
 
 
 def test_an_unknown_delivery_is_exit_1(shell: Shell) -> None:

@@ -23,22 +23,32 @@ DOWN = StorageUnavailable("down")
 
 
 @pytest.mark.parametrize(
-    ("seen", "state", "outcome", "status"),
+    ("seen", "state", "told"),
     [
-        (Answer(204), State.DELIVERED, "delivered", 204),
-        (Answer(500), State.FAILED, "status", 500),
-        (Failure(Outcome.DNS, ""), State.FAILED, "dns", None),
+        (Answer(204), State.DELIVERED, {"outcome": "delivered", "status": 204}),
+        (
+            Answer(500, excerpt="out of order"),
+            State.FAILED,
+            {"outcome": "status", "status": 500, "reason": "500 Internal Server Error"},
+        ),
+        (
+            Failure(Outcome.DNS, "name does not exist"),
+            State.FAILED,
+            {"outcome": "dns", "status": None, "reason": "name does not exist"},
+        ),
     ],
 )
 async def test_a_test_event_is_sent_once_and_written_down(
-    seen: Answer | Failure, state: State, outcome: str, status: int | None
+    seen: Answer | Failure, state: State, told: dict[str, object]
 ) -> None:
     harness = ControllerHarness()
     harness.sender.answers.append(seen)
     command = harness.controls.insert("test_event", "m")
     assert await harness.step()
     handling, [test] = harness.controls.handlings[command.id], harness.controls.tests
-    assert handling.result == {"event_id": str(test.event.id), "outcome": outcome, "status": status}
+    assert handling.result == {"event_id": str(test.event.id), **told}
+    assert test.attempt.reason == told.get("reason")
+    assert test.attempt.response_excerpt == seen.excerpt
     assert (handling.status, test.state, test.event.type) == ("done", state, "webhook.test")
     assert len(harness.sender.sent) == 1
 

@@ -6,6 +6,7 @@ import ssl
 import pytest
 
 from webhook_dispatcher.domain.verdict import Failure, Outcome
+from webhook_dispatcher.transport.certificates import CertificateRefused
 from webhook_dispatcher.transport.failures import (
     ConnectFailed,
     Disconnected,
@@ -21,6 +22,8 @@ from webhook_dispatcher.transport.guard import Forbidden
 
 SECRET = "what the receiver sent"
 RESOLVING, CONNECTING, WAITING, READING = Phase.RESOLVING, Phase.CONNECTING, Phase.WAITING, Phase.READING
+HANDSHAKING = Phase.HANDSHAKING
+NOT_HTTP = "the request cannot be written as HTTP"
 
 
 def unverified(words: str) -> ssl.SSLCertVerificationError:
@@ -46,42 +49,51 @@ def failed(number: int) -> Exception:
 
 # fmt: off
 READINGS = [
-    (OutOfTime(10), RESOLVING, Failure(Outcome.TIMEOUT, "no answer within 10 s: resolving the name")),
-    (OutOfTime(0.5), CONNECTING, Failure(Outcome.TIMEOUT, "no answer within 0.5 s: connecting")),
-    (OutOfTime(10), WAITING, Failure(Outcome.TIMEOUT, "no answer within 10 s: waiting for the answer")),
-    (OutOfTime(10), READING, Failure(Outcome.TIMEOUT, "no answer within 10 s: reading the answer")),
+    (OutOfTime(10), RESOLVING, Failure(Outcome.TIMEOUT, "no answer within 10 s (resolving the name)")),
+    (OutOfTime(0.5), CONNECTING, Failure(Outcome.TIMEOUT, "no answer within 0.5 s (connecting)")),
+    (OutOfTime(10), HANDSHAKING, Failure(Outcome.TIMEOUT, "no answer within 10 s (in the TLS handshake)")),
+    (OutOfTime(10), WAITING, Failure(Outcome.TIMEOUT, "no answer within 10 s (waiting for headers)")),
+    (OutOfTime(10), READING, Failure(Outcome.TIMEOUT, "no answer within 10 s (reading headers)")),
     (Forbidden("not public"), RESOLVING, Failure(Outcome.BLOCKED, "not public")),
-    (caused_by(NameFailed(), OSError(None, "Domain name not found")), RESOLVING,
-     Failure(Outcome.DNS, "NameFailed: Domain name not found")),
-    (failed(errno.ECONNREFUSED), CONNECTING, Failure(Outcome.CONNECT, "ConnectFailed: ECONNREFUSED")),
-    (failed(errno.ETIMEDOUT), CONNECTING, Failure(Outcome.CONNECT, "ConnectFailed: ETIMEDOUT")),
-    (caused_by(ConnectFailed(), RuntimeError(SECRET)), CONNECTING, Failure(Outcome.CONNECT, "ConnectFailed")),
+    (caused_by(NameFailed(), OSError(None, "name does not exist")), RESOLVING,
+     Failure(Outcome.DNS, "name does not exist")),
+    (NameFailed(SECRET), RESOLVING, Failure(Outcome.DNS, "name cannot be looked up")),
+    (failed(errno.ECONNREFUSED), CONNECTING, Failure(Outcome.CONNECT, "ECONNREFUSED")),
+    (failed(errno.ETIMEDOUT), CONNECTING, Failure(Outcome.CONNECT, "ETIMEDOUT")),
+    (caused_by(ConnectFailed(), RuntimeError(SECRET)), CONNECTING, Failure(Outcome.CONNECT, "no connection")),
     (caused_by(HandshakeFailed(), ConnectionResetError(errno.ECONNRESET, SECRET)), CONNECTING,
-     Failure(Outcome.TLS, "HandshakeFailed: ECONNRESET")),
+     Failure(Outcome.TLS, "ECONNRESET in the TLS handshake")),
     (caused_by(HandshakeFailed(), ConnectionAbortedError(SECRET)), CONNECTING,
-     Failure(Outcome.TLS, "HandshakeFailed")),
+     Failure(Outcome.TLS, "connection closed in the TLS handshake")),
+    (CertificateRefused("certificate expired on 2026-11-01"), HANDSHAKING,
+     Failure(Outcome.TLS, "certificate expired on 2026-11-01")),
     (unverified("certificate has expired"), CONNECTING,
-     Failure(Outcome.TLS, "SSLCertVerificationError: certificate has expired")),
-    (tls_error("WRONG_VERSION_NUMBER"), CONNECTING, Failure(Outcome.TLS, "SSLError: WRONG_VERSION_NUMBER")),
-    (tls_error("BAD_RECORD_TYPE"), WAITING, Failure(Outcome.TLS, "SSLError: BAD_RECORD_TYPE")),
-    (tls_error("CERTIFICATE_REQUIRED"), WAITING, Failure(Outcome.TLS, "SSLError: CERTIFICATE_REQUIRED")),
-    (Disconnected(SECRET), WAITING, Failure(Outcome.DISCONNECTED, "Disconnected")),
-    (Disconnected(SECRET), READING, Failure(Outcome.DISCONNECTED, "Disconnected")),
-    (Disconnected(SECRET), CONNECTING, Failure(Outcome.CONNECT, "Disconnected")),
+     Failure(Outcome.TLS, "certificate has expired")),
+    (tls_error("WRONG_VERSION_NUMBER"), CONNECTING, Failure(Outcome.TLS, "TLS: WRONG_VERSION_NUMBER")),
+    (tls_error("BAD_RECORD_TYPE"), WAITING, Failure(Outcome.TLS, "TLS: BAD_RECORD_TYPE")),
+    (tls_error("CERTIFICATE_REQUIRED"), WAITING, Failure(Outcome.TLS, "TLS: CERTIFICATE_REQUIRED")),
+    (Disconnected(SECRET), WAITING,
+     Failure(Outcome.DISCONNECTED, "connection closed (waiting for headers)")),
+    (Disconnected(SECRET), READING, Failure(Outcome.DISCONNECTED, "connection closed (reading headers)")),
+    (Disconnected(SECRET), CONNECTING, Failure(Outcome.CONNECT, "connection closed (connecting)")),
     (ConnectionResetError(errno.ECONNRESET, SECRET), WAITING,
-     Failure(Outcome.DISCONNECTED, "ConnectionResetError: ECONNRESET")),
-    (ConnectionResetError(SECRET), WAITING, Failure(Outcome.DISCONNECTED, "ConnectionResetError")),
+     Failure(Outcome.DISCONNECTED, "ECONNRESET (waiting for headers)")),
+    (ConnectionResetError(SECRET), WAITING,
+     Failure(Outcome.DISCONNECTED, "connection closed (waiting for headers)")),
     (TimeoutError(errno.ETIMEDOUT, SECRET), WAITING,
-     Failure(Outcome.DISCONNECTED, "TimeoutError: ETIMEDOUT")),
-    (TimeoutError(SECRET), WAITING, Failure(Outcome.DISCONNECTED, "TimeoutError")),
-    (EOFError(SECRET), WAITING, Failure(Outcome.DISCONNECTED, "EOFError")),
-    (RuntimeError(SECRET), WAITING, Failure(Outcome.DISCONNECTED, "RuntimeError")),
-    (RuntimeError(SECRET), CONNECTING, Failure(Outcome.CONNECT, "RuntimeError")),
-    (Malformed(SECRET), READING, Failure(Outcome.BAD_RESPONSE, "Malformed")),
-    (Unsendable(SECRET), RESOLVING, Failure(Outcome.UNSENDABLE, "Unsendable")),
-    (ValueError(SECRET), RESOLVING, Failure(Outcome.UNSENDABLE, "ValueError")),
+     Failure(Outcome.DISCONNECTED, "ETIMEDOUT (waiting for headers)")),
+    (TimeoutError(SECRET), WAITING,
+     Failure(Outcome.DISCONNECTED, "TimeoutError (waiting for headers)")),
+    (EOFError(SECRET), WAITING,
+     Failure(Outcome.DISCONNECTED, "connection closed (waiting for headers)")),
+    (RuntimeError(SECRET), WAITING,
+     Failure(Outcome.DISCONNECTED, "RuntimeError (waiting for headers)")),
+    (RuntimeError(SECRET), CONNECTING, Failure(Outcome.CONNECT, "RuntimeError (connecting)")),
+    (Malformed(SECRET), READING, Failure(Outcome.BAD_RESPONSE, "the answer is not valid HTTP")),
+    (Unsendable(SECRET), RESOLVING, Failure(Outcome.UNSENDABLE, NOT_HTTP)),
+    (ValueError(SECRET), RESOLVING, Failure(Outcome.UNSENDABLE, NOT_HTTP)),
     (UnicodeEncodeError("utf-8", SECRET, 0, 1, SECRET), RESOLVING,
-     Failure(Outcome.UNSENDABLE, "UnicodeEncodeError")),
+     Failure(Outcome.UNSENDABLE, NOT_HTTP)),
 ]
 # fmt: on
 

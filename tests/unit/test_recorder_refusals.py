@@ -51,6 +51,8 @@ def test_a_refused_failure_is_recorded_as_unsendable() -> None:
     assert (record.state, record.reason, record.due_at) == (State.FAILED, FailedReason.UNSENDABLE, None)
     assert record.attempt is not None
     assert (record.attempt.outcome, record.attempt.status) == (Outcome.UNSENDABLE, None)
+    assert record.attempt.reason == "the database refused what was to be written about the attempt"
+    assert record.attempt.response_excerpt is None
 
 
 def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:

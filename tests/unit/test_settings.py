@@ -35,6 +35,7 @@ def test_defaults_are_the_contracts() -> None:
     assert (settings.log_format, settings.log_level) == (None, "info")
     assert settings.shutdown_grace == timedelta(seconds=12)
     assert settings.retention == timedelta(days=30)
+    assert settings.response_excerpt == 0
     assert settings.data_dir == Path(".webhook")
     assert settings.egress_policy().allow_networks == ()
     assert settings.egress_policy().allow_hosts == frozenset()
@@ -108,6 +109,7 @@ MALFORMED = [
     ("POLL_INTERVAL", "25ms", "such as PT10S"),
     ("MAX_LANES", "many", "whole number from 1 to 100000"),
     ("MAX_LANES", "0", "whole number from 1 to 100000"),
+    ("RESPONSE_EXCERPT", "2049", "whole number from 0 to 2048"),
     ("LANE_RETRIES", "1.5", "whole number from 1 to 100"),
     ("UNCONFIGURED_HOLD", "P1M", "such as PT10S"),
     ("OPS_ADDRESS", "9464", "host:port"),

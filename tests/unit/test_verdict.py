@@ -10,6 +10,7 @@ from tests.unit.builders import make_event
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.verdict import (
+    MAX_DETAIL,
     Answer,
     Failure,
     Outcome,
@@ -50,6 +51,32 @@ def test_any_other_status_is_retried_alike(status: int) -> None:
 @pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.DELIVERED, Outcome.UNSENDABLE}))
 def test_every_failure_is_retried_alike(outcome: Outcome) -> None:
     assert judge(Failure(outcome, ""), make_event(1), SCHEDULE) == Verdict(None, delay=timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        *((0, "000"), (99, "099"), (101, "101 Switching Protocols"), (302, "302 Found")),
+        *((404, "404 Not Found"), (503, "503 Service Unavailable"), (529, "529"), (999, "999")),
+    ],
+)
+def test_a_status_is_called_what_the_standard_calls_it(status: int, words: str) -> None:
+    assert Answer(status).detail == words
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ECONNREFUSED", "ECONNREFUSED"),
+        ("a\r\nb\tc\0d\x1b[2J\x7f\x9b", "a??b?c?d?[2J??"),
+        ("paypal\u202emoc.\u2066\u200f\u2028\ufeff", "paypal?moc.????"),
+        ("\u0430pple\ud800", "?pple?"),
+        ("x" * MAX_DETAIL, "x" * MAX_DETAIL),
+        ("x" * MAX_DETAIL + "y", "x" * (MAX_DETAIL - 3) + "..."),
+    ],
+)
+def test_what_a_failure_says_is_one_line_that_is_safe_to_show(text: str, shown: str) -> None:
+    assert Failure(Outcome.TLS, text).detail == shown
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,8 @@ class Daemon:
             try:
                 await schema.check(pool)
                 await schema.check_role(pool)
+                if self._settings.response_excerpt:
+                    await schema.check_encoding(pool)
             except StorageUnavailable as error:
                 database = describe(self._settings.database_dsn())
                 _log.warning("database.awaited", database=database, error=str(error))

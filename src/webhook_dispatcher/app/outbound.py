@@ -24,4 +24,5 @@ def make_sender(settings: Settings, guard: Guard) -> AbstractAsyncContextManager
         kept_connections=settings.max_lanes,
         proxy=settings.proxy(),
         nameservers=settings.egress_nameservers,
+        excerpt_bytes=settings.response_excerpt,
     )

@@ -49,7 +49,7 @@ SHOW_COLUMNS = (
     "last_outcome",
     "finished_at",
 )
-ATTEMPT_COLUMNS = ("attempt", "trigger", "started_at", "duration_ms", "status", "outcome")
+ATTEMPT_COLUMNS = ("attempt", "trigger", "started_at", "duration_ms", "status", "outcome", "reason")
 
 
 def list_(
@@ -150,7 +150,15 @@ def show(
         return
     print_facts((column, getattr(found[0], column)) for column in SHOW_COLUMNS)
     if attempts:
+        _print_attempts(attempts)
+
+
+def _print_attempts(attempts: Sequence[AttemptView]) -> None:
+    typer.echo()
+    print_table(ATTEMPT_COLUMNS, ([getattr(row, column) for column in ATTEMPT_COLUMNS] for row in attempts))
+    excerpts = [
+        (f"answer to {row.attempt}", row.response_excerpt) for row in attempts if row.response_excerpt
+    ]
+    if excerpts:
         typer.echo()
-        print_table(
-            ATTEMPT_COLUMNS, ([getattr(row, column) for column in ATTEMPT_COLUMNS] for row in attempts)
-        )
+        print_facts(excerpts)

@@ -100,8 +100,9 @@ class Attempter:
             return None  # its signature would be refused
         attempt, result = await self.make(event, endpoint, secrets)
         if not self._own_faults.learn(event, result, started):
-            detail = result.detail if isinstance(result, Failure) else f"status {result.status}"
-            _log.warning("attempt.uncounted", event_id=str(event.id), outcome=result.outcome, detail=detail)
+            _log.warning(
+                "attempt.uncounted", event_id=str(event.id), outcome=result.outcome, detail=result.detail
+            )
             return None
         return self.conclude(event, fence, is_retry, attempt, result)
 
@@ -118,8 +119,9 @@ class Attempter:
         finally:
             self.in_flight -= 1
             self._merchants.finished(ticket)
-        took = self._clock.elapsed() - started
+        took = self._clock.elapsed() - started - result.lingered
         outcome = result.outcome
+        is_delivered = outcome is Outcome.DELIVERED
         if event.attempts == 0 and outcome is not Outcome.UNSENDABLE:
             self._metrics.delivery_lag.observe(max(0.0, (started_at - event.created_at).total_seconds()))
         attempt = Attempt(
@@ -129,6 +131,8 @@ class Attempter:
             duration_ms=round(took * 1000),
             status=result.status,
             outcome=outcome,
+            reason=None if is_delivered else result.detail,
+            response_excerpt=None if is_delivered else result.excerpt,
         )
         return attempt, result
 
@@ -172,7 +176,7 @@ class Attempter:
             status=attempt.status,
             duration_ms=attempt.duration_ms,
             state=state or State.PENDING_RETRY,
-            **({"detail": result.detail} if isinstance(result, Failure) else {}),
+            **({} if attempt.reason is None else {"detail": attempt.reason}),
         )
         due_at = None if delay is None else attempt.finished_at + delay
         return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)

@@ -41,6 +41,8 @@ MIN_BATCH = 10
 QUICK_WRITE = 1.0
 """Seconds; a statement may take 1.8 at least: nine tenths (storage/session.py) of app.daemon's two."""
 
+_REFUSED = "the database refused what was to be written about the attempt"
+
 _log = structlog.get_logger()
 
 NOTHING_WRITTEN = Written(frozenset(), (), (), (), ())
@@ -437,7 +439,9 @@ def _plainer(record: Record) -> Record:
     """Leave out what the attempt brought; what was delivered stays so."""
     if record.state is State.DELIVERED:
         return record._replace(attempt=None)
-    attempt = record.attempt and record.attempt._replace(outcome=Outcome.UNSENDABLE, status=None)
+    attempt = record.attempt and record.attempt._replace(
+        outcome=Outcome.UNSENDABLE, status=None, reason=_REFUSED, response_excerpt=None
+    )
     return _failed(record)._replace(attempt=attempt)
 
 

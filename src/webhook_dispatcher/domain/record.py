@@ -9,7 +9,11 @@ from webhook_dispatcher.domain.verdict import Outcome
 
 
 class Attempt(NamedTuple):
-    """One POST as it went; instants in database time, fixed once."""
+    """One POST as it went; instants in database time, fixed once.
+
+    reason: why it failed, in words; None where it was delivered, as `response_excerpt` is.
+    response_excerpt: how the answer's body begins, where the operator wants it; anybody may have written it.
+    """
 
     number: int
     started_at: datetime
@@ -17,6 +21,8 @@ class Attempt(NamedTuple):
     duration_ms: int
     status: int | None
     outcome: Outcome
+    reason: str | None = None
+    response_excerpt: str | None = None
 
 
 class Record(NamedTuple):

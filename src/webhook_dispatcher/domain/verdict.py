@@ -7,10 +7,15 @@ Source: contract 2.1 to 2.4.
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from http import HTTPStatus
+from typing import ClassVar, NamedTuple
 
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.schedule import Schedule
+
+MAX_DETAIL = 200
+_CUT = "..."
+_PHRASES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 
 
 class Outcome(StrEnum):
@@ -34,22 +39,31 @@ class Answer:
 
     origin: the network of who answered; the host's name behind an egress proxy.
     is_fresh: its connection was made for it, and a name server was asked for that, or the egress proxy.
+    excerpt: how the body of a failed attempt begins, where that is asked for. Anybody may have written it.
+    lingered: for so many seconds behind the headers it was waited for that.
     outcome: any 2xx is a delivery; everything else is a status.
     """
 
     status: int
     origin: str = field(default="", compare=False)
     is_fresh: bool = field(default=True, compare=False)
+    excerpt: str | None = field(default=None, compare=False)
+    lingered: float = field(default=0.0, compare=False)
     outcome: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
         outcome = Outcome.DELIVERED if 200 <= self.status <= 299 else Outcome.STATUS
         object.__setattr__(self, "outcome", outcome)
 
+    @property
+    def detail(self) -> str:
+        """Name the status as the standard does; what the receiver calls it is not looked at."""
+        return _PHRASES.get(self.status) or f"{self.status:03}"
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No usable answer. `detail` is for operators only and never holds a receiver's bytes.
+    """No usable answer. `detail` says why, in words for operators alone, in one line that is safe to show.
 
     is_ours: it came about on our side (no file descriptors, no route, our proxy), whoever the merchant is.
     origin: the network that was dialled, or the host's name where there was no address to dial.
@@ -61,11 +75,22 @@ class Failure:
     is_ours: bool = False
     origin: str = field(default="", compare=False)
     has_address: bool = field(default=True, compare=False)
+    excerpt: ClassVar[None] = None
+    lingered: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", _in_one_line(self.detail))
 
     @property
     def status(self) -> None:
         """A failure has no status."""
         return
+
+
+def _in_one_line(text: str) -> str:
+    """Make text safe to show: a merchant may have chosen parts of it, such as the names in a certificate."""
+    line = "".join(char if " " <= char <= "~" else "?" for char in text[: MAX_DETAIL + 1])
+    return line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - len(_CUT)] + _CUT
 
 
 class Verdict(NamedTuple):

@@ -150,6 +150,12 @@ class Settings(BaseModel):
         "for when you suspect ours.",
     )
 
+    response_excerpt: Annotated[int, forms.whole_number(0, 2048)] = _described(
+        0,
+        "How many bytes are kept of the body of an answer that is no delivery, in `webhook.responses`; it "
+        "may repeat the event, and is waited for half a second at most.",
+    )
+
     @model_validator(mode="after")
     def _proxy_is_for_https(self) -> "Settings":
         if self.egress_proxy and self.egress_allow_http:

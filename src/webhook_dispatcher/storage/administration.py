@@ -62,7 +62,7 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
-    """An attempt as shown to people."""
+    """An attempt as shown to people. `response_excerpt` is None for who may not read it, too."""
 
     attempt: int
     trigger: str
@@ -70,6 +70,8 @@ class AttemptView:
     duration_ms: int
     status: int | None
     outcome: str
+    reason: str | None
+    response_excerpt: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,19 @@ class Administration:
 
     async def list_attempts(self, event_id: UUID) -> list[AttemptView]:
         """Return the attempts of an event in order of time."""
-        return [AttemptView(**row) for row in await self._rows("list_attempts", event_id)]
+        rows = await self._rows("list_attempts", event_id)
+        excerpts = await self._excerpts(event_id)
+        return [
+            AttemptView(**row, response_excerpt=excerpts.get((row["attempt"], row["started_at"])))
+            for row in rows
+        ]
+
+    async def _excerpts(self, event_id: UUID) -> dict[tuple[int, datetime], str]:
+        """Return how answers begin, by the attempt and its start; nothing for who may not read that."""
+        if not (await self._rows("may_read_excerpts"))[0]["may_read"]:
+            return {}
+        rows = await self._rows("list_excerpts", event_id)
+        return {(row["attempt"], row["started_at"]): row["response_excerpt"] for row in rows}
 
     async def ask(self, request: ControlRequest) -> int:
         """Insert a control command and return its id."""

@@ -243,6 +243,8 @@ class PostgresCommandTransaction:
             test.attempt.status,
             test.attempt.outcome,
             test.attempt.finished_at,
+            test.attempt.reason,
+            test.attempt.response_excerpt,
         )
 
     async def _row(self, name: str, *arguments: object) -> asyncpg.Record | None:

@@ -89,6 +89,8 @@ def _record_arguments(records: Sequence[Record], turns: Sequence[LaneTurn], leas
             "due_ats": [record.due_at for record in records],
             "statuses": [attempt and attempt.status for attempt in attempts],
             "outcomes": [attempt and attempt.outcome for attempt in attempts],
+            "attempt_reasons": [attempt and attempt.reason for attempt in attempts],
+            "response_excerpts": [attempt and attempt.response_excerpt for attempt in attempts],
             "triggers": [record.event.trigger for record in records],
             "started_ats": [attempt and attempt.started_at for attempt in attempts],
             "durations_ms": [attempt and attempt.duration_ms for attempt in attempts],
@@ -126,6 +128,8 @@ def _record_late_arguments(event: Event, attempt: Attempt) -> list[object]:
             "duration_ms": attempt.duration_ms,
             "status": attempt.status,
             "outcome": attempt.outcome,
+            "reason": attempt.reason,
+            "response_excerpt": attempt.response_excerpt,
             "finished_at": attempt.finished_at,
             "is_delivered": attempt.outcome is Outcome.DELIVERED,
         }

@@ -18,6 +18,9 @@ from webhook_dispatcher.storage.statements import load
 
 _PACKAGE = Path(__file__).parents[1]
 
+# SQL_ASCII takes what it is given, and we give UTF-8.
+_ENCODINGS_OF_EVERYTHING = ("UTF8", "SQL_ASCII")
+
 
 def _migrations() -> Path:
     """Find the migrations: inside the installed package, or at the top of a checkout."""
@@ -84,6 +87,18 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
         raise SchemaMismatch(
             f"the schema serves programs for version {row['compatible_from']} and later, "
             f"this one is for {SCHEMA_VERSION}: install a newer webhook-dispatcher"
+        )
+
+
+async def check_encoding(connection: asyncpg.Connection | asyncpg.Pool) -> None:
+    """Raise ConfigurationError unless the database can store whatever a receiver answers."""
+    with translated():
+        row = await connection.fetchrow(load("upkeep")["read_encoding"].text)
+    assert row is not None
+    if row["encoding"] not in _ENCODINGS_OF_EVERYTHING:
+        raise ConfigurationError(
+            f"WEBHOOK_RESPONSE_EXCERPT: must be 0, since the database's encoding, {row['encoding']}, "
+            "cannot hold every answer"
         )
 
 

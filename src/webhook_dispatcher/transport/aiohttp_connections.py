@@ -92,6 +92,8 @@ class Dial:
             return Phase.READING if self.handler.is_answering else Phase.WAITING
         if self.is_proxied and not self.is_tunnelled:
             return Phase.ASKING_PROXY if self.has_reached_proxy else Phase.REACHING_PROXY
+        if self.is_tunnelled or self.peer is not None:
+            return Phase.HANDSHAKING
         return Phase.CONNECTING if self.approved else Phase.RESOLVING
 
 

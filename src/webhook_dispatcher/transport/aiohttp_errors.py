@@ -50,7 +50,7 @@ def translate(error: Exception, phase: Phase) -> Exception:
             return Disconnected()
         case ValueError() if phase is Phase.READING:
             return Malformed()
-        case RuntimeError() if phase is Phase.CONNECTING:
+        case RuntimeError() if phase in (Phase.CONNECTING, Phase.HANDSHAKING):
             return _caused(ConnectFailed(), error)
         case _:
             return error

@@ -28,6 +28,7 @@ from webhook_dispatcher.transport.aiohttp_connections import (
     current_dial,
 )
 from webhook_dispatcher.transport.aiohttp_errors import EXPECTED, translate
+from webhook_dispatcher.transport.excerpts import EXCERPT_SECONDS, as_text
 from webhook_dispatcher.transport.failures import HandshakeFailed, OutOfTime, classify
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.local_faults import is_local
@@ -59,6 +60,7 @@ class AiohttpSender:
     kept_connections: how many may stay open between requests; others are closed after their answer.
     nameservers: "address:port", instead of the system's.
     proxy: every request goes through it, and what is not https goes nowhere.
+    excerpt_bytes: how much is wanted of the body of an answer that is no delivery.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class AiohttpSender:
         kept_connections: int = _DEFAULT_KEPT_CONNECTIONS,
         nameservers: Sequence[str] = (),
         proxy: Proxy | None = None,
+        excerpt_bytes: int = 0,
     ) -> None:
         self._guard = guard
         self._timeout = timeout.total_seconds()
@@ -79,6 +82,7 @@ class AiohttpSender:
         self._kept_connections = kept_connections
         self._nameservers = nameservers
         self._proxy = proxy
+        self._excerpt_bytes = excerpt_bytes
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -128,7 +132,7 @@ class AiohttpSender:
             return Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
         dial = Dial(url, target.is_trusted, is_proxied=self._proxy is not None)
         result = await self._attempt(target, headers, body, deadline, dial)
-        if dial.is_reused and _is_stale(result, dial):
+        if _is_resent(result, dial):
             dial = replace(dial, must_be_fresh=True, handler=None, sockets=[])
             result = await self._attempt(target, headers, body, deadline, dial)
         origin = dial.network or target.url.raw_host or ""
@@ -157,9 +161,12 @@ class AiohttpSender:
             return self._unanswered(error, dial)
         finally:
             current_dial.reset(token)
+        answer = Answer(response.status)
+        if self._excerpt_bytes and answer.outcome is Outcome.STATUS and not _is_resent(answer, dial):
+            answer = await self._quote(answer, response, deadline)
         if response.connection is not None:
             await self._drain(response, deadline)
-        return Answer(response.status)
+        return answer
 
     def _unanswered(self, error: Exception, dial: Dial) -> Failure:
         """Say what an attempt without an answer showed, and whether it is our own doing."""
@@ -175,6 +182,21 @@ class AiohttpSender:
         result = classify(cause, dial.phase)
         return replace(result, is_ours=True) if is_closed or is_local(cause, dial.approved) else result
 
+    async def _quote(self, answer: Answer, response: ClientResponse, deadline: float) -> Answer:
+        """Add how the body begins, as far as it comes soon."""
+        start, body = self._loop.time(), b""
+        try:
+            async with asyncio.timeout_at(min(deadline, start + EXCERPT_SECONDS)):
+                while len(body) < self._excerpt_bytes and not response.content.at_eof():
+                    body += (await response.content.readany())[: self._excerpt_bytes]
+        except EXPECTED:
+            pass  # What has come will do.
+        except asyncio.CancelledError:
+            response.close()
+            raise
+        excerpt = as_text(body, self._excerpt_bytes)
+        return replace(answer, excerpt=excerpt, lingered=self._loop.time() - start)
+
     async def _drain(self, response: ClientResponse, deadline: float) -> None:
         """Read the rest of a small body, so that the connection can be kept; close it otherwise."""
         try:
@@ -188,11 +210,13 @@ class AiohttpSender:
                 response.close()
 
 
-def _is_stale(result: Answer | Failure, dial: Dial) -> bool:
+def _is_resent(result: Answer | Failure, dial: Dial) -> bool:
     """Tell whether a kept connection was given up by the other side before it had our request.
 
     408: sent to an idle connection, it crosses the request (RFC 9110, 15.5.9).
     """
+    if not dial.is_reused:
+        return False
     is_silent = dial.handler is not None and not dial.handler.is_answering
     is_early = dial.handler is not None and dial.handler.is_early
     return (result == _REQUEST_TIMEOUT and is_early) or (result.outcome in _BROKEN and is_silent)

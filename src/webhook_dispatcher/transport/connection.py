@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import cast
 
 from webhook_dispatcher.transport.buffers import Buffers
+from webhook_dispatcher.transport.excerpts import EXCERPT_SECONDS, ExcerptParser
 from webhook_dispatcher.transport.failures import Disconnected, Expired, HandshakeFailed, Malformed, Phase
 from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT, AnswerParser
 
@@ -22,6 +23,9 @@ from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT, AnswerParser
 # receiver's two writes.
 _DRAIN_SECONDS = 0.05
 _DRAIN_BYTES = 4096
+
+# Where an excerpt is asked for, its chunks may be of a byte each, but not each with a comment of its own.
+_EXCERPT_BYTES = 16 * 1024
 
 # A 408 that was meant for the idle connection crosses the request, so it comes soon. One that comes later is
 # the answer of a receiver that has waited for the rest of it.
@@ -40,6 +44,7 @@ class HttpConnection(asyncio.Protocol):
     took_name: to connect, a name server was asked, or the egress proxy.
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
+    excerpt_bytes: how much of a failed answer's body is asked for.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class HttpConnection(asyncio.Protocol):
         origin: str,
         buffers: Buffers,
         on_lost: Callable[["HttpConnection"], None],
+        excerpt_bytes: int = 0,
     ) -> None:
         self._loop = loop
         self.origin = origin
@@ -56,7 +62,8 @@ class HttpConnection(asyncio.Protocol):
         self.took_name = False
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
-        self._answer = AnswerParser()
+        self._answer = ExcerptParser(excerpt_bytes) if excerpt_bytes else AnswerParser()
+        self._lingers_since: float | None = None
         self._waiter: asyncio.Future[int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = self._deadline = 0.0
@@ -124,6 +131,12 @@ class HttpConnection(asyncio.Protocol):
         except (OSError, RuntimeError) as error:  # uvloop's, for what was closed just now
             self._fail(error)
         return waiter
+
+    def take_excerpt(self) -> tuple[str | None, float]:
+        """Return how the body of the last answer begins, and for how many seconds that was waited for."""
+        since, self._lingers_since = self._lingers_since, None
+        excerpt = self._answer.excerpt() if isinstance(self._answer, ExcerptParser) else None
+        return excerpt, 0.0 if since is None else self._loop.time() - since
 
     def abort(self) -> None:
         """Close at once; nothing that is still to be written is worth waiting for."""
@@ -193,13 +206,20 @@ class HttpConnection(asyncio.Protocol):
 
     def _is_drained(self, more: int, is_head: bool) -> bool:
         """Tell whether the rest of the body is waited for; begin to, behind its head."""
+        answer = self._answer
+        if is_head and answer.lacks_excerpt and not self.is_stale:
+            self._lingers_since = self._loop.time()
+            self._limit(min(self._deadline, self._lingers_since + EXCERPT_SECONDS))
+            return True
         if not is_head:
             self._drained += more
-            return self._drained <= _DRAIN_BYTES
-        if not (self._answer.is_keepable and self._answer.has_rest_within(_DRAIN_BYTES)):
+            if answer.lacks_excerpt:
+                return self._drained <= _EXCERPT_BYTES
+        if not (answer.is_keepable and answer.has_rest_within(_DRAIN_BYTES)):
             return False
-        self._limit(min(self._deadline, self._loop.time() + _DRAIN_SECONDS))
-        return True
+        if is_head:
+            self._limit(min(self._deadline, self._loop.time() + _DRAIN_SECONDS))
+        return self._drained <= _DRAIN_BYTES
 
     def _limit(self, deadline: float) -> None:
         """Have the exchange end by this time at the latest.

@@ -81,6 +81,7 @@ class Dialler:
         pool: Pool,
         proxy: Proxy | None,
         user_agent: str,
+        excerpt_bytes: int,
     ) -> None:
         self._guard = guard
         self._resolver = resolver
@@ -88,6 +89,7 @@ class Dialler:
         self._pool = pool
         self._proxy = proxy
         self._user_agent = user_agent
+        self._excerpt_bytes = excerpt_bytes
         self._loop = asyncio.get_running_loop()
 
     def begin(self) -> Dial:
@@ -170,11 +172,12 @@ class Dialler:
         """Make the protocol's connection of a connected socket, with all that has to be agreed before."""
         lost, buffers = self._pool.forget, Buffers(sock)
         if target.url.scheme == "http":
-            connection = HttpConnection(self._loop, target.origin, buffers, lost)
+            connection = HttpConnection(self._loop, target.origin, buffers, lost, self._excerpt_bytes)
             await self._create(connection, sock)
         else:
             buffers.carrier = carrier = await self._carry(sock, target, dial)
-            connection = HttpConnection(self._loop, target.origin, buffers, lost)
+            dial.phase = Phase.HANDSHAKING
+            connection = HttpConnection(self._loop, target.origin, buffers, lost, self._excerpt_bytes)
             await self._secure(carrier, connection, target.url.raw_host)
         connection.network = dial.origin(target, self._proxy)
         connection.took_name = dial.took_name or self._proxy is not None
@@ -193,7 +196,6 @@ class Dialler:
         except BaseException:
             carrier.abort()
             raise
-        dial.phase = Phase.CONNECTING
         return carrier
 
     async def _create(self, protocol: asyncio.Protocol, sock: socket.socket) -> asyncio.Transport:

@@ -1,8 +1,8 @@
 """What one attempt's end means: from what the sender saw to the contract's outcome, and nothing else.
 
 Pure: no I/O, no clock. The whole receiver catalogue goes through `classify`. Of what a receiver sent, nothing
-comes out but its status; details for operators are made of our own words, class names, errno names and the
-constant texts of OpenSSL and c-ares.
+comes out but its status, and the dates and names of a certificate that is refused; details for operators are
+made of our own words, class names, errno names and the constant texts of OpenSSL and c-ares.
 Source: contract 2.1 and 3 (`outcome`); tests/integration/test_sender_catalogue.py has every row.
 """
 
@@ -11,6 +11,7 @@ import ssl
 from enum import StrEnum
 
 from webhook_dispatcher.domain.verdict import Failure, Outcome
+from webhook_dispatcher.transport.certificates import CertificateRefused
 from webhook_dispatcher.transport.guard import Forbidden
 
 
@@ -21,8 +22,9 @@ class Phase(StrEnum):
     ASKING_PROXY = "waiting for the egress proxy"
     RESOLVING = "resolving the name"
     CONNECTING = "connecting"
-    WAITING = "waiting for the answer"
-    READING = "reading the answer"
+    HANDSHAKING = "in the TLS handshake"
+    WAITING = "waiting for headers"
+    READING = "reading headers"
 
 
 class AttemptEnded(Exception):
@@ -67,10 +69,10 @@ class Unsendable(ValueError):
 def classify(error: Exception, phase: Phase) -> Failure:
     """Turn the exception that ended an attempt into a failure. phase: how far the request came."""
     if isinstance(error, OutOfTime):
-        return Failure(Outcome.TIMEOUT, f"{error}: {phase}")
+        return Failure(Outcome.TIMEOUT, f"{error} ({phase})")
     if isinstance(error, Forbidden):
         return Failure(Outcome.BLOCKED, error.reason)
-    return Failure(_outcome(error, phase), f"{type(error).__name__}{_own_words(error)}")
+    return Failure(_outcome(error, phase), words_for(error, phase))
 
 
 def _outcome(error: Exception, phase: Phase) -> Outcome:
@@ -91,15 +93,33 @@ def _outcome(error: Exception, phase: Phase) -> Outcome:
             return Outcome.DISCONNECTED if phase in (Phase.WAITING, Phase.READING) else Outcome.CONNECT
 
 
-def _own_words(error: Exception) -> str:
-    """Return what is safe to show: errno names, OpenSSL's and c-ares' constant texts; or nothing."""
+def words_for(error: Exception, phase: Phase) -> str:
+    """Say what went wrong, in what is safe to show: never what the exception itself says."""
     cause = error.__cause__ if isinstance(error, (NameFailed, ConnectFailed, HandshakeFailed)) else error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f": {cause.verify_message}"
-    if isinstance(cause, ssl.SSLError):
-        return f": {cause.reason}"
-    if isinstance(error, NameFailed) and isinstance(cause, OSError):
-        return f": {cause.strerror}"
-    if isinstance(cause, OSError) and cause.errno is not None:
-        return f": {errno.errorcode.get(cause.errno, cause.errno)}"
-    return ""
+    match error:
+        case NameFailed():
+            return (isinstance(cause, OSError) and cause.strerror) or "name cannot be looked up"
+        case CertificateRefused():
+            return error.words
+        case ssl.SSLCertVerificationError():
+            return error.verify_message
+        case ssl.SSLError():
+            return f"TLS: {error.reason}"
+        case Malformed():
+            return "the answer is not valid HTTP"
+        case ValueError():
+            return "the request cannot be written as HTTP"
+        case ConnectFailed():
+            return _named(cause) or "no connection"
+        case HandshakeFailed():
+            return f"{_named(cause) or 'connection closed'} {Phase.HANDSHAKING}"
+        case ConnectionError() | EOFError():
+            return f"{_named(cause) or 'connection closed'} ({phase})"
+        case _:
+            return f"{_named(cause) or type(error).__name__} ({phase})"
+
+
+def _named(cause: BaseException | None) -> str | None:
+    if not isinstance(cause, OSError) or cause.errno is None:
+        return None
+    return errno.errorcode.get(cause.errno) or f"error {cause.errno}"

@@ -52,7 +52,10 @@ class AnswerParser:
     is_complete: the answer's end has come.
     is_keepable: nothing so far stands against another request on the connection.
     is_overrun: more came than answers, or would come.
+    lacks_excerpt: the beginning of the body is asked for and has not all come.
     """
+
+    lacks_excerpt = False
 
     def __init__(self) -> None:
         self._parser: HttpResponseParser | None = None

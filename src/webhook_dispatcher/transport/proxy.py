@@ -16,7 +16,7 @@ from yarl import URL
 
 from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.transport.addresses import parse_address
-from webhook_dispatcher.transport.failures import AttemptEnded, OutOfTime, Phase
+from webhook_dispatcher.transport.failures import AttemptEnded, OutOfTime, Phase, words_for
 
 PROXY_PHASES = frozenset((Phase.REACHING_PROXY, Phase.ASKING_PROXY))
 
@@ -78,8 +78,8 @@ def classify_proxy(error: Exception, phase: Phase) -> Failure:
         return _refusal(error.status, error.is_challenge)
     if isinstance(error, OutOfTime):
         # Asked for a tunnel, it is waiting for the receiver: Squid does so for a minute.
-        return Failure(Outcome.TIMEOUT, f"{error}: {phase}", is_ours=phase is Phase.REACHING_PROXY)
-    return Failure(Outcome.CONNECT, f"the egress proxy: {type(error).__name__} while {phase}", is_ours=True)
+        return Failure(Outcome.TIMEOUT, f"{error} ({phase})", is_ours=phase is Phase.REACHING_PROXY)
+    return Failure(Outcome.CONNECT, f"the egress proxy: {words_for(error, phase)}", is_ours=True)
 
 
 def _refusal(status: int, is_challenge: bool) -> Failure:

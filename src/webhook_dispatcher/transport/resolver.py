@@ -41,6 +41,15 @@ _OWN_FAULTS = frozenset(
         aiodns.error.ARES_ECANCELLED,
     )
 )
+# What an operator is told of a name; all else in c-ares' own words.
+_WORDS = {
+    aiodns.error.ARES_ENOTFOUND: "name does not exist",
+    aiodns.error.ARES_ENODATA: "name has no address",
+    aiodns.error.ARES_ESERVFAIL: "name server failed (SERVFAIL)",
+    aiodns.error.ARES_EREFUSED: "name server refused (REFUSED)",
+    aiodns.error.ARES_ETIMEOUT: "name servers do not answer",
+    aiodns.error.ARES_ECONNREFUSED: "name servers cannot be reached",
+}
 # So many look-ups running that no name server could be contacted for are our fault. A single one is not:
 # with several name servers, one of them gone, c-ares says the same of a name that the others fail to resolve.
 _UNCONTACTED = 3
@@ -89,14 +98,14 @@ class GuardedResolver:
         except aiodns.error.DNSError as error:
             # args: c-ares' own number and words; nothing that came over the wire.
             kind = ResolverFault if self._is_own_fault(error.args[0]) else OSError
-            raise kind(None, str(error.args[-1])) from error
+            raise kind(None, _WORDS.get(error.args[0]) or str(error.args[-1])) from error
         except UnicodeError as error:
-            raise OSError(None, "the name cannot be looked up") from error
+            raise OSError(None, "name cannot be looked up") from error
         self._uncontacted = 0
         # A scope (addr[3]) is left out: a scoped address is link-local, and refused as that.
         addresses = [node.addr[0].decode("ascii") for node in answer.nodes]
         if not addresses:
-            raise OSError(None, "the name has no address")
+            raise OSError(None, "name has no address")
         if host != self._proxy_host:
             is_trusted = self._guard.trusts(host)
             for address in addresses:
@@ -145,7 +154,7 @@ class GuardedResolver:
         try:
             self._guard.check_address(address, is_trusted)
         except Forbidden as error:
-            raise Forbidden(f"the host's name resolves to {error.reason}") from None
+            raise Forbidden(f"name resolves to what must not be dialled: {error.reason}") from None
 
 
 def _tries(seconds: float) -> int:

@@ -5,7 +5,8 @@ deadline covers DNS, connect, TLS, sending and waiting. The verdict falls with t
 only if it is small and at once there, so that the connection can be kept, else the connection is closed. A
 failure on a kept connection before any byte of an answer is sent again at once, on a fresh one, inside the
 same attempt and its deadline.
-Nothing of what a receiver sent leaves this module but an integer.
+Nothing of what a receiver sent leaves this module but an integer, the names of a certificate that is refused,
+and, where the operator asks for it, how the body of a failed attempt's answer begins.
 Source: contract 1, 2.1 and 2.7.
 """
 
@@ -21,6 +22,7 @@ from typing import Self
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.addresses import Address
+from webhook_dispatcher.transport.certificates import TellingTls
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.dialling import Dialler
 from webhook_dispatcher.transport.failures import (
@@ -53,6 +55,7 @@ class Sender:
     kept_connections: how many may stay open between requests; others are closed after their answer.
     nameservers: "address:port", instead of the system's.
     proxy: every request goes through it, and what is not https goes nowhere.
+    excerpt_bytes: how much is wanted of the body of an answer that is no delivery.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Sender:
         kept_connections: int = _DEFAULT_KEPT_CONNECTIONS,
         nameservers: Sequence[str] = (),
         proxy: Proxy | None = None,
+        excerpt_bytes: int = 0,
     ) -> None:
         self._guard = guard
         self._timeout = timeout.total_seconds()
@@ -75,6 +79,7 @@ class Sender:
         self._kept_connections = kept_connections
         self._nameservers = nameservers
         self._proxy = proxy
+        self._excerpt_bytes = excerpt_bytes
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -86,7 +91,13 @@ class Sender:
         )
         self._pool = Pool(self._loop, self._kept_connections)
         self._dialler = Dialler(
-            self._guard, self._resolver, self._context, self._pool, self._proxy, self._user_agent
+            self._guard,
+            self._resolver,
+            self._context,
+            self._pool,
+            self._proxy,
+            self._user_agent,
+            self._excerpt_bytes,
         )
         return self
 
@@ -161,7 +172,10 @@ class Sender:
             connection.abort()
             raise
         self._pool.put(connection)
-        return Answer(status, connection.network, connection.took_name and connection.requests == 1)
+        is_fresh = connection.took_name and connection.requests == 1
+        if self._excerpt_bytes:
+            return Answer(status, connection.network, is_fresh, *connection.take_excerpt())
+        return Answer(status, connection.network, is_fresh)
 
     def _unanswered(self, cause: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
         """Classify the exception that ended an attempt, and mark the failure if it is our own."""
@@ -176,6 +190,7 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False  # Source: RFC 9525, 2.
+    context.sslobject_class = TellingTls
     context.set_alpn_protocols(["http/1.1"])
     if ca_file is not None:
         try:

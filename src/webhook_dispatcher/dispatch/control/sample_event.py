@@ -83,6 +83,8 @@ class SampleEvent:
         event = self._event
         state = State.DELIVERED if attempt.outcome is Outcome.DELIVERED else State.FAILED
         result = {"event_id": str(event.id), "outcome": attempt.outcome, "status": attempt.status}
+        if attempt.reason is not None:
+            result["reason"] = attempt.reason
         await self.running.finish(result, TestLog(event, attempt, state))
         self._metrics.deliveries.labels(state, event.type).inc()
 

@@ -159,7 +159,7 @@ LIMIT $6;
 -- Show the attempts of one event.
 -- $1 event_id uuid
 -- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer,
---   outcome text; ordered by started_at
+--   outcome text, reason text; ordered by started_at
 -- none: not attempted yet
 SELECT
     attempt::integer AS attempt,
@@ -167,8 +167,28 @@ SELECT
     started_at,
     duration_ms::integer AS duration_ms,
     status::integer AS status,
-    outcome::text AS outcome
+    outcome::text AS outcome,
+    reason
 FROM webhook.attempts
+WHERE event_id = $1
+ORDER BY started_at, attempt;
+
+-- name: may_read_excerpts
+-- Tell whether we are somebody who may see what receivers answered.
+-- row: may_read boolean
+-- none: cannot be
+SELECT has_table_privilege('webhook.responses', 'SELECT') AS may_read;
+
+-- name: list_excerpts
+-- Show how the answers to one event begin, for those who may read that.
+-- $1 event_id uuid
+-- row: attempt integer, started_at timestamptz, response_excerpt text; ordered by started_at
+-- none: nothing was kept
+SELECT
+    attempt::integer AS attempt,
+    started_at,
+    response_excerpt
+FROM webhook.responses
 WHERE event_id = $1
 ORDER BY started_at, attempt;
 

@@ -350,12 +350,15 @@ RETURNING endpoint.merchant_id;
 -- $9 status smallint
 -- $10 outcome text
 -- $11 finished_at timestamptz
+-- $12 reason text
+-- $13 response_excerpt text
 -- none: always
 WITH attempted AS (
     INSERT INTO webhook.attempt_log (
-        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
+        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome,
+        reason, response_excerpt
     )
-    VALUES ($1, $2, 1, 'manual', $7, $8, $9, $10)
+    VALUES ($1, $2, 1, 'manual', $7, $8, $9, $10, $12, $13)
     ON CONFLICT DO NOTHING
     RETURNING attempt_log.event_id
 )

@@ -29,6 +29,8 @@
 -- $19 lane_waits timestamptz[]
 -- $20 lane_reaches bigint[]
 -- $21 lease interval
+-- $22 attempt_reasons text[]
+-- $23 response_excerpts text[]
 -- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
 -- order: one row; a lane in none of the lists was locked by somebody and is written next time
 WITH answered AS MATERIALIZED (
@@ -36,10 +38,11 @@ WITH answered AS MATERIALIZED (
     FROM unnest(
         $1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::text[],
         $8::smallint[], $9::timestamptz[], $10::smallint[], $11::text[], $12::text[],
-        $13::timestamptz[], $14::integer[], $15::timestamptz[]
+        $13::timestamptz[], $14::integer[], $15::timestamptz[], $22::text[], $23::text[]
     ) AS entry (
         seq, merchant_id, event_id, fence, is_retry, state, reason,
-        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at
+        attempts, due_at, status, outcome, trigger, started_at, duration_ms, finished_at,
+        attempt_reason, response_excerpt
     )
 ),
 turn AS MATERIALIZED (
@@ -106,11 +109,13 @@ postponed AS (
 ),
 attempted AS (
     INSERT INTO webhook.attempt_log (
-        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
+        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome,
+        reason, response_excerpt
     )
     SELECT
         owed.event_id, owed.merchant_id, owed.attempts, owed.trigger,
-        owed.started_at, owed.duration_ms, owed.status, owed.outcome
+        owed.started_at, owed.duration_ms, owed.status, owed.outcome,
+        owed.attempt_reason, owed.response_excerpt
     FROM owed
     WHERE owed.outcome IS NOT NULL
     ON CONFLICT DO NOTHING
@@ -282,6 +287,8 @@ WHERE
 -- $9 outcome text
 -- $10 finished_at timestamptz
 -- $11 is_delivered boolean
+-- $12 reason text
+-- $13 response_excerpt text
 -- row: is_settled boolean
 -- order: one row; not settled where an owed row or its lane is locked by somebody: write it again
 WITH held AS MATERIALIZED (
@@ -357,9 +364,10 @@ turned AS (
 ),
 attempted AS (
     INSERT INTO webhook.attempt_log (
-        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
+        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome,
+        reason, response_excerpt
     )
-    VALUES ($2, $3, $4, $5, $6, $7, $8, $9)
+    VALUES ($2, $3, $4, $5, $6, $7, $8, $9, $12, $13)
     ON CONFLICT DO NOTHING
 )
 SELECT

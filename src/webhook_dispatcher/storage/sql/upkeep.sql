@@ -20,6 +20,12 @@ SELECT
     -- Without it pg_sequence_last_value says that nothing was ever inserted.
     AND has_sequence_privilege('webhook.outbox_seq_seq', 'SELECT') AS may_deliver;
 
+-- name: read_encoding
+-- Read in which encoding the database stores text.
+-- row: encoding text
+-- order: one row
+SELECT current_setting('server_encoding') AS encoding;
+
 -- name: read_gauges
 -- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
 -- The oldest pending event is searched from a number on behind which it was last seen.

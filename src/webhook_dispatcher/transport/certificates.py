@@ -1,0 +1,77 @@
+"""What is wrong with a receiver's certificate, in words. OpenSSL tells neither when it ended nor whose it is.
+
+The certificates are those that the receiver presented, and nobody vouches for them: names among them may be
+anything. `Failure` makes them safe to show.
+"""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+# OpenSSL's numbers of what it found. Source: openssl/x509_vfy.h.
+_NOT_YET_VALID, _EXPIRED = 9, 10
+_OTHER_NAME, _OTHER_ADDRESS = 62, 64
+
+_MAX_NAMES = 10
+
+Certificate = Mapping[str, Any]
+"""As `ssl.SSLSocket.getpeercert` describes one."""
+
+
+class CertificateRefused(ssl.SSLCertVerificationError):
+    """A certificate that was not accepted; `words` say why."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+
+
+class TellingTls(ssl.SSLObject):
+    """One end of a TLS connection that says more of a certificate which it refuses."""
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake. Raises CertificateRefused."""
+        try:
+            super().do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            raise CertificateRefused(words_for(error, self._presented())) from error
+
+    def _presented(self) -> Sequence[Certificate]:
+        """Return what the receiver presented, its own first; nothing where that cannot be read."""
+        try:
+            # Private until Python 3.13, which does not describe them even then;
+            # test_sender_reasons fails if this stops working.
+            own: Any = self
+            return [certificate.get_info() for certificate in own._sslobj.get_unverified_chain() or ()]
+        except (AttributeError, ValueError, ssl.SSLError):
+            return ()
+
+
+def words_for(error: ssl.SSLCertVerificationError, presented: Sequence[Certificate]) -> str:
+    """Say why a certificate is refused: by the dates and names of what was presented, or as OpenSSL does."""
+    code = error.verify_code
+    if presented and code == _EXPIRED:
+        return _expired([_day(certificate["notAfter"]) for certificate in presented])
+    if presented and code == _NOT_YET_VALID:
+        return f"certificate is not valid before {max(_day(each['notBefore']) for each in presented)}"
+    if presented and code in (_OTHER_NAME, _OTHER_ADDRESS):
+        return _misnamed(presented[0])
+    return error.verify_message
+
+
+def _expired(days: Sequence[date]) -> str:
+    """Say which has expired: OpenSSL does not, and what is presented need not all have been looked at."""
+    own, first = days[0], min(days)
+    if own == first:
+        return f"certificate expired on {own}"
+    return f"certificate of the chain expired on {first}, or the receiver's own on {own}"
+
+
+def _misnamed(certificate: Certificate) -> str:
+    names = [str(name) for _, name in certificate.get("subjectAltName", ())[:_MAX_NAMES]]
+    return f"certificate is for other names: {', '.join(names)}" if names else "certificate is for no name"
+
+
+def _day(text: str) -> date:
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(text), UTC).date()
