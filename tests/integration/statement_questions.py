@@ -265,6 +265,11 @@ QUESTIONS: Mapping[str, Question] = {
     "read_backlog": Question((str(ASKED),), 2 * ASKED),
     "read_owing": Question((str(ASKED),), 2 * ASKED),
     "count_commands": Question((), 2),
+    # charge_index
+    "lock_charge_index": Question(()),
+    "choose_charge_index": Question(("NULL",)),
+    "has_charge_index": Question(()),
+    "read_unindexed": Question((), 100),
 }
 
 READ_WHOLE: Mapping[str, str] = {

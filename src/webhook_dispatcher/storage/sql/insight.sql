@@ -391,11 +391,14 @@ FROM (
 -- row: pending bigint, running bigint, pending_since timestamptz
 -- order: one row
 SELECT
-    count(*) FILTER (WHERE control.status = 'pending') AS pending,
-    count(*) FILTER (WHERE control.status = 'running') AS running,
-    min(control.created_at) FILTER (WHERE control.status = 'pending') AS pending_since
-FROM webhook.control
-WHERE control.status IN ('pending', 'running');
+    waiting.pending,
+    (SELECT count(*) FROM webhook.control WHERE control.status = 'running') AS running,
+    waiting.pending_since
+FROM (
+    SELECT count(*) AS pending, min(control.created_at) AS pending_since
+    FROM webhook.control
+    WHERE control.status = 'pending'
+) AS waiting;
 
 -- name: list_merchants
 -- List merchants and how they fare: those that fail first, then those whose events wait the longest.

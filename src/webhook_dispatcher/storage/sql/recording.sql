@@ -120,36 +120,6 @@ attempted AS (
     WHERE owed.outcome IS NOT NULL
     ON CONFLICT DO NOTHING
 ),
-shown AS MATERIALIZED (
-    -- What attempts say of their merchant; not those that could not even be made.
-    SELECT
-        owed.merchant_id,
-        owed.outcome = 'delivered' AS is_success,
-        owed.started_at + owed.duration_ms * interval '1 millisecond' AS ended_at,
-        greatest(
-            held.last_success_at,
-            max(owed.started_at + owed.duration_ms * interval '1 millisecond')
-                FILTER (WHERE owed.outcome = 'delivered') OVER (PARTITION BY owed.merchant_id)
-        ) AS succeeded_at
-    FROM owed
-    INNER JOIN held ON held.merchant_id = owed.merchant_id
-    WHERE owed.outcome <> 'unsendable'
-),
-fared AS MATERIALIZED (
-    SELECT
-        shown.merchant_id,
-        max(shown.succeeded_at) AS succeeded_at,
-        max(shown.ended_at) FILTER (WHERE NOT shown.is_success) AS failed_at,
-        min(shown.ended_at) FILTER (WHERE shown.is_failing) AS failing_since,
-        count(*) FILTER (WHERE shown.is_failing) AS failures
-    FROM (
-        SELECT
-            shown.merchant_id, shown.is_success, shown.succeeded_at, shown.ended_at,
-            NOT shown.is_success AND (shown.ended_at > shown.succeeded_at) IS NOT FALSE AS is_failing
-        FROM shown
-    ) AS shown
-    GROUP BY shown.merchant_id
-),
 progress AS MATERIALIZED (
     SELECT
         answered.merchant_id,
@@ -159,7 +129,12 @@ progress AS MATERIALIZED (
             AS before_unwritten,
         min(answered.due_at) FILTER (WHERE answered.state IS NULL AND owed.seq IS NOT NULL)
             AS due_at,
-        bool_or(answered.is_retry AND owed.seq IS NOT NULL) AS frees_a_place
+        bool_or(answered.is_retry AND owed.seq IS NOT NULL) AS frees_a_place,
+        -- What attempts say of their merchant; not those that could not even be made.
+        max(owed.started_at + owed.duration_ms * interval '1 millisecond')
+            FILTER (WHERE owed.outcome = 'delivered') AS succeeded_at,
+        array_agg(owed.started_at + owed.duration_ms * interval '1 millisecond')
+            FILTER (WHERE owed.outcome NOT IN ('delivered', 'unsendable')) AS failed_ats
     FROM answered
     LEFT JOIN owed ON owed.seq = answered.seq
     GROUP BY answered.merchant_id
@@ -179,15 +154,19 @@ plan AS MATERIALIZED (
             ORDER BY outbox.due_at
             LIMIT 1
         ) END) AS due_at,
-        fared.merchant_id IS NOT NULL AS has_fared,
-        fared.succeeded_at,
-        fared.failed_at,
-        fared.failing_since,
-        coalesce(fared.failures, 0) AS failures
+        num_nonnulls(progress.succeeded_at, progress.failed_ats) > 0 AS has_fared,
+        progress.succeeded_at,
+        (SELECT max(failed.at) FROM unnest(progress.failed_ats) AS failed (at)) AS failed_at,
+        since_success.failing_since,
+        since_success.failures
     FROM held
     LEFT JOIN turn ON turn.merchant_id = held.merchant_id
     LEFT JOIN progress ON progress.merchant_id = held.merchant_id
-    LEFT JOIN fared ON fared.merchant_id = held.merchant_id
+    CROSS JOIN LATERAL (
+        SELECT min(failed.at) AS failing_since, count(*) AS failures
+        FROM unnest(progress.failed_ats) AS failed (at)
+        WHERE (failed.at > greatest(held.last_success_at, progress.succeeded_at)) IS NOT FALSE
+    ) AS since_success
 ),
 moved AS (
     UPDATE webhook.lane
