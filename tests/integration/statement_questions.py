@@ -223,6 +223,10 @@ QUESTIONS: Mapping[str, Question] = {
         (NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")),
         ASKED,
     ),
+    # keys
+    "read_key_checks": Question(("ARRAY['k1', 'k2']",), 2),
+    "insert_key_check": Question(("'k1'", "'\\x00112233445566778899aabbccddeeff'")),
+    # administration
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
 }
 
@@ -232,7 +236,8 @@ READ_WHOLE: Mapping[str, str] = {
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
-    "sample_sealed_secrets": "it looks at all secrets",
+    "sample_sealed_secrets": "it looks at all secrets for those before the newest",
+    "read_sealed_secrets": "all secrets are tried, a thousand at a time",
     "count_secrets": "it counts all secrets",
     "read_secrets_of_other_keys": "it looks for secrets of other keys",
 }
@@ -248,5 +253,6 @@ SUBJECTS = (
     "upkeep",
     "administration",
     "charge_index",
+    "keys",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

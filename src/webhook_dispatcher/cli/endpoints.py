@@ -5,7 +5,7 @@ A secret is printed once, when it is made. It is never shown again: only rotated
 
 import secrets
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -33,15 +33,16 @@ def set_(
 
     session = session_of(context, shard)
     settings = session.settings()
-    keyring = settings.keyring()
     if (fault := Guard(settings.egress_policy()).find_fault(url)) is not None:
         raise ConfigurationError(f"URL: {fault}")
     secret = _new_secret()
 
     async def configure(database: Administration) -> bool:
-        # An endpoint that is removed in between is made anew.
+        # An endpoint that is removed in between is made anew. A change of the URL alone needs no keys.
         while not await database.update_endpoint_url(merchant, url):
-            if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret)):
+            keyring = settings.keyring()
+            await database.verify_keys(keyring)
+            if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
                 return True
         return False
 
@@ -95,9 +96,14 @@ def rotate_secret(
 ) -> None:
     """Replace a merchant's secret and print the new one, once."""
     session = session_of(context, shard)
+    keyring = session.settings().keyring()
     secret = _new_secret()
-    sealed = session.settings().keyring().seal(merchant, secret)
-    found, until = session.work(lambda database: database.rotate_secret(merchant, sealed, overlap))
+
+    async def rotate(database: Administration) -> tuple[bool, datetime | None]:
+        await database.verify_keys(keyring)
+        return await database.rotate_secret(merchant, keyring.seal(merchant, secret), overlap, keyring)
+
+    found, until = session.work(rotate)
     if not found:
         raise _not_configured(merchant)
     revealed = secret.revealed.decode()
