@@ -52,6 +52,7 @@ async def test_nothing_is_wrong() -> None:
         "database",
         "clock",
         "schema",
+        "installation",
         "keys",
         "partitions",
         "rows",

@@ -46,7 +46,7 @@ from webhook_dispatcher.dispatch.upkeep import (
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.settings import Settings
-from webhook_dispatcher.storage import keys, schema
+from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
@@ -152,6 +152,7 @@ class Daemon:
             try:
                 await schema.check(pool)
                 await schema.check_role(pool)
+                await self._verify_installation(pool)
                 await self._verify_keys(pool)
             except StorageUnavailable as error:
                 database = describe(self._settings.database_dsn())
@@ -160,6 +161,14 @@ class Daemon:
                 await self._stop.wait_at_most(backoff.next())
             else:
                 return
+
+    async def _verify_installation(self, pool: asyncpg.Pool) -> None:
+        found = await installation.read(pool)
+        found.verify(self._settings.installation)
+        if found.has_moved:
+            _log.warning(
+                "server.changed", known=found.known_server, server=found.server, installation=found.name
+            )
 
     async def _verify_keys(self, pool: asyncpg.Pool) -> None:
         try:

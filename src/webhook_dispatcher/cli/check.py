@@ -28,6 +28,7 @@ from webhook_dispatcher.domain.errors import (
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 from webhook_dispatcher.transport.guard import Guard
@@ -139,6 +140,7 @@ async def _database(
     try:
         await database.check_schema()
         yield Finding("schema")
+        yield _installation(await database.read_installation(), settings.installation)
         for finding in await _stored_keys(keyring, database):
             yield finding
         yield await _partitions(database)
@@ -187,6 +189,23 @@ async def _clock(session: Session, database: Administration) -> Finding:
         f"this machine is {difference.total_seconds():.0f} s {side} the database: signatures are off too",
         "synchronise both with NTP",
     )
+
+
+def _installation(found: Installation, wanted: str | None) -> Finding:
+    """Say whether the database is the one that is meant; another server than before is only worth a note."""
+    try:
+        found.verify(wanted)
+    except ConfigurationError as error:
+        return Finding("installation", error.problems[0], error.remedy, code=2)
+    if found.name is None:
+        return Finding(
+            "installation", note="ok; it has no name yet: `webhook-dispatcher migrate` gives it one"
+        )
+    if found.has_moved:
+        moved = f"this server is {found.server}, it was on {found.known_server}"
+        note = f"ok; {found.name}; {moved}: is this a copy? docs/operations.md; `adopt` notes the new one"
+        return Finding("installation", note=note)
+    return Finding("installation", note=f"ok; {found.name}")
 
 
 async def _stored_keys(keyring: Keyring | None, database: Administration) -> list[Finding]:

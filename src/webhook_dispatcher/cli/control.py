@@ -163,7 +163,7 @@ def _carry_out(session: Session, request: ControlRequest, deadline: timedelta | 
             return await database.find_command(command_id)
         return await follow(session, database, command_id, deadline)
 
-    _report(session.work(carry_out), as_json)
+    _report(session.change(carry_out), as_json)
 
 
 async def follow(

@@ -46,7 +46,7 @@ def set_(
                 return True
         return False
 
-    created = session.work(configure)
+    created = session.change(configure)
     revealed = secret.revealed.decode() if created else None
     if as_json:
         print_json({"merchant_id": merchant, "url": url, "created": created, "secret": revealed})
@@ -103,7 +103,7 @@ def rotate_secret(
         await database.verify_keys(keyring)
         return await database.rotate_secret(merchant, keyring.seal(merchant, secret), overlap, keyring)
 
-    found, until = session.work(rotate)
+    found, until = session.change(rotate)
     if not found:
         raise _not_configured(merchant)
     revealed = secret.revealed.decode()
@@ -126,7 +126,7 @@ def remove(
         if not sys.stdin.isatty():
             raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
         typer.confirm(f"Remove the endpoint of {shown(merchant)}, and fail what is owed to it?", abort=True)
-    if not session_of(context, shard).work(lambda database: database.delete_endpoint(merchant)):
+    if not session_of(context, shard).change(lambda database: database.delete_endpoint(merchant)):
         raise _not_configured(merchant)
     typer.echo(f"{shown(merchant)}: removed")
 

@@ -90,6 +90,11 @@ COMMANDS = {
         "Check configuration, database, schema, clock, keys, endpoints: what is wrong and how to mend it.",
         "check",
     ),
+    "adopt": LateCommand(
+        "adopt.adopt",
+        "Show what a copied database owes, and make it the installation that WEBHOOK_INSTALLATION names.",
+        "adopt --yes",
+    ),
     "endpoint": TyperGroup(
         help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None
     ),

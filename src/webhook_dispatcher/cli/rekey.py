@@ -46,7 +46,7 @@ def rekey(context: typer.Context, shard: ShardName = None, as_json: AsJson = Fal
     """
     session = session_of(context, shard)
     keyring = session.settings().keyring()
-    rekeyed = session.work(lambda database: reencrypt(database, keyring))
+    rekeyed = session.change(lambda database: reencrypt(database, keyring))
     if as_json:
         print_json(
             {

@@ -17,7 +17,7 @@ from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
-from webhook_dispatcher.storage import keys, schema
+from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
 from webhook_dispatcher.storage.statements import load
@@ -127,6 +127,23 @@ class Administration:
         """Tell whether a connection pooler stands before the database."""
         with translated():
             return await is_behind_pooler(self.connection)
+
+    async def verify_installation(self, name: str | None) -> None:
+        """Raise ConfigurationError if the database belongs to another installation than that."""
+        if name is not None:
+            (await self.read_installation()).verify(name)
+
+    async def read_installation(self) -> installation.Installation:
+        """Return which installation the database belongs to."""
+        return await installation.read(self.connection)
+
+    async def read_owed(self) -> installation.Backlog:
+        """Return what a daemon would send."""
+        return await installation.read_owed(self.connection)
+
+    async def adopt_installation(self, name: str, adopted_by: str) -> None:
+        """Let the database belong to an installation."""
+        await installation.adopt(self.connection, name, adopted_by)
 
     async def verify_keys(self, keyring: Keyring) -> None:
         """Raise ConfigurationError if one of our keys is not the one that its id stands for."""

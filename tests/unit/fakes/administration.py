@@ -19,6 +19,7 @@ from webhook_dispatcher.storage.administration import (
     StoredSecrets,
     UnreadableRow,
 )
+from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.keys import WrongKey, refusal
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
@@ -37,6 +38,8 @@ class FakeAdministration(Administration):
         self.previous: dict[str, SealedSecret] = {}
         self.previous_until: datetime | None = None
         self.checks: dict[str, bytes] = {}
+        self.installation = Installation("prod-eu1", 7, 7)
+        self.owed = Backlog(0, 0, 0, None)
         self.meanwhile: list[Callable[[], None]] = []
         self.deliveries: list[DeliveryView] = []
         self.attempts: list[AttemptView] = []
@@ -58,6 +61,15 @@ class FakeAdministration(Administration):
 
     async def is_behind_pooler(self) -> bool:
         return self.pooler_is_there
+
+    async def read_installation(self) -> Installation:
+        return self.installation
+
+    async def read_owed(self) -> Backlog:
+        return self.owed
+
+    async def adopt_installation(self, name: str, adopted_by: str) -> None:
+        self.installation = Installation(name, self.installation.server, self.installation.server)
 
     async def find_wrong_keys(self, keyring: Keyring) -> tuple[WrongKey, ...]:
         return tuple(WrongKey(key_id) for key_id in keyring.key_ids if self._is_wrong(keyring, key_id))
