@@ -152,13 +152,10 @@ def test_a_wrong_key_under_a_right_id_is_refused_and_changes_nothing(
     assert (database.sealed, list(database.endpoints)) == (before, ["m1"])
 
 
-@pytest.mark.parametrize("keys", [None, KEYS.replace("a", "b", 1)])
-def test_a_change_of_the_url_alone_needs_no_key(shell: Shell, keys: str | None) -> None:
+def test_a_change_of_the_url_alone_uses_no_key(shell: Shell) -> None:
     database = FakeAdministration()
     shell("endpoint set m1 https://merchant.com/", database)
-    environ = {"WEBHOOK_DATABASE_URL": ENVIRON["WEBHOOK_DATABASE_URL"]}
-    if keys is not None:
-        environ["WEBHOOK_SECRET_KEYS"] = keys
+    environ = ENVIRON | {"WEBHOOK_SECRET_KEYS": KEYS.replace("a", "b", 1)}
     assert main(["endpoint", "set", "m1", "https://merchant.com/other"], session(database, environ)) == 0
     assert database.endpoints["m1"].url == "https://merchant.com/other"
 

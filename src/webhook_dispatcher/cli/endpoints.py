@@ -33,14 +33,14 @@ def set_(
 
     session = session_of(context, shard)
     settings = session.settings()
+    keyring = settings.keyring()
     if (fault := Guard(settings.egress_policy()).find_fault(url)) is not None:
         raise ConfigurationError(f"URL: {fault}")
     secret = _new_secret()
 
     async def configure(database: Administration) -> bool:
-        # An endpoint that is removed in between is made anew. A change of the URL alone needs no keys.
+        # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
         while not await database.update_endpoint_url(merchant, url):
-            keyring = settings.keyring()
             await database.verify_keys(keyring)
             if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
                 return True
