@@ -54,7 +54,8 @@ TO webhook_producer, webhook_admin, webhook_observer, webhook_dispatcher;
 
 ALTER TABLE webhook.state
 ADD COLUMN has_charge_index boolean NOT NULL DEFAULT true,
-ADD COLUMN installation text,
+ADD COLUMN installation text
+CONSTRAINT installation_has_1_to_63_plain_characters CHECK (installation ~ '^[a-z0-9._-]{1,63}$'),
 ADD COLUMN system_identifier bigint;
 
 -- Partitions that are made from now on have it by themselves. Text is compared by bytes, whatever the locale becomes.
@@ -442,5 +443,38 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- Which server this is; null where the function that tells it was taken from us.
+CREATE FUNCTION webhook.server_identifier() RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (SELECT system_identifier FROM pg_control_system());
+EXCEPTION WHEN insufficient_privilege THEN
+    RETURN NULL;
+END
+$$;
+
+-- Let the database belong to another installation, on the server that it is on now: for a copy that is to be one.
+CREATE FUNCTION webhook.adopt_installation(installation text, adopted_by text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    known webhook.state;
+    adopted webhook.state;
+BEGIN
+    SELECT state.* INTO STRICT known FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+    UPDATE webhook.state SET installation = $1, system_identifier = webhook.server_identifier()
+    WHERE state.is_only
+    RETURNING * INTO adopted;
+    INSERT INTO webhook.audit (person, action, before, after)
+    VALUES (
+        adopted_by, 'installation adopted',
+        jsonb_build_object('installation', known.installation, 'system_identifier', known.system_identifier),
+        jsonb_build_object('installation', adopted.installation, 'system_identifier', adopted.system_identifier)
+    );
+    RETURN true;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.adopt_installation FROM public;
+GRANT EXECUTE ON FUNCTION webhook.adopt_installation TO webhook_admin;
 
 UPDATE webhook.state SET schema_version = 5;

@@ -63,12 +63,8 @@ async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(installati
     first_key, installation.key = installation.key, make_key("k2")
     await installation.configure("m2")
     sent = await installation.emit_each(["m1", "m2"], 3)
-    # One key is missing, and of the other only the id is right.
-    daemon = await installation.start(SECRET_KEYS=make_key("k2"))
-    missing = (
-        "encryption key 'k1' is missing\n"
-        "encryption key 'k2' does not open all it should: see key.missing in the log\n"
-    )
+    daemon = await installation.start(SECRET_KEYS=make_key("k3"))
+    missing = "encryption key 'k1' is missing\nencryption key 'k2' is missing\n"
 
     async def names_both() -> bool:
         return await daemon.asked("/readyz") == (503, missing)
@@ -101,15 +97,21 @@ async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(
     await installation.configure("m3")
     await installation.emit_each(["m1", "m2", "m3"], 2)
     daemon = await installation.start()
-    said = "encryption key 'k1' does not open all it should: see key.missing in the log\n"
 
-    async def says_so() -> bool:
-        return await daemon.asked("/readyz") == (503, said) and len(daemon.log("key.missing")) == 2
+    async def are_counted() -> bool:
+        return "webhook_unopened_secrets 2.0" in (await daemon.asked("/metrics"))[1]
 
-    await until_found(says_so)
-    reasons = {entry["reason"] for entry in daemon.log("key.missing")}
-    assert reasons == {
-        f"what it opens for merchant '{merchant}' is too short or no text: rotate that secret"
+    await until_found(are_counted)
+    assert await daemon.asked("/readyz") == (200, "ready\n")
+    named = {entry["merchant_id"]: entry["reason"] for entry in daemon.log("secret.unopened")}
+    checked = installation.command("check")
+    assert checked.returncode == 1
+    assert {line.split()[1] for line in checked.stdout.splitlines() if line.startswith("secret")} == {
+        "m1:",
+        "m2:",
+    }
+    assert named == {
+        merchant: f"what it opens for merchant '{merchant}' is too short or no text: rotate that secret"
         for merchant in ("m1", "m2")
     }
     await installation.all_delivered(2)
@@ -144,3 +146,55 @@ async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(instal
     delivery = await installation.delivery(event.id)
     assert (delivery["state"], delivery["attempts"]) == ("pending_retry", 1)
     assert len(installation.receiver.arrivals) == 1
+
+
+REFUSED = (
+    "webhook-dispatcher: WEBHOOK_SECRET_KEYS: 'k1' is not the key that this database knows by that id; "
+    "give each id the key that it was first used with; a new key takes a new id\n"
+)
+
+
+async def test_a_wrong_key_under_a_right_id_is_refused_by_every_command(installation: Installation) -> None:
+    first = installation.command("endpoint", "set", "m1", installation.receiver.url("m1"))
+    secret = Secret(first.stdout.split()[-1])
+    installation.receiver.secrets["m1"] = secret
+    stored = await installation.owner.fetch("SELECT * FROM webhook.endpoint")
+    wrong = make_key("k1")
+    for command in (
+        ("endpoint", "set", "m2", "https://merchant.com/"),
+        ("endpoint", "rotate-secret", "m1"),
+        ("endpoint", "rotate-secret", "m1", "--overlap", "PT1H"),
+        ("endpoint", "rekey"),
+    ):
+        for keys in (wrong, f"{make_key('k2')},{wrong}"):
+            refused = installation.command(*command, SECRET_KEYS=keys)
+            assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", REFUSED), command
+    for processes in ("1", "2"):
+        daemon = installation.spawn(SECRET_KEYS=wrong, PROCESSES=processes, LOG_FORMAT="console")
+        assert await daemon.ended() == 2
+        assert REFUSED in daemon.log_file.read_text()
+        daemon.log_file.write_text("")
+    checked = installation.command("check", SECRET_KEYS=wrong)
+    assert checked.returncode == 2
+    assert "'k1' is not the key" in checked.stdout
+    assert await installation.owner.fetch("SELECT * FROM webhook.endpoint") == stored
+    # What needs no key goes on, and the right key works as before.
+    changed = installation.command(
+        "endpoint", "set", "m1", installation.receiver.url("m1"), SECRET_KEYS=wrong
+    )
+    assert changed.returncode == 0
+    assert installation.command("endpoint", "show", "m1", SECRET_KEYS=wrong).returncode == 0
+    await installation.start()
+    await installation.emit("m1")
+    await installation.all_delivered(1)
+    assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}
+
+
+async def test_a_daemon_whose_key_turns_out_to_be_wrong_later_is_not_ready(
+    installation: Installation,
+) -> None:
+    daemon = await installation.start(SECRET_KEYS=make_key("k1"))
+    assert installation.command("endpoint", "set", "m1", installation.receiver.url("m1")).returncode == 0
+    await daemon.logged("key.refused")
+    said = "encryption key 'k1' is not the one that this id stands for\n"
+    assert await daemon.asked("/readyz") == (503, said)

@@ -49,11 +49,8 @@ async def configure(installation: Installation, admin: Administration, merchant_
     """Give a merchant an endpoint as the command line does."""
     secret = Secret.from_random(bytes(SECRET_RANDOM_BYTES))
     installation.receiver.secrets[merchant_id] = secret
-    url, sealed = (
-        installation.receiver.url(merchant_id),
-        Keyring.parse(installation.key).seal(merchant_id, secret),
-    )
-    assert await admin.insert_endpoint(merchant_id, url, sealed)
+    url, keyring = installation.receiver.url(merchant_id), Keyring.parse(installation.key)
+    assert await admin.insert_endpoint(merchant_id, url, keyring.seal(merchant_id, secret), keyring)
 
 
 async def deliver(installation: Installation, admin: Administration) -> None:

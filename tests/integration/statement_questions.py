@@ -250,6 +250,14 @@ QUESTIONS: Mapping[str, Question] = {
         (NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")),
         ASKED,
     ),
+    # installation
+    "read_installation": Question(()),
+    "name_installation": Question(("'prod-eu1'",)),
+    "adopt_installation": Question(("'prod-eu1'", "'somebody'")),
+    # keys
+    "read_key_checks": Question(("ARRAY['k1', 'k2']",), 2),
+    "insert_key_check": Question(("'k1'", "'\\x00112233445566778899aabbccddeeff'")),
+    # administration
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
     # insight
@@ -279,7 +287,9 @@ READ_WHOLE: Mapping[str, str] = {
     "name_waiting_rows": "it looks at all lanes",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
-    "sample_sealed_secrets": "it looks at all secrets",
+    "sample_sealed_secrets": "it looks at all secrets for those before the newest",
+    "read_sealed_secrets": "all secrets are tried, a thousand at a time",
+    "read_owed": "it counts all that is owed, for somebody who is about to rename the database",
     "count_secrets": "it counts all secrets",
     "read_secrets_of_other_keys": "it looks for secrets of other keys",
     "count_lanes": "it looks at all lanes",
@@ -301,5 +311,7 @@ SUBJECTS = (
     "administration",
     "charge_index",
     "insight",
+    "keys",
+    "installation",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

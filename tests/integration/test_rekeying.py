@@ -42,12 +42,12 @@ class Meanwhile(Administration):
         self._interfere: Callable[[], Awaitable[object]] | None = interfere
 
     async def replace_sealed_secrets(
-        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]]
+        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]], keyring: Keyring
     ) -> set[str]:
         interfere, self._interfere = self._interfere, None
         if interfere is not None:
             await interfere()
-        return await super().replace_sealed_secrets(changes)
+        return await super().replace_sealed_secrets(changes, keyring)
 
 
 @asynccontextmanager
@@ -59,7 +59,7 @@ async def admin(storage: StorageHarness) -> AsyncIterator[Administration]:
 async def configure(database: Administration, keyring: Keyring, *merchants: str) -> None:
     for merchant in merchants:
         sealed = keyring.seal(merchant, Secret(text(merchant)))
-        await database.insert_endpoint(merchant, "https://merchant.com/", sealed)
+        await database.insert_endpoint(merchant, "https://merchant.com/", sealed, keyring)
 
 
 async def opened(storage: StorageHarness, keyring: Keyring) -> dict[str, tuple[bytes, bytes | None]]:
@@ -85,11 +85,10 @@ async def test_everything_is_under_the_newest_key_and_nothing_else_has_changed(
         await configure(database, OLD, "m1", "m2")
         await configure(database, OLDEST, "m3")
         await configure(database, OLD, "m4")
-        await database.rotate_secret(
-            "m4", NEW.seal("m4", Secret("whsec_the-newer-one-of-m4")), timedelta(hours=1)
-        )
+        newer = NEW.seal("m4", Secret("whsec_the-newer-one-of-m4"))
+        await database.rotate_secret("m4", newer, timedelta(hours=1), NEW)
         rotated = OLD.seal("m3", Secret("whsec_the-newer-one-of-m3"))
-        await database.rotate_secret("m3", rotated, timedelta(hours=1))
+        await database.rotate_secret("m3", rotated, timedelta(hours=1), OLD)
         untouched = await storage.db.fetch(UNTOUCHED)
         before = await opened(storage, ALL)
         rekeyed = await reencrypt(database, ALL)
@@ -146,7 +145,7 @@ async def test_a_rotation_between_read_and_write_is_kept_and_put_under_the_newes
     rotated = OLD.seal("m001", Secret("whsec_rotated-in-between"))
     async with admin(storage) as database, admin(storage) as other:
         await configure(database, OLD, "m000", "m001", "m002")
-        meanwhile = partial(other.rotate_secret, "m001", rotated, overlap)
+        meanwhile = partial(other.rotate_secret, "m001", rotated, overlap, OLD)
         rekeyed = await reencrypt(Meanwhile(database.connection, meanwhile), ALL)
     assert (rekeyed.reencrypted, rekeyed.changed_meanwhile) == (4 if overlap else 3, set())
     before = text("m001").encode() if overlap else None
@@ -164,7 +163,7 @@ async def test_a_previous_secret_that_is_withdrawn_meanwhile_does_not_come_back(
     )
     async with admin(storage) as database, admin(storage) as other:
         await configure(database, OLD, "m1")
-        await database.rotate_secret("m1", rotated, timedelta(hours=1))
+        await database.rotate_secret("m1", rotated, timedelta(hours=1), OLD)
         meanwhile = partial(other.connection.execute, withdraw)
         rekeyed = await reencrypt(Meanwhile(database.connection, meanwhile), ALL)
     assert (rekeyed.reencrypted, rekeyed.changed_meanwhile) == (1, set())
@@ -176,7 +175,7 @@ async def test_a_rotation_that_is_being_committed_is_waited_for_and_kept(storage
     async with admin(storage) as database, admin(storage) as other:
         await configure(database, OLD, "m1", "m2")
         async with other.connection.transaction():
-            await other.rotate_secret("m1", rotated, None)
+            await other.rotate_secret("m1", rotated, None, NEW)
             running = asyncio.ensure_future(reencrypt(database, ALL))
             await storage.until_waiting("webhook-dispatcher cli", running)
         rekeyed = await running

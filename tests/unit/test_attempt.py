@@ -1,6 +1,7 @@
 """One attempt: what is sent, what is recorded, what is told."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,9 +11,9 @@ from tests.unit.builders import KEYRING, NOW, SECRET, make_endpoint, make_event
 from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
 from tests.unit.loop_turns import until
-from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.attempt import KEY_REPORT_TIME, Attempter
 from webhook_dispatcher.dispatch.instruments import Instruments
-from webhook_dispatcher.domain.errors import UnknownKey
+from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
@@ -215,6 +216,24 @@ def test_secrets_are_opened_newest_first_or_the_key_is_named() -> None:
     assert [secret.revealed for secret in attempter.open_secrets(make_endpoint())] == [SECRET.revealed]
     with pytest.raises(UnknownKey):
         attempter.open_secrets(make_endpoint(key_id="gone"))
+
+
+def test_merchants_whose_secret_does_not_open_are_counted_and_named_once() -> None:
+    harness = AttempterHarness()
+    attempter = harness.attempter
+    moved = replace(make_endpoint("a"), merchant_id="b")
+    with capture_logs() as logs:
+        for _ in range(2):
+            with pytest.raises(UnopenedSecret) as caught:
+                attempter.open_secrets(moved)
+            attempter.note_unopened("b", caught.value)
+    assert [(line["event"], line["merchant_id"]) for line in logs] == [("secret.unopened", "b")]
+    assert attempter.missing_keys == {}
+    attempter.show_unopened()
+    assert harness.metrics.registry.get_sample_value("webhook_unopened_secrets") == 1
+    harness.clock.advance(KEY_REPORT_TIME)
+    attempter.show_unopened()
+    assert harness.metrics.registry.get_sample_value("webhook_unopened_secrets") == 0
 
 
 async def test_attempts_do_not_start_before_one_that_ended_earlier() -> None:

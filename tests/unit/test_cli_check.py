@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.fakes.administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.check import MAX_READ, Finding, examine
+from webhook_dispatcher.cli.check import MAX_NAMED, MAX_READ, Finding, examine
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, Secret
@@ -29,8 +29,9 @@ ENVIRON = {
 
 async def configured(url: str = "https://merchant.com/") -> FakeAdministration:
     database = FakeAdministration()
-    sealed = Keyring.parse(f"k1:{KEY}").seal("m1", Secret("whsec_0123456789abcdef0123"))
-    await database.insert_endpoint("m1", url, sealed)
+    keyring = Keyring.parse(f"k1:{KEY}")
+    sealed = keyring.seal("m1", Secret("whsec_0123456789abcdef0123"))
+    await database.insert_endpoint("m1", url, sealed, keyring)
     return database
 
 
@@ -51,6 +52,7 @@ async def test_nothing_is_wrong() -> None:
         "database",
         "clock",
         "schema",
+        "installation",
         "keys",
         "partitions",
         "rows",
@@ -77,18 +79,37 @@ async def test_a_clock_that_is_off_is_found(off: int, said: str | None) -> None:
     assert said is None or said in problems(findings)["clock"][0]
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        (f"k2:{KEY}", "'k1': not among WEBHOOK_SECRET_KEYS"),
-        (f"k1:{OTHER_KEY}", "'k1': does not open the stored secret"),
-    ],
-)
-async def test_a_missing_or_wrong_key_is_found(keys: str, said: str) -> None:
-    findings = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=keys))
+async def test_a_missing_key_is_found() -> None:
+    findings = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=f"k2:{KEY}"))
     problem, code = problems(findings)["keys"]
-    assert said in problem
+    assert "'k1': not among WEBHOOK_SECRET_KEYS" in problem
     assert code == 1
+
+
+@pytest.mark.parametrize("has_check", [True, False])
+async def test_a_wrong_key_under_a_right_id_is_found_with_a_mend(has_check: bool) -> None:
+    database = await configured()
+    if not has_check:
+        database.checks.clear()
+    findings = await examine(session(database, WEBHOOK_SECRET_KEYS=f"k1:{OTHER_KEY}"))
+    [finding] = [finding for finding in findings if finding.problem]
+    assert (finding.check, finding.code) == ("keys", 2)
+    assert finding.problem is not None
+    assert "WEBHOOK_SECRET_KEYS: 'k1' is not the key" in finding.problem
+    assert finding.mend == "give each id the key that it was first used with; a new key takes a new id"
+
+
+async def test_single_secrets_that_do_not_open_are_named_with_their_merchants() -> None:
+    database = await configured()
+    whole = database.sealed["m1"]
+    for number in range(MAX_NAMED + 2):
+        database.sealed[f"n{number:02}"] = whole  # moved from another merchant: it does not open
+    findings = [finding for finding in await examine(session(database)) if finding.problem]
+    assert {finding.check for finding in findings} == {"secret"}
+    assert findings[0].problem is not None
+    assert findings[0].problem.startswith("n00: encryption key 'k1': does not open the stored secret")
+    assert findings[0].mend == "webhook-dispatcher endpoint rotate-secret n00; until then its lane waits"
+    assert [finding.problem for finding in findings[MAX_NAMED:]] == ["and 2 more secrets"]
 
 
 async def test_no_keys_at_all_is_found() -> None:

@@ -133,6 +133,45 @@ def test_rotation_replaces_the_secret_at_once_or_with_an_overlap(shell: Shell) -
     assert third["previous_until"] == "2026-11-21T08:15:30.123Z"
 
 
+WRONG_KEY = (
+    "webhook-dispatcher: WEBHOOK_SECRET_KEYS: 'k1' is not the key that this database knows by that id; "
+    "give each id the key that it was first used with; a new key takes a new id\n"
+)
+
+
+@pytest.mark.parametrize("has_check", [True, False])
+@pytest.mark.parametrize(
+    "line", ["endpoint set m2 https://merchant.com/", "endpoint rotate-secret m1", "endpoint rekey"]
+)
+def test_a_wrong_key_under_a_right_id_is_refused_and_changes_nothing(
+    shell: Shell, capsys: pytest.CaptureFixture[str], line: str, has_check: bool
+) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/", database)
+    if not has_check:
+        database.checks.clear()
+    before = dict(database.sealed)
+    wrong = ENVIRON | {"WEBHOOK_SECRET_KEYS": KEYS.replace("a", "b", 1)}
+    assert main(shlex.split(line), session(database, wrong)) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", WRONG_KEY)
+    assert (database.sealed, list(database.endpoints)) == (before, ["m1"])
+
+
+def test_a_change_of_the_url_alone_uses_no_key(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/", database)
+    environ = ENVIRON | {"WEBHOOK_SECRET_KEYS": KEYS.replace("a", "b", 1)}
+    assert main(["endpoint", "set", "m1", "https://merchant.com/other"], session(database, environ)) == 0
+    assert database.endpoints["m1"].url == "https://merchant.com/other"
+
+
+def test_the_first_secret_under_a_key_keeps_its_check(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/", database)
+    assert database.checks == {"k1": Keyring.parse(KEYS).check_value("k1")}
+
+
 @pytest.mark.parametrize("line", ["show m1", "rotate-secret m1", "remove m1 --yes"])
 def test_a_merchant_without_endpoint_is_exit_1(shell: Shell, line: str) -> None:
     code, _, err = shell(f"endpoint {line}", FakeAdministration())

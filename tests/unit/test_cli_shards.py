@@ -21,6 +21,7 @@ ENVIRON = {
     "WEBHOOK_DATABASE_URL": " ".join(f"{name}={url}" for name, url in URLS.items()),
     "WEBHOOK_SECRET_KEYS": KEYS,
     "WEBHOOK_MAX_LANES": "1",
+    "WEBHOOK_INSTALLATION": "prod-eu1",
 }
 EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 OF_ONE_DATABASE = [
@@ -30,6 +31,7 @@ OF_ONE_DATABASE = [
     "endpoint rotate-secret m1",
     "endpoint rekey",
     "endpoint remove m1 --yes",
+    "adopt --yes",
     "deliveries list",
     f"deliveries show {EVENT}",
     *(f"{spec.cli.example} --no-wait" for spec in COMMANDS.values() if spec.cli is not None),
@@ -105,7 +107,7 @@ def test_migrate_goes_on_after_a_failure(
 ) -> None:
     names = {url: name for name, url in URLS.items()}
 
-    async def migrate(dsn: str, charge_index: bool | None) -> None:
+    async def migrate(dsn: str, charge_index: bool | None, installation: str | None) -> None:
         if names[dsn] in failing:
             raise failing[names[dsn]]
 

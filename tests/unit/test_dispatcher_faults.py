@@ -1,6 +1,7 @@
 """Lanes that cannot be claimed, read or served: nothing is lost, and each is tried again when it may help."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -192,6 +193,17 @@ async def test_a_lane_whose_key_is_unknown_waits_and_loses_nothing() -> None:
     assert abs(wait_until - NOW - KEY_WAIT) < timedelta(seconds=1)
     assert list(harness.attempter.missing_keys) == ["gone"]
     assert len(harness.claims.leases_asked) == 1
+
+
+async def test_a_lane_whose_secret_is_damaged_waits_and_its_merchant_is_counted() -> None:
+    harness = DispatcherHarness()
+    async with harness.open() as group:
+        harness.database.endpoints["a"] = replace(make_endpoint("b"), merchant_id="a")
+        harness.database.insert(make_event(1, "a"))
+        await harness.rounds(group)
+    assert harness.sent == []
+    assert 1 in harness.database.owed
+    assert (list(harness.attempter.unopened), harness.attempter.missing_keys) == (["a"], {})
 
 
 async def test_run_follows_until_stopped_and_survives_a_failed_look() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey
+from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 
 OLD = "old:" + base64.b64encode(b"o" * 32).decode()
@@ -56,16 +56,20 @@ def tampered(sealed: SealedSecret) -> list[tuple[str, SealedSecret]]:
 def test_a_secret_that_was_moved_or_damaged_does_not_open(which: int) -> None:
     keyring = Keyring.parse(f"{NEW},{OLD}")
     merchant_id, sealed = tampered(keyring.seal("m", Secret(TEXT)))[which]
-    with pytest.raises(UnknownKey, match="does not open"):
+    with pytest.raises(UnopenedSecret, match="does not open") as caught:
         keyring.open(merchant_id, sealed)
+    assert not isinstance(caught.value, UnknownKey), "the key is there"
+    assert not keyring.fits(merchant_id, sealed)
 
 
 @pytest.mark.parametrize("plain", [b"", b"short", b"whsec_" + b"x" * 17, b"\xff" * 40])
 def test_stored_bytes_that_are_no_secret_are_our_fault_and_sign_nothing(plain: bytes) -> None:
     keyring = Keyring.parse(NEW)
     sealed = SealedSecret("new", b"n" * 12 + keyring._ciphers["new"].encrypt(b"n" * 12, plain, b"m"))
-    with pytest.raises(UnknownKey, match=r"merchant 'm' is too short or no text: rotate") as caught:
+    with pytest.raises(UnopenedSecret, match=r"merchant 'm' is too short or no text: rotate") as caught:
         keyring.open("m", sealed)
+    assert not isinstance(caught.value, UnknownKey), "the key is there"
+    assert keyring.fits("m", sealed), "the key is the right one, whatever it has sealed"
     assert "x" * 17 not in str(caught.value)
 
 
@@ -74,6 +78,18 @@ def test_there_is_no_empty_or_short_secret(text: str) -> None:
     with pytest.raises(ValueError, match="at least 24 characters") as caught:
         Secret(text)
     assert "x" * 17 not in str(caught.value)
+
+
+def test_a_check_tells_keys_and_ids_apart_and_is_the_same_for_every_version() -> None:
+    keyring = Keyring.parse(f"{NEW},{OLD}")
+    # Kept in databases: another value would refuse every key that is in use.
+    assert keyring.check_value("new").hex() == "83be92a4df8c118b0e1733024587dbdb"
+    assert keyring.check_value("new") == Keyring.parse(NEW).check_value("new")
+    other = Keyring.parse("new:" + base64.b64encode(b"N" * 32).decode())
+    renamed = Keyring.parse("newer:" + base64.b64encode(b"n" * 32).decode())
+    values = {keyring.check_value("new"), keyring.check_value("old")}
+    values |= {other.check_value("new"), renamed.check_value("newer")}
+    assert [len(value) for value in values] == [16] * 4
 
 
 SHORT = base64.b64encode(b"x" * 31).decode()

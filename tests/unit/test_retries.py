@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -135,6 +136,15 @@ async def test_a_row_whose_secret_cannot_be_opened_waits() -> None:
     await harness.round()
     harness.assert_rescheduled(KEY_WAIT)
     assert list(harness.attempter.missing_keys) == ["gone"]
+
+
+async def test_a_row_whose_secret_is_damaged_waits_and_its_merchant_is_counted() -> None:
+    harness = RetrierHarness()
+    harness.database.endpoints["m"] = replace(make_endpoint("another"), merchant_id="m")
+    harness.owe(1)
+    await harness.round()
+    harness.assert_rescheduled(KEY_WAIT)
+    assert (list(harness.attempter.unopened), harness.attempter.missing_keys) == (["m"], {})
 
 
 async def test_a_row_whose_attempt_did_not_count_waits_while_the_fault_may_last() -> None:

@@ -43,6 +43,7 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.egress_policy().deny_networks == ()
     assert settings.proxy() is None
     assert settings.egress_ca_file is None
+    assert settings.installation is None
 
 
 def test_given_values_are_read() -> None:
@@ -56,6 +57,7 @@ def test_given_values_are_read() -> None:
             "WEBHOOK_EGRESS_ALLOW_HTTP": "true",
             "WEBHOOK_EGRESS_DENY_NETWORKS": "198.41.0.0/24, 2a00::/32",
             "WEBHOOK_LOG_LEVEL": "DEBUG",
+            "WEBHOOK_INSTALLATION": "prod_eu-1.a",
             "WEBHOOK_OPS_ADDRESS": "[::1]:0",
         }
     )
@@ -67,6 +69,7 @@ def test_given_values_are_read() -> None:
     assert settings.egress_policy().allow_http
     assert settings.egress_policy().deny_networks == (ip_network("198.41.0.0/24"), ip_network("2a00::/32"))
     assert settings.log_level == "debug"
+    assert settings.installation == "prod_eu-1.a"
 
 
 MALFORMED = [
@@ -86,6 +89,8 @@ MALFORMED = [
     ("DATABASE_URL", "eu1=postgresql://localhost/x eu2=postgresql://u:sesame@b/x?sslmode=allow", ": eu2: "),
     ("MIGRATION_DATABASE_URL", "db.internal", "postgresql://user:password@host:port/database"),
     ("MIGRATION_DATABASE_URL", "postgresql://u:sesame@db/x?sslmode=disable", "sslmode=verify-full"),
+    ("INSTALLATION", "Prod EU", "1 to 63 characters of a-z, 0-9, dot, dash and underscore, unlike 'Prod EU'"),
+    ("INSTALLATION", "p" * 64, "1 to 63 characters"),
     ("PROCESSES", "0", "whole number from 1 to 64, or auto, not '0'"),
     ("PROCESSES", "65", "whole number from 1 to 64, or auto"),
     ("PROCESSES", "1.5", "whole number from 1 to 64, or auto"),

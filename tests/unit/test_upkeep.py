@@ -19,6 +19,7 @@ from webhook_dispatcher.dispatch.upkeep import (
 )
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.domain.ports import Owed
+from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 RETENTION = timedelta(days=14)
@@ -32,6 +33,7 @@ class FakeUpkeep:
         self.made = 0
         self.owed = Owed(0, 0, None, 0.0, 0.0)
         self.needed = {"k1"}
+        self.wrong: frozenset[str] = frozenset()
         self.mismatch: SchemaMismatch | None = None
         self.is_away = False
 
@@ -59,10 +61,13 @@ class FakeUpkeep:
             raise StorageUnavailable("away")
         return frozenset(self.needed - set(held))
 
+    async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
+        return self.wrong
+
 
 def gauges(upkeep: FakeUpkeep) -> tuple[Gauges, Metrics]:
     metrics = Metrics("test")
-    return Gauges(upkeep, ("k1",), metrics), metrics
+    return Gauges(upkeep, Keyring({"k1": b"k" * 32}), metrics), metrics
 
 
 def shown(metrics: Metrics, name: str) -> float | None:
@@ -129,6 +134,20 @@ async def test_a_key_that_is_missing_is_named_once_until_it_is_there() -> None:
     upkeep.needed = {"k1"}
     await measuring.step()
     assert measuring.missing_keys == frozenset()
+
+
+async def test_a_key_that_turns_out_to_be_wrong_is_named_once_until_it_is_right() -> None:
+    upkeep = FakeUpkeep()
+    upkeep.wrong = frozenset({"k1"})
+    measuring, _ = gauges(upkeep)
+    with capture_logs() as logs:
+        await measuring.step()
+        await measuring.step()
+    assert [(line["event"], line["key_id"]) for line in logs] == [("key.refused", "k1")]
+    assert measuring.wrong_keys == {"k1"}
+    upkeep.wrong = frozenset()
+    await measuring.step()
+    assert measuring.wrong_keys == frozenset()
 
 
 async def test_nothing_is_shown_of_a_measurement_that_failed_half_way() -> None:

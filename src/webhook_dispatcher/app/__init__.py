@@ -121,7 +121,7 @@ def _bind(settings: Settings, **fields: object) -> None:
 
 def _with_database(settings: Settings, postgres: EmbeddedPostgres) -> Settings:
     """Migrate an embedded database, and return the settings to use it with."""
-    asyncio.run(schema.migrate(postgres.dsn()))
+    asyncio.run(schema.migrate(postgres.dsn(), name=settings.installation))
     _log.info(
         "database.started",
         producer_url=postgres.dsn("webhook_producer"),

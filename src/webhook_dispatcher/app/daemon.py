@@ -43,10 +43,10 @@ from webhook_dispatcher.dispatch.upkeep import (
     keep_logs,
     watch_event_loop,
 )
-from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
+from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.settings import Settings
-from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
@@ -62,8 +62,6 @@ MIN_STATEMENT_TIME = timedelta(seconds=2)
 """Within these a statement may take a third of the lease, so that no lock of a frozen daemon outlasts it."""
 MAX_SILENCE = 5.0
 """Seconds without an answer of the database after which /readyz says so."""
-KEY_REPORT_TIME = 60.0
-"""Seconds for which a key that did not open a secret is named by /readyz."""
 MAX_CLEANUP = 0.5
 """Seconds that what was cut off may take to clean up."""
 RECORDING_RESERVE = timedelta(seconds=1)
@@ -77,9 +75,9 @@ class Daemon:
 
     def __init__(self, settings: Settings, show_operators: ShowsOperators = OpsServer) -> None:
         self._settings = settings
+        self._keyring = settings.keyring()
         self._clock = SystemClock()
         self._stop, self._end_of_grace = Stop(), Stop()
-        self._held_keys: tuple[str, ...] = ()
         self._waits_for = ["the database was not reached yet"]
         self._tasks: list[asyncio.Task[None]] = []
         self._outgrown: SchemaMismatch | None = None
@@ -104,8 +102,12 @@ class Daemon:
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
         reasons += self._own_faults.reasons
-        lacking = {key for key, at in self._attempter.missing_keys.items() if now - at < KEY_REPORT_TIME}
-        return reasons + [self._lack_of(key) for key in sorted(lacking | self._gauges.missing_keys)]
+        lacking = self._gauges.missing_keys | set(self._attempter.missing_keys)
+        reasons += [f"encryption key {key_id!r} is missing" for key_id in sorted(lacking)]
+        wrong = sorted(self._gauges.wrong_keys)
+        return reasons + [
+            f"encryption key {key_id!r} is not the one that this id stands for" for key_id in wrong
+        ]
 
     def notes(self) -> Sequence[str]:
         """Name what is worth knowing although nothing is wrong."""
@@ -114,11 +116,6 @@ class Daemon:
     @property
     def _is_paused(self) -> bool:
         return self._pause is not None and self._pause.is_on
-
-    def _lack_of(self, key_id: str) -> str:
-        if key_id in self._held_keys:
-            return f"encryption key {key_id!r} does not open all it should: see key.missing in the log"
-        return f"encryption key {key_id!r} is missing"
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open everything and start the loops; waits for a database that is away."""
@@ -137,7 +134,7 @@ class Daemon:
         upkeep = await enter(
             pool(application_name="webhook-dispatcher upkeep", size=4, planning=PLANNED_EACH_TIME)
         )
-        await self._await_schema(upkeep)
+        await self._await_database(upkeep)
         if self._stop.is_set():
             return
         guard = Guard(settings.egress_policy())
@@ -158,7 +155,7 @@ class Daemon:
         gc.set_threshold(10_000, 20, 100)
         _log.info("daemon.started", version=__version__, sender=settings.sender, ops_port=self.ops_port)
 
-    async def _await_schema(self, pool: asyncpg.Pool) -> None:
+    async def _await_database(self, pool: asyncpg.Pool) -> None:
         backoff = Backoff()
         while not self._stop.is_set():
             try:
@@ -166,6 +163,8 @@ class Daemon:
                 await schema.check_role(pool)
                 if self._settings.response_excerpt:
                     await schema.check_encoding(pool)
+                await self._verify_installation(pool)
+                await self._verify_keys(pool)
             except StorageUnavailable as error:
                 database = describe(self._settings.database_dsn())
                 _log.warning("database.awaited", database=database, error=str(error))
@@ -173,6 +172,21 @@ class Daemon:
                 await self._stop.wait_at_most(backoff.next())
             else:
                 return
+
+    async def _verify_installation(self, pool: asyncpg.Pool) -> None:
+        found = await installation.read(pool)
+        found.verify(self._settings.installation)
+        if found.has_moved:
+            _log.warning(
+                "server.changed", known=found.known_server, server=found.server, installation=found.name
+            )
+
+    async def _verify_keys(self, pool: asyncpg.Pool) -> None:
+        try:
+            await keys.verify(pool, self._keyring)
+        except StatementRefused as error:
+            # A row that is damaged must not keep the others' events from being sent.
+            _log.error("keys.unverified", error=str(error))
 
     def _build(
         self,
@@ -184,8 +198,7 @@ class Daemon:
         guard: Guard,
     ) -> None:
         settings, stop = self._settings, self._stop
-        keyring = settings.keyring()
-        self._held_keys = keyring.key_ids
+        keyring = self._keyring
         instruments = Instruments.of(self._clock, self.metrics)
         hold = Hold(settings.unconfigured_hold)
         trusted = trust(settings.lease, settings.attempt_timeout)
@@ -215,7 +228,7 @@ class Daemon:
             controls, claims, self._attempter, self._recorder, instruments, settings.attempt_timeout, stop
         )
         controller = Controller(controls, long_running, guard, instruments, stop)
-        self._gauges = Gauges(upkeep, keyring.key_ids, self.metrics)
+        self._gauges = Gauges(upkeep, keyring, self.metrics)
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention)
         schema_check = partial(check_schema, upkeep, self._end_for)
@@ -238,6 +251,7 @@ class Daemon:
     def _beat(self) -> None:
         self._own_faults.beat()
         self._dispatcher.show()
+        self._attempter.show_unopened()
         self.metrics.attempts_in_flight.set(self._attempter.in_flight)
         self.metrics.paused.set(self._is_paused)
 

@@ -7,7 +7,7 @@ import asyncio
 import resource
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -23,10 +23,13 @@ from webhook_dispatcher.domain.errors import (
     StatementRefused,
     StorageUnavailable,
     UnknownKey,
+    UnopenedSecret,
 )
-from webhook_dispatcher.domain.signing import Keyring
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.installation import Installation
+from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 from webhook_dispatcher.transport.guard import Guard
 
@@ -139,7 +142,9 @@ async def _database(
         yield Finding("schema")
         if (pause := await database.read_pause_of_everything()) is not None:
             yield Finding("pause", note=said_of_pause(pause), mend="webhook-dispatcher resume --all")
-        yield await _stored_keys(keyring, database)
+        yield _installation(await database.read_installation(), settings.installation)
+        for finding in await _stored_keys(keyring, database):
+            yield finding
         yield await _partitions(database)
         for finding in await _unreadable(database):
             yield finding
@@ -188,19 +193,62 @@ async def _clock(session: Session, database: Administration) -> Finding:
     )
 
 
-async def _stored_keys(keyring: Keyring | None, database: Administration) -> Finding:
-    problems = []
-    samples = await database.sample_sealed_secrets()
-    for merchant, sealed in samples:
+def _installation(found: Installation, wanted: str | None) -> Finding:
+    """Say whether the database is the one that is meant; another server than before is only worth a note."""
+    try:
+        found.verify(wanted)
+    except ConfigurationError as error:
+        return Finding("installation", error.problems[0], error.remedy, code=2)
+    if found.name is None:
+        return Finding(
+            "installation", note="ok; it has no name yet: `webhook-dispatcher migrate` gives it one"
+        )
+    if found.has_moved:
+        moved = f"this server is {found.server}, it was on {found.known_server}"
+        note = f"ok; {found.name}; {moved}: is this a copy? docs/operations.md; `adopt` notes the new one"
+        return Finding("installation", note=note)
+    return Finding("installation", note=f"ok; {found.name}")
+
+
+async def _stored_keys(keyring: Keyring | None, database: Administration) -> list[Finding]:
+    """Say whether our keys are the right ones and none is missing, and name secrets that they do not open."""
+    if keyring is not None and (wrong := await database.find_wrong_keys(keyring)):
+        return _unconfigured("keys", refusal(wrong))
+    used: set[str] = set()
+    lacking: set[str] = set()
+    unopened: dict[str, UnopenedSecret] = {}
+    async for merchant, sealed in _sealed_secrets(database):
+        used.add(sealed.key_id)
         try:
             if keyring is None:
                 raise UnknownKey(sealed.key_id, "WEBHOOK_SECRET_KEYS is not set")
             keyring.open(merchant, sealed)
         except UnknownKey as error:
-            problems.append(str(error))
-    if not problems:
-        return Finding("keys", note=_old_keys(keyring, {sealed.key_id for _, sealed in samples}))
-    return Finding("keys", "; ".join(problems), "add the key to WEBHOOK_SECRET_KEYS; until then lanes wait")
+            lacking.add(str(error))
+        except UnopenedSecret as error:
+            unopened.setdefault(merchant, error)
+    mend = "add the key to WEBHOOK_SECRET_KEYS; until then lanes wait"
+    keys = Finding("keys", "; ".join(sorted(lacking)), mend) if lacking else None
+    return [keys or Finding("keys", note=_old_keys(keyring, used)), *_unopened(unopened)]
+
+
+async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, SealedSecret]]:
+    """Go through all secrets that sign, and whose they are."""
+    after = ""
+    while batch := await database.read_sealed_secrets(after, MAX_READ):
+        after = batch[-1].merchant_id
+        for stored in batch:
+            for sealed in (stored.current, stored.previous):
+                if sealed is not None:
+                    yield stored.merchant_id, sealed
+
+
+def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[Finding]:
+    for merchant, error in list(unopened.items())[:MAX_NAMED]:
+        mend = f"webhook-dispatcher endpoint rotate-secret {shown(merchant)}; until then its lane waits"
+        yield Finding("secret", f"{shown(merchant)}: {error}", mend)
+    if len(unopened) > MAX_NAMED:
+        yield Finding("secret", f"and {len(unopened) - MAX_NAMED} more secrets", "as above")
 
 
 def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:

@@ -165,7 +165,7 @@ def _carry_out(session: Session, request: ControlRequest, deadline: timedelta | 
             return await database.find_command(command_id)
         return await _follow(session, database, command_id, deadline, request.requested_by)
 
-    _report(session.work(carry_out), as_json)
+    _report(session.change(carry_out), as_json)
 
 
 async def _follow(

@@ -76,22 +76,23 @@ def migrate(
         return
     settings = session_of(context).settings()
     shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)
-    codes = [_migrate_one(settings.migration_dsn(shard.name), shard.name, charge_index) for shard in shards]
+    named = [(settings.migration_dsn(shard.name), shard.name) for shard in shards]
+    codes = [_migrate_one(dsn, name, charge_index, settings.installation) for dsn, name in named]
     if failures := [code for code in codes if code]:
         raise typer.Exit(failures[0])
 
 
-def _migrate_one(dsn: str, name: str | None, charge_index: bool | None) -> int:
+def _migrate_one(dsn: str, name: str | None, charge_index: bool | None, installation: str | None) -> int:
     """Migrate one database and say so; return the exit code."""
     try:
-        asyncio.run(_migrate(dsn, charge_index))
+        asyncio.run(_migrate(dsn, charge_index, installation))
     except DispatcherError as error:
         return complain_of(error, name)
     typer.echo(f"{name}: the schema is up to date" if name else "the schema is up to date")
     return 0
 
 
-async def _migrate(dsn: str, charge_index: bool | None) -> None:
+async def _migrate(dsn: str, charge_index: bool | None, installation: str | None) -> None:
     from webhook_dispatcher.storage import schema
 
     # Before anything else: this names the database that cannot be reached.
@@ -104,4 +105,4 @@ async def _migrate(dsn: str, charge_index: bool | None) -> None:
             "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
             "migrate cannot go through a connection pooler"
         ) from None
-    await schema.migrate(dsn, charge_index, typer.echo)
+    await schema.migrate(dsn, charge_index, typer.echo, installation)

@@ -5,7 +5,7 @@ A secret is printed once, when it is made. It is never shown again: only rotated
 
 import secrets
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -40,13 +40,14 @@ def set_(
     secret = _new_secret()
 
     async def configure(database: Administration) -> bool:
-        # An endpoint that is removed in between is made anew.
+        # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
         while not await database.update_endpoint_url(merchant, url):
-            if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret)):
+            await database.verify_keys(keyring)
+            if await database.insert_endpoint(merchant, url, keyring.seal(merchant, secret), keyring):
                 return True
         return False
 
-    created = session.work(configure)
+    created = session.change(configure)
     revealed = secret.revealed.decode() if created else None
     if as_json:
         print_json({"merchant_id": merchant, "url": url, "created": created, "secret": revealed})
@@ -102,9 +103,14 @@ def rotate_secret(
 ) -> None:
     """Replace a merchant's secret and print the new one, once."""
     session = session_of(context, shard)
+    keyring = session.settings().keyring()
     secret = _new_secret()
-    sealed = session.settings().keyring().seal(merchant, secret)
-    found, until = session.work(lambda database: database.rotate_secret(merchant, sealed, overlap))
+
+    async def rotate(database: Administration) -> tuple[bool, datetime | None]:
+        await database.verify_keys(keyring)
+        return await database.rotate_secret(merchant, keyring.seal(merchant, secret), overlap, keyring)
+
+    found, until = session.change(rotate)
     if not found:
         raise _not_configured(merchant)
     revealed = secret.revealed.decode()
@@ -127,7 +133,7 @@ def remove(
         if not sys.stdin.isatty():
             raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
         typer.confirm(f"Remove the endpoint of {shown(merchant)}, and fail what is owed to it?", abort=True)
-    if not session_of(context, shard).work(lambda database: database.delete_endpoint(merchant)):
+    if not session_of(context, shard).change(lambda database: database.delete_endpoint(merchant)):
         raise _not_configured(merchant)
     typer.echo(f"{shown(merchant)}: removed")
 

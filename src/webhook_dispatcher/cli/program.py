@@ -117,6 +117,11 @@ COMMANDS = {
         "How merchants fare: since when they fail, what waits for them, and since when.",
         "merchants --failing",
     ),
+    "adopt": LateCommand(
+        "adopt.adopt",
+        "Show what a copied database owes, and make it the installation that WEBHOOK_INSTALLATION names.",
+        "adopt --yes",
+    ),
     "endpoint": TyperGroup(
         help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None
     ),

@@ -12,7 +12,7 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import session_of
-from webhook_dispatcher.domain.errors import Refused, UnknownKey
+from webhook_dispatcher.domain.errors import Refused, UnopenedSecret
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.administration import Administration, StoredSecrets
 
@@ -30,7 +30,7 @@ class Rekeyed:
     key_id: str
     already_current: int = 0
     reencrypted: int = 0
-    unopened: dict[str, UnknownKey] = field(default_factory=dict)
+    unopened: dict[str, UnopenedSecret] = field(default_factory=dict)
     changed_meanwhile: set[str] = field(default_factory=set)
 
     @property
@@ -46,7 +46,7 @@ def rekey(context: typer.Context, shard: ShardName = None, as_json: AsJson = Fal
     """
     session = session_of(context, shard)
     keyring = session.settings().keyring()
-    rekeyed = session.work(lambda database: reencrypt(database, keyring))
+    rekeyed = session.change(lambda database: reencrypt(database, keyring))
     if as_json:
         print_json(
             {
@@ -73,7 +73,11 @@ def rekey(context: typer.Context, shard: ShardName = None, as_json: AsJson = Fal
 
 
 async def reencrypt(database: Administration, keyring: Keyring) -> Rekeyed:
-    """Go round all secrets that another key seals, until none is left that we can open."""
+    """Go round all secrets that another key seals, until none is left that we can open.
+
+    ConfigurationError: one of our keys is not the one that its id stands for; nothing is changed.
+    """
+    await database.verify_keys(keyring)
     _, already_current = await database.count_secrets(keyring.sealing_id)
     rekeyed = Rekeyed(keyring.sealing_id, already_current)
     for _ in range(MAX_ROUNDS):
@@ -92,7 +96,7 @@ async def _go_round(database: Administration, keyring: Keyring, rekeyed: Rekeyed
         changes = [(stored, anew) for stored, anew in both if anew != stored]
         if not changes:
             continue
-        written = await database.replace_sealed_secrets(changes)
+        written = await database.replace_sealed_secrets(changes, keyring)
         for stored, anew in changes:
             if stored.merchant_id in written:
                 rekeyed.reencrypted += (anew.current != stored.current) + (anew.previous != stored.previous)
@@ -106,12 +110,12 @@ def _sealed_anew(stored: StoredSecrets, keyring: Keyring, rekeyed: Rekeyed) -> S
     anew = stored
     try:
         anew = replace(anew, current=_moved(merchant, stored.current, keyring))
-    except UnknownKey as error:
+    except UnopenedSecret as error:
         rekeyed.unopened[merchant] = error
     if stored.previous is not None:
         try:
             anew = replace(anew, previous=_moved(merchant, stored.previous, keyring))
-        except UnknownKey as error:
+        except UnopenedSecret as error:
             if not stored.previous_is_over:
                 rekeyed.unopened.setdefault(merchant, error)
     return anew

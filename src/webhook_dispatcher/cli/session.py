@@ -48,6 +48,16 @@ class Session:
 
         return asyncio.run(connected())
 
+    def change(self, do: Callable[[Administration], Awaitable[T]]) -> T:
+        """Run what changes something, unless the database belongs to another installation."""
+        name = self.settings().installation
+
+        async def verified(database: Administration) -> T:
+            await database.verify_installation(name)
+            return await do(database)
+
+        return self.work(verified)
+
 
 def session_of(context: typer.Context, shard: str | None = None) -> Session:
     """Return the session that the program was started with, for one database if it is named."""

@@ -3,8 +3,8 @@
 Whatever is wrong with a row, a URL or an answer becomes an outcome, not an exception. What counts as a
 time-out is decided by the sender (transport), what counts as slow by merchants.SLOW, and whether a failure
 counts against the merchant by own_faults.
-Three kinds of rows are not sent: the merchant has no endpoint, we lack the key of its secret, or the row
-itself breaks a rule (Event.fault).
+Three kinds of rows are not sent: the merchant has no endpoint, its secret cannot be opened (or we lack its
+key), or the row itself breaks a rule (Event.fault).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import UnknownKey
+from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
@@ -25,7 +25,9 @@ from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, judge
 REFUSALS = frozenset((400, 401, 403))
 """Statuses that receivers answer with when they cannot verify a signature."""
 KEY_WAIT = timedelta(seconds=5)
-"""Until a secret whose key we lack is tried again: the key may have been configured meanwhile."""
+"""Until a secret that does not open is tried again: it may have been replaced meanwhile."""
+KEY_REPORT_TIME = 60.0
+"""Seconds for which a key that is missing, or a secret that did not open, is reported."""
 ENDPOINT_WAIT = timedelta(seconds=30)
 """Until a due row whose merchant has no endpoint is claimed again, to see whether it has one now."""
 _BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
@@ -49,7 +51,8 @@ class Hold:
 class Attempter:
     """Makes attempts and turns them into records.
 
-    missing_keys: when each key was last missing that a delivery waits for (clock reading in seconds).
+    missing_keys, unopened: when each key was last missing, and when each merchant's secret last did not open
+        although its key is there, for a delivery that waits (clock reading in seconds).
     """
 
     def __init__(
@@ -69,23 +72,41 @@ class Attempter:
         self._merchants = instruments.merchants
         # Bound once: structlog's lazy logger would look up its configuration at each call.
         self._log = _log.bind()
-        self._logged_keys: set[str] = set()
+        self._logged: set[str] = set()
         self.missing_keys: dict[str, float] = {}
+        self.unopened: dict[str, float] = {}
         self.in_flight = 0
 
     def open_secrets(self, endpoint: Endpoint) -> tuple[Secret, ...]:
-        """Open an endpoint's secrets, newest first. UnknownKey: we lack a key; it is logged once."""
+        """Open an endpoint's secrets, newest first. UnopenedSecret, or UnknownKey: it is logged once."""
         try:
             return tuple([self._keyring.open(endpoint.merchant_id, sealed) for sealed in endpoint.secrets])
         except UnknownKey as error:
-            if str(error) not in self._logged_keys:
-                self._logged_keys.add(str(error))
-                _log.error("key.missing", key_id=error.key_id, reason=error.reason)
+            self._log_once("key.missing", key_id=error.key_id, reason=error.reason)
+            raise
+        except UnopenedSecret as error:
+            named = {"merchant_id": endpoint.merchant_id, "key_id": error.key_id}
+            self._log_once("secret.unopened", **named, reason=error.reason)
             raise
 
-    def note_missing(self, error: UnknownKey) -> None:
-        """Learn that a delivery waits for a key."""
-        self.missing_keys[error.key_id] = self._clock.elapsed()
+    def _log_once(self, event: str, **facts: str) -> None:
+        if (told := f"{event} {facts}") not in self._logged:
+            self._logged.add(told)
+            _log.error(event, **facts)
+
+    def note_unopened(self, merchant_id: str, error: UnopenedSecret) -> None:
+        """Learn that a delivery waits for a key, or for a secret that opens."""
+        if isinstance(error, UnknownKey):
+            self.missing_keys[error.key_id] = self._clock.elapsed()
+        else:
+            self.unopened[merchant_id] = self._clock.elapsed()
+
+    def show_unopened(self) -> None:
+        """Forget what nothing waits for any more, and show the rest."""
+        since = self._clock.elapsed() - KEY_REPORT_TIME
+        self.missing_keys = {key_id: at for key_id, at in self.missing_keys.items() if at > since}
+        self.unopened = {merchant: at for merchant, at in self.unopened.items() if at > since}
+        self._metrics.unopened_secrets.set(len(self.unopened))
 
     async def attempt(
         self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]

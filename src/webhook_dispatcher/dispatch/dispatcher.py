@@ -23,7 +23,7 @@ from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
 from webhook_dispatcher.domain.claim import Lease, SweptLane
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnopenedSecret
 from webhook_dispatcher.domain.ports import Claims
 
 CLAIM_LANES = 200
@@ -327,8 +327,8 @@ class Dispatcher:
             return
         try:
             secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey as error:
-            self._attempter.note_missing(error)
+        except UnopenedSecret as error:
+            self._attempter.note_unopened(endpoint.merchant_id, error)
             session.defer(self._database_clock.now() + KEY_WAIT)
             self._recorder.release(session)
             return

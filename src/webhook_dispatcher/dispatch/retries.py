@@ -30,7 +30,7 @@ from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueCursor
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StorageError, UnknownKey
+from webhook_dispatcher.domain.errors import StorageError, UnopenedSecret
 from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
@@ -199,8 +199,8 @@ class Retrier:
             return
         try:
             secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey as error:
-            self._attempter.note_missing(error)
+        except UnopenedSecret as error:
+            self._attempter.note_unopened(endpoint.merchant_id, error)
             self._reschedule(retry, KEY_WAIT)
             return
         await self._recorder.caught_up()

@@ -9,6 +9,7 @@ from webhook_dispatcher.dispatch.pace import Interval, sleep
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import SchemaMismatch
 from webhook_dispatcher.domain.ports import Upkeep
+from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 DAYS_AHEAD = 8
@@ -40,21 +41,24 @@ async def keep_logs(upkeep: Upkeep, retention: timedelta) -> None:
 class Gauges:
     """Measures what is owed, and which encryption keys the database needs that we do not have.
 
-    missing_keys: their ids, as of the last measurement.
+    missing_keys, wrong_keys: the ids of those, and of keys that are not the ones their ids stand for, as of
+        the last measurement. A daemon that starts with a wrong key ends; the first secret may come later.
     _oldest_from: the number from which on the oldest pending event is searched.
     """
 
-    def __init__(self, upkeep: Upkeep, key_ids: tuple[str, ...], metrics: Metrics) -> None:
+    def __init__(self, upkeep: Upkeep, keyring: Keyring, metrics: Metrics) -> None:
         self._upkeep = upkeep
-        self._key_ids = key_ids
+        self._keyring = keyring
         self._metrics = metrics
         self._oldest_from = self._count = 0
         self.missing_keys: frozenset[str] = frozenset()
+        self.wrong_keys: frozenset[str] = frozenset()
 
     async def step(self) -> None:
         """Measure once, and show it."""
         owed = await self._upkeep.measure(COUNT_LIMIT, self._oldest_from)
-        self._note_missing(await self._upkeep.read_unknown_keys(self._key_ids))
+        self._note_missing(await self._upkeep.read_unknown_keys(self._keyring.key_ids))
+        self._note_wrong(await self._upkeep.find_wrong_keys(self._keyring))
         self._metrics.pending.set(owed.pending)
         self._metrics.pending_retry.set(owed.pending_retry)
         self._metrics.oldest_pending_age.set(max(0.0, owed.oldest_pending_age))
@@ -68,6 +72,11 @@ class Gauges:
         for key_id in key_ids - self.missing_keys:
             _log.error("key.missing", key_id=key_id, reason="not among WEBHOOK_SECRET_KEYS")
         self.missing_keys = key_ids
+
+    def _note_wrong(self, key_ids: frozenset[str]) -> None:
+        for key_id in key_ids - self.wrong_keys:
+            _log.error("key.refused", key_id=key_id, reason="not the key that this id stands for")
+        self.wrong_keys = key_ids
 
 
 async def check_schema(upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], None]) -> None:

@@ -78,10 +78,15 @@ class LeaseLost(DispatcherError):
     """Another worker has taken over what we were working on. Reaction: drop it, go on."""
 
 
-class UnknownKey(DispatcherError):
-    """A stored secret cannot be opened with our keys. Reaction: the lane waits; not the merchant's fault."""
+class UnopenedSecret(DispatcherError):
+    """A stored secret does not open, or is none. Reaction: its lane waits; not the merchant's fault."""
 
-    def __init__(self, key_id: str, reason: str) -> None:
+    def __init__(self, key_id: str, reason: str, is_key_right: bool = False) -> None:
         super().__init__(f"encryption key {key_id!r}: {reason}")
         self.key_id = key_id
         self.reason = reason
+        self.is_key_right = is_key_right
+
+
+class UnknownKey(UnopenedSecret):
+    """We do not hold the key that sealed a secret. Reaction: its lane waits, and we are not ready."""

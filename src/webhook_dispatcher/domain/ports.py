@@ -29,6 +29,7 @@ from webhook_dispatcher.domain.command import (
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
+from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.domain.verdict import Answer, Failure
 
 
@@ -382,4 +383,8 @@ class Upkeep(Protocol):
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
         """Return the ids of stored keys that are not among those held."""
+        ...
+
+    async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
+        """Return the ids of keys held that are not the ones those ids stand for."""
         ...

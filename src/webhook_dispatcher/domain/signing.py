@@ -3,6 +3,7 @@
 The header is Stripe's scheme (`t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over `t.body`); source: contract 1.
 Secrets are sealed with AES-256-GCM. The merchant id is associated data: a sealed secret moved to another
 merchant's row does not open. Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id beside it.
+A key's check is what only its holder can compute of its id: it tells a wrong key under a right id.
 """
 
 import base64
@@ -12,13 +13,15 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey
+from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
 
 SECRET_PREFIX = "whsec_"
 SECRET_RANDOM_BYTES = 32
 SECRET_MINIMUM_LENGTH = 24
 NONCE_BYTES = 12
 KEY_BYTES = 32
+CHECK_BYTES = 16
+_CHECK_CONTEXT = b"webhook-dispatcher key check"
 _KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _BLOCK_BYTES = 64
 
@@ -62,6 +65,7 @@ class Keyring:
         # Late, as below: most commands hold no keys.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+        self._keys = dict(keys)
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
         self._sealing_id = next(iter(keys))
 
@@ -104,7 +108,7 @@ class Keyring:
         return SealedSecret(self._sealing_id, nonce + ciphertext)
 
     def open(self, merchant_id: str, sealed: SealedSecret) -> Secret:
-        """Decrypt a stored secret; UnknownKey when the key is missing or does not fit."""
+        """Decrypt a stored secret; UnopenedSecret when it is damaged or none, UnknownKey without its key."""
         from cryptography.exceptions import InvalidTag
 
         cipher = self._ciphers.get(sealed.key_id)
@@ -114,13 +118,30 @@ class Keyring:
         try:
             plain = cipher.decrypt(nonce, ciphertext, merchant_id.encode())
         except (InvalidTag, ValueError):
-            raise UnknownKey(sealed.key_id, "does not open the stored secret; is it the right key?") from None
+            reason = "does not open the stored secret, which is damaged unless the key is wrong"
+            raise UnopenedSecret(sealed.key_id, reason) from None
         try:
             return Secret(plain.decode())
         except ValueError:
             # Something else than us sealed it. To sign with it would be worse than to wait.
             reason = f"what it opens for merchant {merchant_id!r} is too short or no text: rotate that secret"
-            raise UnknownKey(sealed.key_id, reason) from None
+            raise UnopenedSecret(sealed.key_id, reason, is_key_right=True) from None
+
+    def fits(self, merchant_id: str, sealed: SealedSecret) -> bool:
+        """Tell whether we hold the key that sealed this, whatever it was that it sealed."""
+        try:
+            self.open(merchant_id, sealed)
+        except UnopenedSecret as error:
+            return error.is_key_right
+        return True
+
+    def check_value(self, key_id: str) -> bytes:
+        """Return what only the holder of a key can compute of its id; it tells nothing about the key."""
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        derived = HKDF(SHA256(), KEY_BYTES, salt=None, info=_CHECK_CONTEXT).derive(self._keys[key_id])
+        return hmac.digest(derived, key_id.encode(), hashlib.sha256)[:CHECK_BYTES]
 
     def __repr__(self) -> str:
         return f"Keyring({', '.join(self._ciphers)})"

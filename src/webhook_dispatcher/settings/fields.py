@@ -47,6 +47,12 @@ class Settings(BaseModel):
         "The same databases, by the same names, as the user who may create schema and roles, for `migrate`.",
         "as `DATABASE_URL`",
     )
+    installation: Annotated[str | None, forms.INSTALLATION] = _described(
+        None,
+        "The name of this installation: a database that belongs to another one, such as a copy, is refused. "
+        "The first `migrate` stores it, or makes one up and says so; `adopt` changes it.",
+        "not compared",
+    )
     processes: Annotated[int | Literal["auto"], forms.PROCESSES] = _described(
         1,
         "How many processes share the work on each database; `auto` is the CPUs that may be used, divided by "

@@ -208,6 +208,14 @@ def root_certificates(url: str) -> None:
             raise ValueError(f"sslrootcert={error}") from None
 
 
+def installation(text: str) -> str:
+    """Read an installation's name. Source: contract 5."""
+    if not re.fullmatch(r"[a-z0-9._-]{1,63}", text):
+        raise ValueError(f"has 1 to 63 characters of a-z, 0-9, dot, dash and underscore, unlike {text!r}")
+    return text
+
+
+INSTALLATION = text(installation, "1 to 63 characters of `a-z0-9._-`")
 PROCESSES = text(processes, f"whole number from 1 to {MAX_PROCESSES}, or `auto`")
 SECRET_KEYS = text(secret_keys, "`id:base64key`, or several, separated by commas")
 SCHEDULE = text(schedule, f"1 to {MAX_RETRIES} durations of at most `P30D`, separated by commas")

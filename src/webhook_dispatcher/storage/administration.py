@@ -16,8 +16,8 @@ import asyncpg
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
-from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage import schema
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
 from webhook_dispatcher.storage.statements import load
@@ -159,19 +159,59 @@ class Administration:
         with translated():
             return await is_behind_pooler(self.connection)
 
-    async def insert_endpoint(self, merchant_id: str, url: str, secret: SealedSecret) -> bool:
-        """Configure a merchant; False when it is configured already."""
-        return bool(await self._rows("insert_endpoint", merchant_id, url, secret.sealed, secret.key_id))
+    async def verify_installation(self, name: str | None) -> None:
+        """Raise ConfigurationError if the database belongs to another installation than that."""
+        if name is not None:
+            (await self.read_installation()).verify(name)
+
+    async def read_installation(self) -> installation.Installation:
+        """Return which installation the database belongs to."""
+        return await installation.read(self.connection)
+
+    async def read_owed(self) -> installation.Backlog:
+        """Return what a daemon would send."""
+        return await installation.read_owed(self.connection)
+
+    async def adopt_installation(self, name: str, adopted_by: str) -> None:
+        """Let the database belong to an installation."""
+        await installation.adopt(self.connection, name, adopted_by)
+
+    async def verify_keys(self, keyring: Keyring) -> None:
+        """Raise ConfigurationError if one of our keys is not the one that its id stands for."""
+        await keys.verify(self.connection, keyring)
+
+    async def find_wrong_keys(self, keyring: Keyring) -> tuple[keys.WrongKey, ...]:
+        """Return which of our keys are not those that their ids stand for; writes nothing."""
+        return (await keys.examine(self.connection, keyring)).wrong
+
+    async def insert_endpoint(
+        self, merchant_id: str, url: str, secret: SealedSecret, keyring: Keyring
+    ) -> bool:
+        """Configure a merchant; False when it is configured already.
+
+        ConfigurationError: the keyring's key is not the one that its id stands for; nothing was stored.
+        """
+        async with self._transaction():
+            rows = await self._rows("insert_endpoint", merchant_id, url, secret.sealed, secret.key_id)
+            if rows:
+                await keys.note(self.connection, keyring, merchant_id, secret)
+        return bool(rows)
 
     async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
         """Change a merchant's URL; False when it has no endpoint."""
         return bool(await self._rows("update_endpoint_url", merchant_id, url))
 
     async def rotate_secret(
-        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None
+        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None, keyring: Keyring
     ) -> tuple[bool, datetime | None]:
-        """Replace a merchant's secret; say whether it has an endpoint, and when the overlap ends."""
-        rows = await self._rows("rotate_secret", merchant_id, secret.sealed, secret.key_id, overlap)
+        """Replace a merchant's secret; say whether it has an endpoint, and when the overlap ends.
+
+        ConfigurationError: as for insert_endpoint; the secret before it stays.
+        """
+        async with self._transaction():
+            rows = await self._rows("rotate_secret", merchant_id, secret.sealed, secret.key_id, overlap)
+            if rows:
+                await keys.note(self.connection, keyring, merchant_id, secret)
         return bool(rows), rows[0]["previous_until"] if rows else None
 
     async def delete_endpoint(self, merchant_id: str) -> bool:
@@ -269,10 +309,9 @@ class Administration:
         instant: datetime = (await self._rows("database_time", ago))[0]["instant"]
         return instant
 
-    async def sample_sealed_secrets(self) -> list[tuple[str, SealedSecret]]:
-        """Return a merchant and its sealed secret for each key id in use."""
-        rows = await self._rows("sample_sealed_secrets")
-        return [(row["merchant_id"], SealedSecret(row["key_id"], row["sealed"])) for row in rows]
+    async def read_sealed_secrets(self, after_merchant: str, limit: int) -> list[StoredSecrets]:
+        """Return the sealed secrets that sign, in order of merchant."""
+        return [_stored(row) for row in await self._rows("read_sealed_secrets", after_merchant, limit)]
 
     async def count_secrets(self, key_id: str) -> tuple[int, int]:
         """Return how many secrets are stored, and how many of them a key seals."""
@@ -284,28 +323,24 @@ class Administration:
     ) -> list[StoredSecrets]:
         """Return sealed secrets of endpoints that another key seals, in order of merchant."""
         rows = await self._rows("read_secrets_of_other_keys", key_id, after_merchant, limit)
-        return [
-            StoredSecrets(
-                row["merchant_id"],
-                SealedSecret(row["key_id"], row["secret"]),
-                SealedSecret(row["previous_key_id"], row["previous_secret"])
-                if row["previous_key_id"]
-                else None,
-                row["previous_is_over"],
-            )
-            for row in rows
-        ]
+        return [_stored(row, row["previous_is_over"]) for row in rows]
 
     async def replace_sealed_secrets(
-        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]]
+        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]], keyring: Keyring
     ) -> set[str]:
-        """Store secrets sealed anew, each given as read and as it is to be; return whose were stored."""
-        rows = await self._rows(
-            "replace_sealed_secrets",
-            [read.merchant_id for read, _ in changes],
-            *_columns([read for read, _ in changes]),
-            *_columns([anew for _, anew in changes]),
-        )
+        """Store secrets sealed anew, each given as read and as it is to be; return whose were stored.
+
+        ConfigurationError: as for insert_endpoint; all of these stay as they were.
+        """
+        async with self._transaction():
+            rows = await self._rows(
+                "replace_sealed_secrets",
+                [read.merchant_id for read, _ in changes],
+                *_columns([read for read, _ in changes]),
+                *_columns([anew for _, anew in changes]),
+            )
+            if rows:
+                await keys.note(self.connection, keyring, *_sealed_by(keyring, changes))
         return {row["merchant_id"] for row in rows}
 
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
@@ -327,6 +362,12 @@ class Administration:
                     found.append(UnreadableRow(row["merchant_id"], row["seq"], row["id"], error.detail))
         return found, len(rows)
 
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        with translated():
+            async with self.connection.transaction():
+                yield
+
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
         with translated():
             rows: Sequence[Any] = await self.connection.fetch(self._statements[name].text, *arguments)
@@ -335,6 +376,24 @@ class Administration:
 
 def _json(text: str | None) -> Any:
     return json.loads(text) if text else None
+
+
+def _stored(row: Any, previous_is_over: bool = False) -> StoredSecrets:
+    previous = row["previous_key_id"] and SealedSecret(row["previous_key_id"], row["previous_secret"])
+    current = SealedSecret(row["key_id"], row["secret"])
+    return StoredSecrets(row["merchant_id"], current, previous, previous_is_over)
+
+
+def _sealed_by(
+    keyring: Keyring, changes: Sequence[tuple[StoredSecrets, StoredSecrets]]
+) -> tuple[str, SealedSecret]:
+    """Return one of the secrets that the newest key seals: each change has at least one."""
+    return next(
+        (anew.merchant_id, sealed)
+        for _, anew in changes
+        for sealed in (anew.current, anew.previous)
+        if sealed is not None and sealed.key_id == keyring.sealing_id
+    )
 
 
 def _columns(secrets: Sequence[StoredSecrets]) -> list[list[object]]:

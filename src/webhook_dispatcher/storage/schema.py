@@ -12,6 +12,7 @@ from pathlib import Path
 import asyncpg
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
+from webhook_dispatcher.storage import installation
 from webhook_dispatcher.storage.charge_index import settle as settle_charge_index
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
@@ -51,17 +52,23 @@ def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> None:
 
 
 async def migrate(
-    dsn: str, charge_index: bool | None = None, tell: Callable[[str], None] = lambda _: None
+    dsn: str,
+    charge_index: bool | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    name: str | None = None,
 ) -> None:
     """Bring the schema to this version; StorageUnavailable or StatementRefused when it cannot be done.
 
     Running it again changes nothing. SchemaMismatch: it is of a version that is newer than this program.
     charge_index: whether deliveries can be found by their charge; None: as was chosen before, or yes.
-    tell: is given a line before each step that may take long.
+    tell: is given a line before each step that may take long, and the name that the installation gets.
+    name: what it is called at first; None makes a name up. ConfigurationError: it has another name already.
     """
+    await installation.refuse_others(dsn, name)
     with translated():
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         await asyncio.to_thread(_upgrade, dsn)
+    await installation.give_name(dsn, name, tell)
     await settle_charge_index(dsn, charge_index, tell)
 
 

@@ -12,7 +12,8 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.ports import Owed
-from webhook_dispatcher.storage import schema
+from webhook_dispatcher.domain.signing import Keyring
+from webhook_dispatcher.storage import keys, schema
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -87,6 +88,10 @@ class PostgresUpkeep:
         with translated():
             rows = await self._pool.fetch(_UPKEEP["read_unknown_keys"].text, list(held))
         return frozenset(row["key_id"] for row in rows)
+
+    async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
+        """See domain.ports.Upkeep; source: storage.keys."""
+        return frozenset(wrong.key_id for wrong in await keys.settle(self._pool, keyring))
 
     async def _today(self) -> date:
         with translated():

@@ -135,6 +135,11 @@ class Metrics:
         self.build_info = self._gauge("build_info", "1, labelled with the version.", "livemax", "version")
         self.build_info.labels(version).set(1)
 
+        self.unopened_secrets = self._gauge(
+            "unopened_secrets",
+            "Merchants whose deliveries wait because their stored secret does not open.",
+            "livemax",
+        )
         self.blocked_rows = self._gauge(
             "blocked_rows",
             "Rows that a daemon cannot deliver and leaves where they are, with their lanes, by the reason.",

@@ -9,7 +9,7 @@ from uuid import UUID
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused
-from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.administration import (
     Administration,
     AttemptView,
@@ -22,6 +22,8 @@ from webhook_dispatcher.storage.administration import (
     StoredSecrets,
     UnreadableRow,
 )
+from webhook_dispatcher.storage.installation import Backlog, Installation
+from webhook_dispatcher.storage.keys import WrongKey, refusal
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
 
@@ -30,6 +32,7 @@ class FakeAdministration(Administration):
     """Keeps what was asked; `progress` is what a command shows, one look after the other.
 
     meanwhile: what others do, one thing before each time that secrets sealed anew are to be stored.
+    checks: what is kept of keys; a check is compared, and otherwise the secrets tell whether a key is right.
     """
 
     def __init__(self, progress: Sequence[ControlView] = ()) -> None:
@@ -37,6 +40,9 @@ class FakeAdministration(Administration):
         self.sealed: dict[str, SealedSecret] = {}
         self.previous: dict[str, SealedSecret] = {}
         self.previous_until: datetime | None = None
+        self.checks: dict[str, bytes] = {}
+        self.installation = Installation("prod-eu1", 7, 7)
+        self.owed = Backlog(0, 0, 0, None)
         self.meanwhile: list[Callable[[], None]] = []
         self.deliveries: list[DeliveryView] = []
         self.attempts: list[AttemptView] = []
@@ -65,9 +71,39 @@ class FakeAdministration(Administration):
     async def is_behind_pooler(self) -> bool:
         return self.pooler_is_there
 
-    async def insert_endpoint(self, merchant_id: str, url: str, secret: SealedSecret) -> bool:
+    async def read_installation(self) -> Installation:
+        return self.installation
+
+    async def read_owed(self) -> Backlog:
+        return self.owed
+
+    async def adopt_installation(self, name: str, adopted_by: str) -> None:
+        self.installation = Installation(name, self.installation.server, self.installation.server)
+
+    async def find_wrong_keys(self, keyring: Keyring) -> tuple[WrongKey, ...]:
+        return tuple(WrongKey(key_id) for key_id in keyring.key_ids if self._is_wrong(keyring, key_id))
+
+    def _is_wrong(self, keyring: Keyring, key_id: str) -> bool:
+        if key_id in self.checks:
+            return self.checks[key_id] != keyring.check_value(key_id)
+        all_sealed = [*self.sealed.items(), *self.previous.items()]
+        fits = [keyring.fits(merchant, sealed) for merchant, sealed in all_sealed if sealed.key_id == key_id]
+        return bool(fits) and not any(fits)
+
+    async def verify_keys(self, keyring: Keyring) -> None:
+        if wrong := await self.find_wrong_keys(keyring):
+            raise refusal(wrong)
+
+    def _note(self, keyring: Keyring, key_id: str) -> None:
+        if self.checks.setdefault(key_id, value := keyring.check_value(key_id)) != value:
+            raise refusal([WrongKey(key_id)])
+
+    async def insert_endpoint(
+        self, merchant_id: str, url: str, secret: SealedSecret, keyring: Keyring
+    ) -> bool:
         if merchant_id in self.endpoints:
             return False
+        self._note(keyring, secret.key_id)
         self.endpoints[merchant_id] = EndpointView(merchant_id, url, False, NOW, NOW, NOW)
         self.sealed[merchant_id] = secret
         return True
@@ -78,10 +114,11 @@ class FakeAdministration(Administration):
         return merchant_id in self.endpoints
 
     async def rotate_secret(
-        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None
+        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None, keyring: Keyring
     ) -> tuple[bool, datetime | None]:
         if merchant_id not in self.endpoints:
             return False, None
+        self._note(keyring, secret.key_id)
         self.sealed[merchant_id] = secret
         self.previous_until = NOW + overlap if overlap else None
         return True, self.previous_until
@@ -128,8 +165,10 @@ class FakeAdministration(Administration):
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         return NOW - ago
 
-    async def sample_sealed_secrets(self) -> list[tuple[str, SealedSecret]]:
-        return [*self.sealed.items(), *self.previous.items()]
+    async def read_sealed_secrets(self, after_merchant: str, limit: int) -> list[StoredSecrets]:
+        return [self.stored(merchant) for merchant in sorted(self.sealed) if merchant > after_merchant][
+            :limit
+        ]
 
     async def count_secrets(self, key_id: str) -> tuple[int, int]:
         stored = [*self.sealed.values(), *self.previous.values()]
@@ -150,7 +189,7 @@ class FakeAdministration(Administration):
         return [stored for stored, held in zip(behind, ids, strict=True) if held != {key_id}][:most]
 
     async def replace_sealed_secrets(
-        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]]
+        self, changes: Sequence[tuple[StoredSecrets, StoredSecrets]], keyring: Keyring
     ) -> set[str]:
         if self.meanwhile:
             self.meanwhile.pop(0)()
@@ -161,6 +200,8 @@ class FakeAdministration(Administration):
                 if anew.previous is not None:
                     self.previous[read.merchant_id] = anew.previous
                 written.add(read.merchant_id)
+        if written:
+            self._note(keyring, keyring.sealing_id)
         return written
 
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:

@@ -138,5 +138,6 @@ async def _configure(receiver: Receiver, admin: Administration, settings: Settin
         secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
         receiver.secrets[merchant.id] = secret
         receiver.behave(merchant.id, *merchant.behaviours, per_event=True)
-        await admin.insert_endpoint(merchant.id, receiver.url(merchant.id), keyring.seal(merchant.id, secret))
+        sealed = keyring.seal(merchant.id, secret)
+        await admin.insert_endpoint(merchant.id, receiver.url(merchant.id), sealed, keyring)
     receiver.secrets[cast.MOVED_TO] = receiver.secrets[cast.HANGING.id]

@@ -9,7 +9,7 @@ from uuid import UUID
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.running_command import RunningCommand
 from webhook_dispatcher.domain.command import Code, malformed_progress
-from webhook_dispatcher.domain.errors import UnknownKey
+from webhook_dispatcher.domain.errors import UnopenedSecret
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.domain.ports import Claims, TestLog
 from webhook_dispatcher.domain.record import Attempt
@@ -72,7 +72,7 @@ class SampleEvent:
             return
         try:
             secrets = self._attempter.open_secrets(endpoint)
-        except UnknownKey as error:
+        except UnopenedSecret as error:
             await self.running.reject(Code.WRONG_STATE, f"the secret cannot be opened: {error}")
             return
         attempt, result = await self._attempter.make(self._event, endpoint, secrets)

@@ -264,18 +264,23 @@ WHERE state.is_only AND state.paused;
 -- none: cannot be
 SELECT clock_timestamp() - $1::interval AS instant;
 
--- name: sample_sealed_secrets
--- Read one sealed secret for each key id in use, to see whether we can open it.
--- row: key_id text, merchant_id text, sealed bytea; ordered by key_id
--- none: nobody is configured
-SELECT DISTINCT ON (key_id) key_id, merchant_id, sealed
-FROM (
-    SELECT key_id, merchant_id, secret AS sealed FROM webhook.endpoint
-    UNION ALL
-    SELECT previous_key_id, merchant_id, previous_secret FROM webhook.endpoint
-    WHERE previous_until > clock_timestamp()
-) AS stored
-ORDER BY key_id, merchant_id;
+-- name: read_sealed_secrets
+-- Read the sealed secrets that sign, of endpoints behind a merchant, to see whether we can open them.
+-- $1 after_merchant text
+-- $2 most bigint
+-- row: merchant_id text, key_id text, secret bytea, previous_key_id text, previous_secret bytea; ordered by
+--   merchant_id
+-- none: there are no more
+SELECT
+    merchant_id,
+    key_id,
+    secret,
+    CASE WHEN previous_until > clock_timestamp() THEN previous_key_id END AS previous_key_id,
+    CASE WHEN previous_until > clock_timestamp() THEN previous_secret END AS previous_secret
+FROM webhook.endpoint
+WHERE merchant_id > $1::text COLLATE "C"
+ORDER BY merchant_id
+LIMIT $2;
 
 -- name: count_secrets
 -- Count the stored secrets, and those of them that the given key seals.

@@ -1,0 +1,125 @@
+"""Whether our encryption keys are those that their ids stand for: the statements of keys.sql, bound.
+
+For each key id a few bytes are kept that only the key's holder can compute. They are written by who has
+opened a stored secret with the key, and never changed: a wrong key under a right id is refused before it
+seals anything, and two processes with two keys under one new id cannot both seal with it.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+MAX_SAMPLES = 5
+"""Secrets of a key id without a check that are tried: where one of them opens, the others are damaged."""
+REMEDY = "give each id the key that it was first used with; a new key takes a new id"
+
+_KEYS = load("keys")
+
+Connection = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy
+
+
+@dataclass(frozen=True, slots=True)
+class WrongKey:
+    """A key that is not the one its id stands for. tried: merchants whose secrets it does not open."""
+
+    key_id: str
+    tried: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.tried:
+            return f"WEBHOOK_SECRET_KEYS: {self.key_id!r} is not the key that this database knows by that id"
+        merchants = ", ".join(map(repr, self.tried))
+        return (
+            f"WEBHOOK_SECRET_KEYS: {self.key_id!r} opens none of the secrets tried that are sealed under "
+            f"that id (of {merchants})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What became of our keys. opened: for each that has no check yet, a secret that it opens, and whose."""
+
+    wrong: tuple[WrongKey, ...]
+    opened: tuple[tuple[str, SealedSecret], ...]
+
+
+def refusal(wrong: Sequence[WrongKey]) -> ConfigurationError:
+    """Say which keys are wrong, and what to do."""
+    return ConfigurationError(*map(str, wrong), remedy=REMEDY, separator="; ")
+
+
+async def examine(connection: Connection, keyring: Keyring) -> Examined:
+    """Compare our keys with their checks, or have them open a few secrets; writes nothing."""
+    checks = {
+        row["key_id"]: row["value"] for row in await _rows(connection, "read_key_checks", [*keyring.key_ids])
+    }
+    wrong = [WrongKey(key_id) for key_id, value in checks.items() if value != keyring.check_value(key_id)]
+    opened = []
+    unchecked = [key_id for key_id in keyring.key_ids if key_id not in checks]
+    for key_id, samples in (await _sample(connection, unchecked)).items():
+        fitting = [(merchant, sealed) for merchant, sealed in samples if keyring.fits(merchant, sealed)]
+        if fitting:
+            opened.append(fitting[0])
+        else:
+            wrong.append(WrongKey(key_id, tuple(sorted({merchant for merchant, _ in samples}))))
+    return Examined(tuple(wrong), tuple(opened))
+
+
+async def settle(connection: Connection, keyring: Keyring) -> tuple[WrongKey, ...]:
+    """Keep the checks of keys that have none and open a secret; return those that are wrong."""
+    examined = await examine(connection, keyring)
+    wrong = list(examined.wrong)
+    for merchant_id, sealed in examined.opened:
+        if not await _keep(connection, keyring, merchant_id, sealed):
+            wrong.append(WrongKey(sealed.key_id))
+    return tuple(wrong)
+
+
+async def verify(connection: Connection, keyring: Keyring) -> None:
+    """Raise ConfigurationError if one of our keys is wrong; keep the checks that are missing."""
+    if wrong := await settle(connection, keyring):
+        raise refusal(wrong)
+
+
+async def note(connection: Connection, keyring: Keyring, merchant_id: str, sealed: SealedSecret) -> None:
+    """Keep the check of the key that has sealed a secret, in the transaction that stores the secret.
+
+    ConfigurationError: another key was stored under this id first; what was sealed must not be stored.
+    """
+    if not await _keep(connection, keyring, merchant_id, sealed):
+        raise refusal([WrongKey(sealed.key_id)])
+
+
+async def _keep(connection: Connection, keyring: Keyring, merchant_id: str, sealed: SealedSecret) -> bool:
+    """Keep a check that a secret vouches for; False: there is one, and it is another key's."""
+    value = keyring.check_value(sealed.key_id)
+    if not keyring.fits(merchant_id, sealed):
+        return False
+    if await _rows(connection, "insert_key_check", sealed.key_id, value):
+        return True
+    return [row["value"] for row in await _rows(connection, "read_key_checks", [sealed.key_id])] == [value]
+
+
+async def _sample(
+    connection: Connection, key_ids: Sequence[str]
+) -> dict[str, list[tuple[str, SealedSecret]]]:
+    found: dict[str, list[tuple[str, SealedSecret]]] = defaultdict(list)
+    if key_ids:
+        for row in await _rows(connection, "sample_sealed_secrets", [*key_ids], MAX_SAMPLES):
+            found[row["key_id"]].append((row["merchant_id"], SealedSecret(row["key_id"], row["sealed"])))
+    return found
+
+
+async def _rows(connection: Connection, name: str, *arguments: object) -> Sequence[Any]:
+    with translated():
+        rows: Sequence[Any] = await connection.fetch(_KEYS[name].text, *arguments)
+    return rows
