@@ -63,6 +63,10 @@ def migrate(
             show_default=False,
         ),
     ] = None,
+    paused: Annotated[
+        bool,
+        typer.Option("--paused", help="For the first time: nothing is sent until `resume --all`."),
+    ] = False,
     shard: ShardName = None,
 ) -> None:
     """Create the schema `webhook`, or bring it up to date; does nothing when it is.
@@ -71,27 +75,34 @@ def migrate(
     """
     from webhook_dispatcher.storage import schema
 
+    if sql and paused:
+        raise ConfigurationError(
+            "--sql prints what is the same for all; apply it, then give `pause --all` before `run`"
+        )
     if sql:
         typer.echo(schema.migration_sql(), nl=False)
         return
     settings = session_of(context).settings()
     shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)
-    codes = [_migrate_one(settings.migration_dsn(shard.name), shard.name, charge_index) for shard in shards]
+    codes = [
+        _migrate_one(settings.migration_dsn(shard.name), shard.name, charge_index, paused) for shard in shards
+    ]
     if failures := [code for code in codes if code]:
         raise typer.Exit(failures[0])
 
 
-def _migrate_one(dsn: str, name: str | None, charge_index: bool | None) -> int:
+def _migrate_one(dsn: str, name: str | None, charge_index: bool | None, paused: bool) -> int:
     """Migrate one database and say so; return the exit code."""
     try:
-        asyncio.run(_migrate(dsn, charge_index))
+        asyncio.run(_migrate(dsn, charge_index, paused))
     except DispatcherError as error:
         return complain_of(error, name)
-    typer.echo(f"{name}: the schema is up to date" if name else "the schema is up to date")
+    at_rest = ", and everything is paused: `resume --all` begins to send" if paused else ""
+    typer.echo(f"{f'{name}: ' if name else ''}the schema is up to date{at_rest}")
     return 0
 
 
-async def _migrate(dsn: str, charge_index: bool | None) -> None:
+async def _migrate(dsn: str, charge_index: bool | None, paused: bool) -> None:
     from webhook_dispatcher.storage import schema
 
     # Before anything else: this names the database that cannot be reached.
@@ -104,4 +115,4 @@ async def _migrate(dsn: str, charge_index: bool | None) -> None:
             "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
             "migrate cannot go through a connection pooler"
         ) from None
-    await schema.migrate(dsn, charge_index, typer.echo)
+    await schema.migrate(dsn, charge_index, typer.echo, paused)

@@ -25,7 +25,7 @@ EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 def _control_commands(*group: str) -> dict[str, LateCommand]:
     """Return what the command line offers of the control table's commands, in one group or at the top."""
     return {
-        line.path[-1]: LateCommand(f"control.ask_{name}", line.summary, line.example, line.help)
+        line.path[-1]: LateCommand(f"{line.module}.ask_{name}", line.summary, line.example, line.help)
         for name, spec in CONTROL_COMMANDS.items()
         if (line := spec.cli) is not None and line.path[:-1] == group
     }
@@ -68,6 +68,13 @@ DELIVERIES = {
     "show": LateCommand("deliveries.show", "Show one delivery and its attempts.", f"deliveries show {EVENT}"),
     **_control_commands("deliveries"),
 }
+RUNNING_COMMANDS = {
+    "stop": LateCommand(
+        "recover.stop",
+        "End a recover, skip or retry-failed after its chunk: what was done stays done.",
+        "commands stop 12",
+    ),
+}
 COMMANDS = {
     "run": LateCommand(
         "daemon.run",
@@ -97,6 +104,9 @@ COMMANDS = {
         help="What was sent, what is owed, what failed.", commands=dict(DELIVERIES), rich_markup_mode=None
     ),
     **_control_commands(),
+    "commands": TyperGroup(
+        help="Commands that were given.", commands=dict(RUNNING_COMMANDS), rich_markup_mode=None
+    ),
     "listen": LateCommand(
         "listen.listen",
         "Receive on 127.0.0.1, at any path, verify signatures and print what arrives, until Ctrl-C.",

@@ -7,15 +7,17 @@ an additive migration goes on beside one of the version after it.
 import asyncio
 import io
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 
-from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
+from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
 from webhook_dispatcher.storage.charge_index import settle as settle_charge_index
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.statements import load
 
+PATIENCE = timedelta(seconds=10)
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -48,18 +50,43 @@ def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> None:
 
 
 async def migrate(
-    dsn: str, charge_index: bool | None = None, tell: Callable[[str], None] = lambda _: None
+    dsn: str,
+    charge_index: bool | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    paused: bool = False,
 ) -> None:
     """Bring the schema to this version; StorageUnavailable or StatementRefused when it cannot be done.
 
     Running it again changes nothing. SchemaMismatch: it is of a version that is newer than this program.
     charge_index: whether deliveries can be found by their charge; None: as was chosen before, or yes.
     tell: is given a line before each step that may take long.
+    paused: everything is paused from the start; Refused where there is a schema already.
     """
+    if paused:
+        await _refuse_existing(dsn)
     with translated():
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         await asyncio.to_thread(_upgrade, dsn)
+    if paused:
+        await _execute(dsn, load("control")["pause_everything"].text, True)
     await settle_charge_index(dsn, charge_index, tell)
+
+
+async def _refuse_existing(dsn: str) -> None:
+    if await _execute(dsn, "SELECT to_regclass('webhook.state') IS NOT NULL"):
+        raise Refused(
+            "--paused is for the first migration, and the schema is there already: "
+            "`pause --all` pauses what is sent from it"
+        )
+
+
+async def _execute(dsn: str, statement: str, *arguments: object) -> object:
+    connection = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
+    try:
+        with translated():
+            return await connection.fetchval(statement, *arguments)
+    finally:
+        await connection.close()
 
 
 def migration_sql() -> str:
