@@ -477,4 +477,28 @@ $$;
 REVOKE EXECUTE ON FUNCTION webhook.adopt_installation FROM public;
 GRANT EXECUTE ON FUNCTION webhook.adopt_installation TO webhook_admin;
 
+-- Have a mass command end after its chunk; it is done then, and says that it was stopped. True if it had not ended.
+ALTER TABLE webhook.control
+ADD COLUMN stopping boolean NOT NULL DEFAULT false;
+CREATE FUNCTION webhook.stop_command(command_id bigint, stopped_by text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    stopped webhook.control;
+BEGIN
+    UPDATE webhook.control SET stopping = true
+    WHERE
+        control.id = command_id AND control.status IN ('pending', 'running')
+        AND control.command IN ('retry_failed', 'recover', 'skip')
+    RETURNING * INTO stopped;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO webhook.audit (person, action, merchant_id, before)
+    VALUES (stopped_by, 'command stopped', stopped.merchant_id, jsonb_build_object('id', command_id));
+    RETURN true;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.stop_command FROM public;
+GRANT EXECUTE ON FUNCTION webhook.stop_command TO webhook_admin, webhook_dispatcher;
+
 UPDATE webhook.state SET schema_version = 5;

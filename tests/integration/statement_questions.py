@@ -137,6 +137,14 @@ LOGGED_FOR = f"'{NAMED}2'"
 FINISHED_AT = "date_trunc('hour', clock_timestamp())"
 RANGE = ("NULL", LONG_AGO, "0", "'infinity'")
 
+DAYS = ("'-infinity'", "'infinity'")
+KINDS = "ARRAY['delivered', 'failed']"
+IN_LOG = (
+    _listed([2 * ROWS + 1 + n for n in range(ASKED)]),
+    _each(FINISHED_AT, "timestamptz"),
+    f"ARRAY{[f'{NAMED}{1 + n}' for n in range(ASKED)]}",
+)
+
 RECORD = Question(
     (
         *(SEQS, NAMES, _each("gen_random_uuid()", "uuid"), FENCES, ARE_RETRIES, STATES),
@@ -225,6 +233,20 @@ QUESTIONS: Mapping[str, Question] = {
     "reopen_failed": Question((*RANGE, str(ASKED)), ASKED),
     "count_waiting": Question((SEQS,), ASKED),
     "find_next_failed": Question(RANGE),
+    # recovering
+    "read_stop": Question(("1",)),
+    "find_waiting": Question(("NULL", "0", "'infinity'", "NULL", "NULL", str(ASKED), str(ASKED)), ASKED),
+    "run_waiting_now": Question((SEQS,), ASKED),
+    "find_finished": Question(
+        ("0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "'ch_0123456789'", str(ASKED), str(ASKED)), ASKED
+    ),
+    "find_finished_of": Question(
+        (LOGGED_FOR, "0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", str(ASKED), str(ASKED)), ASKED
+    ),
+    "reopen_finished": Question((*IN_LOG,), ASKED),
+    "find_skippable": Question((MERCHANT, "0", "'infinity'", str(ASKED), str(ASKED)), ASKED),
+    "lock_and_recall_lanes": Question((NAMES,), ASKED),
+    "skip_deliveries": Question((SEQS,), ASKED),
     # upkeep
     "read_schema": Question(()),
     "read_role": Question(()),
@@ -241,6 +263,8 @@ QUESTIONS: Mapping[str, Question] = {
     "list_attempts": Question((_uuid(LOGGED),)),
     "may_read_excerpts": Question(()),
     "list_excerpts": Question((_uuid(LOGGED),)),
+    "find_pause_of": Question((_uuid(LOGGED),)),
+    "stop_command": Question(("1", "'somebody'")),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
     "find_command": Question(("1",)),
     "withdraw_command": Question((WAITING, "'somebody'")),
@@ -281,6 +305,8 @@ QUESTIONS: Mapping[str, Question] = {
 }
 
 READ_WHOLE: Mapping[str, str] = {
+    "preview_recovery": "it counts a range of time before it is sent again, and is planned for what is given",
+    "preview_skip": "it counts what is owed, as far as it is told to",
     "read_unknown_keys": "it looks at all secrets",
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
     "list_endpoints": "all endpoints are asked for",
@@ -307,8 +333,10 @@ SUBJECTS = (
     "recording",
     "control",
     "reopening",
+    "recovering",
     "upkeep",
     "administration",
+    "previewing",
     "charge_index",
     "insight",
     "keys",

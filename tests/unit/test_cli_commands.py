@@ -23,6 +23,7 @@ from webhook_dispatcher.storage.administration import (
     DeliveryView,
     PauseOfEverything,
 )
+from webhook_dispatcher.storage.previews import Preview
 
 KEYS = "k1:" + "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 ENVIRON = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges", "WEBHOOK_SECRET_KEYS": KEYS}
@@ -41,6 +42,7 @@ DELIVERY = DeliveryView(
     "status",
     NOW + timedelta(days=1),
 )
+SOME = Preview(5, False, {"failed": 3, "delivered": 2}, {"m1": 5}, 0)
 ASKED = ControlView(12, "retry", CommandStatus.PENDING, None, None, None, None)
 RUNNING = replace(ASKED, status=CommandStatus.RUNNING, result={"matched": 5})
 DONE = replace(ASKED, status=CommandStatus.DONE, handled_at=NOW, result={"matched": 5, "retried": 5})
@@ -272,6 +274,37 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
         None,
         {"since": "2026-11-20T07:15:30.123Z", "until": "2026-11-20T00:00:00.000Z"},
     ),
+    (
+        "recover m1 --since PT1H --until 2026-11-20 --yes",
+        "recover",
+        "m1",
+        {
+            "since": "2026-11-20T07:15:30.123Z",
+            "until": "2026-11-20T00:00:00.000Z",
+            "states": ["failed", "pending_retry", "delivered"],
+        },
+    ),
+    (
+        "recover --all --since PT1H --state skipped --state failed --type charge.failed --charge ch_1 "
+        "--limit 5 --yes",
+        "recover",
+        None,
+        {
+            "since": "2026-11-20T07:15:30.123Z",
+            "until": "2026-11-20T08:15:30.123Z",
+            "states": ["skipped", "failed"],
+            "types": ["charge.failed"],
+            "charge": "ch_1",
+            "limit": 5,
+        },
+    ),
+    ("skip m1 --before PT24H --yes", "skip", "m1", {"before": "2026-11-19T08:15:30.123Z"}),
+    (
+        "skip --all --before PT24H --yes",
+        "skip",
+        None,
+        {"before": "2026-11-19T08:15:30.123Z", "all": True},
+    ),
     ("test-event m1", "test_event", "m1", {}),
     ("pause m1", "pause", "m1", {}),
     ("pause --all", "pause", None, {}),
@@ -292,6 +325,8 @@ def test_control_commands_are_asked_for(
     shell: Shell, line: str, command: str, merchant: str | None, args: dict[str, Any]
 ) -> None:
     database = FakeAdministration([ASKED, RUNNING, DONE])
+    database.preview = SOME
+    database.attempts_to_come = [AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None)]
     code, out, _ = shell(line, database)
     (request,) = database.requests
     assert (code, request.command, request.merchant_id, request.args) == (0, command, merchant, args)

@@ -15,6 +15,7 @@ from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.storage.administration import ControlView
 from webhook_dispatcher.storage.installation import Backlog, Installation
+from webhook_dispatcher.storage.previews import Preview
 
 ENVIRON = {
     "WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges",
@@ -31,7 +32,13 @@ CHANGES = [
     "endpoint rotate-secret m1",
     "endpoint rekey",
     "endpoint remove m1 --yes",
-    *(f"{spec.cli.example} --no-wait" for spec in COMMANDS.values() if spec.cli is not None),
+    *(
+        f"{spec.cli.example} --no-wait".replace("--dry-run", "--yes")
+        for spec in COMMANDS.values()
+        if spec.cli is not None
+    ),
+    "commands withdraw 12",
+    "commands stop 12",
 ]
 
 
@@ -44,8 +51,9 @@ def test_what_changes_something_refuses_another_installation(
     line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = FakeAdministration()
+    database.preview = Preview(1, False, {"failed": 1}, {"merchant-1": 1}, 0)
     assert main(shlex.split(line), session(database, **STAGING)) == 2
-    assert capsys.readouterr() == ("", REFUSED)
+    assert capsys.readouterr().err == REFUSED
     assert (database.requests, database.endpoints) == ([], {})
 
 

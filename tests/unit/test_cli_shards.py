@@ -107,7 +107,7 @@ def test_migrate_goes_on_after_a_failure(
 ) -> None:
     names = {url: name for name, url in URLS.items()}
 
-    async def migrate(dsn: str, charge_index: bool | None, installation: str | None) -> None:
+    async def migrate(dsn: str, charge_index: bool | None, installation: str | None, paused: bool) -> None:
         if names[dsn] in failing:
             raise failing[names[dsn]]
 

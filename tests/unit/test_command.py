@@ -21,9 +21,11 @@ from webhook_dispatcher.domain.command import (
     CommandRejected,
     CommandRow,
     Pause,
+    Recover,
     Retry,
     RetryFailed,
     SetUrl,
+    Skip,
     TestEvent,
     parse,
 )
@@ -52,6 +54,29 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
         (make("retry_failed", "m", limit=1), RetryFailed("m", LONG_AGO, NOW, 1)),
         (make("retry_failed", "m", limit=MAX_RETRIED), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
         (make("retry_failed", "m", since=None), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
+        (make("recover", "m"), Recover("m", LONG_AGO, NOW, MAX_RETRIED)),
+        (
+            make(
+                "recover",
+                since=SINCE,
+                until="2026-11-20T07:00:00Z",
+                states=["skipped", "failed", "failed"],
+                types=["charge.failed"],
+                charge="ch_1",
+                limit=3,
+            ),
+            Recover(
+                None,
+                SINCE_AT,
+                datetime(2026, 11, 20, 7, tzinfo=UTC),
+                3,
+                ("failed", "skipped"),
+                ("charge.failed",),
+                "ch_1",
+            ),
+        ),
+        (make("skip", "m", before=SINCE), Skip("m", SINCE_AT)),
+        (make("skip", all=True, before="2099-01-01T00:00:00Z"), Skip(None, NOW)),
         (make("test_event", "m"), TestEvent("m")),
         (make("set_url", "m", url="https://a.example/"), SetUrl("m", "https://a.example/")),
         (make("pause", "m"), Pause("m", True)),
@@ -73,6 +98,17 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
         (make("retry", event_id=ID, force="yes"), "args.force is true or false"),
         (make("retry", event_id=ID, force=1), "args.force is true or false"),
         (make("retry", event_id=ID, force=None), "args.force is true or false"),
+        (make("recover"), "recover needs merchant_id or args.since"),
+        (make("recover", "m", states=["pending"]), "args.states is a list of some of failed, pending_retry"),
+        (make("recover", "m", states=[]), "args.states is a list"),
+        (make("recover", "m", states="failed"), "args.states is a list"),
+        (make("recover", "m", states=[["failed"]]), "args.states is a list"),
+        (make("recover", "m", types=["webhook.test"]), "args.types is a list of some of charge.created"),
+        (make("recover", "m", charge=5), "recover needs args.charge, a string"),
+        (make("skip", "m"), "skip needs args.before, an instant"),
+        (make("skip", before=SINCE), "skip needs either merchant_id or args.all = true"),
+        (make("skip", "m", all=True, before=SINCE), "skip needs either merchant_id or args.all = true"),
+        (make("skip", all="yes", before=SINCE), "args.all is true or false"),
         (make("retry_failed"), "retry_failed needs merchant_id or args.since"),
         (make("retry_failed", until=SINCE), "retry_failed needs merchant_id or args.since"),
         (make("retry_failed", "m", limit=0), "args.limit is a whole number from 1"),
@@ -135,7 +171,12 @@ JSON = st.recursive(
     st.sampled_from(list(COMMANDS)) | st.text(),
     st.none() | st.text(),
     st.none() | st.uuids(),
-    st.dictionaries(st.sampled_from(["force", "since", "until", "limit", "url"]), JSON),
+    st.dictionaries(
+        st.sampled_from(
+            ["force", "since", "until", "limit", "url", "states", "types", "charge", "all", "before"]
+        ),
+        JSON,
+    ),
 )
 def test_whatever_was_written_is_parsed_or_rejected(
     name: str, merchant_id: str | None, event_id: UUID | None, args: dict[str, Any]

@@ -11,7 +11,7 @@ from tests.unit.builders import NOW, make_endpoint
 from tests.unit.fakes.controls import EVENT_ID
 from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.control.mass_retry import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
+from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.domain.command import LONG_AGO, Code
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable

@@ -19,6 +19,11 @@ ARGUMENTS = {
     "since": "2026-11-20T06:00:00Z",
     "until": "2026-11-20T09:00:00Z",
     "limit": 5,
+    "states": ["delivered"],
+    "types": ["charge.created"],
+    "charge": "ch_1",
+    "all": True,
+    "before": "2026-11-20T09:00:00Z",
     "url": "https://merchant.com/webhooks",
 }
 

@@ -73,7 +73,7 @@ def withdraw(
             return None
         return (await database.find_command(command)).status
 
-    status = session_of(context, shard).work(work)
+    status = session_of(context, shard).change(work)
     if status is not None:
         raise Refused(f"command {command} is {status}: only what is pending can be withdrawn")
     typer.echo(f"command {command}: withdrawn")

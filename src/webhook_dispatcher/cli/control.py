@@ -4,7 +4,9 @@ Each inserts a row into webhook.control and waits until it is handled. When noth
 deadline, a command that nobody has taken up is withdrawn; one that is running goes on.
 """
 
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -23,10 +25,11 @@ from webhook_dispatcher.cli.options import (
     resolved,
 )
 from webhook_dispatcher.cli.output import print_json, shown
+from webhook_dispatcher.cli.retried import follow_attempt, look_before, tell_attempt
 from webhook_dispatcher.cli.session import Session, operator, session_of
-from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.command import LONG_AGO, MAX_RETRIED, CommandName, CommandStatus, Recover
 from webhook_dispatcher.domain.errors import Refused
-from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
 
 LOOK_SECONDS = 0.05
@@ -60,11 +63,27 @@ def ask_retry(
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask for `retry`."""
+    """Ask for `retry`, and exit with 1 when the attempt did not deliver."""
+    session = session_of(context, shard)
     request = ControlRequest(
         CommandName.RETRY, requested_by or operator(), event_id=event, args={"force": True} if force else {}
     )
-    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
+    before = session.work(lambda database: look_before(database, event))
+    if before.paused is not None:
+        typer.echo(before.paused, err=True)
+    if not wait or before.paused is not None:
+        _carry_out(session, request, deadline if wait else None, as_json)
+        return
+    view = _ask(session, request, deadline)
+    if view.status is CommandStatus.REJECTED or not as_json:
+        report(view, as_json)
+    attempt = session.work(lambda database: follow_attempt(session, database, event, before, deadline))
+    if as_json:
+        print_json({**asdict(view), "attempt": attempt})
+    else:
+        tell_attempt(attempt)
+    if attempt.outcome != "delivered":
+        raise typer.Exit(1)
 
 
 def ask_retry_failed(
@@ -97,7 +116,23 @@ def ask_retry_failed(
             CommandName.RETRY_FAILED, requested_by or operator(), merchant_id=merchant, args=given
         )
 
-    _carry_out(session, session.work(prepare), deadline if wait else None, as_json)
+    request = session.work(prepare)
+    view = _carry_out(session, request, deadline if wait else None, as_json)
+    if not as_json and view.status is CommandStatus.DONE and (view.result or {}).get("matched") == 0:
+        typer.echo(session.work(lambda database: _tell_waiting(database, request)))
+
+
+async def _tell_waiting(database: Administration, request: ControlRequest) -> str:
+    """Say how many wait for a retry, where none had failed: only `recover` attempts those."""
+    until = request.args.get("until")
+    end = datetime.fromisoformat(until) if until else await database.database_time()
+    waiting = Recover(request.merchant_id, LONG_AGO, end, MAX_RETRIED, (str(State.PENDING_RETRY),))
+    preview = await database.preview_recovery(waiting)
+    more = "+" if preview.has_more else ""
+    return (
+        f"none had failed for good; {preview.total:,}{more} wait for their next attempt: "
+        "`recover` attempts those now, and sends again what was delivered"
+    )
 
 
 def ask_test_event(
@@ -158,20 +193,36 @@ def _for_one_or_all(
     return ControlRequest(command, requested_by or operator(), merchant_id=merchant)
 
 
-def _carry_out(session: Session, request: ControlRequest, deadline: timedelta | None, as_json: bool) -> None:
+def _carry_out(
+    session: Session, request: ControlRequest, deadline: timedelta | None, as_json: bool
+) -> ControlView:
+    view = _ask(session, request, deadline)
+    report(view, as_json)
+    return view
+
+
+def _ask(session: Session, request: ControlRequest, deadline: timedelta | None) -> ControlView:
     async def carry_out(database: Administration) -> ControlView:
         command_id = await database.ask(request)
         if deadline is None:
             return await database.find_command(command_id)
-        return await _follow(session, database, command_id, deadline, request.requested_by)
+        return await follow(session, database, command_id, deadline, request.requested_by)
 
-    _report(session.change(carry_out), as_json)
+    return session.change(carry_out)
 
 
-async def _follow(
-    session: Session, database: Administration, command_id: int, deadline: timedelta, requested_by: str
+async def follow(
+    session: Session,
+    database: Administration,
+    command_id: int,
+    deadline: timedelta,
+    requested_by: str,
+    tell: Callable[[ControlView], None] = lambda _: None,
 ) -> ControlView:
-    """Wait until a command is handled; when nothing changes for too long it is withdrawn, or Refused."""
+    """Wait until a command is handled; when nothing changes for too long it is withdrawn, or Refused.
+
+    tell: is given what the command has come to, at each change.
+    """
     view = await database.find_command(command_id)
     changed_at = session.monotonic()
     while not view.status.is_final:
@@ -182,6 +233,7 @@ async def _follow(
         latest = await database.find_command(command_id)
         if latest != view:
             view, changed_at = latest, session.monotonic()
+            tell(view)
     return view
 
 
@@ -197,7 +249,8 @@ async def _give_up(
         raise Refused(f"{about} was withdrawn: no dispatcher took it up within {waited}: is one running?")
 
 
-def _report(view: ControlView, as_json: bool) -> None:
+def report(view: ControlView, as_json: bool) -> None:
+    """Show what became of a command; Refused when it was rejected."""
     if as_json:
         print_json(view)
     if view.status is CommandStatus.REJECTED:

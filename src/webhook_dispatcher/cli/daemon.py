@@ -63,6 +63,10 @@ def migrate(
             show_default=False,
         ),
     ] = None,
+    paused: Annotated[
+        bool,
+        typer.Option("--paused", help="For the first time: nothing is sent until `resume --all`."),
+    ] = False,
     shard: ShardName = None,
 ) -> None:
     """Create the schema `webhook`, or bring it up to date; does nothing when it is.
@@ -71,28 +75,35 @@ def migrate(
     """
     from webhook_dispatcher.storage import schema
 
+    if sql and paused:
+        raise ConfigurationError(
+            "--sql prints what is the same for all; apply it, then give `pause --all` before `run`"
+        )
     if sql:
         typer.echo(schema.migration_sql(), nl=False)
         return
     settings = session_of(context).settings()
     shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)
     named = [(settings.migration_dsn(shard.name), shard.name) for shard in shards]
-    codes = [_migrate_one(dsn, name, charge_index, settings.installation) for dsn, name in named]
+    codes = [_migrate_one(dsn, name, charge_index, settings.installation, paused) for dsn, name in named]
     if failures := [code for code in codes if code]:
         raise typer.Exit(failures[0])
 
 
-def _migrate_one(dsn: str, name: str | None, charge_index: bool | None, installation: str | None) -> int:
+def _migrate_one(
+    dsn: str, name: str | None, charge_index: bool | None, installation: str | None, paused: bool
+) -> int:
     """Migrate one database and say so; return the exit code."""
     try:
-        asyncio.run(_migrate(dsn, charge_index, installation))
+        asyncio.run(_migrate(dsn, charge_index, installation, paused))
     except DispatcherError as error:
         return complain_of(error, name)
-    typer.echo(f"{name}: the schema is up to date" if name else "the schema is up to date")
+    at_rest = ", and everything is paused: `resume --all` begins to send" if paused else ""
+    typer.echo(f"{f'{name}: ' if name else ''}the schema is up to date{at_rest}")
     return 0
 
 
-async def _migrate(dsn: str, charge_index: bool | None, installation: str | None) -> None:
+async def _migrate(dsn: str, charge_index: bool | None, installation: str | None, paused: bool) -> None:
     from webhook_dispatcher.storage import schema
 
     # Before anything else: this names the database that cannot be reached.
@@ -105,4 +116,4 @@ async def _migrate(dsn: str, charge_index: bool | None, installation: str | None
             "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
             "migrate cannot go through a connection pooler"
         ) from None
-    await schema.migrate(dsn, charge_index, typer.echo, installation)
+    await schema.migrate(dsn, charge_index, typer.echo, installation, paused)

@@ -67,6 +67,8 @@ def shown(value: object) -> str:
             return "yes" if value else "no"
         case datetime():
             return render_instant(value)
+        case dict():
+            return f"({', '.join(f'{shown(count)} {shown(name)}' for name, count in value.items())})"
         case _:
             return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(value))
 

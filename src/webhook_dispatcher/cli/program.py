@@ -25,7 +25,7 @@ EVENT = "0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"
 def _control_commands(*group: str) -> dict[str, LateCommand]:
     """Return what the command line offers of the control table's commands, in one group or at the top."""
     return {
-        line.path[-1]: LateCommand(f"control.ask_{name}", line.summary, line.example, line.help)
+        line.path[-1]: LateCommand(f"{line.module}.ask_{name}", line.summary, line.example, line.help)
         for name, spec in CONTROL_COMMANDS.items()
         if (line := spec.cli) is not None and line.path[:-1] == group
     }
@@ -78,6 +78,11 @@ COMMANDS_ASKED = {
         "commands.withdraw",
         "Take back a command that no dispatcher has taken up yet.",
         "commands withdraw 12",
+    ),
+    "stop": LateCommand(
+        "recover.stop",
+        "End a recover, skip or retry-failed after its chunk: what was done stays done.",
+        "commands stop 12",
     ),
 }
 COMMANDS = {

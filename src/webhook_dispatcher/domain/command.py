@@ -14,9 +14,14 @@ from typing import Any, NoReturn, Self
 from uuid import UUID
 
 from webhook_dispatcher.domain.errors import DispatcherError
+from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_RETRIED = 10_000_000
+RECOVERED_BY_DEFAULT = (State.FAILED, State.PENDING_RETRY, State.DELIVERED)
+RECOVERABLE = (*map(str, RECOVERED_BY_DEFAULT), str(FailedReason.SKIPPED))
+"""What `recover` may be asked for: states, and those skipped, which `failed` does not include."""
+RECOVERABLE_TYPES = tuple(name for name in EVENT_TYPES if name != TEST_EVENT_TYPE)
 UNKNOWN = "unknown"
 """What metrics and logs call a command that is none of ours."""
 
@@ -36,6 +41,8 @@ class CommandName(StrEnum):
 
     RETRY = "retry"
     RETRY_FAILED = "retry_failed"
+    RECOVER = "recover"
+    SKIP = "skip"
     TEST_EVENT = "test_event"
     SET_URL = "set_url"
     PAUSE = "pause"
@@ -155,6 +162,56 @@ class RetryFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Recover:
+    """Send what belongs to a range of time: what failed and what waits now, what was delivered again.
+
+    Finished deliveries are those that finished within [since, until); waiting ones were created before until.
+    states: of RECOVERABLE. types: of these event types only; None: of all. charge: of this charge only.
+    """
+
+    merchant_id: str | None
+    since: datetime
+    until: datetime
+    limit: int
+    states: tuple[str, ...] = tuple(map(str, RECOVERED_BY_DEFAULT))
+    types: tuple[str, ...] | None = None
+    charge: str | None = None
+
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row; CommandRejected when it is malformed."""
+        period = RetryFailed.parse(row)
+        return cls(
+            period.merchant_id,
+            period.since,
+            period.until,
+            period.limit,
+            _choice(row, "states", RECOVERABLE) or tuple(map(str, RECOVERED_BY_DEFAULT)),
+            _choice(row, "types", RECOVERABLE_TYPES),
+            None if _argument(row, "charge") is None else _text(row, "charge"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Give up everything that is owed and was created before an instant. merchant_id: None for all."""
+
+    merchant_id: str | None
+    before: datetime
+
+    @classmethod
+    def parse(cls, row: CommandRow) -> Self:
+        """Read a row; CommandRejected when it is malformed."""
+        is_for_all = _flag(row, "all")
+        if (row.merchant_id is None) != is_for_all:
+            _malformed(f"{row.name} needs either merchant_id or args.all = true")
+        before = _instant(row, "before")
+        if before is None:
+            _malformed(f"{row.name} needs args.before, an instant")
+        return cls(row.merchant_id, min(before, row.created_at))
+
+
+@dataclass(frozen=True, slots=True)
 class TestEvent:
     """Send a sample event at once."""
 
@@ -212,7 +269,7 @@ class Cancel:
 
 
 ShortCommand = Retry | SetUrl | Pause | Cancel
-LongCommand = RetryFailed | TestEvent
+LongCommand = RetryFailed | Recover | Skip | TestEvent
 """Commands that take longer than one transaction may: they are `running` in between."""
 Command = ShortCommand | LongCommand
 
@@ -223,13 +280,14 @@ class CommandLine:
 
     path: the words it is called by, after the program's name.
     summary: for lists of commands. details: what else the command's own help says.
-    example: without the program's name.
+    example: without the program's name. module: which one of the command line has its function.
     """
 
     path: tuple[str, ...]
     summary: str
     example: str
     details: str = ""
+    module: str = "control"
 
     @property
     def help(self) -> str:
@@ -271,6 +329,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
                 ("deliveries", "retry"),
                 "Attempt one delivery now: a failed one once more, a waiting one ahead of its time.",
                 f"deliveries retry {_EXAMPLE_EVENT}",
+                "Waits for the attempt and shows what came of it; exits with 1 when it was not delivered.",
             ),
         ),
         CommandName.RETRY_FAILED: CommandSpec(
@@ -278,15 +337,52 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "`merchant_id` or `args.since`",
             "`args.until`, `args.limit`",
             "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
-            "ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < `args.until` (by "
-            "default, and at the latest, the time of the command); at most `args.limit`. The next hundred "
-            "follow when half of the last have been attempted, or after two seconds",
+            "and skipped ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < "
+            "`args.until` (by default, and at the latest, the time of the command); at most `args.limit`. "
+            "The next hundred follow when half of the last have been attempted, or after two seconds",
             "`matched`, `retried`; while `running` also `passed`, `reached`",
             CommandLine(
                 ("deliveries", "retry-failed"),
                 "Attempt failed deliveries once more: those of a merchant, or that failed in a range of "
                 "time.",
                 "deliveries retry-failed --merchant merchant-1 --since PT6H",
+            ),
+        ),
+        CommandName.RECOVER: CommandSpec(
+            Recover.parse,
+            "`merchant_id` or `args.since`",
+            "`args.until`, `args.states`, `args.types`, `args.charge`, `args.limit`",
+            "sends everything of a range of time: `failed` and `pending_retry` ones as by `retry`, "
+            "`delivered` ones again (trigger `replay`; they stay `delivered`). `args.states` names some of "
+            "them (by default all three), or `skipped`. Finished ones by `finished_at`, as for "
+            "`retry_failed`; waiting ones if they were created before `args.until`. Those first, then the "
+            "finished ones, oldest first, paced like `retry_failed`; not for cancelled ones, tests, and "
+            "merchants without an endpoint. `webhook.stop_command` ends it",
+            "`matched` by state, `recovered`; while `running` also `passed` (rows looked at), `reached`; "
+            "`stopped` if it was",
+            CommandLine(
+                ("recover",),
+                "Send everything of a range of time: what failed or waits now, what was delivered again.",
+                "recover merchant-1 --since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z --dry-run",
+                "Shows how many these are, and asks. `commands stop` ends it.",
+                "recover",
+            ),
+        ),
+        CommandName.SKIP: CommandSpec(
+            Skip.parse,
+            "`merchant_id`, `args.before` or `args.all`, `args.before`",
+            "",
+            "what is owed (`pending` and `pending_retry`) and was created before `args.before` becomes "
+            "`failed` with the reason `skipped`, without an attempt, in chunks; an attempt in flight ends "
+            "and counts, and a 2xx makes the delivery `delivered` all the same. `webhook.stop_command` ends "
+            "it",
+            "`skipped`; while `running` also `passed`, `reached`; `stopped` if it was",
+            CommandLine(
+                ("skip",),
+                "Give up what is owed and older than an instant, without an attempt: it fails as skipped.",
+                "skip merchant-1 --before 2026-11-20T00:00:00Z --dry-run",
+                "Shows how many these are, and asks. `commands stop` ends it.",
+                "recover",
             ),
         ),
         CommandName.TEST_EVENT: CommandSpec(
@@ -379,6 +475,16 @@ def _flag(row: CommandRow, name: str) -> bool:
     if not isinstance(flag, bool):
         _malformed(f"args.{name} is true or false")
     return flag
+
+
+def _choice(row: CommandRow, name: str, known: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Read a list of some of the known words; None when there is none."""
+    chosen = _argument(row, name)
+    if chosen is None:
+        return None
+    if not isinstance(chosen, list) or not chosen or not all(word in known for word in chosen):
+        _malformed(f"args.{name} is a list of some of {', '.join(known)}")
+    return tuple(word for word in known if word in chosen)
 
 
 def _count(row: CommandRow, name: str, highest: int) -> int:

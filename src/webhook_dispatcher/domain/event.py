@@ -47,6 +47,7 @@ class FailedReason(StrEnum):
     NOT_CONFIGURED = "not_configured"
     UNSENDABLE = "unsendable"
     CANCELLED = "cancelled"
+    SKIPPED = "skipped"
 
 
 class Trigger(StrEnum):
@@ -54,6 +55,8 @@ class Trigger(StrEnum):
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
+    REPLAY = "replay"
+    """What was delivered is sent again."""
 
 
 class Event(NamedTuple):

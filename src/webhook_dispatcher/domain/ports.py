@@ -28,6 +28,7 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
+from webhook_dispatcher.domain.mass_command import MassTransaction
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.domain.verdict import Answer, Failure
@@ -217,7 +218,7 @@ class TestLog:
     state: State
 
 
-class CommandTransaction(Protocol):
+class CommandTransaction(MassTransaction, Protocol):
     """One transaction in which commands are carried out. All methods raise StorageError."""
 
     async def lock_control(self) -> bool:

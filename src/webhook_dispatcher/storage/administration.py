@@ -13,13 +13,14 @@ from uuid import UUID
 
 import asyncpg
 
-from webhook_dispatcher.domain.command import CommandStatus
+from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
+from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, PauseOf, Preview
 from webhook_dispatcher.storage.statements import load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
@@ -148,7 +149,7 @@ class Administration:
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
-        self._statements = {**load("administration"), **load("unreadable")}
+        self._statements = {**load("administration"), **load("unreadable"), **load("previewing")}
 
     async def check_schema(self) -> None:
         """Raise SchemaMismatch unless the schema serves this version."""
@@ -303,6 +304,27 @@ class Administration:
         """Return the pause of everything, if operators have paused everything."""
         rows = await self._rows("read_pause_of_everything")
         return PauseOfEverything(rows[0]["requested_by"], rows[0]["handled_at"]) if rows else None
+
+    async def preview_recovery(self, wanted: Recover) -> Preview:
+        """Count what a recovery would send."""
+        period = wanted.merchant_id, wanted.since, wanted.until
+        kinds = wanted.states, wanted.types, wanted.charge
+        rows = await self._rows("preview_recovery", *period, *kinds, COUNT_LIMIT + 1, MERCHANTS_SHOWN)
+        return Preview.of(rows)
+
+    async def preview_skip(self, wanted: Skip) -> Preview:
+        """Count what a skip would give up."""
+        place = wanted.merchant_id, wanted.before
+        return Preview.of(await self._rows("preview_skip", *place, COUNT_LIMIT + 1, MERCHANTS_SHOWN))
+
+    async def find_pause_of(self, event_id: UUID) -> PauseOf | None:
+        """Tell whose an event is, and whether a pause holds it up; None when it is not known."""
+        rows = await self._rows("find_pause_of", event_id)
+        return PauseOf(**rows[0]) if rows else None
+
+    async def stop_command(self, command_id: int, stopped_by: str) -> bool:
+        """Have a mass command end after its chunk; False when there is none that goes on."""
+        return bool((await self._rows("stop_command", command_id, stopped_by))[0]["is_asked"])
 
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         """Return the database's time, or the instant that long ago."""

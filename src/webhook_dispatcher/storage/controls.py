@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.command import (
     Code,
@@ -32,16 +31,15 @@ from webhook_dispatcher.domain.ports import (
     TestLog,
 )
 from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.mass_commands import PostgresMassTransaction
 from webhook_dispatcher.storage.statements import load
 
 _CONTROL = {**load("control"), **load("reopening")}
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresCommandTransaction:
+class PostgresCommandTransaction(PostgresMassTransaction):
     """Implements domain.ports.CommandTransaction inside one transaction."""
-
-    connection: PoolConnectionProxy
 
     async def lock_control(self) -> bool:
         """See domain.ports.CommandTransaction."""

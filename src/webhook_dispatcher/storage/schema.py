@@ -7,16 +7,18 @@ an additive migration goes on beside one of the version after it.
 import asyncio
 import io
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 
-from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
+from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
 from webhook_dispatcher.storage import installation
 from webhook_dispatcher.storage.charge_index import settle as settle_charge_index
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.statements import load
 
+PATIENCE = timedelta(seconds=10)
 _PACKAGE = Path(__file__).parents[1]
 
 # SQL_ASCII takes what it is given, and we give UTF-8.
@@ -56,6 +58,7 @@ async def migrate(
     charge_index: bool | None = None,
     tell: Callable[[str], None] = lambda _: None,
     name: str | None = None,
+    paused: bool = False,
 ) -> None:
     """Bring the schema to this version; StorageUnavailable or StatementRefused when it cannot be done.
 
@@ -63,13 +66,35 @@ async def migrate(
     charge_index: whether deliveries can be found by their charge; None: as was chosen before, or yes.
     tell: is given a line before each step that may take long, and the name that the installation gets.
     name: what it is called at first; None makes a name up. ConfigurationError: it has another name already.
+    paused: everything is paused from the start; Refused where there is a schema already.
     """
+    if paused:
+        await _refuse_existing(dsn)
     await installation.refuse_others(dsn, name)
     with translated():
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         await asyncio.to_thread(_upgrade, dsn)
+    if paused:
+        await _execute(dsn, load("control")["pause_everything"].text, True)
     await installation.give_name(dsn, name, tell)
     await settle_charge_index(dsn, charge_index, tell)
+
+
+async def _refuse_existing(dsn: str) -> None:
+    if await _execute(dsn, "SELECT to_regclass('webhook.state') IS NOT NULL"):
+        raise Refused(
+            "--paused is for the first migration, and the schema is there already: "
+            "`pause --all` pauses what is sent from it"
+        )
+
+
+async def _execute(dsn: str, statement: str, *arguments: object) -> object:
+    connection = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
+    try:
+        with translated():
+            return await connection.fetchval(statement, *arguments)
+    finally:
+        await connection.close()
 
 
 def migration_sql() -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
-from webhook_dispatcher.domain.command import CommandStatus
+from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
@@ -24,6 +24,7 @@ from webhook_dispatcher.storage.administration import (
 )
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.keys import WrongKey, refusal
+from webhook_dispatcher.storage.previews import PauseOf, Preview
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
 
@@ -47,6 +48,11 @@ class FakeAdministration(Administration):
         self.deliveries: list[DeliveryView] = []
         self.attempts: list[AttemptView] = []
         self.strangers: set[str] = set()
+        self.attempts_to_come: list[AttemptView] = []
+        self.preview = Preview(0, False, {}, {}, 0)
+        self.previewed: list[Recover | Skip] = []
+        self.pause_of: PauseOf | None = None
+        self.stopped: list[tuple[int, str]] = []
         self.wanted: DeliveryFilter | None = None
         self.requests: list[ControlRequest] = []
         self.progress = list(progress)
@@ -140,7 +146,24 @@ class FakeAdministration(Administration):
         return self.deliveries
 
     async def list_attempts(self, event_id: UUID) -> list[AttemptView]:
-        return self.attempts
+        if self.requests and self.attempts_to_come:
+            self.attempts.append(self.attempts_to_come.pop(0))
+        return list(self.attempts)
+
+    async def preview_recovery(self, wanted: Recover) -> Preview:
+        self.previewed.append(wanted)
+        return self.preview
+
+    async def preview_skip(self, wanted: Skip) -> Preview:
+        self.previewed.append(wanted)
+        return self.preview
+
+    async def find_pause_of(self, event_id: UUID) -> PauseOf | None:
+        return self.pause_of
+
+    async def stop_command(self, command_id: int, stopped_by: str) -> bool:
+        self.stopped.append((command_id, stopped_by))
+        return command_id == 12
 
     async def ask(self, request: ControlRequest) -> int:
         self.requests.append(request)

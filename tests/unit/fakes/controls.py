@@ -16,11 +16,14 @@ from webhook_dispatcher.domain.command import (
     CommandRow,
     CommandStatus,
     HandledCommand,
+    Recover,
     RetryFailed,
+    Skip,
     WaitingCommand,
 )
 from webhook_dispatcher.domain.errors import LeaseLost
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.mass_command import Found, MadeDue
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     FoundDelivery,
@@ -71,6 +74,10 @@ class FakeControls:
         self.before_take: deque[Callable[[], None]] = deque()
         self.waiting: deque[int] = deque()
         self.counted: list[tuple[int, ...]] = []
+        self.stopping: set[int] = set()
+        self.looks: list[Found] = []
+        self.asked_looks: list[tuple[str, int, int]] = []
+        self.left_out: set[int] = set()
 
     def insert(self, name: str, merchant_id: str | None = None, **changes: Any) -> CommandRow:
         """Insert a command, as an operator does."""
@@ -244,6 +251,38 @@ class FakeControls:
     async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
         self.asked_chunks.append((after, 0))
         return self.chunks.pop(0) if self.chunks else None
+
+    async def is_stopping(self, command_id: int) -> bool:
+        return command_id in self.stopping
+
+    def _look(self, where: str, after: int, limit: int) -> Found:
+        self.asked_looks.append((where, after, limit))
+        return self.looks.pop(0) if self.looks else Found((), (), 0, after, is_over=True)
+
+    async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
+        return self._look("waiting", after, limit)
+
+    async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
+        return self._look("finished", after, limit)
+
+    async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
+        return self._look("skippable", after, limit)
+
+    def _make_due(self, how: str, found: Found) -> MadeDue:
+        self.database.fail(how)
+        self.done.append((how, tuple(found.seqs)))
+        seqs = tuple(seq for seq in found.seqs if seq not in self.left_out)
+        return MadeDue(seqs, dict.fromkeys(found.merchants))
+
+    async def run_all_now(self, found: Found) -> MadeDue:
+        return self._make_due("run_all_now", found)
+
+    async def reopen_all(self, found: Found) -> MadeDue:
+        return self._make_due("reopen_all", found)
+
+    async def skip(self, found: Found) -> Mapping[str, int]:
+        seqs = self._make_due("skip", found).seqs
+        return {"charge.created": len(seqs)}
 
     async def log_test_event(self, test: TestLog) -> None:
         self.tests.append(test)

@@ -1,4 +1,4 @@
-"""Commands that take longer than one transaction may: a mass retry, and a test event.
+"""Commands that take longer than one transaction may: those that concern many deliveries, and a test event.
 
 They are marked as running in the transaction that takes them up, and carried out after it. Their progress is
 kept in `result`: when their worker goes away, any dispatcher resumes them from it once their lease has ended.
@@ -12,9 +12,12 @@ from uuid import uuid4
 import structlog
 
 from webhook_dispatcher.dispatch.attempt import Attempter
+from webhook_dispatcher.dispatch.control.mass_command import MassCommand, P, Work
 from webhook_dispatcher.dispatch.control.mass_retry import MassRetry, MassRetryProgress
+from webhook_dispatcher.dispatch.control.recovery import Recovery, RecoveryProgress
 from webhook_dispatcher.dispatch.control.running_command import RunningCommand, running_lease
 from webhook_dispatcher.dispatch.control.sample_event import SampleEvent, SampleProgress
+from webhook_dispatcher.dispatch.control.skipping import Skipping, SkipProgress
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
@@ -23,7 +26,9 @@ from webhook_dispatcher.domain.command import (
     CommandRejected,
     CommandRow,
     LongCommand,
+    Recover,
     RetryFailed,
+    Skip,
     TestEvent,
 )
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
@@ -31,7 +36,7 @@ from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls
 
 _log = structlog.get_logger()
 
-LongRunningCommand = MassRetry | SampleEvent
+LongRunningCommand = MassCommand[Any] | SampleEvent
 
 PAUSED: Mapping[PauseState, str] = {
     PauseState.MERCHANT_PAUSED: "the merchant is paused: resume it first",
@@ -73,6 +78,11 @@ class LongRunningCommands:
         match command:
             case RetryFailed():
                 return await self._begin_mass_retry(transaction, row, command)
+            case Recover():
+                return await self._begin_recovery(transaction, row, command)
+            case Skip():
+                skipped = SkipProgress.parse(row.result) if row.result else SkipProgress()
+                return await self._begin(transaction, row, Skipping(command, self._metrics), skipped)
             case TestEvent():
                 return await self._begin_sample_event(transaction, row, command)
             case _:
@@ -87,13 +97,26 @@ class LongRunningCommands:
 
     async def _begin_mass_retry(
         self, transaction: CommandTransaction, row: CommandRow, command: RetryFailed
-    ) -> MassRetry:
+    ) -> LongRunningCommand:
         if row.result:
             progress = MassRetryProgress.parse(row.result)
         else:
             progress = MassRetryProgress(matched=await transaction.count_failed(command))
+        return await self._begin(transaction, row, MassRetry(command), progress)
+
+    async def _begin_recovery(
+        self, transaction: CommandTransaction, row: CommandRow, command: Recover
+    ) -> LongRunningCommand:
+        if command.merchant_id is not None:
+            await transaction.require_endpoint(command.merchant_id)
+        begun = RecoveryProgress.parse(row.result, command) if row.result else RecoveryProgress.of(command)
+        return await self._begin(transaction, row, Recovery(command), begun)
+
+    async def _begin(
+        self, transaction: CommandTransaction, row: CommandRow, work: Work[P], progress: P
+    ) -> MassCommand[P]:
         running = await self._mark_running(transaction, row, progress.as_result())
-        return MassRetry(command, progress, running, self._controls, self._recorder, self._clock, self._stop)
+        return MassCommand(work, progress, running, self._controls, self._recorder, self._clock, self._stop)
 
     async def _begin_sample_event(
         self, transaction: CommandTransaction, row: CommandRow, command: TestEvent

@@ -254,7 +254,8 @@ WHERE
 
 -- name: record_late
 -- Write an attempt whose fence has fallen. The attempt is a fact. A 2xx closes the delivery wherever it
--- now stands; a failure changes nothing but the count of a delivery that was cancelled meanwhile.
+-- now stands; a failure changes nothing but the count of a delivery that was
+-- cancelled or skipped meanwhile.
 -- $1 seq bigint
 -- $2 event_id uuid
 -- $3 merchant_id text
@@ -338,7 +339,7 @@ turned AS (
         -- Inside CASE: as a condition it would let the index of all that has failed be read.
         AND CASE
             WHEN delivery_log.state = 'failed'
-                THEN $11 OR (delivery_log.failed_reason = 'cancelled' AND delivery_log.attempts < $4)
+                THEN $11 OR (delivery_log.failed_reason IN ('cancelled', 'skipped') AND delivery_log.attempts < $4)
         END
 ),
 attempted AS (

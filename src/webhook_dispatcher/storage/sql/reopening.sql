@@ -238,7 +238,7 @@ SELECT count(*) AS matched FROM (
     SELECT FROM webhook.delivery_log
     WHERE
         delivery_log.state = 'failed'
-        AND delivery_log.failed_reason <> 'cancelled'
+        AND delivery_log.failed_reason NOT IN ('cancelled', 'skipped')
         AND delivery_log.type <> 'webhook.test'
         AND delivery_log.finished_at >= $2
         AND delivery_log.finished_at < $3
@@ -265,7 +265,7 @@ WITH finished AS MATERIALIZED (
     FROM webhook.delivery_log
     WHERE
         delivery_log.state = 'failed'
-        AND delivery_log.failed_reason <> 'cancelled'
+        AND delivery_log.failed_reason NOT IN ('cancelled', 'skipped')
         AND delivery_log.type <> 'webhook.test'
         AND (delivery_log.finished_at, delivery_log.seq) > ($2::timestamptz, $3::bigint)
         AND delivery_log.finished_at >= $2
@@ -318,7 +318,7 @@ ORDER BY chunk.finished_at, chunk.seq;
 -- order: one row
 SELECT count(*) AS waiting
 FROM webhook.outbox
-WHERE outbox.seq = ANY($1::bigint[]) AND outbox.trigger = 'manual';
+WHERE outbox.seq = ANY($1::bigint[]) AND outbox.trigger IN ('manual', 'replay');
 
 -- name: find_next_failed
 -- Find where the next chunk of reopen_failed begins, without reading objects: to pass one delivery over.
@@ -332,7 +332,7 @@ SELECT delivery_log.finished_at, delivery_log.seq
 FROM webhook.delivery_log
 WHERE
     delivery_log.state = 'failed'
-    AND delivery_log.failed_reason <> 'cancelled'
+    AND delivery_log.failed_reason NOT IN ('cancelled', 'skipped')
     AND delivery_log.type <> 'webhook.test'
     AND (delivery_log.finished_at, delivery_log.seq) > ($2::timestamptz, $3::bigint)
     AND delivery_log.finished_at >= $2

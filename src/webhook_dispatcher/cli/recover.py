@@ -1,0 +1,259 @@
+"""`recover`, `skip` and `commands stop`: many deliveries at once. Each shows first what it would be about."""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from webhook_dispatcher.cli.control import (
+    DEFAULT_DEADLINE,
+    Deadline,
+    Everything,
+    MerchantOrAll,
+    RequestedBy,
+    Wait,
+    follow,
+    report,
+)
+from webhook_dispatcher.cli.options import AsJson, Moment, ShardName, Until, parse_moment, resolved
+from webhook_dispatcher.cli.output import print_json, shown
+from webhook_dispatcher.cli.session import Session, operator, session_of
+from webhook_dispatcher.domain.command import (
+    LONG_AGO,
+    RECOVERABLE,
+    RECOVERABLE_TYPES,
+    RECOVERED_BY_DEFAULT,
+    CommandName,
+    Recover,
+    Skip,
+)
+from webhook_dispatcher.domain.errors import ConfigurationError, Refused
+from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
+from webhook_dispatcher.storage.previews import Preview
+
+NEWS_SECONDS = 1.0
+"""How often progress is told."""
+
+
+def one_of(known: tuple[str, ...]) -> Callable[[str], str]:
+    """Return how one of these words is read."""
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}")
+        return text
+
+    return parse
+
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how many these are.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        parser=one_of(RECOVERABLE),
+        metavar="STATE",
+        help="Only failed, pending_retry, delivered (by default all three), or skipped. May be repeated.",
+    ),
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type",
+        parser=one_of(RECOVERABLE_TYPES),
+        metavar="TYPE",
+        help="Only events of this type. May be repeated.",
+    ),
+]
+RequiredSince = Annotated[
+    Moment,
+    typer.Option(
+        "--since",
+        parser=parse_moment,
+        metavar="WHEN",
+        help="What finished from 2026-11-20T02:00:00Z on, or from PT3H ago on.",
+    ),
+]
+Before = Annotated[
+    Moment,
+    typer.Option(
+        "--before", parser=parse_moment, metavar="WHEN", help="What was created before that instant."
+    ),
+]
+
+
+def ask_recover(
+    context: typer.Context,
+    since: RequiredSince,
+    merchant: MerchantOrAll = None,
+    everything: Everything = False,
+    until: Until = None,
+    event_types: Types = None,
+    charge: Annotated[str | None, typer.Option("--charge", help="Only events of this charge.")] = None,
+    states: States = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    wait: Wait = True,
+    deadline: Deadline = DEFAULT_DEADLINE,
+    requested_by: RequestedBy = None,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for `recover`."""
+    _one_or_all(merchant, everything)
+    session = session_of(context, shard)
+    chosen = tuple(states or map(str, RECOVERED_BY_DEFAULT))
+
+    async def look(database: Administration) -> tuple[Preview, ControlRequest]:
+        start = await resolved(since, database) or LONG_AGO
+        end = await resolved(until, database) or await database.database_time()
+        types = tuple(event_types) if event_types else None
+        wanted = Recover(merchant, start, end, limit or 0, chosen, types, charge)
+        args = {
+            "since": render_instant(start),
+            "until": render_instant(end),
+            "states": list(chosen),
+            "types": list(types) if types else None,
+            "charge": charge,
+            "limit": limit,
+        }
+        request = _request(CommandName.RECOVER, requested_by, merchant, args)
+        return await database.preview_recovery(wanted), request
+
+    preview, request = session.work(look)
+    said = f"to be sent again, from {request.args['since']} to {request.args['until']}"
+    if _is_to_be_done(preview, said, dry_run, yes, as_json):
+        _carry_out(session, request, preview, deadline if wait else None, as_json)
+
+
+def ask_skip(
+    context: typer.Context,
+    before: Before,
+    merchant: MerchantOrAll = None,
+    everything: Everything = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    wait: Wait = True,
+    deadline: Deadline = DEFAULT_DEADLINE,
+    requested_by: RequestedBy = None,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for `skip`."""
+    _one_or_all(merchant, everything)
+    session = session_of(context, shard)
+
+    async def look(database: Administration) -> tuple[Preview, ControlRequest]:
+        end = await before.resolve(database)
+        args = {"before": render_instant(end), "all": everything or None}
+        request = _request(CommandName.SKIP, requested_by, merchant, args)
+        return await database.preview_skip(Skip(merchant, end)), request
+
+    preview, request = session.work(look)
+    said = f"to be given up without an attempt, created before {request.args['before']}"
+    if _is_to_be_done(preview, said, dry_run, yes, as_json):
+        _carry_out(session, request, preview, deadline if wait else None, as_json)
+
+
+def stop(
+    context: typer.Context,
+    command_id: Annotated[int, typer.Argument(metavar="COMMAND_ID", help="The command's number.")],
+    requested_by: RequestedBy = None,
+    shard: ShardName = None,
+) -> None:
+    """End a recover, skip or retry-failed after its chunk: what was done stays done."""
+    who = requested_by or operator()
+    if not session_of(context, shard).change(lambda database: database.stop_command(command_id, who)):
+        raise Refused(f"command {command_id} is no recover, skip or retry-failed that goes on")
+    typer.echo(f"command {command_id} ends after its chunk")
+
+
+def _one_or_all(merchant: str | None, everything: bool) -> None:
+    if (merchant is None) != everything:
+        raise typer.BadParameter("give either a merchant or --all")
+
+
+def _request(
+    command: CommandName, requested_by: str | None, merchant: str | None, args: dict[str, Any]
+) -> ControlRequest:
+    given = {name: value for name, value in args.items() if value is not None}
+    return ControlRequest(command, requested_by or operator(), merchant_id=merchant, args=given)
+
+
+def _is_to_be_done(preview: Preview, said: str, dry_run: bool, yes: bool, as_json: bool) -> bool:
+    """Show what a command would be about; tell whether it is to be given."""
+    if as_json and dry_run:
+        print_json(preview)
+    if not as_json:
+        for line in describe(preview, said):
+            typer.echo(line)
+    if dry_run or (not preview.total and not as_json):
+        return False
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigurationError("there is no terminal to ask on; give --yes, or --dry-run only to look")
+        typer.confirm("Go on?", abort=True)
+    return True
+
+
+def describe(preview: Preview, said: str) -> list[str]:
+    """Say how many deliveries a command would be about: by state, and by merchant."""
+    if not preview.total:
+        return [f"none is {said}"]
+    of_more = " (of the first so many)" if preview.has_more else ""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in preview.kinds.items())
+    lines = [f"{amount(preview)} {said}: {kinds}{of_more}"]
+    lines += [f"  {shown(merchant)}: {count:,}" for merchant, count in preview.merchants.items()]
+    if preview.more_merchants:
+        lines.append(f"  and {preview.more_merchants:,} more merchants")
+    return lines
+
+
+def amount(preview: Preview) -> str:
+    """Write how many there are; what was not counted to the end has a plus."""
+    return f"{preview.total:,}{'+' if preview.has_more else ''}"
+
+
+def _carry_out(
+    session: Session, request: ControlRequest, preview: Preview, deadline: timedelta | None, as_json: bool
+) -> None:
+    progress = _Progress(session, amount(preview), as_json)
+
+    async def carry_out(database: Administration) -> ControlView:
+        command_id = await database.ask(request)
+        if deadline is None:
+            return await database.find_command(command_id)
+        progress.begin(request.command, command_id)
+        return await follow(session, database, command_id, deadline, request.requested_by, progress.tell)
+
+    report(session.change(carry_out), as_json)
+
+
+class _Progress:
+    """Tells how far a command has come, once a second."""
+
+    def __init__(self, session: Session, expected: str, is_silent: bool) -> None:
+        self._session = session
+        self._expected = expected
+        self._is_silent = is_silent
+        self._told_at = session.monotonic()
+
+    def begin(self, command: str, command_id: int) -> None:
+        """Say what was asked for, and how it ends."""
+        if not self._is_silent:
+            typer.echo(f"{command} is command {command_id}; `commands stop {command_id}` ends it")
+
+    def tell(self, view: ControlView) -> None:
+        """Learn of a change."""
+        now = self._session.monotonic()
+        if self._is_silent or view.status.is_final or now - self._told_at < NEWS_SECONDS:
+            return
+        self._told_at = now
+        result = view.result or {}
+        done = result.get("recovered", result.get("skipped", 0))
+        typer.echo(f"{done:,} of {self._expected}, {result.get('passed', 0):,} rows looked at")

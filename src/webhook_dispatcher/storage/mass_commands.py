@@ -1,0 +1,87 @@
+"""Mass commands: the statements of recovering.sql, bound and mapped."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from webhook_dispatcher.domain.command import Recover, Skip
+from webhook_dispatcher.domain.mass_command import Found, MadeDue
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_STATEMENTS = {**load("recovering"), "create_lanes": load("claiming")["create_lanes"]}
+LOOK = 10_000
+"""Rows that one look goes on at most, whether they match or not: a few hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresMassTransaction:
+    """Implements domain.mass_command.MassTransaction inside one transaction."""
+
+    connection: PoolConnectionProxy
+
+    async def is_stopping(self, command_id: int) -> bool:
+        """See domain.mass_command.MassTransaction."""
+        rows = await self._rows("read_stop", command_id)
+        return any(row["is_stopping"] for row in rows)
+
+    async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
+        """See domain.mass_command.MassTransaction."""
+        place = command.merchant_id, after, command.until
+        return await self._look("find_waiting", *place, command.types, command.charge, LOOK, limit)
+
+    async def run_all_now(self, found: Found) -> MadeDue:
+        """See domain.mass_command.MassTransaction."""
+        rows = await self._rows("run_waiting_now", found.seqs)
+        return MadeDue(tuple(row["seq"] for row in rows), {row["merchant_id"]: None for row in rows})
+
+    async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
+        """See domain.mass_command.MassTransaction."""
+        period = *_days(command.since, command.until), command.since, command.until
+        wanted = command.states, command.types, command.charge, LOOK, limit
+        if command.merchant_id is None:
+            return await self._look("find_finished", after, *period, *wanted)
+        return await self._look("find_finished_of", command.merchant_id, after, *period, *wanted)
+
+    async def reopen_all(self, found: Found) -> MadeDue:
+        """See domain.mass_command.MassTransaction."""
+        rows = await self._rows("reopen_finished", found.seqs, found.finished_ats, found.merchants)
+        heads: dict[str, int | None] = {row["merchant_id"]: None for row in rows}
+        for row in reversed(rows):
+            if row["is_in_order"]:
+                heads[row["merchant_id"]] = row["seq"]
+        return MadeDue(tuple(row["seq"] for row in rows), heads)
+
+    async def find_skippable(self, command: Skip, after: int, limit: int) -> Found:
+        """See domain.mass_command.MassTransaction."""
+        return await self._look("find_skippable", command.merchant_id, after, command.before, LOOK, limit)
+
+    async def skip(self, found: Found) -> Mapping[str, int]:
+        """See domain.mass_command.MassTransaction."""
+        merchants = sorted(set(found.merchants))
+        # One that has no lane yet could be leased before this is committed, and nothing would recall it.
+        await self._rows("create_lanes", merchants)
+        await self._rows("lock_and_recall_lanes", merchants)
+        rows = await self._rows("skip_deliveries", found.seqs)
+        return {row["type"]: row["deliveries"] for row in rows}
+
+    async def _look(self, name: str, *arguments: object) -> Found:
+        [row] = await self._rows(name, *arguments)
+        return Found(**row)
+
+    async def _rows(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
+        with translated():
+            rows: Sequence[asyncpg.Record] = await self.connection.fetch(_STATEMENTS[name].text, *arguments)
+        return rows
+
+
+def _days(since: datetime, until: datetime) -> tuple[datetime, datetime]:
+    """Return the days' bounds (UTC) around a range of time: those of the log's partitions."""
+    return _midnight(since), _midnight(until - timedelta(microseconds=1)) + timedelta(days=1)
+
+
+def _midnight(instant: datetime) -> datetime:
+    return datetime.combine(instant.astimezone(UTC), time(tzinfo=UTC))

@@ -1,0 +1,50 @@
+"""What a mass command would be about, counted before it is given."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+COUNT_LIMIT = 100_000
+"""Deliveries that a preview counts at most; of more it says that there are more."""
+MERCHANTS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """How many deliveries a mass command would be about.
+
+    kinds: by state, or `skipped`. merchants: those with most, MERCHANTS_SHOWN at most.
+    more_merchants: how many others there are. has_more: counting ended at COUNT_LIMIT.
+    """
+
+    total: int
+    has_more: bool
+    kinds: Mapping[str, int]
+    merchants: Mapping[str, int]
+    more_merchants: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Self:
+        """Read the rows of previewing.sql, which counted one more than COUNT_LIMIT."""
+        kinds: dict[str, int] = {}
+        merchants: dict[str, int] = {}
+        all_merchants = 0
+        for row in rows:
+            if row["kind"] is not None:
+                kinds[row["kind"]] = row["deliveries"]
+            elif row["merchant_id"] is not None:
+                merchants[row["merchant_id"]] = row["deliveries"]
+            else:
+                all_merchants = row["deliveries"]
+        total = sum(kinds.values())
+        has_more = total > COUNT_LIMIT
+        return cls(min(total, COUNT_LIMIT), has_more, kinds, merchants, all_merchants - len(merchants))
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOf:
+    """Whose an event is, and whether it is held back by an operator."""
+
+    merchant_id: str
+    merchant_is_paused: bool
+    everything_is_paused: bool

@@ -1,0 +1,111 @@
+-- What the command line asks before it gives a mass command: how many deliveries that is about. They read views
+-- alone, so that webhook_admin may ask, and count no further than they are told.
+
+-- name: preview_recovery
+-- Count what a recovery would send, by kind and by merchant; the kinds are states, or skipped.
+-- $1 merchant_id text
+-- $2 since timestamptz
+-- $3 until timestamptz
+-- $4 kinds text[]
+-- $5 types text[]
+-- $6 charge text
+-- $7 most bigint
+-- $8 merchants_shown bigint
+-- row: kind text, merchant_id text, deliveries bigint
+-- order: first the kinds, then one row without kind and merchant that counts merchants, then the merchants that
+--   have most
+WITH matching AS MATERIALIZED (
+    SELECT waiting.kind, waiting.merchant_id
+    FROM (
+        SELECT deliveries.state AS kind, deliveries.merchant_id
+        FROM webhook.deliveries
+        WHERE
+            deliveries.state = 'pending_retry'
+            AND 'pending_retry' = ANY($4::text[])
+            AND deliveries.created_at < $3
+            AND deliveries.next_attempt_at > clock_timestamp()
+            AND ($1::text IS NULL OR deliveries.merchant_id = $1)
+            AND ($5::text[] IS NULL OR deliveries.type = ANY($5))
+            AND ($6::text IS NULL OR deliveries.charge_id = $6)
+        UNION ALL
+        SELECT
+            CASE WHEN deliveries.failed_reason = 'skipped' THEN 'skipped' ELSE deliveries.state END AS kind,
+            deliveries.merchant_id
+        FROM webhook.deliveries
+        WHERE
+            deliveries.finished_at >= $2
+            AND deliveries.finished_at < $3
+            AND deliveries.state IN ('delivered', 'failed')
+            AND CASE WHEN deliveries.failed_reason IN ('skipped', 'cancelled') THEN deliveries.failed_reason
+                ELSE deliveries.state END = ANY($4::text[])
+            AND deliveries.type <> 'webhook.test'
+            AND ($1::text IS NULL OR deliveries.merchant_id = $1)
+            AND ($5::text[] IS NULL OR deliveries.type = ANY($5))
+            AND ($6::text IS NULL OR deliveries.charge_id = $6)
+    ) AS waiting
+    WHERE waiting.merchant_id IN (SELECT endpoints.merchant_id FROM webhook.endpoints)
+    LIMIT $7
+)
+(SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries FROM matching GROUP BY matching.kind)
+UNION ALL
+SELECT NULL, NULL, count(DISTINCT matching.merchant_id) FROM matching
+UNION ALL
+(
+    SELECT NULL, matching.merchant_id, count(*) AS deliveries
+    FROM matching
+    GROUP BY matching.merchant_id
+    ORDER BY deliveries DESC, matching.merchant_id
+    LIMIT $8
+);
+
+-- name: preview_skip
+-- Count what a skip would give up, by state and by merchant.
+-- $1 merchant_id text
+-- $2 before timestamptz
+-- $3 most bigint
+-- $4 merchants_shown bigint
+-- row: kind text, merchant_id text, deliveries bigint
+-- order: as of preview_recovery
+WITH matching AS MATERIALIZED (
+    SELECT deliveries.state AS kind, deliveries.merchant_id
+    FROM webhook.deliveries
+    WHERE
+        deliveries.state IN ('pending', 'pending_retry')
+        AND deliveries.created_at < $2
+        AND ($1::text IS NULL OR deliveries.merchant_id = $1)
+    LIMIT $3
+)
+(SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries FROM matching GROUP BY matching.kind)
+UNION ALL
+SELECT NULL, NULL, count(DISTINCT matching.merchant_id) FROM matching
+UNION ALL
+(
+    SELECT NULL, matching.merchant_id, count(*) AS deliveries
+    FROM matching
+    GROUP BY matching.merchant_id
+    ORDER BY deliveries DESC, matching.merchant_id
+    LIMIT $4
+);
+
+-- name: find_pause_of
+-- Tell whose an event is, and whether that merchant, or everything, is paused.
+-- $1 event_id uuid
+-- row: merchant_id text, merchant_is_paused boolean, everything_is_paused boolean
+-- none: the event is not known
+SELECT
+    deliveries.merchant_id,
+    coalesce((
+        SELECT endpoints.paused FROM webhook.endpoints WHERE endpoints.merchant_id = deliveries.merchant_id
+    ), false) AS merchant_is_paused,
+    (SELECT state.paused FROM webhook.state WHERE state.is_only) AS everything_is_paused
+FROM webhook.deliveries
+WHERE deliveries.event_id = $1
+LIMIT 1;
+
+-- name: stop_command
+-- Have a running mass command end after its chunk.
+-- $1 id bigint
+-- $2 stopped_by text
+-- row: is_asked boolean
+-- order: one row; false where it is no mass command, or has ended
+SELECT webhook.stop_command($1, $2) AS is_asked;

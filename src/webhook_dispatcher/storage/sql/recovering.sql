@@ -1,0 +1,368 @@
+-- What mass commands do, chunk by chunk: recover sends a range of time again, skip gives up what is owed and old.
+-- A look goes a bounded number of rows on, whatever they are; what it finds is locked and changed by a second
+-- statement, in the same transaction. So no chunk reads more than a look, where little matches too.
+-- A statement that makes a row due is followed by wake_lanes in the same transaction.
+
+-- name: read_stop
+-- Tell whether an operator wants a running command to stop.
+-- $1 id bigint
+-- row: is_stopping boolean
+-- none: there is no such command
+SELECT control.stopping AS is_stopping FROM webhook.control WHERE control.id = $1;
+
+-- name: find_waiting
+-- Look on through what is owed, for retries that wait for their time.
+-- $1 merchant_id text
+-- $2 after_seq bigint
+-- $3 until timestamptz
+-- $4 types text[]
+-- $5 charge text
+-- $6 look bigint
+-- $7 most bigint
+-- row: seqs bigint[], merchants text[], kinds text[], looked bigint, reached bigint, is_over boolean
+-- order: one row; the arrays by seq
+WITH looked AS MATERIALIZED (
+    SELECT
+        outbox.seq, outbox.merchant_id, outbox.type, outbox.created_at,
+        outbox.due_at > clock_timestamp() AND outbox.claim IS NULL
+        AND outbox.on_failure IS DISTINCT FROM 'delivered' AS is_waiting
+    FROM webhook.outbox
+    WHERE outbox.seq > $2
+    ORDER BY outbox.seq
+    LIMIT $6
+),
+matching AS MATERIALIZED (
+    SELECT looked.seq, looked.merchant_id
+    FROM looked
+    WHERE
+        looked.is_waiting
+        AND looked.created_at < $3
+        AND ($1::text IS NULL OR looked.merchant_id = $1)
+        AND ($4::text[] IS NULL OR looked.type = ANY($4))
+        AND (
+            $5::text IS NULL
+            OR (SELECT webhook.charge_key(outbox.object) FROM webhook.outbox WHERE outbox.seq = looked.seq) = $5
+        )
+        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
+    ORDER BY looked.seq
+    LIMIT $7
+),
+found AS MATERIALIZED (
+    SELECT
+        coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
+        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
+        CASE WHEN count(*) >= $7 THEN max(matching.seq) END AS full_at
+    FROM matching
+)
+SELECT
+    found.seqs,
+    found.merchants,
+    array_fill('pending_retry'::text, ARRAY[cardinality(found.seqs)]) AS kinds,
+    (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
+    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $6 AS is_over
+FROM found;
+
+-- name: run_waiting_now
+-- Make these waiting retries due now, but for those that somebody has claimed or locked meanwhile.
+-- $1 seqs bigint[]
+-- row: seq bigint, merchant_id text
+-- order: none
+-- none: none of them waits any more
+WITH locked AS MATERIALIZED (
+    SELECT held.seq
+    FROM unnest($1::bigint[]) AS asked (seq)
+    CROSS JOIN LATERAL (
+        SELECT outbox.seq
+        FROM webhook.outbox
+        WHERE outbox.seq = asked.seq AND num_nulls(outbox.due_at) = 0 AND outbox.claim IS NULL
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS held
+)
+UPDATE webhook.outbox
+SET due_at = clock_timestamp(), trigger = 'manual'
+FROM locked
+WHERE outbox.seq = ANY(ARRAY[locked.seq])
+RETURNING outbox.seq, outbox.merchant_id;
+
+-- name: find_finished
+-- Look on through the log in order of seq, for deliveries that finished within a range of time.
+-- The days are those of the partitions that the range touches: within them every row is looked at, and none is
+-- thrown away before the look is over.
+-- $1 after_seq bigint
+-- $2 first_day timestamptz
+-- $3 end_day timestamptz
+-- $4 since timestamptz
+-- $5 until timestamptz
+-- $6 kinds text[]
+-- $7 types text[]
+-- $8 charge text
+-- $9 look bigint
+-- $10 most bigint
+-- row: seqs bigint[], merchants text[], kinds text[], finished_ats timestamptz[], looked bigint, reached bigint,
+--   is_over boolean
+-- order: one row; the arrays by seq; a kind is the state, or skipped
+WITH looked AS MATERIALIZED (
+    SELECT
+        delivery_log.seq, delivery_log.merchant_id, delivery_log.finished_at, delivery_log.type,
+        CASE WHEN delivery_log.failed_reason IN ('skipped', 'cancelled') THEN delivery_log.failed_reason
+            ELSE delivery_log.state END AS kind
+    FROM webhook.delivery_log
+    WHERE delivery_log.seq > $1 AND delivery_log.finished_at >= $2 AND delivery_log.finished_at < $3
+    ORDER BY delivery_log.seq
+    LIMIT $9
+),
+matching AS MATERIALIZED (
+    SELECT looked.seq, looked.merchant_id, looked.finished_at, looked.kind
+    FROM looked
+    WHERE
+        looked.finished_at >= $4
+        AND looked.finished_at < $5
+        AND looked.kind = ANY($6::text[])
+        AND looked.type <> 'webhook.test'
+        AND ($7::text[] IS NULL OR looked.type = ANY($7))
+        AND ($8::text IS NULL OR $8 = (
+            SELECT webhook.charge_key(delivery_log.object)
+            FROM webhook.delivery_log
+            WHERE
+                delivery_log.merchant_id = ANY(ARRAY[looked.merchant_id])
+                AND delivery_log.seq BETWEEN looked.seq AND looked.seq
+                AND delivery_log.finished_at = looked.finished_at
+        ))
+        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
+    ORDER BY looked.seq
+    LIMIT $10
+),
+found AS MATERIALIZED (
+    SELECT
+        coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
+        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
+        coalesce(array_agg(matching.kind ORDER BY matching.seq), '{}') AS kinds,
+        coalesce(array_agg(matching.finished_at ORDER BY matching.seq), '{}') AS finished_ats,
+        CASE WHEN count(*) >= $10 THEN max(matching.seq) END AS full_at
+    FROM matching
+)
+SELECT
+    found.seqs,
+    found.merchants,
+    found.kinds,
+    found.finished_ats,
+    (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
+    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $1) AS reached,
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $9 AS is_over
+FROM found;
+
+-- name: find_finished_of
+-- Like find_finished, for one merchant. Ordered by merchant too, and compared as a row: the index that begins with
+-- merchants is then the only one in that order, and read from where the last look ended.
+-- $1 merchant_id text
+-- $2 after_seq bigint
+-- $3 first_day timestamptz
+-- $4 end_day timestamptz
+-- $5 since timestamptz
+-- $6 until timestamptz
+-- $7 kinds text[]
+-- $8 types text[]
+-- $9 charge text
+-- $10 look bigint
+-- $11 most bigint
+-- row: seqs bigint[], merchants text[], kinds text[], finished_ats timestamptz[], looked bigint, reached bigint,
+--   is_over boolean
+-- order: one row; the arrays by seq; a kind is the state, or skipped
+WITH looked AS MATERIALIZED (
+    SELECT
+        delivery_log.seq, delivery_log.merchant_id, delivery_log.finished_at, delivery_log.type,
+        CASE WHEN delivery_log.failed_reason IN ('skipped', 'cancelled') THEN delivery_log.failed_reason
+            ELSE delivery_log.state END AS kind
+    FROM webhook.delivery_log
+    WHERE
+        (delivery_log.merchant_id, delivery_log.seq) > ($1::text COLLATE "C", $2::bigint)
+        AND delivery_log.merchant_id >= $1
+        AND delivery_log.merchant_id <= $1
+        AND delivery_log.finished_at >= $3
+        AND delivery_log.finished_at < $4
+    ORDER BY delivery_log.merchant_id, delivery_log.seq
+    LIMIT $10
+),
+matching AS MATERIALIZED (
+    SELECT looked.seq, looked.merchant_id, looked.finished_at, looked.kind
+    FROM looked
+    WHERE
+        looked.finished_at >= $5
+        AND looked.finished_at < $6
+        AND looked.kind = ANY($7::text[])
+        AND looked.type <> 'webhook.test'
+        AND ($8::text[] IS NULL OR looked.type = ANY($8))
+        AND ($9::text IS NULL OR $9 = (
+            SELECT webhook.charge_key(delivery_log.object)
+            FROM webhook.delivery_log
+            WHERE
+                delivery_log.merchant_id = ANY(ARRAY[looked.merchant_id])
+                AND delivery_log.seq BETWEEN looked.seq AND looked.seq
+                AND delivery_log.finished_at = looked.finished_at
+        ))
+        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
+    ORDER BY looked.seq
+    LIMIT $11
+),
+found AS MATERIALIZED (
+    SELECT
+        coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
+        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
+        coalesce(array_agg(matching.kind ORDER BY matching.seq), '{}') AS kinds,
+        coalesce(array_agg(matching.finished_at ORDER BY matching.seq), '{}') AS finished_ats,
+        CASE WHEN count(*) >= $11 THEN max(matching.seq) END AS full_at
+    FROM matching
+)
+SELECT
+    found.seqs,
+    found.merchants,
+    found.kinds,
+    found.finished_ats,
+    (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
+    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $10 AS is_over
+FROM found;
+
+-- name: reopen_finished
+-- Move these finished deliveries back into the outbox for one attempt; if that fails they return to their state.
+-- One that failed before it was ever attempted goes back to its place in the order; any other is due now.
+-- $1 seqs bigint[]
+-- $2 finished_ats timestamptz[]
+-- $3 merchants text[]
+-- row: seq bigint, merchant_id text, is_in_order boolean
+-- order: by seq; left out where an event with the same id is owed, the object is lost, or the delivery is gone
+-- none: all were left out
+WITH finished AS MATERIALIZED (
+    SELECT
+        logged.seq, logged.finished_at, logged.event_id, logged.merchant_id, logged.type, logged.created_at,
+        logged.object, logged.state, logged.attempts, logged.last_status, logged.last_outcome
+    FROM unnest($1::bigint[], $2::timestamptz[], $3::text[]) AS asked (seq, finished_at, merchant_id)
+    CROSS JOIN LATERAL (
+        SELECT
+            delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
+            delivery_log.type, delivery_log.created_at, delivery_log.object, delivery_log.state,
+            delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome
+        FROM webhook.delivery_log
+        WHERE
+            delivery_log.merchant_id = ANY(ARRAY[asked.merchant_id])
+            AND delivery_log.seq BETWEEN asked.seq AND asked.seq
+            AND delivery_log.finished_at = asked.finished_at
+        FOR UPDATE
+    ) AS logged
+),
+owed AS (
+    INSERT INTO webhook.outbox (
+        seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
+        last_status, last_outcome
+    )
+    OVERRIDING SYSTEM VALUE
+    SELECT
+        finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
+        finished.object, finished.attempts,
+        CASE WHEN finished.attempts > 0 OR finished.state = 'delivered' THEN clock_timestamp() END,
+        CASE WHEN finished.state = 'delivered' THEN 'replay' ELSE 'manual' END, finished.state,
+        finished.last_status, finished.last_outcome
+    FROM finished
+    WHERE json_typeof(finished.object) = 'object'
+    ON CONFLICT (id) DO NOTHING
+    RETURNING outbox.seq, outbox.due_at IS NULL AS is_in_order
+),
+-- IN is hashed; a join may compare each with each.
+chunk AS MATERIALIZED (
+    SELECT finished.finished_at, finished.seq, finished.merchant_id
+    FROM finished
+    WHERE finished.seq IN (SELECT owed.seq FROM owed)
+),
+gone AS (
+    DELETE FROM webhook.delivery_log
+    USING chunk
+    WHERE
+        delivery_log.merchant_id = ANY(ARRAY[chunk.merchant_id])
+        AND delivery_log.seq BETWEEN chunk.seq AND chunk.seq
+        AND delivery_log.finished_at = chunk.finished_at
+)
+SELECT chunk.seq, chunk.merchant_id, chunk.seq IN (SELECT owed.seq FROM owed WHERE owed.is_in_order) AS is_in_order
+FROM chunk
+ORDER BY chunk.seq;
+
+-- name: find_skippable
+-- Look on through what is owed, for what was created before an instant; not for what is sent once more.
+-- $1 merchant_id text
+-- $2 after_seq bigint
+-- $3 before timestamptz
+-- $4 look bigint
+-- $5 most bigint
+-- row: seqs bigint[], merchants text[], looked bigint, reached bigint, is_over boolean
+-- order: one row; the arrays by seq
+WITH looked AS MATERIALIZED (
+    SELECT
+        outbox.seq, outbox.merchant_id,
+        outbox.created_at < $3
+        AND outbox.on_failure IS DISTINCT FROM 'delivered'
+        AND ($1::text IS NULL OR outbox.merchant_id = $1) AS is_skippable
+    FROM webhook.outbox
+    WHERE outbox.seq > $2
+    ORDER BY outbox.seq
+    LIMIT $4
+),
+matching AS MATERIALIZED (
+    SELECT looked.seq, looked.merchant_id FROM looked WHERE looked.is_skippable ORDER BY looked.seq LIMIT $5
+),
+found AS MATERIALIZED (
+    SELECT
+        coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
+        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
+        CASE WHEN count(*) >= $5 THEN max(matching.seq) END AS full_at
+    FROM matching
+)
+SELECT
+    found.seqs,
+    found.merchants,
+    (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
+    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $4 AS is_over
+FROM found;
+
+-- name: lock_and_recall_lanes
+-- Lock these lanes until this transaction ends, and recall those that somebody holds.
+-- $1 merchants text[]
+-- none: always
+WITH concerned AS MATERIALIZED (
+    SELECT asked.merchant_id
+    FROM (SELECT entry.merchant_id FROM unnest($1::text[]) AS entry (merchant_id) ORDER BY entry.merchant_id) AS asked
+    CROSS JOIN LATERAL (
+        SELECT FROM webhook.lane WHERE lane.merchant_id = asked.merchant_id FOR NO KEY UPDATE
+    ) AS locked
+)
+UPDATE webhook.lane
+SET recalled = lane.recalled OR lane.lease_until > '-infinity'
+FROM concerned
+WHERE lane.merchant_id = ANY(ARRAY[concerned.merchant_id]);
+
+-- name: skip_deliveries
+-- Turn these owed deliveries into skipped ones. Their lanes are locked already.
+-- $1 seqs bigint[]
+-- row: type text, deliveries bigint
+-- order: none
+-- none: none of them is owed any more
+WITH skipped AS (
+    DELETE FROM webhook.outbox
+    USING unnest($1::bigint[]) AS asked (seq)
+    WHERE outbox.seq = ANY(ARRAY[asked.seq]) AND outbox.on_failure IS DISTINCT FROM 'delivered'
+    RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
+        outbox.attempts, outbox.last_status, outbox.last_outcome
+),
+logged AS (
+    INSERT INTO webhook.delivery_log (
+        seq, event_id, merchant_id, type, created_at, object,
+        state, failed_reason, attempts, last_status, last_outcome, finished_at
+    )
+    SELECT
+        skipped.seq, skipped.id, skipped.merchant_id, skipped.type, skipped.created_at,
+        skipped.object, 'failed', 'skipped', skipped.attempts,
+        skipped.last_status, skipped.last_outcome, clock_timestamp()
+    FROM skipped
+    RETURNING delivery_log.type
+)
+SELECT logged.type, count(*) AS deliveries FROM logged GROUP BY logged.type;

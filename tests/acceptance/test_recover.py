@@ -1,0 +1,203 @@
+"""A range of time is sent again, and what is old is given up. Source: contract 3, `recover` and `skip`."""
+
+import asyncio
+import subprocess
+from datetime import timedelta
+
+import pytest
+
+from tests.acceptance.installation import PATIENT, Installation, Sent
+from tests.waiting import Yardstick, until_found
+from webhook_dispatcher.local.behaviour import Behaviour
+
+DOWN = Behaviour(status=503)
+HANGS = Behaviour(hangs=True)
+ENDS_WITHIN = 2.0
+"""Seconds within which a mass command that is stopped has ended."""
+CLOCK = "SELECT clock_timestamp() + interval '1 ms'"
+"""Commands are given milliseconds, cut off: a little later than what is there already."""
+NOBODYS = "INSERT INTO webhook.outbox (merchant_id, type, object) SELECT $1, 'charge.created', '{}' FROM "
+
+
+def said(finished: subprocess.CompletedProcess[str]) -> list[str]:
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.splitlines()
+
+
+async def command(installation: Installation, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the command line while receiver and producer go on."""
+    return await asyncio.to_thread(installation.command, *arguments)
+
+
+async def live_through_a_bad_night(installation: Installation) -> tuple[list[list[Sent]], list[str]]:
+    """Leave events of m1 delivered, failed and waiting; return them, and the range as options."""
+    await installation.configure("m1", "m2")
+    daemon = await installation.start(RETRY_SCHEDULE="PT0.05S")
+    since = await installation.owner.fetchval(CLOCK)
+    delivered = await installation.emit_each(["m1"], 3)
+    await installation.all_delivered(3)
+    installation.receiver.behave("m1", DOWN)
+    failed = await installation.emit_each(["m1"], 4)
+    for event in failed:
+        await installation.settled(event.id, "failed", 2)
+    daemon.terminate()
+    await daemon.ended()
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    waiting = await installation.emit_each(["m1"], 2)
+    for event in waiting:
+        await installation.settled(event.id, "pending_retry", 1)
+    until = await installation.owner.fetchval(CLOCK)
+    return [delivered, failed, waiting], ["--since", since.isoformat(), "--until", until.isoformat()]
+
+
+async def test_a_bad_night_is_sent_again_once_while_others_go_on(installation: Installation) -> None:
+    (delivered, failed, waiting), period = await live_through_a_bad_night(installation)
+    hopeless = said(await command(installation, "deliveries", "retry-failed", "--merchant", "m2"))
+    assert hopeless[-1].startswith("none had failed for good; 0 wait for their next attempt: `recover`")
+    preview = said(await command(installation, "recover", "m1", *period, "--dry-run"))
+    assert preview[0].startswith("9 to be sent again, from ")
+    assert {*preview[0].rpartition(": ")[2].split(", ")} == {"4 failed", "3 delivered", "2 pending_retry"}
+    assert preview[1:] == ["  m1: 9"]
+    assert len(installation.receiver.of("m1")) == 3 + 8 + 2, "a dry run sends nothing"
+
+    installation.receiver.behave("m1", Behaviour())
+    night = len(installation.receiver.of("m1"))
+    recovering = asyncio.create_task(command(installation, "recover", "m1", *period, "--yes"))
+    live = 0
+    while not recovering.done():
+        event = await installation.emit("m2")
+        await installation.settled(event.id, "delivered", 1)
+        live += 1
+    lines = said(await recovering)
+    assert live > 1
+    assert lines[0] == preview[0]
+    assert "`commands stop" in lines[2]
+    assert lines[-1].startswith("recover (command ")
+    assert "matched (4 failed, 3 delivered, 2 pending_retry), recovered 9" in lines[-1]
+    events = [*delivered, *failed, *waiting]
+    await installation.arrived(night + len(events), "m1")
+    again = installation.receiver.of("m1")[night:]
+    assert sorted(arrival.event_id for arrival in again) == sorted(str(event.id) for event in events)
+    for event in delivered:
+        await installation.settled(event.id, "delivered", 2)
+        triggers = [attempt["trigger"] for attempt in await installation.attempts(event.id)]
+        assert triggers == ["schedule", "replay"]
+    for event in failed:
+        await installation.settled(event.id, "delivered", 3)
+    for event in waiting:
+        await installation.settled(event.id, "delivered", 2)
+    # What was delivered once stays so, whatever comes of sending it again.
+    installation.receiver.behave("m1", DOWN)
+    assert (await installation.do("recover", "m1", states=["delivered"]))["result"]["recovered"] == 9
+    for event in delivered:
+        await installation.settled(event.id, "delivered", 3)
+    assert said(await command(installation, "recover", "m1", *period, "--dry-run", "--state", "failed"))[
+        0
+    ].startswith("none is to be sent again")
+
+
+async def test_a_recovery_is_stopped_within_two_seconds(installation: Installation) -> None:
+    await installation.configure("m1")
+    await installation.start()
+    await installation.emit_each(["m1"], 400)
+    await installation.all_delivered(400)
+    night = len(installation.receiver.of("m1"))
+    await installation.do("pause", "m1")
+    recover = await installation.ask("recover", "m1")
+
+    async def has_begun() -> bool:
+        sent = "SELECT count(*) FROM webhook.outbox WHERE trigger = 'replay'"
+        return bool(await installation.owner.fetchval(sent))
+
+    await until_found(has_begun)
+    with Yardstick() as machine:
+        assert said(await command(installation, "commands", "stop", str(recover)))
+        stopped_at = await installation.owner.fetchval(CLOCK)
+        row = await installation.handled(recover)
+    assert row["handled_at"] - stopped_at < timedelta(seconds=machine.allows(ENDS_WITHIN))
+    assert (row["status"], row["result"]["stopped"]) == ("done", True)
+    assert 0 < row["result"]["recovered"] < 400
+    await installation.do("resume", "m1")
+    await installation.arrived(night + row["result"]["recovered"], "m1")
+    assert await installation.count("state = 'delivered'") == 400
+    assert (await command(installation, "commands", "stop", str(recover))).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"), [(204, "delivered", None), (503, "failed", "skipped")]
+)
+async def test_what_is_old_is_skipped_and_an_attempt_in_flight_counts(
+    installation: Installation, status: int, state: str, reason: str | None
+) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", HANGS, Behaviour())
+    await installation.start(**PATIENT)
+    in_flight, *old = await installation.emit_each(["m1"], 5)
+    await installation.arrived(1)
+    await installation.owner.execute(NOBODYS + "generate_series(1, 700)", "m2")
+    before = (await installation.owner.fetchval(CLOCK)).isoformat()
+    preview = said(await command(installation, "skip", "--all", "--before", before, "--dry-run"))
+    assert preview[0].startswith("705 to be given up without an attempt, created before ")
+    assert preview[0].endswith(": 705 pending")
+    assert preview[1:] == ["  m2: 700", "  m1: 5"]
+    young = await installation.emit("m1")
+    lines = said(await command(installation, "skip", "--all", "--before", before, "--yes"))
+    assert lines[-1].endswith("done, skipped 705")
+    for event in old:
+        row = await installation.settled(event.id, "failed", 0)
+        assert row["failed_reason"] == "skipped"
+    installation.receiver.answer_hanging("m1", status)
+    row = await installation.settled(in_flight.id, state, 1)
+    assert row["failed_reason"] == reason
+    await installation.settled(young.id, "delivered", 1)
+    assert len(installation.receiver.arrivals) == 2, "none of the others was sent"
+
+    assert (await installation.do("recover", "m1"))["result"]["recovered"] == 1 + (state == "delivered")
+    skipped = await installation.do("recover", "m1", states=["skipped"])
+    assert skipped["result"] == {
+        "matched": {"skipped": 4 + (state == "failed")},
+        "recovered": 4 + (state == "failed"),
+    }
+    for event in old:
+        await installation.settled(event.id, "delivered", 1)
+
+
+async def test_a_retry_shows_its_attempt_and_warns_of_a_pause(installation: Installation) -> None:
+    await installation.configure("m1")
+    installation.receiver.behave("m1", DOWN, DOWN, Behaviour())
+    await installation.start()
+    event = await installation.emit("m1")
+    await installation.settled(event.id, "pending_retry", 1)
+    refused = await command(installation, "deliveries", "retry", str(event.id))
+    assert refused.returncode == 1
+    assert "attempt 2: not delivered: status 503, after " in refused.stdout
+    await installation.do("pause", "m1")
+    paused = await command(installation, "deliveries", "retry", str(event.id))
+    assert paused.stderr == "m1 is paused: the attempt waits for `resume m1`\n"
+    assert said(paused)[-1].endswith("done, in_flight no")
+    await installation.do("resume", "m1")
+    await installation.settled(event.id, "delivered", 3)
+    forced = said(await command(installation, "deliveries", "retry", "--force", str(event.id)))
+    assert forced[-1].startswith("attempt 4: delivered 20")
+
+
+async def test_the_first_migration_may_leave_everything_paused(installation: Installation) -> None:
+    name = f"{installation.database.name}_paused"
+    dsn = installation.database.server.dsn("postgres", name)
+    await installation.owner.execute(f"CREATE DATABASE {name}")
+    try:
+        first = installation.command("migrate", "--paused", DATABASE_URL=dsn, DATABASE_POOLER="none")
+        assert said(first)[-1] == (
+            "the schema is up to date, and everything is paused: `resume --all` begins to send"
+        )
+        paused = "SELECT paused FROM webhook.state"
+        database = installation.database
+        connection = await type(database)(database.server, name).connect()
+        assert await connection.fetchval(paused) is True
+        await connection.execute("UPDATE webhook.state SET paused = false")
+        second = installation.command("migrate", "--paused", DATABASE_URL=dsn, DATABASE_POOLER="none")
+        assert (second.returncode, "the schema is there already: `pause --all`" in second.stderr) == (1, True)
+        assert await connection.fetchval(paused) is False
+        await connection.close()
+    finally:
+        await installation.owner.execute(f"DROP DATABASE {name} WITH (FORCE)")

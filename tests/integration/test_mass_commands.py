@@ -1,0 +1,375 @@
+"""What recover and skip find, and do to what they find. Source: contract 3, `recover`, `skip`."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
+from tests.servers.database import Database
+from webhook_dispatcher.domain.command import LONG_AGO, Recover, RetryFailed, Skip
+from webhook_dispatcher.domain.event import State, Trigger
+from webhook_dispatcher.domain.mass_command import Found
+from webhook_dispatcher.domain.ports import CommandTransaction
+from webhook_dispatcher.storage import mass_commands
+from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN
+
+LOG = """
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at
+)
+VALUES (
+    nextval('webhook.outbox_seq_seq'), gen_random_uuid(), $1, $2, clock_timestamp() - interval '1 hour', $3,
+    $4, $5, $6, clock_timestamp() - $7::interval
+)
+RETURNING seq
+"""
+ENDPOINT = (
+    "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, 'https://x/', '\\x00', 'k1')"
+)
+Transaction = Callable[[], AbstractAsyncContextManager[CommandTransaction]]
+ALL = ("failed", "pending_retry", "delivered")
+
+
+@pytest.fixture
+async def here(storage: StorageHarness) -> Daemon:
+    for merchant in ("m", "n"):
+        await storage.db.execute(ENDPOINT, merchant)
+    return await storage.daemon("here")
+
+
+@pytest.fixture
+def transaction(here: Daemon) -> Transaction:
+    return PostgresControls(here.pool).transaction
+
+
+async def log(
+    storage: StorageHarness,
+    merchant: str = "m",
+    kind: str = "delivered",
+    *,
+    ago: float = 10,
+    event_type: str = "charge.created",
+    text: str = "{}",
+    attempts: int = 1,
+) -> int:
+    """Write a finished delivery, so many minutes ago; a kind that is no state is a reason to have failed."""
+    state = "delivered" if kind == "delivered" else "failed"
+    reason = None if kind == "delivered" else "exhausted" if kind == "failed" else kind
+    values = merchant, event_type, text, state, reason, attempts, timedelta(minutes=ago)
+    return int(await storage.db.fetchval(LOG, *values))
+
+
+async def command(storage: StorageHarness, merchant: str | None = "m", **changes: object) -> Recover:
+    now = await storage.now()
+    facts = {"since": now - timedelta(minutes=30), "until": now, "limit": 1000} | changes
+    return Recover(merchant, **facts)  # type: ignore[arg-type]
+
+
+async def look_through(transaction: Transaction, wanted: Recover, most: int = 1000) -> list[int]:
+    """Go through all looks; return what was found."""
+    seqs: list[int] = []
+    reached = 0
+    while True:
+        async with transaction() as opened:
+            found = await opened.find_finished(wanted, reached, most)
+        seqs += found.seqs
+        reached = found.reached
+        if found.is_over:
+            return seqs
+
+
+@pytest.mark.parametrize("merchant", ["m", None])
+@pytest.mark.parametrize("most", [1, 2, 1000])
+async def test_what_has_finished_within_the_range_is_found_oldest_first(
+    storage: StorageHarness,
+    transaction: Transaction,
+    monkeypatch: pytest.MonkeyPatch,
+    merchant: str | None,
+    most: int,
+) -> None:
+    monkeypatch.setattr(mass_commands, "LOOK", 3)
+    await log(storage, ago=31)
+    wanted = [await log(storage, kind=kind) for kind in ("delivered", "failed", "not_configured", "failed")]
+    await log(storage, ago=-1)
+    for kind in ("cancelled", "skipped"):
+        await log(storage, kind=kind)
+    await log(storage, event_type="webhook.test")
+    await log(storage, "without endpoint")
+    other = await log(storage, "n")
+    wanted += [] if merchant else [other]
+    assert await look_through(transaction, await command(storage, merchant), most) == wanted
+
+
+async def test_states_types_and_charges_are_chosen(storage: StorageHarness, transaction: Transaction) -> None:
+    delivered = await log(storage, text='{"id": "ch_1"}')
+    failed = await log(storage, kind="failed", event_type="charge.failed")
+    skipped = await log(storage, kind="skipped")
+
+    async def chosen(merchant: str | None = "m", **changes: object) -> list[int]:
+        return await look_through(transaction, await command(storage, merchant, **changes))
+
+    assert await chosen(states=("failed",)) == [failed]
+    assert await chosen(states=("delivered", "skipped")) == [delivered, skipped]
+    assert await chosen(types=("charge.failed",)) == [failed]
+    for merchant in ("m", None):
+        assert await chosen(merchant, charge="ch_1") == [delivered]
+
+
+async def test_days_before_the_range_are_not_read(storage: StorageHarness, transaction: Transaction) -> None:
+    async with transaction() as opened:
+        wanted = await command(storage)
+        yesterday = wanted.until - timedelta(days=1)
+        for _ in range(5):
+            await log(storage, ago=24 * 60)
+        now = [await log(storage, ago=0)]
+        since = datetime.combine(wanted.until, datetime.min.time(), tzinfo=UTC)
+        today = await command(storage, None, since=since)
+        found = await opened.find_finished(today, 0, 10)
+        assert (list(found.seqs), found.looked) == (now, 1)
+        both = await opened.find_finished(await command(storage, None, since=yesterday), 0, 10)
+        assert both.looked == 6
+
+
+async def reopen(transaction: Transaction, wanted: Recover) -> tuple[Found, tuple[int, ...]]:
+    async with transaction() as opened:
+        found = await opened.find_finished(wanted, 0, 1000)
+        made_due = await opened.reopen_all(found)
+        await opened.wake_lanes(made_due.heads)
+    return found, made_due.seqs
+
+
+async def test_what_was_delivered_is_sent_again_beside_the_order_and_stays_delivered(
+    storage: StorageHarness, here: Daemon, transaction: Transaction
+) -> None:
+    replayed, failed = await log(storage), await log(storage, kind="failed")
+    (first,) = await storage.insert("m")
+    assert (await reopen(transaction, await command(storage)))[1] == (replayed, failed)
+    rows = [await storage.owed(seq) for seq in (replayed, failed)]
+    assert [(row["trigger"], row["on_failure"]) for row in rows if row] == [
+        ("replay", "delivered"),
+        ("manual", "failed"),
+    ]
+    _, in_order = await here.claim("m")
+    assert [event.seq for event in in_order] == [first], "the order of first attempts is as it was"
+    claimed = await here.claims.claim_due_of(["m"], 10, 10, LEASE)
+    by_seq = {retry.event.seq: retry for retry in claimed}
+    assert set(by_seq) == {replayed, failed}
+    event = by_seq[replayed].event
+    assert (event.trigger, event.on_failure) == (Trigger.REPLAY, State.DELIVERED)
+    record = answered(event, by_seq[replayed].claim, await storage.now(), 503, is_retry=True)
+    await here.records.write([record._replace(state=State.DELIVERED, due_at=None)], [], LEASE)
+    (attempt,) = await storage.attempts(event)
+    assert attempt["trigger"] == "replay"
+    row = await storage.logged(replayed)
+    assert row is not None
+    assert (row["state"], row["failed_reason"], row["attempts"]) == ("delivered", None, 2)
+    assert await look_through(transaction, await command(storage)) == [replayed]
+    before = await command(storage, until=row["finished_at"])
+    assert await look_through(transaction, before) == [], "what finished since the command is not taken again"
+
+
+async def test_what_was_never_attempted_goes_back_to_its_place_in_the_order(
+    storage: StorageHarness, here: Daemon, transaction: Transaction
+) -> None:
+    early = await log(storage, kind="skipped", attempts=0)
+    (later,) = await storage.insert("m")
+    await reopen(transaction, await command(storage, states=("skipped",)))
+    assert [event.seq for event in (await here.claim("m"))[1]] == [early, later]
+
+
+async def test_what_is_owed_already_or_lost_is_left_out(
+    storage: StorageHarness, transaction: Transaction
+) -> None:
+    owed, lost, good = await log(storage), await log(storage, text="null"), await log(storage)
+    again = "INSERT INTO webhook.outbox (id, merchant_id, type, object) SELECT event_id, 'm', type, object "
+    await storage.db.execute(again + "FROM webhook.delivery_log WHERE seq = $1", owed)
+    found, made_due = await reopen(transaction, await command(storage))
+    assert (list(found.seqs), made_due) == ([owed, lost, good], (good,))
+    assert [(await storage.logged(seq)) is None for seq in (owed, lost, good)] == [False, False, True]
+
+
+async def test_waiting_retries_are_found_and_run_now_but_not_those_in_flight(
+    storage: StorageHarness, here: Daemon, transaction: Transaction
+) -> None:
+    waiting, also, due = await storage.insert_due("m", 3600, 60, -1)
+    (elsewhere,) = await storage.insert_due("n", 3600)
+    await storage.insert_due("without endpoint", 3600)
+    await storage.insert("m")
+    async with transaction() as opened:
+        found = await opened.find_waiting(await command(storage), 0, 10)
+        assert (list(found.seqs), list(found.kinds)) == ([waiting, also], ["pending_retry"] * 2)
+        assert (found.looked, found.is_over) == (6, True)
+        everybodys = await opened.find_waiting(await command(storage, None), 0, 10)
+        assert list(everybodys.seqs) == [waiting, also, elsewhere]
+        early = await command(storage, until=LONG_AGO)
+        assert list((await opened.find_waiting(early, 0, 10)).seqs) == []
+    await storage.db.execute("UPDATE webhook.outbox SET claim = 7 WHERE seq = $1", also)
+    async with transaction() as opened:
+        made_due = await opened.run_all_now(found)
+        await opened.wake_lanes(made_due.heads)
+    assert made_due.seqs == (waiting,)
+    claimed = await here.claims.claim_due_of(["m"], 10, 10, LEASE)
+    assert {(retry.event.seq, str(retry.event.trigger)) for retry in claimed} == {
+        (waiting, "manual"),
+        (due, "schedule"),
+    }
+
+
+async def skip(transaction: Transaction, wanted: Skip) -> dict[str, int]:
+    async with transaction() as opened:
+        return dict(await opened.skip(await opened.find_skippable(wanted, 0, 1000)))
+
+
+async def test_what_is_owed_and_old_is_skipped_and_its_lane_recalled(
+    storage: StorageHarness, here: Daemon, transaction: Transaction
+) -> None:
+    (lease,) = await here.lease("m")
+    old = [*await storage.insert("m"), *await storage.insert_due("m", 3600)]
+    (elsewhere,) = await storage.insert("n")
+    before = await storage.now()
+    (young,) = await storage.insert("m")
+    again = await log(storage)
+    await reopen(transaction, await command(storage))
+    assert await skip(transaction, Skip("m", before)) == {"charge.created": 2}
+    for seq in old:
+        row = await storage.logged(seq)
+        assert row is not None
+        assert (row["state"], row["failed_reason"]) == ("failed", "skipped")
+    for seq in (elsewhere, young, again):
+        assert await storage.owed(seq) is not None
+    assert (await storage.lane("m"))["recalled"]
+    assert lease.merchant_id == "m"
+    assert await skip(transaction, Skip(None, before)) == {"charge.created": 1}
+    assert (await storage.lane("n"))["merchant_id"] == "n", "made, so that nobody leases it meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"), [(200, "delivered", None), (503, "failed", "skipped")]
+)
+async def test_what_was_in_flight_when_it_was_skipped_counts(
+    storage: StorageHarness,
+    here: Daemon,
+    transaction: Transaction,
+    status: int,
+    state: str,
+    reason: str | None,
+) -> None:
+    (seq,) = await storage.insert("m")
+    lease, (event,) = await here.claim("m")
+    await skip(transaction, Skip("m", await storage.now()))
+    record = answered(event, lease.epoch, await storage.now(), status)
+    assert (await here.records.write([record], [], LEASE)).seqs == frozenset()
+    assert await here.records.write_late(record)
+    row = await storage.logged(seq)
+    assert row is not None
+    assert (row["state"], row["failed_reason"], row["attempts"], row["last_status"]) == (
+        state,
+        reason,
+        1,
+        status,
+    )
+
+
+async def test_a_mass_retry_leaves_what_was_skipped(
+    storage: StorageHarness, transaction: Transaction
+) -> None:
+    await log(storage, kind="skipped")
+    wanted = RetryFailed("m", LONG_AGO, await storage.now(), 10)
+    async with transaction() as opened:
+        assert await opened.count_failed(wanted) == 0
+        assert await opened.reopen_failed(wanted, (LONG_AGO, -1), 10) is None
+        assert await opened.skip_failed(wanted, (LONG_AGO, -1)) is None
+
+
+@pytest.fixture
+async def admin(database: Database) -> AsyncIterator[Administration]:
+    connection = await database.connect("webhook_admin")
+    yield Administration(connection)
+    await connection.close()
+
+
+async def test_a_preview_counts_what_the_command_finds(
+    storage: StorageHarness, here: Daemon, transaction: Transaction, admin: Administration
+) -> None:
+    for kind in ("delivered", "delivered", "failed", "cancelled", "skipped"):
+        await log(storage, kind=kind, text='{"id": "ch_1"}')
+    await log(storage, ago=31)
+    await log(storage, event_type="webhook.test")
+    await log(storage, "without endpoint")
+    await log(storage, "n", event_type="charge.failed")
+    await storage.insert_due("m", 3600, -1)
+    wanted = await command(storage, None)
+    preview = await admin.preview_recovery(wanted)
+    assert dict(preview.kinds) == {"delivered": 3, "failed": 1, "pending_retry": 1}
+    assert (preview.total, preview.has_more) == (5, False)
+    assert list(preview.merchants.items()) == [("m", 4), ("n", 1)]
+    found = await look_through(transaction, wanted)
+    async with transaction() as opened:
+        waiting = (await opened.find_waiting(wanted, 0, 1000)).seqs
+    assert preview.total == len(found) + len(waiting)
+    only_m = await admin.preview_recovery(await command(storage, "m"))
+    skipped = await admin.preview_recovery(await command(storage, None, states=("skipped",)))
+    of_type = await admin.preview_recovery(await command(storage, None, types=("charge.failed",)))
+    of_charge = await admin.preview_recovery(await command(storage, None, charge="ch_1"))
+    assert [preview.total for preview in (only_m, skipped, of_type, of_charge)] == [4, 1, 1, 3]
+
+
+async def test_a_preview_is_bounded(
+    storage: StorageHarness, admin: Administration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = MERCHANTS_SHOWN + 5
+    insert = "INSERT INTO webhook.outbox (merchant_id, type, object) SELECT $1, 'charge.created', '{}' FROM "
+    for number in range(many):
+        await storage.db.execute(insert + "generate_series(1, $2)", f"m{number:02}", number + 1)
+    preview = await admin.preview_skip(Skip(None, await storage.now()))
+    assert (preview.total, preview.more_merchants) == (sum(range(many + 1)), 5)
+    assert list(preview.merchants)[:2] == ["m24", "m23"]
+    monkeypatch.setattr("webhook_dispatcher.storage.administration.COUNT_LIMIT", 9)
+    assert (await admin.preview_skip(Skip("m11", await storage.now()))).kinds == {"pending": 10}
+    assert COUNT_LIMIT == 100_000
+
+
+async def test_a_running_mass_command_is_stopped_and_that_is_audited(
+    storage: StorageHarness, transaction: Transaction, admin: Administration
+) -> None:
+    ask = "INSERT INTO webhook.control (command, requested_by) VALUES ($1, 'ops') RETURNING id"
+    recover, pause = await storage.db.fetchval(ask, "recover"), await storage.db.fetchval(ask, "pause")
+    async with transaction() as opened:
+        assert not await opened.is_stopping(recover)
+    assert await admin.stop_command(recover, "ana")
+    assert not await admin.stop_command(pause, "ana")
+    async with transaction() as opened:
+        assert await opened.is_stopping(recover)
+    audit = "SELECT person, action, before FROM webhook.audit ORDER BY id DESC LIMIT 1"
+    assert [tuple(row) for row in await storage.db.fetch(audit)] == [
+        ("ana", "command stopped", f'{{"id": {recover}}}')
+    ]
+    await storage.db.execute("UPDATE webhook.control SET status = 'done' WHERE id = $1", recover)
+    assert not await admin.stop_command(recover, "ana")
+    await storage.db.execute("SET ROLE webhook_observer")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await storage.db.execute("SELECT webhook.stop_command(1, 'x')")
+
+
+async def test_whose_event_it_is_and_whether_that_is_paused(
+    storage: StorageHarness, here: Daemon, admin: Administration
+) -> None:
+    await storage.insert("m")
+    event = await storage.db.fetchval("SELECT id FROM webhook.outbox")
+    assert here.name == "here"
+    for paused, everything in [(False, False), (True, False), (True, True)]:
+        await storage.db.execute("UPDATE webhook.lane SET paused = $1 WHERE merchant_id = 'm'", paused)
+        await storage.db.execute("UPDATE webhook.state SET paused = $1", everything)
+        found = await admin.find_pause_of(event)
+        assert found is not None
+        assert (found.merchant_id, found.merchant_is_paused, found.everything_is_paused) == (
+            "m",
+            paused,
+            everything,
+        )
+    assert await admin.find_pause_of(await storage.db.fetchval("SELECT gen_random_uuid()")) is None

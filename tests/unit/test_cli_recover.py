@@ -1,0 +1,188 @@
+"""What `recover`, `skip`, `commands stop` and `deliveries retry` show before, while and after they act."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.fakes.administration import NOW, FakeAdministration
+from tests.unit.test_cli_commands import ASKED, DONE, EVENT, SOME, Shell
+from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
+from webhook_dispatcher.storage.administration import AttemptView
+from webhook_dispatcher.storage.previews import PauseOf, Preview
+
+RANGE = "--since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z"
+MANY = Preview(
+    100_000,
+    True,
+    {"failed": 60_001, "delivered": 40_000},
+    {f"m{n}": 100 - n for n in range(20)},
+    1_234,
+)
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def test_a_dry_run_shows_how_many_and_asks_for_nothing(shell: Shell) -> None:
+    database = FakeAdministration()
+    database.preview = SOME
+    code, out, _ = shell(f"recover m1 {RANGE} --dry-run", database)
+    assert (code, database.requests) == (0, [])
+    assert out.splitlines() == [
+        "5 to be sent again, from 2026-11-20T02:00:00.000Z to 2026-11-20T05:00:00.000Z: "
+        "3 failed, 2 delivered",
+        "  m1: 5",
+    ]
+    (wanted,) = database.previewed
+    assert isinstance(wanted, Recover)
+    assert (wanted.merchant_id, wanted.until - wanted.since) == ("m1", timedelta(hours=3))
+    code, out, _ = shell("skip --all --before 2026-11-20 --dry-run", database)
+    assert (code, database.requests) == (0, [])
+    assert "5 to be given up without an attempt, created before 2026-11-20T00:00:00.000Z" in out
+    assert isinstance(database.previewed[1], Skip)
+
+
+def test_a_preview_of_many_says_where_it_ended(shell: Shell) -> None:
+    database = FakeAdministration()
+    database.preview = MANY
+    _, out, _ = shell(f"recover --all {RANGE} --dry-run", database)
+    lines = out.splitlines()
+    assert lines[0].startswith("100,000+ to be sent again")
+    assert lines[0].endswith("(of the first so many)")
+    assert (len(lines), lines[-1]) == (22, "  and 1,234 more merchants")
+    assert shell.json(f"recover --all {RANGE} --dry-run", database)["more_merchants"] == 1_234
+
+
+@pytest.mark.parametrize("line", [f"recover m1 {RANGE}", "skip m1 --before PT24H"])
+def test_without_a_terminal_nothing_is_done_unless_it_says_yes(shell: Shell, line: str) -> None:
+    database = FakeAdministration([DONE])
+    database.preview = SOME
+    code, out, err = shell(line, database)
+    assert (code, "give --yes" in err, database.requests) == (2, True, [])
+    assert "  m1: 5" in out
+
+
+@pytest.mark.parametrize("line", [f"recover m1 {RANGE} --yes", "skip m1 --before PT24H --yes"])
+def test_where_there_is_nothing_to_do_nothing_is_asked_for(shell: Shell, line: str) -> None:
+    database = FakeAdministration([DONE])
+    code, out, _ = shell(line, database)
+    assert (code, out.startswith("none is to be "), database.requests) == (0, True, [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"recover {RANGE}",
+        f"recover m1 --all {RANGE}",
+        "recover m1",
+        f"recover m1 {RANGE} --state pending",
+        f"recover m1 {RANGE} --type webhook.test",
+        "skip m1",
+        "skip --before PT1H",
+    ],
+)
+def test_what_is_missing_or_unknown_is_bad_usage(shell: Shell, line: str) -> None:
+    database = FakeAdministration()
+    assert (shell(line, database)[0], database.opened) == (2, [])
+
+
+def test_progress_is_told_once_a_second(shell: Shell) -> None:
+    looks = [
+        replace(ASKED, status=CommandStatus.RUNNING, result={"recovered": n, "passed": 10 * n})
+        for n in range(100)
+    ]
+    database = FakeAdministration([*looks, replace(DONE, command="recover", result={"recovered": 100})])
+    database.preview = SOME
+    code, out, _ = shell(f"recover m1 {RANGE} --yes", database)
+    told = [line for line in out.splitlines() if "rows looked at" in line]
+    assert (code, len(told)) == (0, 4)
+    assert told[0] == "20 of 5, 200 rows looked at"
+    assert "recover is command 12; `commands stop 12` ends it" in out
+    assert out.splitlines()[-1] == "recover (command 12): done, recovered 100"
+
+
+def test_a_command_is_stopped_by_its_number(shell: Shell) -> None:
+    database = FakeAdministration()
+    assert shell("commands stop 12 --requested-by ana", database)[0] == 0
+    code, _, err = shell("commands stop 13", database)
+    assert (code, "command 13 is no recover" in err) == (1, True)
+    assert database.stopped[0] == (12, "ana")
+
+
+def test_a_mass_retry_that_matches_nothing_names_recover_and_what_waits(shell: Shell) -> None:
+    database = FakeAdministration([replace(DONE, result={"matched": 0, "retried": 0})])
+    database.preview = Preview(37, False, {"pending_retry": 37}, {"m1": 37}, 0)
+    code, out, _ = shell("deliveries retry-failed --merchant m1 --since PT6H", database)
+    assert (code, "37 wait for their next attempt: `recover`" in out) == (0, True)
+    (wanted,) = database.previewed
+    assert isinstance(wanted, Recover)
+    assert (wanted.states, wanted.until) == (("pending_retry",), NOW)
+    database = FakeAdministration([DONE])
+    shell("deliveries retry-failed --merchant m1", database)
+    assert database.previewed == []
+
+
+OLD = AttemptView(8, "schedule", NOW - timedelta(hours=1), 20, 503, "status", None, None)
+RETRIED = replace(DONE, result={"in_flight": False})
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "said"),
+    [
+        (
+            AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None),
+            0,
+            "attempt 9: delivered 204, after 31 ms",
+        ),
+        (
+            AttemptView(9, "manual", NOW, 31, 503, "status", None, None),
+            1,
+            "attempt 9: not delivered: status 503, after 31 ms",
+        ),
+        (
+            AttemptView(9, "manual", NOW, 9, None, "dns", None, None),
+            1,
+            "attempt 9: not delivered: dns, after 9 ms",
+        ),
+    ],
+)
+def test_a_retry_shows_what_came_of_its_attempt(
+    shell: Shell, made: AttemptView, code: int, said: str
+) -> None:
+    database = FakeAdministration([RETRIED])
+    database.attempts, database.attempts_to_come = [OLD], [made]
+    found, out, _ = shell(f"deliveries retry {EVENT}", database)
+    assert (found, out.splitlines()[-1]) == (code, said)
+    if not code:
+        database = FakeAdministration([RETRIED])
+        database.attempts, database.attempts_to_come = [OLD], [made]
+        document = shell.json(f"deliveries retry {EVENT}", database)
+        assert (document["status"], document["attempt"]["attempt"]) == ("done", 9)
+
+
+def test_a_retry_whose_attempt_does_not_end_is_exit_1(shell: Shell) -> None:
+    database = FakeAdministration([RETRIED])
+    database.attempts = [OLD]
+    code, _, err = shell(f"deliveries retry {EVENT} --deadline PT3S", database)
+    assert (code, "no attempt has ended within 3 s" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("pause", "says"),
+    [
+        (PauseOf("m1", True, False), "m1 is paused: the attempt waits for `resume m1`"),
+        (PauseOf("m1", True, True), "everything is paused: the attempt waits for `resume --all`"),
+    ],
+)
+def test_a_retry_of_who_is_paused_warns_and_does_not_wait(shell: Shell, pause: PauseOf, says: str) -> None:
+    database = FakeAdministration([RETRIED])
+    database.pause_of = pause
+    code, out, err = shell(f"deliveries retry {EVENT}", database)
+    assert (code, err, "done" in out) == (0, f"{says}\n", True)
+    database = FakeAdministration([RETRIED])
+    database.pause_of = replace(pause, merchant_is_paused=False, everything_is_paused=False)
+    database.attempts_to_come = [AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None)]
+    assert shell(f"deliveries retry {EVENT}", database)[2] == ""
