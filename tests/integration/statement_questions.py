@@ -238,7 +238,7 @@ QUESTIONS: Mapping[str, Question] = {
     "find_waiting": Question(("NULL", "0", "'infinity'", "NULL", "NULL", str(ASKED), str(ASKED)), ASKED),
     "run_waiting_now": Question((SEQS,), ASKED),
     "find_finished": Question(
-        ("0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "'ch_0123456789'", str(ASKED), str(ASKED)), ASKED
+        ("0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", str(ASKED), str(ASKED)), ASKED
     ),
     "find_finished_of": Question(
         (LOGGED_FOR, "0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", str(ASKED), str(ASKED)), ASKED
@@ -296,7 +296,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_kept": Question((), 100),
     "read_backlog": Question((str(ASKED),), 2 * ASKED),
     "read_owing": Question((str(ASKED),), 2 * ASKED),
-    "count_commands": Question((), 2),
+    "count_commands": Question((), 3 * ASKED),
     # charge_index
     "lock_charge_index": Question(()),
     "choose_charge_index": Question(("NULL",)),

@@ -25,7 +25,7 @@ class PostgresMassTransaction:
 
     async def is_stopping(self, command_id: int) -> bool:
         """See domain.mass_command.MassTransaction."""
-        rows = await self._rows("read_stop", command_id)
+        rows = await self._ask("read_stop", command_id)
         return any(row["is_stopping"] for row in rows)
 
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
@@ -35,7 +35,7 @@ class PostgresMassTransaction:
 
     async def run_all_now(self, found: Found) -> MadeDue:
         """See domain.mass_command.MassTransaction."""
-        rows = await self._rows("run_waiting_now", found.seqs)
+        rows = await self._ask("run_waiting_now", found.seqs)
         return MadeDue(tuple(row["seq"] for row in rows), {row["merchant_id"]: None for row in rows})
 
     async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
@@ -48,7 +48,7 @@ class PostgresMassTransaction:
 
     async def reopen_all(self, found: Found) -> MadeDue:
         """See domain.mass_command.MassTransaction."""
-        rows = await self._rows("reopen_finished", found.seqs, found.finished_ats, found.merchants)
+        rows = await self._ask("reopen_finished", found.seqs, found.finished_ats, found.merchants)
         heads: dict[str, int | None] = {row["merchant_id"]: None for row in rows}
         for row in reversed(rows):
             if row["is_in_order"]:
@@ -63,16 +63,16 @@ class PostgresMassTransaction:
         """See domain.mass_command.MassTransaction."""
         merchants = sorted(set(found.merchants))
         # One that has no lane yet could be leased before this is committed, and nothing would recall it.
-        await self._rows("create_lanes", merchants)
-        await self._rows("lock_and_recall_lanes", merchants)
-        rows = await self._rows("skip_deliveries", found.seqs)
+        await self._ask("create_lanes", merchants)
+        await self._ask("lock_and_recall_lanes", merchants)
+        rows = await self._ask("skip_deliveries", found.seqs)
         return {row["type"]: row["deliveries"] for row in rows}
 
     async def _look(self, name: str, *arguments: object) -> Found:
-        [row] = await self._rows(name, *arguments)
+        [row] = await self._ask(name, *arguments)
         return Found(**row)
 
-    async def _rows(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
+    async def _ask(self, name: str, *arguments: object) -> Sequence[asyncpg.Record]:
         with translated():
             rows: Sequence[asyncpg.Record] = await self.connection.fetch(_STATEMENTS[name].text, *arguments)
         return rows

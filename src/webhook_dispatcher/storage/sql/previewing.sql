@@ -17,31 +17,32 @@
 WITH matching AS MATERIALIZED (
     SELECT waiting.kind, waiting.merchant_id
     FROM (
-        SELECT deliveries.state AS kind, deliveries.merchant_id
-        FROM webhook.deliveries
+        SELECT 'pending_retry' AS kind, owed.merchant_id
+        FROM webhook.owed
         WHERE
-            deliveries.state = 'pending_retry'
+            owed.due_at > clock_timestamp()
+            AND NOT owed.is_claimed
+            AND owed.on_failure IS DISTINCT FROM 'delivered'
             AND 'pending_retry' = ANY($4::text[])
-            AND deliveries.created_at < $3
-            AND deliveries.next_attempt_at > clock_timestamp()
-            AND ($1::text IS NULL OR deliveries.merchant_id = $1)
-            AND ($5::text[] IS NULL OR deliveries.type = ANY($5))
-            AND ($6::text IS NULL OR deliveries.charge_id = $6)
+            AND owed.created_at < $3
+            AND ($1::text IS NULL OR owed.merchant_id = $1)
+            AND ($5::text[] IS NULL OR owed.type = ANY($5))
+            AND ($6::text IS NULL OR owed.charge_id = $6)
         UNION ALL
         SELECT
-            CASE WHEN deliveries.failed_reason = 'skipped' THEN 'skipped' ELSE deliveries.state END AS kind,
-            deliveries.merchant_id
-        FROM webhook.deliveries
+            CASE WHEN finished.failed_reason = 'skipped' THEN 'skipped' ELSE finished.state END AS kind,
+            finished.merchant_id
+        FROM webhook.finished
         WHERE
-            deliveries.finished_at >= $2
-            AND deliveries.finished_at < $3
-            AND deliveries.state IN ('delivered', 'failed')
-            AND CASE WHEN deliveries.failed_reason IN ('skipped', 'cancelled') THEN deliveries.failed_reason
-                ELSE deliveries.state END = ANY($4::text[])
-            AND deliveries.type <> 'webhook.test'
-            AND ($1::text IS NULL OR deliveries.merchant_id = $1)
-            AND ($5::text[] IS NULL OR deliveries.type = ANY($5))
-            AND ($6::text IS NULL OR deliveries.charge_id = $6)
+            finished.finished_at >= $2
+            AND finished.finished_at < $3
+            AND finished.state IN ('delivered', 'failed')
+            AND CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason
+                ELSE finished.state END = ANY($4::text[])
+            AND finished.type <> 'webhook.test'
+            AND ($1::text IS NULL OR finished.merchant_id = $1)
+            AND ($5::text[] IS NULL OR finished.type = ANY($5))
+            AND ($6::text IS NULL OR finished.charge_id = $6)
     ) AS waiting
     WHERE waiting.merchant_id IN (SELECT endpoints.merchant_id FROM webhook.endpoints)
     LIMIT $7
