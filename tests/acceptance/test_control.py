@@ -184,7 +184,7 @@ async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(
     first, _ = await installation.emit_each(["m1"], 2)
     await installation.arrived(1)
     row = await installation.do("test_event", "m1")
-    assert row["result"].keys() == {"event_id", "outcome", "status"}
+    assert row["result"].keys() == {"event_id", "outcome", "status", "reason"}
     assert (row["result"]["outcome"], row["result"]["status"]) == ("status", 500)
     assert [arrival.type for arrival in installation.receiver.arrivals] == ["charge.created", "webhook.test"]
     assert (await installation.delivery(first.id))["state"] == "pending"

@@ -70,7 +70,7 @@ def test_a_reading_command_imports_nothing_that_only_a_daemon_needs(database: Da
     imported = python(RUN_AND_LIST, *line.split(), environ=environ)
     assert "asyncpg" in imported
     assert imported & PACKAGES_OF_A_DAEMON == set()
-    assert ("rich" in imported) == ("--json" not in line)
+    assert ("rich" in imported) == (line == "endpoint list"), "for tables alone: it takes long to import"
 
 
 def test_check_and_the_daemon_import_nothing_that_only_migrate_needs(database: Database) -> None:

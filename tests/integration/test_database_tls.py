@@ -22,7 +22,7 @@ from tests.servers.database import Database, free_port, own_server
 from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
 from webhook_dispatcher.local.postgres import PORT, EmbeddedPostgres
 from webhook_dispatcher.settings import load_settings
-from webhook_dispatcher.storage import link, schema
+from webhook_dispatcher.storage import charge_index, installation, link, schema
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.connection import connect, create_pool
 
@@ -134,7 +134,8 @@ async def test_the_right_server_is_let_in_by_every_way(gate: Gate) -> None:
     async with administration(url) as database:
         await database.check_schema()
     await schema.migrate(url)
-    assert gate.passed == [True] * 5
+    assert len(gate.passed) >= 5
+    assert all(gate.passed)
 
 
 @pytest.mark.usefixtures("nothing_is_local")
@@ -278,7 +279,12 @@ async def look_at_sessions(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(asyncpg, "connect", spy)
     await schema.migrate(url)
-    assert opened == [expected(timedelta(minutes=10))] * 2
+    brief, indexing, migrating = (
+        expected(patience)
+        for patience in (installation.PATIENCE, charge_index.PATIENCE, timedelta(minutes=10))
+    )
+    assert opened.count(migrating) == 2
+    assert all(session in (brief, indexing, migrating) for session in opened)
 
 
 def test_nothing_connects_past_the_one_place_that_sets_all_this() -> None:

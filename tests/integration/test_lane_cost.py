@@ -47,7 +47,7 @@ def _record() -> tuple[str, ...]:
         *(_each("1", "smallint"), _each("NULL", "timestamptz"), _each("200", "smallint")),
         *(_each("'delivered'", "text"), _each("'schedule'", "text"), instants, _each("5", "integer")),
         *(instants, NAMES, _each("0", "bigint"), _each("false", "boolean"), instants),
-        *(_each("0", "bigint"), "'30 seconds'"),
+        *(_each("0", "bigint"), "'30 seconds'", *nothing),
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -107,7 +107,13 @@ def test_migrate_goes_on_after_a_failure(
 ) -> None:
     names = {url: name for name, url in URLS.items()}
 
-    async def migrate(dsn: str, charge_index: bool | None, installation: str | None, paused: bool) -> None:
+    async def migrate(
+        dsn: str,
+        charge_index: bool | None,
+        tell: Callable[[str], None],
+        installation: str | None,
+        paused: bool,
+    ) -> None:
         if names[dsn] in failing:
             raise failing[names[dsn]]
 

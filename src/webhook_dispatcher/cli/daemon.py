@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated
 
@@ -94,16 +95,26 @@ def _migrate_one(
     dsn: str, name: str | None, charge_index: bool | None, installation: str | None, paused: bool
 ) -> int:
     """Migrate one database and say so; return the exit code."""
+
+    def tell(line: str) -> None:
+        typer.echo(f"{name}: {line}" if name else line)
+
     try:
-        asyncio.run(_migrate(dsn, charge_index, installation, paused))
+        asyncio.run(_migrate(dsn, charge_index, tell, installation, paused))
     except DispatcherError as error:
         return complain_of(error, name)
     at_rest = ", and everything is paused: `resume --all` begins to send" if paused else ""
-    typer.echo(f"{f'{name}: ' if name else ''}the schema is up to date{at_rest}")
+    tell(f"the schema is up to date{at_rest}")
     return 0
 
 
-async def _migrate(dsn: str, charge_index: bool | None, installation: str | None, paused: bool) -> None:
+async def _migrate(
+    dsn: str,
+    charge_index: bool | None,
+    tell: Callable[[str], None],
+    installation: str | None,
+    paused: bool,
+) -> None:
     from webhook_dispatcher.storage import schema
 
     # Before anything else: this names the database that cannot be reached.
@@ -116,4 +127,4 @@ async def _migrate(dsn: str, charge_index: bool | None, installation: str | None
             "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
             "migrate cannot go through a connection pooler"
         ) from None
-    await schema.migrate(dsn, charge_index, typer.echo, installation, paused)
+    await schema.migrate(dsn, charge_index, tell, installation, paused)

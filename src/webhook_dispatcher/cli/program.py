@@ -109,17 +109,17 @@ COMMANDS = {
     ),
     "status": LateCommand(
         "status.status",
-        "What now: backlog, lag, attempts, merchants that fail or wait, who works; one screen.",
+        "Show what goes on now: backlog, lag, attempts, merchants that fail or wait, who works; one screen.",
         "status --watch",
     ),
     "explain": LateCommand(
         "explain.explain",
-        "Why an event has not arrived, or what became of it, and what can be done, in sentences.",
+        "Say why an event has not arrived, or what became of it, and what can be done, in sentences.",
         "explain ch_1NirD82eZvKYlo2C",
     ),
     "merchants": LateCommand(
         "merchants.merchants",
-        "How merchants fare: since when they fail, what waits for them, and since when.",
+        "Show how merchants fare: those that fail first, then those whose events wait the longest.",
         "merchants --failing",
     ),
     "adopt": LateCommand(
