@@ -320,7 +320,7 @@ READ_WHOLE: Mapping[str, str] = {
     "list_merchants": "it looks at all merchants",
     "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",
     "measure_lag": "as count_recent",
-    "find_finished": "10,000 rows at a look; where statistics say that the log is empty it may sort a partition",
+    "find_finished": "10,000 rows at a look; it may sort a partition that statistics call empty",
 }
 """Statements that may read a table as a whole, and why."""
 
