@@ -89,6 +89,13 @@ async def test_what_is_owed_is_asked_for_without_the_log(storage: StorageHarness
     assert "delivery_log" not in "\n".join(row[0] for row in plan)
 
 
+async def test_the_newest_deliveries_are_read_from_the_end_of_their_indexes(storage: StorageHarness) -> None:
+    asked = "EXPLAIN SELECT * FROM webhook.deliveries ORDER BY seq DESC LIMIT 5"
+    plan = "\n".join(row[0] for row in await storage.db.fetch(asked))
+    assert "Merge Append" in plan
+    assert "Seq Scan" not in plan
+
+
 async def tables(connection: asyncpg.Connection) -> dict[str, bool]:
     return {row[0]: True for row in await connection.fetch(TABLES)}
 
