@@ -15,12 +15,18 @@ SET statement_timeout = '1min';
 SET ROLE webhook_owner;
 
 DO $$
+DECLARE
+    began timestamptz := clock_timestamp();
+    attempt integer := 0;
 BEGIN
-    PERFORM set_config('lock_timeout', '300ms', true);
-    FOR attempt IN 1..100 LOOP
+    WHILE clock_timestamp() < began + interval '45 s' LOOP
+        attempt := attempt + 1;
+        -- Now and then for longer than the server waits before it makes an autovacuum give way.
+        PERFORM set_config('lock_timeout', CASE WHEN attempt % 5 = 0 THEN '1500ms' ELSE '300ms' END, true);
         BEGIN
-            LOCK TABLE webhook.lane, webhook.state, webhook.attempt_log, webhook.endpoint, webhook.control
-            IN ACCESS EXCLUSIVE MODE;
+            -- Views first, as those who read them do.
+            LOCK TABLE webhook.endpoints, webhook.attempts, webhook.lane, webhook.state, webhook.attempt_log,
+            webhook.endpoint, webhook.control IN ACCESS EXCLUSIVE MODE;
             PERFORM set_config('lock_timeout', '5s', true);
             RETURN;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
@@ -272,6 +278,14 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION webhook.command_subject FROM public;
 
+-- Whose command it is, where it is a merchant's.
+CREATE FUNCTION webhook.command_merchant(given webhook.control) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT CASE
+    WHEN given.subject NOT IN ('', coalesce('event ' || given.event_id, ''), 'command ' || given.id) THEN given.subject
+END
+$$;
+
 CREATE FUNCTION webhook.receive_command() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -279,7 +293,7 @@ BEGIN
     INSERT INTO webhook.audit (person, action, merchant_id, after)
     VALUES (
         NEW.requested_by, 'command ' || left(NEW.command, 100),
-        CASE WHEN NEW.subject NOT IN ('', 'event ' || NEW.event_id, 'command ' || NEW.id) THEN NEW.subject END,
+        webhook.command_merchant(NEW),
         jsonb_build_object(
             'id', NEW.id, 'event_id', NEW.event_id,
             'args', CASE WHEN octet_length(NEW.args::text) <= 4096 THEN NEW.args END
@@ -311,7 +325,7 @@ BEGIN
     UPDATE webhook.control
     SET status = 'withdrawn', handled_at = clock_timestamp(), error_message = 'withdrawn by ' || person
     WHERE control.id = command_id AND control.status = 'pending'
-    RETURNING left(control.merchant_id, 128) INTO merchant;
+    RETURNING webhook.command_merchant(control) INTO merchant;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -420,6 +434,8 @@ EXCEPTION WHEN insufficient_privilege THEN
 END
 $$;
 
+GRANT EXECUTE ON FUNCTION webhook.server_identifier TO webhook_admin, webhook_observer, webhook_dispatcher;
+
 -- Let the database belong to another installation, on the server that it is on now: for a copy that is to be one.
 CREATE FUNCTION webhook.adopt_installation(installation text, adopted_by text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -460,7 +476,7 @@ BEGIN
         RETURN false;
     END IF;
     INSERT INTO webhook.audit (person, action, merchant_id, before)
-    VALUES (stopped_by, 'command stopped', stopped.merchant_id, jsonb_build_object('id', command_id));
+    VALUES (stopped_by, 'command stopped', webhook.command_merchant(stopped), jsonb_build_object('id', command_id));
     RETURN true;
 END
 $$;

@@ -76,6 +76,8 @@ async def test_commands_are_written_down_as_they_are_given(database: Database) -
     number = await admin.fetchval(GIVE, "set_url", '{"url": "https://c/"}')
     await admin.fetchval(GIVE, "x" * 5000, json.dumps({"much": "x" * 5000}))
     first, second = await audited(admin)
+    rows = await admin.fetch("SELECT merchant_id FROM webhook.audit")
+    assert [row["merchant_id"] for row in rows] == ["m", "m"]
     after = {"id": number, "event_id": None, "args": {"url": "https://c/"}}
     assert first == ("webhook_admin", "command set_url", "ana", None, after)
     assert (len(second[1]), second[4]["args"]) == (len("command ") + 100, None), "what is long is cut"

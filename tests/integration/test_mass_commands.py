@@ -105,6 +105,15 @@ async def test_what_has_finished_within_the_range_is_found_oldest_first(
     assert await look_through(transaction, await command(storage, merchant), most) == wanted
 
 
+async def test_a_range_from_the_beginning_of_time_is_no_error(
+    storage: StorageHarness, transaction: Transaction
+) -> None:
+    await log(storage)
+    for instant in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+        wanted = await command(storage, since=instant, until=instant)
+        assert await look_through(transaction, wanted) == []
+
+
 async def test_states_types_and_charges_are_chosen(storage: StorageHarness, transaction: Transaction) -> None:
     delivered = await log(storage, text='{"id": "ch_1"}')
     failed = await log(storage, kind="failed", event_type="charge.failed")

@@ -99,6 +99,18 @@ async def test_everything_is_resumed_after_what_was_asked_for_before(
     assert await ids(here) == [after]
 
 
+async def test_everything_is_resumed_after_what_is_being_skipped(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    skip, everything = await ask(storage, "skip", args='{"all": true}'), await ask(storage, "resume")
+    await storage.db.execute(
+        "UPDATE webhook.control SET status = 'running', running_until = 'infinity' WHERE id = $1", skip
+    )
+    assert await ids(here) == []
+    await finish(storage, skip)
+    assert await ids(here) == [everything]
+
+
 async def test_what_is_postponed_is_left_out_with_its_merchants_later_ones(
     storage: StorageHarness, here: Daemon
 ) -> None:

@@ -57,8 +57,6 @@ class Gauges:
     async def step(self) -> None:
         """Measure once, and show it."""
         owed = await self._upkeep.measure(COUNT_LIMIT, self._oldest_from)
-        self._note_missing(await self._upkeep.read_unknown_keys(self._keyring.key_ids))
-        self._note_wrong(await self._upkeep.find_wrong_keys(self._keyring))
         self._metrics.pending.set(owed.pending)
         self._metrics.pending_retry.set(owed.pending_retry)
         self._metrics.oldest_pending_age.set(max(0.0, owed.oldest_pending_age))
@@ -67,6 +65,9 @@ class Gauges:
         # The oldest pending seq only grows, except for late commits: now and then search from zero for those.
         is_anew = self._count % SEARCH_ANEW == 0
         self._oldest_from = 0 if is_anew else owed.oldest_seq or self._oldest_from
+        # Last: a stored secret that is damaged may be refused, and what was measured is shown all the same.
+        self._note_missing(await self._upkeep.read_unknown_keys(self._keyring.key_ids))
+        self._note_wrong(await self._upkeep.find_wrong_keys(self._keyring))
 
     def _note_missing(self, key_ids: frozenset[str]) -> None:
         for key_id in key_ids - self.missing_keys:

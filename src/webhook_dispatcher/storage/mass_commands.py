@@ -7,12 +7,14 @@ from datetime import UTC, datetime, time, timedelta
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.command import Recover, Skip
+from webhook_dispatcher.domain.command import LONG_AGO, Recover, Skip
 from webhook_dispatcher.domain.mass_command import Found, MadeDue
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
 _STATEMENTS = {**load("recovering"), "create_lanes": load("claiming")["create_lanes"]}
+FAR_AHEAD = datetime(2100, 1, 1, tzinfo=UTC)
+"""Beyond what the log may hold, as LONG_AGO is before: nobody's instant can be out of what Python counts."""
 LOOK = 10_000
 """Rows that one look goes on at most, whether they match or not: a few hundredths of a second."""
 
@@ -80,7 +82,8 @@ class PostgresMassTransaction:
 
 def _days(since: datetime, until: datetime) -> tuple[datetime, datetime]:
     """Return the days' bounds (UTC) around a range of time: those of the log's partitions."""
-    return _midnight(since), _midnight(until - timedelta(microseconds=1)) + timedelta(days=1)
+    first, last = max(min(since, FAR_AHEAD), LONG_AGO), max(min(until, FAR_AHEAD), LONG_AGO)
+    return _midnight(first), _midnight(last - timedelta(microseconds=1)) + timedelta(days=1)
 
 
 def _midnight(instant: datetime) -> datetime:

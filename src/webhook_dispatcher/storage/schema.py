@@ -75,7 +75,7 @@ async def migrate(
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         await asyncio.to_thread(_upgrade, dsn)
     if paused:
-        await _execute(dsn, load("control")["pause_everything"].text, True)
+        await _execute(dsn, load("control")["pause_everything"].text, True, role="webhook_owner")
     await installation.give_name(dsn, name, tell)
     await settle_charge_index(dsn, charge_index, tell)
 
@@ -88,10 +88,11 @@ async def _refuse_existing(dsn: str) -> None:
         )
 
 
-async def _execute(dsn: str, statement: str, *arguments: object) -> object:
+async def _execute(dsn: str, statement: str, *arguments: object, role: str = "none") -> object:
     connection = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
     try:
         with translated():
+            await connection.execute(f"SET ROLE {role}")
             return await connection.fetchval(statement, *arguments)
     finally:
         await connection.close()

@@ -62,7 +62,15 @@ waiting AS MATERIALIZED (
             AND NOT (
                 pending.subject = ''
                 AND pending.command = 'resume'
-                AND pending.id > (SELECT min(pending.id) FROM pending WHERE pending.id <> ALL($1::bigint[]))
+                AND (
+                    pending.id > (SELECT min(pending.id) FROM pending WHERE pending.id <> ALL($1::bigint[]))
+                    OR EXISTS (
+                        SELECT
+                        FROM webhook.control AS skipping
+                        WHERE
+                            skipping.status = 'running' AND skipping.command = 'skip' AND skipping.id < pending.id
+                    )
+                )
             )
         LIMIT 10000
     )

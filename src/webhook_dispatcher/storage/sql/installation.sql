@@ -31,9 +31,9 @@ SELECT webhook.adopt_installation($1, $2) AS is_done;
 -- row: pending bigint, pending_retry bigint, merchants bigint, oldest timestamptz
 -- order: one row; nothing is owed: no oldest
 SELECT
-    count(*) FILTER (WHERE state = 'pending') AS pending,
-    count(*) FILTER (WHERE state = 'pending_retry') AS pending_retry,
+    count(*) FILTER (WHERE due_at IS NULL) AS pending,
+    count(*) FILTER (WHERE due_at IS NOT NULL) AS pending_retry,
     count(DISTINCT merchant_id) AS merchants,
     min(created_at) AS oldest
-FROM webhook.deliveries
-WHERE state IN ('pending', 'pending_retry');
+FROM webhook.owed
+WHERE on_failure IS DISTINCT FROM 'delivered';

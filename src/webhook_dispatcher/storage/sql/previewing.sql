@@ -68,12 +68,14 @@ UNION ALL
 -- row: kind text, merchant_id text, deliveries bigint
 -- order: as of preview_recovery
 WITH matching AS MATERIALIZED (
-    SELECT deliveries.state AS kind, deliveries.merchant_id
-    FROM webhook.deliveries
+    SELECT
+        CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind,
+        owed.merchant_id
+    FROM webhook.owed
     WHERE
-        deliveries.state IN ('pending', 'pending_retry')
-        AND deliveries.created_at < $2
-        AND ($1::text IS NULL OR deliveries.merchant_id = $1)
+        owed.on_failure IS DISTINCT FROM 'delivered'
+        AND owed.created_at < $2
+        AND ($1::text IS NULL OR owed.merchant_id = $1)
     LIMIT $3
 )
 (SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries FROM matching GROUP BY matching.kind)
