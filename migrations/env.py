@@ -2,14 +2,14 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
-import asyncpg
 from alembic import context
 from sqlalchemy import Connection, pool
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.connection import connect, connect_as_owner
 
 PREAMBLE = Path(__file__).parent / "sql" / "0000_roles_and_schema.sql"
 PATIENCE = timedelta(minutes=10)
@@ -40,21 +40,16 @@ async def migrate_online() -> None:
     """Connect as the URL says, make roles and schema where missing, then migrate."""
     dsn = context.config.attributes["dsn"]
 
-    async def connect_to_migrate() -> asyncpg.Connection:
-        return await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
-
-    async def connect_as_owner() -> asyncpg.Connection:
-        connection = await connect_to_migrate()
-        await connection.execute("SET ROLE webhook_owner; SET search_path = pg_catalog, pg_temp")
-        return connection
-
-    preparing = await connect_to_migrate()
+    # Not as the owner: this may make the role.
+    preparing = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
     try:
         await preparing.execute(PREAMBLE.read_text(encoding="utf-8"))
     finally:
         await preparing.close()
     engine = create_async_engine(
-        "postgresql+asyncpg://", async_creator=connect_as_owner, poolclass=pool.NullPool
+        "postgresql+asyncpg://",
+        async_creator=partial(connect_as_owner, dsn, PATIENCE),
+        poolclass=pool.NullPool,
     )
     async with engine.connect() as connection:
         await connection.run_sync(migrate)

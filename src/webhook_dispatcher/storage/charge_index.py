@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from webhook_dispatcher.storage.connection import connect, translated
+from webhook_dispatcher.storage.connection import as_owner, translated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(days=1)
@@ -24,14 +24,9 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
 
     tell: is given a line for each table before it is indexed.
     """
-    with translated():
-        connection = await connect(
-            dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE
-        )
-        try:
-            await connection.execute(
-                "SET ROLE webhook_owner; SET search_path = pg_catalog, pg_temp; SET statement_timeout = 0"
-            )
+    async with as_owner(dsn, PATIENCE) as connection:
+        with translated():
+            await connection.execute("SET statement_timeout = 0")
             # Asked again and again: a session that waited for the lock would be waited for by the index.
             while not await connection.fetchval(_STATEMENTS["lock_charge_index"].text):
                 await connection.execute(_MOMENT)
@@ -39,8 +34,6 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
                 await _make(connection, tell)
             else:
                 await _drop(connection, tell)
-        finally:
-            await connection.close()
 
 
 async def _make(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:

@@ -126,6 +126,30 @@ async def connect(
         return await _open(dsn, pooled, dsn, **options)
 
 
+async def connect_as_owner(dsn: str, command_timeout: timedelta) -> asyncpg.Connection:
+    """Open a connection that changes the schema: as webhook_owner, with the server's own names alone."""
+    connection = await connect(
+        dsn, application_name="webhook-dispatcher migrate", command_timeout=command_timeout
+    )
+    try:
+        with translated():
+            await connection.execute("SET ROLE webhook_owner; SET search_path = pg_catalog, pg_temp")
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+@asynccontextmanager
+async def as_owner(dsn: str, command_timeout: timedelta) -> AsyncIterator[asyncpg.Connection]:
+    """Keep a connection as by `connect_as_owner` while entered."""
+    connection = await connect_as_owner(dsn, command_timeout)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
 @asynccontextmanager
 async def create_pool(
     dsn: str,

@@ -6,8 +6,7 @@ an upgrade and a restore change it, a copy of the server's files does not.
 """
 
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import asyncpg
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch, StatementRefused
-from webhook_dispatcher.storage.connection import connect, translated
+from webhook_dispatcher.storage.connection import as_owner, translated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(seconds=30)
@@ -85,7 +84,7 @@ async def refuse_others(dsn: str, wanted: str | None) -> None:
     if wanted is None:
         return
     try:
-        async with _as_owner(dsn) as connection:
+        async with as_owner(dsn, PATIENCE) as connection:
             found = await read(connection)
     except (SchemaMismatch, StatementRefused):
         return  # there is no schema, or none that has a name
@@ -95,7 +94,7 @@ async def refuse_others(dsn: str, wanted: str | None) -> None:
 async def give_name(dsn: str, wanted: str | None, tell: Callable[[str], None]) -> None:
     """Give the schema a name where it has none, the one that is wanted or one that is made up, and say so."""
     chosen = wanted or f"installation-{secrets.token_hex(RANDOM_BYTES)}"
-    async with _as_owner(dsn) as connection:
+    async with as_owner(dsn, PATIENCE) as connection:
         if await _row(connection, "name_installation", chosen) is None:
             return
     hint = (
@@ -104,17 +103,6 @@ async def give_name(dsn: str, wanted: str | None, tell: Callable[[str], None]) -
         else f"; WEBHOOK_INSTALLATION={chosen} keeps daemons from working on a copy or another database"
     )
     tell(f"this installation is called {chosen}{hint}")
-
-
-@asynccontextmanager
-async def _as_owner(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
-    try:
-        with translated():
-            await connection.execute("SET ROLE webhook_owner")
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def _row(connection: Connection, name: str, *arguments: object) -> Any:

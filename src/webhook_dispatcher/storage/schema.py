@@ -15,7 +15,7 @@ import asyncpg
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
 from webhook_dispatcher.storage import installation
 from webhook_dispatcher.storage.charge_index import settle as settle_charge_index
-from webhook_dispatcher.storage.connection import connect, translated
+from webhook_dispatcher.storage.connection import as_owner, connect, translated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(seconds=10)
@@ -75,27 +75,26 @@ async def migrate(
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         await asyncio.to_thread(_upgrade, dsn)
     if paused:
-        await _execute(dsn, load("control")["pause_everything"].text, True, role="webhook_owner")
+        async with as_owner(dsn, PATIENCE) as connection:
+            with translated():
+                await connection.execute(load("control")["pause_everything"].text, True)
     await installation.give_name(dsn, name, tell)
     await settle_charge_index(dsn, charge_index, tell)
 
 
 async def _refuse_existing(dsn: str) -> None:
-    if await _execute(dsn, "SELECT to_regclass('webhook.state') IS NOT NULL"):
+    # Not as the owner: before the first migration there may be none.
+    connection = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
+    try:
+        with translated():
+            is_there = await connection.fetchval("SELECT to_regclass('webhook.state') IS NOT NULL")
+    finally:
+        await connection.close()
+    if is_there:
         raise Refused(
             "--paused is for the first migration, and the schema is there already: "
             "`pause --all` pauses what is sent from it"
         )
-
-
-async def _execute(dsn: str, statement: str, *arguments: object, role: str = "none") -> object:
-    connection = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
-    try:
-        with translated():
-            await connection.execute(f"SET ROLE {role}")
-            return await connection.fetchval(statement, *arguments)
-    finally:
-        await connection.close()
 
 
 def migration_sql() -> str:
