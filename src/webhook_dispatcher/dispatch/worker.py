@@ -16,7 +16,7 @@ from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Run, Unreadable
 from webhook_dispatcher.domain.claim import RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.event import KNOWN_TYPES
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import Secret
@@ -108,7 +108,7 @@ class Worker:
         try:
             runs = await self._claims.read_runs(asks) if asks else {}
         except StorageError as error:
-            if isinstance(error, StatementRefused) and error.is_row_fault:
+            if error.is_row_fault:
                 await self._fetch_apart(sessions, asks, stable)
                 return
             _miss(sessions)

@@ -25,6 +25,11 @@ class Refused(DispatcherError):
 class StorageError(DispatcherError):
     """The database did not do what it was asked."""
 
+    @property
+    def is_row_fault(self) -> bool:
+        """Tell whether a row's own values are refused, not our rights, the statement or the database."""
+        return False
+
 
 class StorageUnavailable(StorageError):
     """The database cannot be reached, or gave up midway. Reaction: back off and go on.
@@ -43,7 +48,7 @@ class StatementRefused(StorageError):
 
     @property
     def is_row_fault(self) -> bool:
-        """Tell whether a row's own values are refused, not our rights or the statement.
+        """See StorageError.is_row_fault.
 
         Source: SQLSTATE classes 22 data exception, 23 constraint violation, XX internal error.
         """
@@ -63,7 +68,7 @@ class PartitionMissing(StatementRefused):
 
     @property
     def is_row_fault(self) -> bool:
-        """See StatementRefused.is_row_fault."""
+        """See StorageError.is_row_fault."""
         return False
 
 

@@ -14,6 +14,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.control import mass_cancel
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommand, LongRunningCommands
+from webhook_dispatcher.dispatch.control.mass_command import ControlIsBusy, lock_control
 from webhook_dispatcher.dispatch.control.postponed import Postponed
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Interval, Stop, every
@@ -48,10 +49,6 @@ MAX_ROUND = 500
 """Commands that are taken up before the next look."""
 
 _log = structlog.get_logger()
-
-
-class _Occupied(Exception):
-    """Another dispatcher carries out commands just now."""
 
 
 class Controller:
@@ -91,13 +88,13 @@ class Controller:
         has_handled = bool(cancels) and await self._mass_cancel.step(cancels, postponed)
         try:
             return await self._go_round(others, group) or has_handled
-        except _Occupied:
+        except ControlIsBusy:
             return has_handled
 
     async def _go_round(self, waiting: Sequence[WaitingCommand], group: asyncio.TaskGroup) -> bool:
         """Take up commands one after the other, those last that have failed before."""
         has_handled = False
-        for command in sorted(waiting, key=lambda command: self._postponed.has_met(command.id)):
+        for command in sorted(waiting, key=lambda command: self._postponed.has_failed(command.id)):
             if self._stop.is_set():
                 break
             has_handled |= await self._take_up(command.id, group)
@@ -106,14 +103,13 @@ class Controller:
     async def _take_up(self, command_id: int, group: asyncio.TaskGroup) -> bool:
         """Take up one command in a transaction of its own; False when it is not to be had any more.
 
-        Raises _Occupied and StorageError.
+        Raises ControlIsBusy and StorageError.
         """
         row: CommandRow | None = None
         long_command: LongRunningCommand | None = None
         try:
             async with self._controls.transaction() as transaction:
-                if not await transaction.lock_control():
-                    raise _Occupied
+                await lock_control(transaction)
                 if not await transaction.take(command_id):
                     return False
                 row = await self._read(transaction, command_id)
@@ -204,8 +200,7 @@ class Controller:
         [handled] = cancelled.handled
         if handled.rejection is not None:
             raise handled.rejection
-        for event_type in cancelled.types:
-            self._metrics.deliveries_by[State.FAILED, event_type].inc()
+        mass_cancel.count_ended(cancelled, self._metrics)
         return handled.result or {}
 
     async def _set_url(self, transaction: CommandTransaction, command: SetUrl) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.command import (
     HandledCommand,
     WaitingCommand,
 )
-from webhook_dispatcher.domain.errors import StatementRefused, StorageError
+from webhook_dispatcher.domain.errors import StorageError
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import CommandTransaction, Controls, FoundDelivery
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -63,9 +63,9 @@ class MassCancel:
                     return False
                 cancelled = await cancel(transaction, events)
                 await transaction.finish_all(cancelled.handled)
-        except (StorageError, CommandRejected) as error:
+        except StorageError as error:
             self._one_by_one = frozenset(events)
-            if events and (isinstance(error, CommandRejected) or _is_row_fault(error)):
+            if events and error.is_row_fault:
                 _log.warning("control.separated", commands=len(events), error=str(error))
                 return True
             raise
@@ -82,17 +82,12 @@ class MassCancel:
 
     def _tell(self, cancelled: Cancelled) -> None:
         ids = [command.id for command in cancelled.handled]
-        for event_type in cancelled.types:
-            self._metrics.deliveries_by[State.FAILED, event_type].inc()
+        count_ended(cancelled, self._metrics)
         counts = {}
         for status in (CommandStatus.DONE, CommandStatus.REJECTED):
             counts[str(status)] = sum(command.status is status for command in cancelled.handled)
             self._metrics.control_commands.labels(CommandName.CANCEL, status).inc(counts[status])
         _log.info("control.handled", command=CommandName.CANCEL, first=min(ids), last=max(ids), **counts)
-
-
-def _is_row_fault(error: StorageError) -> bool:
-    return isinstance(error, StatementRefused) and error.is_row_fault
 
 
 async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) -> Cancelled:
@@ -106,6 +101,12 @@ async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) ->
         handled.append(_judge(command_id, found.get(event_id), ended, event_id in asked))
         asked.add(event_id)
     return Cancelled(tuple(handled), tuple(delivery.type for delivery in owed if delivery.seq in ended))
+
+
+def count_ended(cancelled: Cancelled, metrics: Metrics) -> None:
+    """Count the deliveries that cancels have ended, once that is committed or about to be."""
+    for event_type in cancelled.types:
+        metrics.deliveries_by[State.FAILED, event_type].inc()
 
 
 def _is_cancellable(delivery: FoundDelivery) -> bool:

@@ -35,8 +35,8 @@ class ChunkRefused(Exception):
     """Some delivery of a chunk cannot be changed."""
 
 
-class _ControlIsBusy(Exception):
-    """Another command is being carried out."""
+class ControlIsBusy(Exception):
+    """Another command is being carried out, here or by another dispatcher. Reaction: try again later."""
 
 
 class Progress(Protocol):
@@ -90,9 +90,12 @@ class Work(Protocol[P]):
 
 
 async def lock_control(transaction: CommandTransaction) -> None:
-    """Keep other commands from running beside a chunk: it locks rows before lanes, they the reverse."""
+    """Keep other commands from running until this transaction ends; ControlIsBusy when one does.
+
+    A chunk locks rows before lanes, other commands the reverse.
+    """
     if not await transaction.lock_control():
-        raise _ControlIsBusy
+        raise ControlIsBusy
 
 
 @contextmanager
@@ -196,7 +199,7 @@ class MassCommand(Generic[P]):
                 if chunk is None:
                     return False
                 await self._commit(transaction, chunk)
-        except _ControlIsBusy:
+        except ControlIsBusy:
             return True
         except ChunkRefused:
             self._chunk_size = size // 2

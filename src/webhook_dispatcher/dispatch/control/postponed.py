@@ -23,7 +23,7 @@ class Postponed:
         """Learn that a command was handled."""
         self._until.pop(command_id, None)
 
-    def has_met(self, command_id: int) -> bool:
+    def has_failed(self, command_id: int) -> bool:
         """Tell whether a command has failed before: if it fails again, others should not wait for that."""
         return command_id in self._until
 
