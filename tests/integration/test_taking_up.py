@@ -111,6 +111,21 @@ async def test_everything_is_resumed_after_what_is_being_skipped(
     assert await ids(here) == [everything]
 
 
+@pytest.mark.parametrize(("merchant", "args"), [("a", "{}"), (None, '{"all": true}')])
+async def test_a_merchant_is_resumed_after_what_is_being_skipped_of_it(
+    storage: StorageHarness, here: Daemon, merchant: str | None, args: str
+) -> None:
+    skip, resume = await ask(storage, "skip", merchant, args=args), await ask(storage, "resume", "a")
+    other, pause = await ask(storage, "skip", "c"), await ask(storage, "pause", "b")
+    await storage.db.execute(
+        "UPDATE webhook.control SET status = 'running', running_until = 'infinity' WHERE id = ANY($1)",
+        [skip, other],
+    )
+    assert await ids(here) == [pause]
+    await finish(storage, skip)
+    assert await ids(here) == [resume, pause]
+
+
 async def test_what_is_postponed_is_left_out_with_its_merchants_later_ones(
     storage: StorageHarness, here: Daemon
 ) -> None:

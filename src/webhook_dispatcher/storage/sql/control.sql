@@ -12,7 +12,7 @@ SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SK
 -- name: next_commands
 -- Look for commands that may be taken up: the first pending one of each subject (of those without a subject, which
 -- only a superuser can put in: of all of them), unless a pending pause or resume of everything came before it, or it is
--- a resume of everything and any came before it; and running ones whose worker's lease has ended. Left out are the named ones, and their subjects.
+-- a resume of everything and any came before it, or a resume and what is being skipped came before it; and running ones whose worker's lease has ended. Left out are the named ones, and their subjects.
 -- A large value may be damaged: only its size is looked at here.
 -- $1 except_ids bigint[]
 -- $2 most bigint; of cancels, and of others: however many cancels there are, others do not wait for them
@@ -58,17 +58,22 @@ waiting AS MATERIALIZED (
         FROM pending
         WHERE
             pending.id <= (SELECT barrier.id FROM barrier)
-            -- What was asked for before everything is sent again is done first.
+            -- What was asked for before anything is sent again is done first.
             AND NOT (
-                pending.subject = ''
-                AND pending.command = 'resume'
+                pending.command = 'resume'
                 AND (
-                    pending.id > (SELECT min(pending.id) FROM pending WHERE pending.id <> ALL($1::bigint[]))
+                    (
+                        pending.subject = ''
+                        AND pending.id > (SELECT min(pending.id) FROM pending WHERE pending.id <> ALL($1::bigint[]))
+                    )
                     OR EXISTS (
                         SELECT
                         FROM webhook.control AS skipping
                         WHERE
-                            skipping.status = 'running' AND skipping.command = 'skip' AND skipping.id < pending.id
+                            skipping.status = 'running'
+                            AND skipping.command = 'skip'
+                            AND skipping.id < pending.id
+                            AND (pending.subject = '' OR coalesce(skipping.merchant_id, pending.subject) = pending.subject)
                     )
                 )
             )
