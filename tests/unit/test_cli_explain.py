@@ -157,9 +157,42 @@ def test_why_it_failed(reason: str, words: str) -> None:
     assert words in said(explain(facts(replace(FAILED, failed_reason=reason)), RULES))
 
 
-def test_a_delivered_event_that_is_sent_again_says_so() -> None:
-    again = replace(RETRIED, state="delivered", on_failure="delivered")
-    assert "being sent once more, by hand" in said(explain(facts(again), RULES))
+@pytest.mark.parametrize(("trigger", "cause"), [("manual", "by hand"), ("replay", "by a recover")])
+def test_a_delivered_event_that_is_sent_again_says_so(trigger: str, cause: str) -> None:
+    again = replace(RETRIED, state="delivered", on_failure="delivered", trigger=trigger)
+    assert f"being sent once more, {cause}, and stays delivered" in said(explain(facts(again), RULES))
+
+
+@pytest.mark.parametrize(
+    ("triggers", "cause"),
+    [
+        (["manual"], "by hand"),
+        (["replay"], "by a recover"),
+        (["replay", "manual"], "by hand and by a recover"),
+        (["schedule"], "because a dispatcher ended, or lost its lease, before it had recorded the first"),
+    ],
+)
+def test_what_the_merchant_has_several_times_says_why(triggers: list[str], cause: str) -> None:
+    made = [
+        replace(TIMEOUT, attempt=number, trigger=trigger, outcome="delivered", status=204)
+        for number, trigger in enumerate(["schedule", *triggers], start=1)
+    ]
+    delivered = replace(DELIVERY, state="delivered", attempts=len(made), finished_at=NOW)
+    told = said(explain(replace(facts(delivered), attempts=made), RULES))
+    assert f"has it {len(made)} times ({cause}): with the same id" in told
+
+
+@pytest.mark.parametrize(
+    ("trigger", "words"),
+    [
+        ("schedule", "took 10 s: t"),
+        ("manual", "took 10 s, by hand: t"),
+        ("replay", "took 10 s, by a recover: t"),
+    ],
+)
+def test_an_attempt_that_the_schedule_did_not_make_says_who_wanted_it(trigger: str, words: str) -> None:
+    made = replace(facts(FAILED), attempts=[replace(TIMEOUT, trigger=trigger)])
+    assert words in said(explain(made, RULES))
 
 
 def test_two_lines_of_many() -> None:
