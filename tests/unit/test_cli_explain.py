@@ -16,10 +16,9 @@ from webhook_dispatcher.cli.options import last, parse_merchant, parse_moment, p
 from webhook_dispatcher.cli.words import span
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import DeliveryView
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
 from webhook_dispatcher.storage.insight import (
     MAX_COUNTED,
-    AttemptFacts,
     Circumstances,
     CommandFacts,
     Commands,
@@ -65,7 +64,7 @@ AROUND = Circumstances(
     None,
     0,
 )
-TIMEOUT = AttemptFacts(1, "schedule", NOW - 30 * SECOND, 10_000, None, "timeout", None, None)
+TIMEOUT = AttemptView(1, "schedule", NOW - 30 * SECOND, 10_000, None, "timeout", None, None)
 PAUSE = Pause(3, "anna", NOW - HOUR)
 
 

@@ -15,9 +15,9 @@ from webhook_dispatcher.cli.words import at, listed, plural, span
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.storage.administration import AttemptView
 from webhook_dispatcher.storage.insight import (
     MAX_AHEAD,
-    AttemptFacts,
     CommandFacts,
     EventFacts,
     Pause,
@@ -395,7 +395,7 @@ def _explain_delivered(facts: EventFacts, told: Explanation) -> None:
     told.advice += [_retry("To send it once more", facts, "--force")]
 
 
-def _repeated(times: list[AttemptFacts]) -> str:
+def _repeated(times: list[AttemptView]) -> str:
     again = {attempt.trigger for attempt in times[1:]}
     asked = [words for trigger, words in _ASKED.items() if trigger in again]
     cause = (
@@ -468,7 +468,7 @@ def _cancelled_by(facts: EventFacts) -> str:
 # Words that several of them use.
 
 
-def _attempt(attempt: AttemptFacts, attempts: int) -> str:
+def _attempt(attempt: AttemptView, attempts: int) -> str:
     took = span(timedelta(milliseconds=attempt.duration_ms))
     asked = f", {_ASKED[attempt.trigger]}" if attempt.trigger in _ASKED else ""
     said = f"{attempt.attempt}. {at(attempt.started_at)}, took {took}{asked}: "

@@ -63,7 +63,10 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
-    """An attempt as shown to people. `response_excerpt` is None for who may not read it, too."""
+    """An attempt as shown to people. What the merchant answered may be anything.
+
+    response_excerpt: None for who may not read it, too.
+    """
 
     attempt: int
     trigger: str
@@ -73,6 +76,11 @@ class AttemptView:
     outcome: str
     reason: str | None
     response_excerpt: str | None
+
+    @property
+    def ended_at(self) -> datetime:
+        """Return when it ended."""
+        return self.started_at + timedelta(milliseconds=self.duration_ms)
 
 
 @dataclass(frozen=True, slots=True)
