@@ -231,7 +231,6 @@ class Insight:
     async def _circumstances(self, merchant_id: str, seq: int) -> Circumstances:
         row = dict((await self._rows("read_circumstances", merchant_id, seq, MAX_AHEAD))[0])
         key_id, sealed = row.pop("key_id"), row.pop("secret")
-        row.pop("is_known")
         return Circumstances(**row, secret=SealedSecret(key_id, sealed) if sealed is not None else None)
 
     async def _overtaking(
