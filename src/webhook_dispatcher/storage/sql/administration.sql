@@ -251,8 +251,12 @@ FROM webhook.state
 LEFT JOIN LATERAL (
     SELECT control.requested_by, control.handled_at
     FROM webhook.control
-    WHERE control.command = 'pause' AND control.merchant_id IS NULL AND control.status = 'done'
-    ORDER BY control.id DESC
+    WHERE
+        left(coalesce(control.merchant_id, ''), 128) = ''
+        AND control.merchant_id IS NULL
+        AND control.command = 'pause'
+        AND control.status = 'done'
+    ORDER BY left(coalesce(control.merchant_id, ''), 128) DESC, control.id DESC
     LIMIT 1
 ) AS latest ON true
 WHERE state.is_only AND state.paused;
