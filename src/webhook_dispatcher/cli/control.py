@@ -17,6 +17,7 @@ from webhook_dispatcher.cli.options import (
     AsJson,
     Merchant,
     MerchantFilter,
+    RequestedBy,
     ShardName,
     Since,
     Until,
@@ -46,10 +47,6 @@ Deadline = Annotated[
         metavar="DURATION",
         help="Give up after so long without news; a command that nobody took up is withdrawn.",
     ),
-]
-RequestedBy = Annotated[
-    str | None,
-    typer.Option("--requested-by", metavar="NAME", help="For the audit trail; by default cli:<user>."),
 ]
 DEFAULT_DEADLINE: Any = "PT30S"
 

@@ -12,13 +12,20 @@ from webhook_dispatcher.cli.control import (
     Everything,
     MerchantOrAll,
     Progress,
-    RequestedBy,
     Wait,
     carry_out,
     check_one_or_all,
     request_of,
 )
-from webhook_dispatcher.cli.options import AsJson, Moment, ShardName, Until, parse_moment, resolved
+from webhook_dispatcher.cli.options import (
+    AsJson,
+    Moment,
+    RequestedBy,
+    ShardName,
+    Until,
+    parse_moment,
+    resolved,
+)
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import Session, operator, session_of
 from webhook_dispatcher.domain.command import (

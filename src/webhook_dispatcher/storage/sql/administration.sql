@@ -1,5 +1,12 @@
 -- What the command line asks of the database: endpoints, deliveries to read, control commands, checks.
 
+-- name: name_person
+-- Say, until the transaction ends, who changes an endpoint: a trigger writes it into the audit.
+-- $1 person text
+-- row: person text
+-- none: cannot be
+SELECT set_config('webhook.person', $1, true) AS person;
+
 -- name: insert_endpoint
 -- Configure a merchant; a trigger sees to its lane.
 -- $1 merchant_id text
