@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.acceptance.installation import ENDPOINT, Installation, make_key
 from tests.servers import client
 from tests.waiting import MAX_WAIT, until_found
+from webhook_dispatcher.cli.session import operator
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -146,6 +147,29 @@ async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(instal
     delivery = await installation.delivery(event.id)
     assert (delivery["state"], delivery["attempts"]) == ("pending_retry", 1)
     assert len(installation.receiver.arrivals) == 1
+
+
+async def test_the_audit_names_who_changed_an_endpoint(installation: Installation) -> None:
+    url, keys = installation.receiver.url("m1"), f"{make_key('k2')},{installation.key}"
+    commands: dict[tuple[str, ...], str] = {
+        ("endpoint", "set", "m1", url): "endpoint set",
+        ("endpoint", "set", "m1", f"{url}new"): "url changed",
+        ("endpoint", "rotate-secret", "m1"): "secret rotated",
+        ("endpoint", "rekey"): "secret rekeyed",
+        ("endpoint", "remove", "m1", "--yes"): "endpoint removed",
+        ("adopt", "--yes"): "installation adopted",
+    }
+    expected = []
+    for command, action in commands.items():
+        named = {"SECRET_KEYS": keys} if "rekey" in command else {}
+        named |= {"INSTALLATION": "anew"} if "adopt" in command else {}
+        done = installation.command(*command, "--requested-by", "ana", **named)
+        assert done.returncode == 0, done.stderr
+        expected.append((action, "ana"))
+    assert installation.command("endpoint", "set", "m1", url).returncode == 0
+    expected.append(("endpoint set", operator()))
+    rows = await installation.owner.fetch("SELECT action, person FROM webhook.audit ORDER BY id")
+    assert [(row["action"], row["person"]) for row in rows] == expected
 
 
 REFUSED = (

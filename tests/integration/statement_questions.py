@@ -252,6 +252,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_partitions": Question((), 100),
     "read_today": Question(()),
     # administration
+    "name_person": Question(("'cli:ana'",)),
     "insert_endpoint": Question(("'new'", "'https://example.com/'", "'\\x00'", "'k1'")),
     "update_endpoint_url": Question((MERCHANT, "'https://example.com/'")),
     "rotate_secret": Question((MERCHANT, "'\\x00'", "'k1'", "NULL")),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
 from tests.servers.database import Database
+from tests.waiting import until_found
 from webhook_dispatcher.storage import charge_index, schema
 
 INDEXES = """
@@ -18,6 +19,7 @@ JOIN pg_class AS tables ON tables.oid = pg_index.indrelid
 WHERE pg_get_indexdef(pg_index.indexrelid) LIKE '%charge_key%'
 ORDER BY tables.relname
 """
+TRY = "SELECT query_start FROM pg_stat_activity WHERE query LIKE 'DROP INDEX webhook.delivery_log%'"
 TABLES = """
 SELECT 'delivery_log' UNION ALL SELECT 'outbox' UNION ALL
 SELECT child.relname::text FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid
@@ -117,6 +119,33 @@ async def test_the_index_is_dropped_and_made_again_as_is_chosen(storage: Storage
     assert len(await migrated(storage.database, True)) == len(wanted) - 1
     assert await indexed(storage.db) == wanted
     assert await migrated(storage.database, None) == []
+
+
+async def test_who_waits_for_a_lock_says_so_once(
+    storage: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charge_index, "SILENT_TRIES", 2)
+    said: list[str] = []
+    reader = await storage.database.connect()
+    tries: set[object] = set()
+
+    async def was_tried_again() -> bool:
+        tries.add(await storage.db.fetchval(TRY))
+        return len(said) > 1 and len(tries - {None}) > 4
+
+    async with reader.transaction():
+        await reader.execute("LOCK TABLE webhook.delivery_log IN ACCESS SHARE MODE")
+        dropping = asyncio.create_task(
+            charge_index.settle(storage.database.dsn("postgres"), False, said.append)
+        )
+        await until_found(was_tried_again)
+    await dropping
+    assert said == [
+        "dropping the index of charges",
+        "waiting until nobody uses webhook.delivery_log for a moment (pg_locks says who does)",
+    ]
+    assert await indexed(storage.db) == {}
+    await reader.close()
 
 
 async def test_an_interrupted_migration_is_gone_on_with(storage: StorageHarness) -> None:

@@ -16,10 +16,9 @@ from webhook_dispatcher.cli.options import last, parse_merchant, parse_moment, p
 from webhook_dispatcher.cli.words import span
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import DeliveryView
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
 from webhook_dispatcher.storage.insight import (
     MAX_COUNTED,
-    AttemptFacts,
     Circumstances,
     CommandFacts,
     Commands,
@@ -65,7 +64,7 @@ AROUND = Circumstances(
     None,
     0,
 )
-TIMEOUT = AttemptFacts(1, "schedule", NOW - 30 * SECOND, 10_000, None, "timeout", None, None)
+TIMEOUT = AttemptView(1, "schedule", NOW - 30 * SECOND, 10_000, None, "timeout", None, None)
 PAUSE = Pause(3, "anna", NOW - HOUR)
 
 
@@ -157,9 +156,42 @@ def test_why_it_failed(reason: str, words: str) -> None:
     assert words in said(explain(facts(replace(FAILED, failed_reason=reason)), RULES))
 
 
-def test_a_delivered_event_that_is_sent_again_says_so() -> None:
-    again = replace(RETRIED, state="delivered", on_failure="delivered")
-    assert "being sent once more, by hand" in said(explain(facts(again), RULES))
+@pytest.mark.parametrize(("trigger", "cause"), [("manual", "by hand"), ("replay", "by a recover")])
+def test_a_delivered_event_that_is_sent_again_says_so(trigger: str, cause: str) -> None:
+    again = replace(RETRIED, state="delivered", on_failure="delivered", trigger=trigger)
+    assert f"being sent once more, {cause}, and stays delivered" in said(explain(facts(again), RULES))
+
+
+@pytest.mark.parametrize(
+    ("triggers", "cause"),
+    [
+        (["manual"], "by hand"),
+        (["replay"], "by a recover"),
+        (["replay", "manual"], "by hand and by a recover"),
+        (["schedule"], "because a dispatcher ended, or lost its lease, before it had recorded the first"),
+    ],
+)
+def test_what_the_merchant_has_several_times_says_why(triggers: list[str], cause: str) -> None:
+    made = [
+        replace(TIMEOUT, attempt=number, trigger=trigger, outcome="delivered", status=204)
+        for number, trigger in enumerate(["schedule", *triggers], start=1)
+    ]
+    delivered = replace(DELIVERY, state="delivered", attempts=len(made), finished_at=NOW)
+    told = said(explain(replace(facts(delivered), attempts=made), RULES))
+    assert f"has it {len(made)} times ({cause}): with the same id" in told
+
+
+@pytest.mark.parametrize(
+    ("trigger", "words"),
+    [
+        ("schedule", "took 10 s: t"),
+        ("manual", "took 10 s, by hand: t"),
+        ("replay", "took 10 s, by a recover: t"),
+    ],
+)
+def test_an_attempt_that_the_schedule_did_not_make_says_who_wanted_it(trigger: str, words: str) -> None:
+    made = replace(facts(FAILED), attempts=[replace(TIMEOUT, trigger=trigger)])
+    assert words in said(explain(made, RULES))
 
 
 def test_two_lines_of_many() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from webhook_dispatcher.cli.options import ShardName
+from webhook_dispatcher.cli.options import RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_facts
 from webhook_dispatcher.cli.session import operator, session_of
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
@@ -15,6 +15,7 @@ from webhook_dispatcher.storage.installation import Backlog, Installation
 def adopt(
     context: typer.Context,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, what is owed is only shown.")] = False,
+    requested_by: RequestedBy = None,
     shard: ShardName = None,
 ) -> None:
     """Show what a copied database owes, and make it the installation that WEBHOOK_INSTALLATION names.
@@ -34,7 +35,8 @@ def adopt(
         raise Refused(
             f"nothing was changed; `adopt --yes` makes it {name}, and a daemon then sends what is owed"
         )
-    session.work(lambda database: database.adopt_installation(name, operator()))
+    who = requested_by or operator()
+    session.work(lambda database: database.adopt_installation(name, who))
     typer.echo(f"the database belongs to {name} now")
 
 

@@ -4,9 +4,10 @@ Each inserts a row into webhook.control and waits until it is handled. When noth
 deadline, a command that nobody has taken up is withdrawn; one that is running goes on.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from webhook_dispatcher.cli.options import (
     AsJson,
     Merchant,
     MerchantFilter,
+    RequestedBy,
     ShardName,
     Since,
     Until,
@@ -46,10 +48,6 @@ Deadline = Annotated[
         help="Give up after so long without news; a command that nobody took up is withdrawn.",
     ),
 ]
-RequestedBy = Annotated[
-    str | None,
-    typer.Option("--requested-by", metavar="NAME", help="For the audit trail; by default cli:<user>."),
-]
 DEFAULT_DEADLINE: Any = "PT30S"
 
 
@@ -72,9 +70,9 @@ def ask_retry(
     if before.paused is not None:
         typer.echo(before.paused, err=True)
     if not wait or before.paused is not None:
-        _carry_out(session, request, deadline if wait else None, as_json)
+        carry_out(session, request, deadline if wait else None, as_json)
         return
-    view = _ask(session, request, deadline)
+    view = _ask(session, request, deadline, Progress())
     if view.status is CommandStatus.REJECTED or not as_json:
         report(view, as_json)
     attempt = session.work(lambda database: follow_attempt(session, database, event, before, deadline))
@@ -111,13 +109,10 @@ def ask_retry_failed(
             "until": render_instant(end) if end else None,
             "limit": limit,
         }
-        given = {name: value for name, value in args.items() if value is not None}
-        return ControlRequest(
-            CommandName.RETRY_FAILED, requested_by or operator(), merchant_id=merchant, args=given
-        )
+        return request_of(CommandName.RETRY_FAILED, requested_by, merchant, args)
 
     request = session.work(prepare)
-    view = _carry_out(session, request, deadline if wait else None, as_json)
+    view = carry_out(session, request, deadline if wait else None, as_json)
     if not as_json and view.status is CommandStatus.DONE and (view.result or {}).get("matched") == 0:
         typer.echo(session.work(lambda database: _tell_waiting(database, request)))
 
@@ -145,8 +140,8 @@ def ask_test_event(
     as_json: AsJson = False,
 ) -> None:
     """Ask for `test_event`, and exit with 1 when it was not delivered."""
-    request = ControlRequest(CommandName.TEST_EVENT, requested_by or operator(), merchant_id=merchant)
-    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
+    request = request_of(CommandName.TEST_EVENT, requested_by, merchant)
+    carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
 MerchantOrAll = Annotated[
@@ -166,8 +161,9 @@ def ask_pause(
     as_json: AsJson = False,
 ) -> None:
     """Ask for `pause`."""
-    request = _for_one_or_all(CommandName.PAUSE, merchant, everything, requested_by)
-    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
+    check_one_or_all(merchant, everything)
+    request = request_of(CommandName.PAUSE, requested_by, merchant)
+    carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
 def ask_resume(
@@ -181,48 +177,73 @@ def ask_resume(
     as_json: AsJson = False,
 ) -> None:
     """Ask for `resume`."""
-    request = _for_one_or_all(CommandName.RESUME, merchant, everything, requested_by)
-    _carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
+    check_one_or_all(merchant, everything)
+    request = request_of(CommandName.RESUME, requested_by, merchant)
+    carry_out(session_of(context, shard), request, deadline if wait else None, as_json)
 
 
-def _for_one_or_all(
-    command: CommandName, merchant: str | None, everything: bool, requested_by: str | None
-) -> ControlRequest:
+def check_one_or_all(merchant: str | None, everything: bool) -> None:
+    """Refuse what names neither a merchant nor all, or both."""
     if (merchant is None) != everything:
         raise typer.BadParameter("give either a merchant or --all")
-    return ControlRequest(command, requested_by or operator(), merchant_id=merchant)
 
 
-def _carry_out(
-    session: Session, request: ControlRequest, deadline: timedelta | None, as_json: bool
+def request_of(
+    command: CommandName,
+    requested_by: str | None,
+    merchant: str | None,
+    args: Mapping[str, Any] = MappingProxyType({}),
+) -> ControlRequest:
+    """Write a command about a merchant or all, with those arguments that were given."""
+    given = {name: value for name, value in args.items() if value is not None}
+    return ControlRequest(command, requested_by or operator(), merchant_id=merchant, args=given)
+
+
+class Progress:
+    """Learns how far a command has come. This one keeps it to itself."""
+
+    def begin(self, command: str, command_id: int) -> None:
+        """Learn that a command was asked for, and is waited for."""
+
+    def tell(self, view: ControlView) -> None:
+        """Learn of a change."""
+
+
+def carry_out(
+    session: Session,
+    request: ControlRequest,
+    deadline: timedelta | None,
+    as_json: bool,
+    progress: Progress | None = None,
 ) -> ControlView:
-    view = _ask(session, request, deadline)
+    """Ask for a command, wait for its result unless deadline is None, and report it."""
+    view = _ask(session, request, deadline, progress or Progress())
     report(view, as_json)
     return view
 
 
-def _ask(session: Session, request: ControlRequest, deadline: timedelta | None) -> ControlView:
-    async def carry_out(database: Administration) -> ControlView:
+def _ask(
+    session: Session, request: ControlRequest, deadline: timedelta | None, progress: Progress
+) -> ControlView:
+    async def ask(database: Administration) -> ControlView:
         command_id = await database.ask(request)
         if deadline is None:
             return await database.find_command(command_id)
-        return await follow(session, database, command_id, deadline, request.requested_by)
+        progress.begin(request.command, command_id)
+        return await _follow(session, database, command_id, deadline, request.requested_by, progress)
 
-    return session.change(carry_out)
+    return session.change(ask)
 
 
-async def follow(
+async def _follow(
     session: Session,
     database: Administration,
     command_id: int,
     deadline: timedelta,
     requested_by: str,
-    tell: Callable[[ControlView], None] = lambda _: None,
+    progress: Progress,
 ) -> ControlView:
-    """Wait until a command is handled; when nothing changes for too long it is withdrawn, or Refused.
-
-    tell: is given what the command has come to, at each change.
-    """
+    """Wait until a command is handled; when nothing changes for too long it is withdrawn, or Refused."""
     view = await database.find_command(command_id)
     changed_at = session.monotonic()
     while not view.status.is_final:
@@ -233,7 +254,7 @@ async def follow(
         latest = await database.find_command(command_id)
         if latest != view:
             view, changed_at = latest, session.monotonic()
-            tell(view)
+            progress.tell(view)
     return view
 
 

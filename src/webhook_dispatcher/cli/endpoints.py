@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson, Merchant, ShardName, parse_period
+from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
 from webhook_dispatcher.cli.output import print_facts, print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.endpoint import EndpointView
@@ -26,6 +26,7 @@ def set_(
     context: typer.Context,
     merchant: Merchant,
     url: Annotated[str, typer.Argument(metavar="URL", help="https and public, unless settings allow more.")],
+    requested_by: RequestedBy = None,
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +48,7 @@ def set_(
                 return True
         return False
 
-    created = session.change(configure)
+    created = session.change(configure, requested_by)
     revealed = secret.revealed.decode() if created else None
     if as_json:
         print_json({"merchant_id": merchant, "url": url, "created": created, "secret": revealed})
@@ -98,6 +99,7 @@ def rotate_secret(
             help="Sign with the old secret too for so long, such as PT24H; else it ends at once.",
         ),
     ] = None,
+    requested_by: RequestedBy = None,
     shard: ShardName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -110,7 +112,7 @@ def rotate_secret(
         await database.verify_keys(keyring)
         return await database.rotate_secret(merchant, keyring.seal(merchant, secret), overlap, keyring)
 
-    found, until = session.change(rotate)
+    found, until = session.change(rotate, requested_by)
     if not found:
         raise _not_configured(merchant)
     revealed = secret.revealed.decode()
@@ -126,6 +128,7 @@ def remove(
     context: typer.Context,
     merchant: Merchant,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    requested_by: RequestedBy = None,
     shard: ShardName = None,
 ) -> None:
     """Remove a merchant's endpoint and secret; what is still owed to it fails as not_configured."""
@@ -133,7 +136,8 @@ def remove(
         if not sys.stdin.isatty():
             raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
         typer.confirm(f"Remove the endpoint of {shown(merchant)}, and fail what is owed to it?", abort=True)
-    if not session_of(context, shard).change(lambda database: database.delete_endpoint(merchant)):
+    session = session_of(context, shard)
+    if not session.change(lambda database: database.delete_endpoint(merchant), requested_by):
         raise _not_configured(merchant)
     typer.echo(f"{shown(merchant)}: removed")
 

@@ -5,19 +5,19 @@ Text that others wrote (merchants, producers, receivers, whoever asked for a com
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from webhook_dispatcher.cli.failures import NAME
 from webhook_dispatcher.cli.output import shown
 from webhook_dispatcher.cli.words import at, listed, plural, span
-from webhook_dispatcher.domain.event import FailedReason, State
+from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.verdict import Outcome
+from webhook_dispatcher.storage.administration import AttemptView
 from webhook_dispatcher.storage.insight import (
     MAX_AHEAD,
-    AttemptFacts,
     CommandFacts,
     EventFacts,
     Pause,
@@ -27,6 +27,8 @@ SOON = timedelta(seconds=5)
 """How long a lane may be free, or a retry due, before that is worth a remark."""
 SLOW = timedelta(seconds=1)
 MAX_EXCERPT = 200
+_ASKED: Mapping[str, str] = {Trigger.MANUAL: "by hand", Trigger.REPLAY: "by a recover"}
+"""Who wanted an attempt that the schedule did not."""
 _WAITS = "It waits for its first attempt."
 _FAILS_NEXT = "it fails as not_configured when a dispatcher looks at it"
 
@@ -313,7 +315,7 @@ def _explain_retry(facts: EventFacts, rules: Rules, told: Explanation) -> None:
     delivery, now = facts.delivery, facts.circumstances
     assert delivery.due_at is not None
     number = delivery.attempts + 1
-    by_hand = ", asked for by hand," if delivery.trigger == "manual" else ""
+    by_hand = ", asked for by hand," if delivery.trigger == Trigger.MANUAL else ""
     if delivery.is_claimed and delivery.due_at > now.now:
         told.why += [
             f"Attempt {number}{by_hand} is in flight, or about to begin: a dispatcher has claimed it until "
@@ -385,18 +387,20 @@ def _explain_delivered(facts: EventFacts, told: Explanation) -> None:
     if len(times) > 1:
         told.why += [_repeated(times)]
     if delivery.finished_at is None:
-        told.why += ["It is being sent once more, by hand, and stays delivered whatever comes of that."]
+        cause = _ASKED.get(delivery.trigger or "", "by hand")
+        told.why += [f"It is being sent once more, {cause}, and stays delivered whatever comes of that."]
         told.following += [_once_more(facts)]
         return
     told.following += ["Nothing: it is finished."]
     told.advice += [_retry("To send it once more", facts, "--force")]
 
 
-def _repeated(times: list[AttemptFacts]) -> str:
-    by_hand = any(attempt.trigger == "manual" for attempt in times[1:])
+def _repeated(times: list[AttemptView]) -> str:
+    again = {attempt.trigger for attempt in times[1:]}
+    asked = [words for trigger, words in _ASKED.items() if trigger in again]
     cause = (
-        "by hand"
-        if by_hand
+        listed(asked)
+        if asked
         else "because a dispatcher ended, or lost its lease, before it had recorded the first"
     )
     return (
@@ -448,7 +452,7 @@ def _failed_because(facts: EventFacts) -> str:
             return "the row breaks a rule, or the database could not read it; it was not sent (unsendable)"
         case FailedReason.CANCELLED:
             return f"it was cancelled{_cancelled_by(facts)}"
-        case "skipped":
+        case FailedReason.SKIPPED:
             made = plural(delivery.attempts, "attempt")
             return f"an operator had what was owed skipped, this one after {made} (skipped)"
         case reason:
@@ -464,10 +468,10 @@ def _cancelled_by(facts: EventFacts) -> str:
 # Words that several of them use.
 
 
-def _attempt(attempt: AttemptFacts, attempts: int) -> str:
+def _attempt(attempt: AttemptView, attempts: int) -> str:
     took = span(timedelta(milliseconds=attempt.duration_ms))
-    by_hand = ", by hand" if attempt.trigger == "manual" else ""
-    said = f"{attempt.attempt}. {at(attempt.started_at)}, took {took}{by_hand}: "
+    asked = f", {_ASKED[attempt.trigger]}" if attempt.trigger in _ASKED else ""
+    said = f"{attempt.attempt}. {at(attempt.started_at)}, took {took}{asked}: "
     said += _result(attempt.outcome, attempt.status)
     said += f" ({shown(attempt.reason)})" if attempt.reason else ""
     if attempt.response_excerpt:

@@ -131,6 +131,10 @@ Until = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+RequestedBy = Annotated[
+    str | None,
+    typer.Option("--requested-by", metavar="NAME", help="For the audit trail; by default cli:<user>."),
+]
 ShardName = Annotated[
     str | None,
     typer.Option("--shard", metavar="NAME", help="The database, where WEBHOOK_DATABASE_URL lists several."),

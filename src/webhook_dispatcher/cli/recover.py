@@ -2,8 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,12 +11,21 @@ from webhook_dispatcher.cli.control import (
     Deadline,
     Everything,
     MerchantOrAll,
-    RequestedBy,
+    Progress,
     Wait,
-    follow,
-    report,
+    carry_out,
+    check_one_or_all,
+    request_of,
 )
-from webhook_dispatcher.cli.options import AsJson, Moment, ShardName, Until, parse_moment, resolved
+from webhook_dispatcher.cli.options import (
+    AsJson,
+    Moment,
+    RequestedBy,
+    ShardName,
+    Until,
+    parse_moment,
+    resolved,
+)
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import Session, operator, session_of
 from webhook_dispatcher.domain.command import (
@@ -105,7 +113,7 @@ def ask_recover(
     as_json: AsJson = False,
 ) -> None:
     """Ask for `recover`."""
-    _one_or_all(merchant, everything)
+    check_one_or_all(merchant, everything)
     session = session_of(context, shard)
     chosen = tuple(states or map(str, RECOVERED_BY_DEFAULT))
 
@@ -122,13 +130,14 @@ def ask_recover(
             "charge": charge,
             "limit": limit,
         }
-        request = _request(CommandName.RECOVER, requested_by, merchant, args)
+        request = request_of(CommandName.RECOVER, requested_by, merchant, args)
         return await database.preview_recovery(wanted), request
 
     preview, request = session.work(look)
     said = f"to be sent again, from {request.args['since']} to {request.args['until']}"
     if _is_to_be_done(preview, said, dry_run, yes, as_json):
-        _carry_out(session, request, preview, deadline if wait else None, as_json)
+        progress = Progress() if as_json else News(session, amount(preview))
+        carry_out(session, request, deadline if wait else None, as_json, progress)
 
 
 def ask_skip(
@@ -145,19 +154,20 @@ def ask_skip(
     as_json: AsJson = False,
 ) -> None:
     """Ask for `skip`."""
-    _one_or_all(merchant, everything)
+    check_one_or_all(merchant, everything)
     session = session_of(context, shard)
 
     async def look(database: Administration) -> tuple[Preview, ControlRequest]:
         end = await before.resolve(database)
         args = {"before": render_instant(end), "all": everything or None}
-        request = _request(CommandName.SKIP, requested_by, merchant, args)
+        request = request_of(CommandName.SKIP, requested_by, merchant, args)
         return await database.preview_skip(Skip(merchant, end)), request
 
     preview, request = session.work(look)
     said = f"to be given up without an attempt, created before {request.args['before']}"
     if _is_to_be_done(preview, said, dry_run, yes, as_json):
-        _carry_out(session, request, preview, deadline if wait else None, as_json)
+        progress = Progress() if as_json else News(session, amount(preview))
+        carry_out(session, request, deadline if wait else None, as_json, progress)
 
 
 def stop(
@@ -171,18 +181,6 @@ def stop(
     if not session_of(context, shard).change(lambda database: database.stop_command(command_id, who)):
         raise Refused(f"command {command_id} is no recover, skip or retry-failed that goes on")
     typer.echo(f"command {command_id} ends after its chunk")
-
-
-def _one_or_all(merchant: str | None, everything: bool) -> None:
-    if (merchant is None) != everything:
-        raise typer.BadParameter("give either a merchant or --all")
-
-
-def _request(
-    command: CommandName, requested_by: str | None, merchant: str | None, args: dict[str, Any]
-) -> ControlRequest:
-    given = {name: value for name, value in args.items() if value is not None}
-    return ControlRequest(command, requested_by or operator(), merchant_id=merchant, args=given)
 
 
 def _is_to_be_done(preview: Preview, said: str, dry_run: bool, yes: bool, as_json: bool) -> bool:
@@ -219,39 +217,22 @@ def amount(preview: Preview) -> str:
     return f"{preview.total:,}{'+' if preview.has_more else ''}"
 
 
-def _carry_out(
-    session: Session, request: ControlRequest, preview: Preview, deadline: timedelta | None, as_json: bool
-) -> None:
-    progress = _Progress(session, amount(preview), as_json)
-
-    async def carry_out(database: Administration) -> ControlView:
-        command_id = await database.ask(request)
-        if deadline is None:
-            return await database.find_command(command_id)
-        progress.begin(request.command, command_id)
-        return await follow(session, database, command_id, deadline, request.requested_by, progress.tell)
-
-    report(session.change(carry_out), as_json)
-
-
-class _Progress:
+class News(Progress):
     """Tells how far a command has come, once a second."""
 
-    def __init__(self, session: Session, expected: str, is_silent: bool) -> None:
+    def __init__(self, session: Session, expected: str) -> None:
         self._session = session
         self._expected = expected
-        self._is_silent = is_silent
         self._told_at = session.monotonic()
 
     def begin(self, command: str, command_id: int) -> None:
         """Say what was asked for, and how it ends."""
-        if not self._is_silent:
-            typer.echo(f"{command} is command {command_id}; `commands stop {command_id}` ends it")
+        typer.echo(f"{command} is command {command_id}; `commands stop {command_id}` ends it")
 
     def tell(self, view: ControlView) -> None:
         """Learn of a change."""
         now = self._session.monotonic()
-        if self._is_silent or view.status.is_final or now - self._told_at < NEWS_SECONDS:
+        if view.status.is_final or now - self._told_at < NEWS_SECONDS:
             return
         self._told_at = now
         result = view.result or {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson, ShardName
+from webhook_dispatcher.cli.options import AsJson, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import print_facts, print_json, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import Refused, UnopenedSecret
@@ -39,14 +39,19 @@ class Rekeyed:
         return sorted({str(error) for error in self.unopened.values()})
 
 
-def rekey(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:
+def rekey(
+    context: typer.Context,
+    requested_by: RequestedBy = None,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
     """Encrypt all stored secrets under the newest key, the first of WEBHOOK_SECRET_KEYS.
 
     Nothing else changes; afterwards `check` says which keys can be removed. It can be run again at any time.
     """
     session = session_of(context, shard)
     keyring = session.settings().keyring()
-    rekeyed = session.change(lambda database: reencrypt(database, keyring))
+    rekeyed = session.change(lambda database: reencrypt(database, keyring), requested_by)
     if as_json:
         print_json(
             {

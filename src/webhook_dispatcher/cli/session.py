@@ -48,12 +48,16 @@ class Session:
 
         return asyncio.run(connected())
 
-    def change(self, do: Callable[[Administration], Awaitable[T]]) -> T:
-        """Run what changes something, unless the database belongs to another installation."""
+    def change(self, do: Callable[[Administration], Awaitable[T]], requested_by: str | None = None) -> T:
+        """Run what changes something, unless the database belongs to another installation.
+
+        requested_by: whom the audit names; by default who is asking.
+        """
         name = self.settings().installation
 
         async def verified(database: Administration) -> T:
             await database.verify_installation(name)
+            database.person = requested_by or operator()
             return await do(database)
 
         return self.work(verified)

@@ -339,8 +339,9 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
             "and skipped ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < "
             "`args.until` (by default, and at the latest, the time of the command); at most `args.limit`. "
-            "The next hundred follow when half of the last have been attempted, or after two seconds",
-            "`matched`, `retried`; while `running` also `passed`, `reached`",
+            "The next hundred follow when half of the last have been attempted, or after two seconds. "
+            "`webhook.stop_command` ends it",
+            "`matched`, `retried`; while `running` also `passed`, `reached`; `stopped` if it was",
             CommandLine(
                 ("deliveries", "retry-failed"),
                 "Attempt failed deliveries once more: those of a merchant, or that failed in a range of "
@@ -391,7 +392,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "",
             "a `webhook.test` event with a sample charge: one attempt at once, outside the order, never "
             "retried",
-            "`event_id`, `outcome`, `status`",
+            "`event_id`, `outcome`, `status`; `reason` where it failed",
             CommandLine(
                 ("test-event",),
                 "Send a merchant a webhook.test event with a sample charge, at once and only once.",

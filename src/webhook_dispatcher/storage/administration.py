@@ -63,7 +63,10 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
-    """An attempt as shown to people. `response_excerpt` is None for who may not read it, too."""
+    """An attempt as shown to people. What the merchant answered may be anything.
+
+    response_excerpt: None for who may not read it, too.
+    """
 
     attempt: int
     trigger: str
@@ -73,6 +76,11 @@ class AttemptView:
     outcome: str
     reason: str | None
     response_excerpt: str | None
+
+    @property
+    def ended_at(self) -> datetime:
+        """Return when it ended."""
+        return self.started_at + timedelta(milliseconds=self.duration_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +153,12 @@ class UnreadableRow:
 
 
 class Administration:
-    """Statements of `sql/administration.sql`; errors are ours (`storage.connection.translated`)."""
+    """Statements of `sql/administration.sql`; errors are ours (`storage.connection.translated`).
+
+    person: whom the audit names as the one who changes an endpoint.
+    """
+
+    person: str | None = None
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
@@ -192,7 +205,7 @@ class Administration:
 
         ConfigurationError: the keyring's key is not the one that its id stands for; nothing was stored.
         """
-        async with self._transaction():
+        async with self._change_of_endpoints():
             rows = await self._rows("insert_endpoint", merchant_id, url, secret.sealed, secret.key_id)
             if rows:
                 await keys.note(self.connection, keyring, merchant_id, secret)
@@ -200,7 +213,8 @@ class Administration:
 
     async def update_endpoint_url(self, merchant_id: str, url: str) -> bool:
         """Change a merchant's URL; False when it has no endpoint."""
-        return bool(await self._rows("update_endpoint_url", merchant_id, url))
+        async with self._change_of_endpoints():
+            return bool(await self._rows("update_endpoint_url", merchant_id, url))
 
     async def rotate_secret(
         self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None, keyring: Keyring
@@ -209,7 +223,7 @@ class Administration:
 
         ConfigurationError: as for insert_endpoint; the secret before it stays.
         """
-        async with self._transaction():
+        async with self._change_of_endpoints():
             rows = await self._rows("rotate_secret", merchant_id, secret.sealed, secret.key_id, overlap)
             if rows:
                 await keys.note(self.connection, keyring, merchant_id, secret)
@@ -217,7 +231,8 @@ class Administration:
 
     async def delete_endpoint(self, merchant_id: str) -> bool:
         """Remove a merchant's endpoint; False when there is none."""
-        return bool(await self._rows("delete_endpoint", merchant_id))
+        async with self._change_of_endpoints():
+            return bool(await self._rows("delete_endpoint", merchant_id))
 
     async def find_endpoint(self, merchant_id: str) -> EndpointView | None:
         """Return one endpoint, without its secret."""
@@ -354,7 +369,7 @@ class Administration:
 
         ConfigurationError: as for insert_endpoint; all of these stay as they were.
         """
-        async with self._transaction():
+        async with self._change_of_endpoints():
             rows = await self._rows(
                 "replace_sealed_secrets",
                 [read.merchant_id for read, _ in changes],
@@ -385,9 +400,10 @@ class Administration:
         return found, len(rows)
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
+    async def _change_of_endpoints(self) -> AsyncIterator[None]:
         with translated():
             async with self.connection.transaction():
+                await self._rows("name_person", self.person or "")
                 yield
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:

@@ -5,6 +5,7 @@ other, the newest partition first: days of log take a while, and whoever interru
 `migrate`. Two at once would wait for each other: the second waits until the first has ended.
 """
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -14,6 +15,8 @@ from webhook_dispatcher.storage.connection import as_owner, translated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(days=1)
+SILENT_TRIES = 12
+"""After so many (about five seconds) whoever waits for a lock says so."""
 _MOMENT = "SELECT pg_sleep(0.2)"
 _INDEXED = '((webhook.charge_key(object) COLLATE "C"))'
 _STATEMENTS = load("charge_index")
@@ -22,7 +25,7 @@ _STATEMENTS = load("charge_index")
 async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> None:
     """Make the index where it is missing, or drop it; None: as was chosen before.
 
-    tell: is given a line for each table before it is indexed.
+    tell: is given a line for each table before it is indexed, and one where a lock is long in coming.
     """
     async with as_owner(dsn, PATIENCE) as connection:
         with translated():
@@ -39,14 +42,14 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
 async def _make(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
     if not await connection.fetchval(_STATEMENTS["has_charge_index"].text):
         await _briefly(
-            connection, f"CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log {_INDEXED}"
+            connection, f"CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log {_INDEXED}", tell
         )
     for table in await connection.fetch(_STATEMENTS["read_unindexed"].text):
         tell(f"indexing the charges of webhook.{table['relation']}")
-        await _index(connection, table)
+        await _index(connection, table, tell)
 
 
-async def _index(connection: asyncpg.Connection, table: asyncpg.Record) -> None:
+async def _index(connection: asyncpg.Connection, table: asyncpg.Record, tell: Callable[[str], None]) -> None:
     """Index one table: this waits for open transactions, however long that takes, and blocks nobody."""
     await connection.execute("SET lock_timeout = 0")
     if table["is_attached"]:
@@ -60,9 +63,8 @@ async def _index(connection: asyncpg.Connection, table: asyncpg.Record) -> None:
             f'CREATE INDEX CONCURRENTLY "{table["index"]}" ON webhook."{table["relation"]}" {_INDEXED}'
         )
     if table["is_partition"]:
-        await _briefly(
-            connection, f'ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION webhook."{table["index"]}"'
-        )
+        attaching = f'ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION webhook."{table["index"]}"'
+        await _briefly(connection, attaching, tell)
     await connection.execute(f'ANALYZE webhook."{table["relation"]}"')
 
 
@@ -72,16 +74,18 @@ async def _drop(connection: asyncpg.Connection, tell: Callable[[str], None]) -> 
     tell("dropping the index of charges")
     await connection.execute("SET lock_timeout = 0")
     await connection.execute("DROP INDEX CONCURRENTLY IF EXISTS webhook.outbox_charge")
-    await _briefly(connection, "DROP INDEX webhook.delivery_log_charge")
+    await _briefly(connection, "DROP INDEX webhook.delivery_log_charge", tell)
 
 
-async def _briefly(connection: asyncpg.Connection, statement: str) -> None:
+async def _briefly(connection: asyncpg.Connection, statement: str, tell: Callable[[str], None]) -> None:
     """Execute what locks others out. It waits for a moment at a time: they would queue up behind it."""
     await connection.execute("SET lock_timeout = '200ms'")
-    while True:
+    for tries in itertools.count(1):
         try:
             await connection.execute(statement)
         except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            if tries == SILENT_TRIES:
+                tell("waiting until nobody uses webhook.delivery_log for a moment (pg_locks says who does)")
             await connection.execute(_MOMENT)
         else:
             return

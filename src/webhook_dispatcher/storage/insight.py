@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -34,45 +35,14 @@ SET LOCAL plan_cache_mode = force_custom_plan
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryFacts:
+class DeliveryFacts(DeliveryView):
     """One delivery; due_at and what follows are of the outbox, and empty once it is finished."""
 
-    event_id: UUID
-    seq: int
-    merchant_id: str
-    type: str
-    created_at: datetime
-    state: str
-    failed_reason: str | None
-    attempts: int
-    next_attempt_at: datetime | None
-    last_status: int | None
-    last_outcome: str | None
-    finished_at: datetime | None
     charge_id: str | None
     due_at: datetime | None
     is_claimed: bool
     trigger: str | None
     on_failure: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptFacts:
-    """One attempt. What the merchant answered may be anything."""
-
-    attempt: int
-    trigger: str
-    started_at: datetime
-    duration_ms: int
-    status: int | None
-    outcome: str
-    reason: str | None
-    response_excerpt: str | None
-
-    @property
-    def ended_at(self) -> datetime:
-        """Return when it ended."""
-        return self.started_at + timedelta(milliseconds=self.duration_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +107,13 @@ class EventFacts:
     """Everything that is known of one delivery. latest: attempts at its merchant, the latest first."""
 
     delivery: DeliveryFacts
-    attempts: Sequence[AttemptFacts]
+    attempts: Sequence[AttemptView]
     commands: Sequence[CommandFacts]
     circumstances: Circumstances
     merchant_pause: Pause | None
     general_pause: Pause | None
     overtaken_by: Overtaking | None
-    latest: Sequence[AttemptFacts]
+    latest: Sequence[AttemptView]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +231,10 @@ class Insight:
     async def _circumstances(self, merchant_id: str, seq: int) -> Circumstances:
         row = dict((await self._rows("read_circumstances", merchant_id, seq, MAX_AHEAD))[0])
         key_id, sealed = row.pop("key_id"), row.pop("secret")
-        row.pop("is_known")
         return Circumstances(**row, secret=SealedSecret(key_id, sealed) if sealed is not None else None)
 
     async def _overtaking(
-        self, delivery: DeliveryFacts, attempts: Sequence[AttemptFacts], now: datetime
+        self, delivery: DeliveryFacts, attempts: Sequence[AttemptView], now: datetime
     ) -> Overtaking | None:
         first = attempts[0].started_at if attempts else now
         if attempts and (attempts[0].attempt != 1 or attempts[0].trigger != "schedule"):
@@ -328,8 +297,8 @@ class Insight:
         return rows
 
 
-def _attempts(rows: Sequence[Any]) -> list[AttemptFacts]:
-    return [AttemptFacts(**row) for row in rows]
+def _attempts(rows: Sequence[Any]) -> list[AttemptView]:
+    return [AttemptView(**row) for row in rows]
 
 
 @asynccontextmanager

@@ -1,5 +1,12 @@
 -- What the command line asks of the database: endpoints, deliveries to read, control commands, checks.
 
+-- name: name_person
+-- Say, until the transaction ends, who changes an endpoint: a trigger writes it into the audit.
+-- $1 person text
+-- row: person text
+-- none: cannot be
+SELECT set_config('webhook.person', $1, true) AS person;
+
 -- name: insert_endpoint
 -- Configure a merchant; a trigger sees to its lane.
 -- $1 merchant_id text
@@ -251,8 +258,12 @@ FROM webhook.state
 LEFT JOIN LATERAL (
     SELECT control.requested_by, control.handled_at
     FROM webhook.control
-    WHERE control.command = 'pause' AND control.merchant_id IS NULL AND control.status = 'done'
-    ORDER BY control.id DESC
+    WHERE
+        left(coalesce(control.merchant_id, ''), 128) = ''
+        AND control.merchant_id IS NULL
+        AND control.command = 'pause'
+        AND control.status = 'done'
+    ORDER BY left(coalesce(control.merchant_id, ''), 128) DESC, control.id DESC
     LIMIT 1
 ) AS latest ON true
 WHERE state.is_only AND state.paused;

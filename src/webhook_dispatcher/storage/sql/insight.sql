@@ -136,8 +136,8 @@ LIMIT 1;
 -- $1 merchant_id text
 -- $2 seq bigint
 -- $3 most bigint
--- row: now timestamptz, everything_is_paused boolean, url text, key_id text, secret bytea, is_known boolean,
---   is_paused boolean, is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
+-- row: now timestamptz, everything_is_paused boolean, url text, key_id text, secret bytea, is_paused boolean,
+--   is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
 --   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
 --   failures_in_a_row integer, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
 -- order: one row; ahead is exact below the limit
@@ -147,7 +147,6 @@ SELECT
     endpoint.url,
     endpoint.key_id,
     endpoint.secret,
-    lane.merchant_id IS NOT NULL AS is_known,
     coalesce(lane.paused, false) AS is_paused,
     coalesce(lane.is_held, false) AS is_held,
     lane.owner,
