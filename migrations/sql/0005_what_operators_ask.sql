@@ -103,6 +103,14 @@ ADD COLUMN last_success_at timestamptz,
 ADD COLUMN last_failure_at timestamptz,
 ADD COLUMN failing_since timestamptz,
 ADD COLUMN failures_in_a_row integer NOT NULL DEFAULT 0;
+-- Since when a merchant fails that the platform was told of; and since when its deliveries are held because nothing
+-- was accepted for too long.
+ALTER TABLE webhook.lane
+ADD COLUMN reported_failing_since timestamptz,
+ADD COLUMN suspended_at timestamptz;
+CREATE INDEX lane_failing ON webhook.lane (failing_since) WHERE failing_since IS NOT NULL;
+CREATE INDEX lane_reported ON webhook.lane (merchant_id) WHERE reported_failing_since IS NOT NULL;
+CREATE INDEX lane_suspended ON webhook.lane (merchant_id) WHERE suspended_at IS NOT NULL;
 COMMENT ON COLUMN webhook.lane.from_seq IS
 'Everything in order up to here has been recorded. Sessions read from here on: too high, and it hides events.';
 
@@ -145,7 +153,8 @@ SELECT
     endpoint.secret_created_at,
     lane.last_success_at,
     lane.failing_since,
-    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row
+    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
+    lane.suspended_at
 FROM webhook.endpoint
 LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id;
 
@@ -353,7 +362,8 @@ SELECT
     lane.endpoint_removed_at,
     lane.last_success_at,
     lane.failing_since,
-    lane.failures_in_a_row
+    lane.failures_in_a_row,
+    lane.suspended_at
 FROM webhook.lane;
 
 CREATE VIEW webhook.owed AS
@@ -422,6 +432,71 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- What the dispatcher tells the platform by itself: events of a merchant of its own, for which nobody else writes.
+CREATE OR REPLACE FUNCTION webhook.event_can_be_sent(
+    merchant_id pg_catalog.text,
+    type pg_catalog.text,
+    created_at pg_catalog.timestamptz,
+    object pg_catalog.json
+) RETURNS pg_catalog.bool
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    broken pg_catalog.text;
+BEGIN
+    IF
+        pg_catalog.length(merchant_id) OPERATOR(pg_catalog.<) 1
+        OR pg_catalog.length(merchant_id) OPERATOR(pg_catalog.>) 128
+        OR merchant_id OPERATOR(pg_catalog.~)
+        E'[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff0-\\uffff]'
+        -- Fails by itself for bytes that are no text, which a database in SQL_ASCII stores and nobody can read.
+        OR pg_catalog.convert_to(merchant_id, 'UTF8') IS NULL
+    THEN
+        broken := 'merchant_id_has_1_to_128_printable_characters';
+    ELSIF
+        merchant_id OPERATOR(pg_catalog.=) '$platform'
+        AND NOT pg_catalog.has_table_privilege('webhook.outbox', 'DELETE')
+    THEN
+        broken := 'only_dispatchers_write_to_the_platform';
+    ELSIF type OPERATOR(pg_catalog.<>) ALL (CASE
+        WHEN merchant_id OPERATOR(pg_catalog.=) '$platform' THEN ARRAY[
+            'delivery.failed', 'endpoint.failing', 'endpoint.recovered', 'endpoint.suspended'
+        ]::pg_catalog.text[]
+        ELSE ARRAY[
+            'charge.created', 'charge.succeeded', 'charge.failed', 'charge.reversed',
+            'charge.split_completed', 'charge.split_failed',
+            'charge.fiscal_registered', 'charge.fiscal_failed', 'webhook.test'
+        ]::pg_catalog.text[]
+    END) THEN
+        broken := 'type_is_one_of_the_published_event_types';
+    ELSIF
+        created_at OPERATOR(pg_catalog.<) '2000-01-01 00:00:00+00'
+        OR created_at OPERATOR(pg_catalog.>=) '2100-01-01 00:00:00+00'
+    THEN
+        broken := 'created_at_is_between_the_years_2000_and_2100';
+    ELSIF pg_catalog.json_typeof(object) OPERATOR(pg_catalog.<>) 'object' THEN
+        broken := 'object_is_a_json_object';
+    ELSIF pg_catalog.octet_length(object::pg_catalog.text) OPERATOR(pg_catalog.>) 262144 THEN
+        broken := 'object_has_at_most_256_kib';
+    ELSE
+        RETURN true;
+    END IF;
+    RAISE check_violation USING
+        MESSAGE = pg_catalog.format('an event for webhook.outbox breaks the rule "%s"', broken),
+        SCHEMA = 'webhook', TABLE = 'outbox', CONSTRAINT = broken;
+END
+$$;
+
+-- Deliveries that failed for good and are not told yet. Finished_at stands first: they are told minute by minute.
+CREATE TABLE webhook.unreported_failure (
+    finished_at timestamptz NOT NULL,
+    seq bigint NOT NULL,
+    event_id uuid NOT NULL,
+    merchant_id text COLLATE "C" NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    PRIMARY KEY (finished_at, seq)
+);
+GRANT SELECT, INSERT, UPDATE, DELETE ON webhook.unreported_failure TO webhook_dispatcher;
 
 -- Which server this is; null where the function that tells it was taken from us.
 CREATE FUNCTION webhook.server_identifier() RETURNS bigint

@@ -8,7 +8,13 @@ import pytest
 
 from tests.servers.database import Database
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.event import EVENT_TYPES, Trigger
+from webhook_dispatcher.domain.event import (
+    CHARGE_TYPES,
+    NOTICE_TYPES,
+    PLATFORM,
+    TEST_EVENT_TYPE,
+    Trigger,
+)
 from webhook_dispatcher.storage import schema
 
 CONTRACT = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="utf-8")
@@ -47,8 +53,30 @@ async def test_bad_row_is_refused_by_an_error_that_names_the_rule(
 
 async def test_every_type_that_the_program_knows_may_be_inserted(database: Database) -> None:
     connection = await database.connect("webhook_producer")
-    for event_type in EVENT_TYPES:
+    for event_type in (*CHARGE_TYPES, TEST_EVENT_TYPE):
         await connection.fetchrow(INSERT, "m1", event_type, "{}")
+    await connection.close()
+    dispatcher = await database.connect("webhook_dispatcher")
+    for event_type in NOTICE_TYPES:
+        await dispatcher.execute(INSERT, PLATFORM, event_type, "{}")
+    await dispatcher.close()
+
+
+@pytest.mark.parametrize("event_type", [NOTICE_TYPES[0], CHARGE_TYPES[0]])
+async def test_producers_write_nothing_for_the_platform(database: Database, event_type: str) -> None:
+    connection = await database.connect("webhook_producer")
+    with pytest.raises(asyncpg.CheckViolationError, match="only_dispatchers_write_to_the_platform"):
+        await connection.execute(INSERT, PLATFORM, event_type, "{}")
+    await connection.close()
+
+
+@pytest.mark.parametrize(("merchant", "event_type"), [("m1", NOTICE_TYPES[0]), (PLATFORM, CHARGE_TYPES[0])])
+async def test_notices_are_for_the_platform_and_nothing_else_is(
+    database: Database, merchant: str, event_type: str
+) -> None:
+    connection = await database.connect("webhook_dispatcher")
+    with pytest.raises(asyncpg.CheckViolationError, match="type_is_one_of_the_published_event_types"):
+        await connection.execute(INSERT, merchant, event_type, "{}")
     await connection.close()
 
 

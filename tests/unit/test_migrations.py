@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook_dispatcher.domain.event import EVENT_TYPES
+from webhook_dispatcher.domain.event import CHARGE_TYPES, NOTICE_TYPES, TEST_EVENT_TYPE
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 FOLDER = Path(__file__).parents[2] / "migrations"
@@ -41,5 +41,7 @@ def test_a_migration_says_why_and_what_it_locks_and_sets_its_own_number(name: st
 def test_the_latest_rule_of_events_allows_the_types_that_the_program_knows() -> None:
     files = [file.read_text(encoding="utf-8") for file in sorted((FOLDER / "sql").glob("*.sql"))]
     latest = [sql for sql in files if "FUNCTION webhook.event_can_be_sent" in sql][-1]
-    types = latest.partition("type OPERATOR(pg_catalog.<>) ALL (ARRAY[")[2].partition("]")[0]
-    assert re.findall(r"'([\w.]+)'", types) == [*EVENT_TYPES], "an event type takes a migration"
+    rule = latest.partition("type OPERATOR(pg_catalog.<>) ALL (CASE")[2].partition("END)")[0]
+    notices, others = [re.findall(r"'(\w+\.\w+)'", types) for types in rule.split("ELSE")]
+    assert notices == [*NOTICE_TYPES], "an event type takes a migration"
+    assert others == [*CHARGE_TYPES, TEST_EVENT_TYPE], "an event type takes a migration"

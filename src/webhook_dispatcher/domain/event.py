@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-EVENT_TYPES = (
+CHARGE_TYPES = (
     "charge.created",
     "charge.succeeded",
     "charge.failed",
@@ -18,10 +18,14 @@ EVENT_TYPES = (
     "charge.split_failed",
     "charge.fiscal_registered",
     "charge.fiscal_failed",
-    "webhook.test",
 )
-
 TEST_EVENT_TYPE = "webhook.test"
+NOTICE_TYPES = ("delivery.failed", "endpoint.failing", "endpoint.recovered", "endpoint.suspended")
+"""What the dispatcher tells the platform by itself, and nobody else is sent."""
+EVENT_TYPES = (*CHARGE_TYPES, TEST_EVENT_TYPE, *NOTICE_TYPES)
+
+PLATFORM = "$platform"
+"""The merchant that notices are for: whoever runs the service. Producers may not write for it."""
 
 MIN_CREATED_AT = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_CREATED_AT = datetime(2100, 1, 1, tzinfo=UTC)
