@@ -4,17 +4,19 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from tests.unit.builders import HOLD, NOW, make_endpoint, make_event
 from tests.unit.fakes.database import seqs_of
 from tests.unit.harnesses.retrier import RetrierHarness
-from tests.unit.loop_turns import quiet, until
+from tests.unit.loop_turns import one_turn, quiet, until
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT, KEY_WAIT
+from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import MAX_BEHIND
-from webhook_dispatcher.dispatch.retries import MAX_START_WAIT, UNCOUNTED_WAIT
+from webhook_dispatcher.dispatch.retries import BURST, MAX_START_WAIT, MIN_POLL, POLL, UNCOUNTED_WAIT
 from webhook_dispatcher.domain.claim import ClaimedRetry
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
@@ -251,3 +253,47 @@ async def test_retries_whose_endpoint_cannot_be_read_are_handed_back() -> None:
     harness.database.unreadable_endpoints = {"m"}
     await harness.round()
     harness.assert_rescheduled(KEY_WAIT)
+
+
+class CountedStop(Stop):
+    """Notes for how long a loop would wait, and ends it after so many waits."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+        self._most = most
+
+    async def wait_at_most(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await quiet()
+        if len(self.waits) == self._most:
+            self.set()
+
+
+async def test_looks_follow_each_other_closely_while_there_is_something_to_attempt() -> None:
+    # Where more of a merchant is due than it has slots, the next look fills them again.
+    stop = CountedStop(most=6)
+    harness = RetrierHarness(stop=stop)
+    harness.owe(1)
+    async with asyncio.timeout(MAX_WAIT):
+        await harness.retrier.run()
+    assert stop.waits == [MIN_POLL, 2 * MIN_POLL, 4 * MIN_POLL, 8 * MIN_POLL, POLL, POLL]
+
+
+async def test_attempts_claimed_together_begin_in_small_groups() -> None:
+    # A mass retry's begin by the hundred, and first attempts are not to wait for all of them.
+    harness = RetrierHarness(most=100)
+    harness.sender.gate = asyncio.Event()
+    merchants = [f"m{number}" for number in range(3 * BURST)]
+    harness.database.configure(*merchants)
+    harness.owe_of(merchants, first=1)
+    begun: list[int] = []
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
+        step = asyncio.create_task(harness.retrier.step(group))
+        while not step.done():
+            begun.append(len(harness.sender.sent))
+            await one_turn()
+        assert step.result().started == 3 * BURST
+        await until(lambda: len(harness.sender.sent) == 3 * BURST)
+        harness.sender.gate.set()
+    assert max(after - before for before, after in pairwise([*begun, 3 * BURST])) <= BURST

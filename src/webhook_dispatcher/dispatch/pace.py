@@ -127,11 +127,11 @@ async def every(
 
 
 class Backoff:
-    """Waits that double after each failure, up to `max_wait` seconds."""
+    """Waits that double, as after each failure, from `min_wait` up to `max_wait` seconds."""
 
-    def __init__(self, max_wait: float = MAX_WAIT) -> None:
+    def __init__(self, max_wait: float = MAX_WAIT, min_wait: float = MIN_WAIT) -> None:
         self._max_wait = max_wait
-        self._wait = MIN_WAIT
+        self._min_wait = self._wait = min_wait
 
     def next(self) -> float:
         """Return the next wait in seconds."""
@@ -141,7 +141,7 @@ class Backoff:
 
     def reset(self) -> None:
         """Begin anew after a success."""
-        self._wait = MIN_WAIT
+        self._wait = self._min_wait
 
 
 class AdaptivePoller:

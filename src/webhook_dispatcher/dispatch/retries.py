@@ -35,6 +35,9 @@ from webhook_dispatcher.domain.ports import Claims
 
 POLL = 0.2
 """Seconds between two looks for due rows (I8: a retry starts within a second)."""
+MIN_POLL = 0.02
+"""The same after attempts were started; it doubles from look to look. Where more of a merchant is due than
+it has slots, as in a mass retry, the next look fills them again: at POLL, that is ten a second at most."""
 REST_FACTOR = 4
 """Within a round over lanes that are due, a look that took a second is followed by this many of rest."""
 MAX_START_WAIT = 0.5
@@ -45,6 +48,10 @@ MAX_CLAIM = 200
 """Rows, and merchants, in one claim."""
 LOOK = 2_000
 """Lanes read in one look."""
+BURST = 10
+"""Attempts that begin at once. A mass retry's come by the hundred, and first attempts would wait for them."""
+BURST_INTERVAL = 0.005
+"""Seconds until the next of them begin, so that what is ready meanwhile has its turn."""
 
 _log = structlog.get_logger()
 
@@ -99,7 +106,7 @@ class Retrier:
 
     async def run(self) -> None:
         """Claim until stopped, then wait for the attempts in flight."""
-        backoff = Backoff()
+        backoff, polls = Backoff(), Backoff(POLL, MIN_POLL)
         async with asyncio.TaskGroup() as group:
             while not self._stop.is_set():
                 asked = self._clock.elapsed()
@@ -112,9 +119,11 @@ class Retrier:
                     await sleep(backoff.next())
                     continue
                 backoff.reset()
-                if not started:
+                if started:
+                    polls.reset()
+                else:
                     took = self._clock.elapsed() - asked
-                    await self._stop.wait_at_most(REST_FACTOR * took if round_goes_on else POLL)
+                    await self._stop.wait_at_most(REST_FACTOR * took if round_goes_on else polls.next())
 
     async def step(self, group: asyncio.TaskGroup) -> Step:
         """Claim what is due and start its attempts in the group; raises StorageError."""
@@ -126,8 +135,10 @@ class Retrier:
         claimed, round_goes_on = await self._claim(limit, slots)
         self._take_over(claimed)
         endpoints = await self._read_endpoints(claimed)
-        for retry in claimed:
+        for place, retry in enumerate(claimed, start=1):
             self._start(group, retry, endpoints.get(retry.event.merchant_id), asked)
+            if not place % BURST:
+                await sleep(BURST_INTERVAL)
         return Step(len(claimed), round_goes_on)
 
     def _slots(self) -> Slots:

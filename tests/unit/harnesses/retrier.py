@@ -26,7 +26,7 @@ MICROSECOND = timedelta(microseconds=1)
 class RetrierHarness:
     """A retrier and everything around it."""
 
-    def __init__(self, most: int = 10) -> None:
+    def __init__(self, most: int = 10, stop: Stop | None = None) -> None:
         self.database = FakeDatabase()
         self.clock = self.database.clock
         self.claims, self.records, self.sender = (
@@ -34,7 +34,7 @@ class RetrierHarness:
             FakeRecords(self.database),
             FakeSender(),
         )
-        self.stop = Stop()
+        self.stop = stop or Stop()
         instruments = self.instruments = Instruments.of(self.clock, Metrics("test"))
         self.memory, self.database_clock = instruments.memory, instruments.database_clock
         self.own_faults, self.merchants = instruments.own_faults, instruments.merchants

@@ -118,27 +118,34 @@ def parse_counts(result: Mapping[str, Any], *names: str) -> list[int]:
     return found
 
 
-class _Pace:
+class Pace:
     """Lets deliveries be made owed only as fast as they are attempted.
 
     By the time a mass retry's deliveries are claimed, many of them have been due for longer than scheduled
-    retries. Too many of them at once would take the scheduled retries' places.
+    retries. Too many of them at once would take the scheduled retries' places. And once half of a chunk has
+    been attempted, as much time again is left to others: where the machine is busy, a mass retry is slower.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seqs: tuple[int, ...] = ()
         self._reopened_at = 0.0
+        self._took: float | None = None
 
     def note(self, seqs: tuple[int, ...]) -> None:
         """Learn what the last chunk was."""
-        self._seqs, self._reopened_at = seqs, self._clock.elapsed()
+        self._seqs, self._reopened_at, self._took = seqs, self._clock.elapsed(), None
 
     async def allows_more(self, transaction: CommandTransaction) -> bool:
         """Tell whether the next chunk may follow."""
-        if not self._seqs or self._clock.elapsed() - self._reopened_at >= MAX_CHUNK_WAIT_SECONDS:
+        passed = self._clock.elapsed() - self._reopened_at
+        if not self._seqs or passed >= MAX_CHUNK_WAIT_SECONDS:
             return True
-        return await transaction.count_waiting(self._seqs) <= MAX_WAITING
+        if self._took is None:
+            if await transaction.count_waiting(self._seqs) > MAX_WAITING:
+                return False
+            self._took = passed
+        return passed >= 2 * self._took
 
 
 class MassCommand(Generic[P]):
@@ -161,7 +168,7 @@ class MassCommand(Generic[P]):
         self._recorder = recorder
         self._clock = clock
         self._stop = stop
-        self._pace = _Pace(clock)
+        self._pace = Pace(clock)
         self._chunk_size = work.chunk_size
         self._interval = CHUNK_INTERVAL_SECONDS
         self._told_at = clock.elapsed()
