@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -103,6 +104,35 @@ async def test_what_has_finished_within_the_range_is_found_oldest_first(
     other = await log(storage, "n")
     wanted += [] if merchant else [other]
     assert await look_through(transaction, await command(storage, merchant), most) == wanted
+
+
+class Looks:
+    """A connection that notes how many rows each look may go on."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+        self.rows: list[int] = []
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+        self.rows.append(arguments[-2])
+        return list(await self._connection.fetch(statement, *arguments))
+
+
+@pytest.mark.parametrize("merchant", ["m", None])
+async def test_a_look_goes_far_only_where_little_matches(
+    storage: StorageHarness, merchant: str | None
+) -> None:
+    await storage.db.execute(ENDPOINT, "m")
+    for kind in ["cancelled"] * 50 + ["delivered"] * 10:
+        await log(storage, kind=kind)
+    wanted, short = await command(storage, merchant), 10 * mass_commands.SHORT_LOOK
+    looks = Looks(storage.db)
+    transaction = mass_commands.PostgresMassTransaction(looks)  # type: ignore[arg-type]
+    found = await transaction.find_finished(wanted, 0, 10)
+    assert (len(found.seqs), looks.rows) == (10, [short, mass_commands.LOOK])
+    looks.rows.clear()
+    again = await transaction.find_finished(wanted, found.seqs[0] - 1, 10)
+    assert (again.seqs, looks.rows) == (found.seqs, [short])
 
 
 async def test_a_range_from_the_beginning_of_time_is_no_error(
