@@ -122,11 +122,18 @@ class Installation:
 
     def command(self, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
         """Run one command of the command line as an admin."""
+        return self.command_at(None, *arguments, **changed)
+
+    def command_at(
+        self, terminal: int | None, *arguments: str, **changed: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command with this file as its standard input."""
         admin = self.database.settings("webhook_admin")
         return subprocess.run(
             [sys.executable, "-m", "webhook_dispatcher", *arguments],
             env=environment(self.settings(**(admin | changed))),
             cwd=self.folder,
+            stdin=terminal,
             capture_output=True,
             text=True,
             timeout=MAX_WAIT,
