@@ -20,6 +20,7 @@ from benchmarks import (
     large,
     quiet_hour,
     recording,
+    replays,
     shapes,
     stock,
     versions,
@@ -48,6 +49,7 @@ LARGE: Mapping[str, Scenario] = {
     "costs": costs.costs,
     "hindered": hindered.hindered,
     "large": large.large,
+    "replay": replays.replays,
 }
 PLANS: Mapping[str, Scenario] = {
     "quiet-hour": quiet_hour.quiet_hour,

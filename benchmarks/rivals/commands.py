@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -79,7 +80,12 @@ async def work(rival: Rival, options: argparse.Namespace) -> None:
 
 
 async def produce(rival: Rival, options: argparse.Namespace) -> None:
-    """Commit events at random moments at a mean rate, a transaction each time, over a few connections."""
+    """Commit events at random moments at a mean rate, a transaction each time, over a few connections.
+
+    SIGTERM ends it before its time; what it says is of the events that were committed.
+    """
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     random = Random(options.seed)
     moments = list(_moments(random, options.rate / options.rows, options.seconds))
     batches = [
@@ -91,6 +97,7 @@ async def produce(rival: Rival, options: argparse.Namespace) -> None:
         ]
         for number in range(0, len(moments) * options.rows, options.rows)
     ]
+    committed = 0
     with options.log.open("w") as log:
         async with _writers(rival, options) as free:
             started = time.monotonic()
@@ -107,8 +114,11 @@ async def produce(rival: Rival, options: argparse.Namespace) -> None:
             async with asyncio.TaskGroup() as group:
                 for events, moment in zip(batches, moments, strict=True):
                     await asyncio.sleep(max(0.0, started + moment - time.monotonic()))
+                    if stop.is_set():
+                        break
+                    committed += len(events)
                     group.create_task(write(events, started + moment))
-    say({"events": len(moments) * options.rows, "seconds": time.monotonic() - started})
+    say({"events": committed, "seconds": time.monotonic() - started})
 
 
 def _moments(random: Random, rate: float, seconds: float) -> Iterator[float]:
