@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from webhook_dispatcher.cli.failures import NAME
 from webhook_dispatcher.cli.late import LateCommand
 from webhook_dispatcher.cli.program import program
+from webhook_dispatcher.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 RULES = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8")
@@ -56,6 +57,17 @@ def test_every_alert_leads_to_its_runbook_and_says_how_bad_it_is() -> None:
         assert re.search(r"labels: \{ severity: (critical|warning)\b", rule), alert
         assert "summary: " in rule
         assert "description: " in rule
+
+
+def test_settings_and_log_lines_that_the_runbooks_name_exist() -> None:
+    named = set(re.findall(r"`WEBHOOK_(\w+)`", RUNBOOKS))
+    assert named
+    assert named <= {name.upper() for name in Settings.model_fields}
+    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "src").rglob("*.py"))
+    events = set(re.findall(r"`([a-z_]+\.[a-z_]+)`", RUNBOOKS)) - {"cpu.max"}
+    assert events
+    # Those of loops are handed over: loop(…, "measure.failed").
+    assert [event for event in sorted(events) if f'"{event}"' not in sources] == []
 
 
 @pytest.mark.parametrize("line", command_lines())
