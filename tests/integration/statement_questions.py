@@ -248,7 +248,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_schema": Question(()),
     "read_role": Question(()),
     "read_encoding": Question(()),
-    "read_gauges": Question((str(ASKED), "0"), 2 * ASKED),
+    "read_gauges": Question((str(ASKED),), 2 * ASKED),
+    "read_oldest_pending": Question(("0", str(_seq(HOT)), "''", str(ASKED)), ASKED),
     "read_partitions": Question((), 100),
     "read_today": Question(()),
     # administration

@@ -74,7 +74,7 @@ async def test_what_is_owed_is_cancelled(state: State, is_in_flight: bool, takes
     harness.controls.find(state, is_owed=True, is_in_flight=is_in_flight)
     command = harness.controls.insert("cancel", event_id=EVENT_ID)
     await harness.assert_done(command, {"in_flight": is_in_flight}, ("cancel", {7}))
-    deliveries = {"state": "failed", "type": "charge.created"}
+    deliveries = {"state": "failed", "type": "charge.created", "reason": "cancelled"}
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", deliveries) == 1
 
 

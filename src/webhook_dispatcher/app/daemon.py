@@ -18,11 +18,12 @@ from typing import Any
 
 import asyncpg
 import structlog
+from prometheus_client import CollectorRegistry
 
 from webhook_dispatcher import __version__
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.outbound import make_sender
-from webhook_dispatcher.app.report import ShowsOperators
+from webhook_dispatcher.app.report import Readiness, ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
@@ -54,7 +55,7 @@ from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
-from webhook_dispatcher.telemetry.metrics import Metrics
+from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics, ProcessState
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_STATEMENT_TIME = timedelta(seconds=10)
@@ -71,9 +72,12 @@ _log = structlog.get_logger()
 
 
 class Daemon:
-    """The running parts, and how to stop them."""
+    """The running parts, and how to stop them.
 
-    def __init__(self, settings: Settings, show_operators: ShowsOperators = OpsServer) -> None:
+    show_operators: how operators see it; by default it serves them itself, the only process there is.
+    """
+
+    def __init__(self, settings: Settings, show_operators: ShowsOperators | None = None) -> None:
         self._settings = settings
         self._keyring = settings.keyring()
         self._clock = SystemClock()
@@ -84,7 +88,17 @@ class Daemon:
         self._pause: OperatorPause | None = None
         self._has_waited = False
         self.metrics = Metrics(__version__, shard=settings.shard_name)
-        self.ops = show_operators(settings.ops_address, self.metrics.registry, self.readiness, self.notes)
+        show = show_operators or self._serve_operators
+        self.ops = show(settings.ops_address, self.metrics.registry, self.readiness, self.notes)
+
+    def _serve_operators(
+        self, address: str, registry: CollectorRegistry, readiness: Readiness, notes: Readiness
+    ) -> OpsServer:
+        ProcessMetrics(registry, [self._settings.shard_name], self._count, self._clock.unix())
+        return OpsServer(address, registry, readiness, notes)
+
+    def _count(self, _shard: str | None, state: ProcessState) -> int:
+        return int(state is (ProcessState.NOT_READY if self.readiness() else ProcessState.READY))
 
     @property
     def ops_port(self) -> int | None:

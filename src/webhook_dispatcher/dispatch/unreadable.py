@@ -18,7 +18,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
-from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import SealedSecret
 
@@ -218,8 +218,10 @@ class Unreadable:
             self._block(row, refused)
             return True
         if closed is not None:
-            self._metrics.deliveries_by[closed].inc()
-            _log.error("row.refused", event_id=str(row.id), seq=row.seq, state=closed[0], error=str(error))
+            state, event_type = closed
+            reason = FailedReason.UNSENDABLE if state is State.FAILED else None
+            self._metrics.deliveries_by[state, reason, event_type].inc()
+            _log.error("row.refused", event_id=str(row.id), seq=row.seq, state=state, error=str(error))
         return True
 
     def _block(self, row: DueRow, error: StatementRefused) -> None:

@@ -349,14 +349,27 @@ class Controls(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class OldestSearch:
+    """How far the search for the oldest pending event has come.
+
+    from_seq: nothing is pending before, but for late commits. known_seq: the oldest one found; 0 for none.
+    after_merchant: behind whom the round of merchants goes on.
+    """
+
+    from_seq: int = 0
+    known_seq: int = 0
+    after_merchant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Owed:
-    """What is owed, as the gauges show it; ages in seconds. `oldest_seq` is None when nothing is pending."""
+    """What is owed, as the gauges show it; ages in seconds. search: to go on with next time."""
 
     pending: int
     pending_retry: int
-    oldest_seq: int | None
     oldest_pending_age: float
     oldest_due_retry_age: float
+    search: OldestSearch
 
 
 class Upkeep(Protocol):
@@ -378,8 +391,8 @@ class Upkeep(Protocol):
         """Forget commands that were handled longer ago than `keep`."""
         ...
 
-    async def measure(self, count_limit: int, oldest_from: int) -> Owed:
-        """Measure what is owed: exact up to the limit, the oldest searched from a number on."""
+    async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
+        """Measure what is owed: exact up to the limit, the oldest searched a step further."""
         ...
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
