@@ -277,6 +277,9 @@ QUESTIONS: Mapping[str, Question] = {
     "read_installation": Question(()),
     "name_installation": Question(("'prod-eu1'",)),
     "adopt_installation": Question(("'prod-eu1'", "'somebody'")),
+    # inventory
+    "read_roles": Question((), 10),
+    "read_inventory": Question(()),
     # keys
     "read_key_checks": Question(("ARRAY['k1', 'k2']",), 2),
     "insert_key_check": Question(("'k1'", "'\\x00112233445566778899aabbccddeeff'")),
@@ -341,5 +344,6 @@ SUBJECTS = (
     "insight",
     "keys",
     "installation",
+    "inventory",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

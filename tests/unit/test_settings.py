@@ -72,6 +72,61 @@ def test_given_values_are_read() -> None:
     assert settings.installation == "prod_eu-1.a"
 
 
+UNESCAPED = [
+    ("u:ses@ame@db/x", "@ as %40"),
+    ("u@corp:sesame@db/x", "@ as %40"),
+    ("u:@sesame@db:5432/x?sslmode=require", "@ as %40"),
+    ("u:ses#ame@db/x", "# as %23"),
+    ("u:sesame@db/x#ame", "# as %23"),
+    ("u:ses/ame@db/x", "/ as %2F"),
+    ("u:12/sesame@db/x", "/ as %2F"),
+    ("u:ses/a@me@db/x", "/ as %2F"),
+    ("u:12/ses?ame@db/x", "/ as %2F"),
+    ("u:ses?ame@db/x", "? as %3F"),
+    ("u:12?sesame@db/x?sslmode=require", "? as %3F"),
+    ("u:ses%ame@db/x", "% as %25"),
+    ("u:sesame%zz@db/x", "% as %25"),
+    ("u:sesame%4@db/x", "% as %25"),
+    ("u:sesame%", "% as %25"),
+]
+"""What stands behind the scheme, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "MIGRATION_DATABASE_URL"])
+@pytest.mark.parametrize("listed", ["{}", "eu1={}", "eu1=postgresql://a/x eu2={}"])
+@pytest.mark.parametrize(("rest", "remedy"), UNESCAPED)
+def test_an_unescaped_character_of_a_password_is_named_and_the_password_is_not(
+    name: str, listed: str, rest: str, remedy: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({f"WEBHOOK_{name}": listed.format(f"postgresql://{rest}")})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"WEBHOOK_{name}: ")
+    assert ("database 2 of the list" in problem) is ("eu2" in listed)
+    assert problem.endswith(f"percent-encoded, write {remedy}")
+    assert not any(part in problem for part in ("sesame", "ses", "ame"))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "u:s%40s%23a%2Fm%3Fe%25@db/x",
+        "u:s:e=s!$&'()*+,;~me@db:5432/x",
+        "u:sesame@db",
+        "u:sesame@/x?host=/run/postgresql",
+        "db/x?user=u@corp&password=s@s",
+        "/x?password=s@s/ame",
+        "u:sesame@db?application_name=a@b",
+        "u:sesame@[fd00::5]:5432/x",
+    ],
+)
+def test_what_is_escaped_or_needs_no_escape_is_accepted(rest: str) -> None:
+    settings = load_settings(
+        {"WEBHOOK_DATABASE_URL": f"postgresql://{rest}", "WEBHOOK_DATABASE_TLS": "waived"}
+    )
+    assert settings.database_dsn() == f"postgresql://{rest}"
+
+
 MALFORMED = [
     ("DATABASE_URL", "mysql://db/x", "postgresql://user:password@host:port/database"),
     ("DATABASE_URL", "postgresql:db", "postgresql://user:password@host:port/database"),
