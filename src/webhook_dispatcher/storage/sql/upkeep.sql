@@ -31,7 +31,7 @@ SELECT current_setting('server_encoding') AS encoding;
 -- The oldest pending event is searched from a number on behind which it was last seen.
 -- $1 count_limit bigint
 -- $2 oldest_from bigint
--- row: pending bigint, pending_retry bigint, oldest_seq bigint, oldest_pending_age double precision, oldest_due_retry_age double precision
+-- row: pending bigint, pending_retry bigint, oldest_seq bigint, oldest_pending_age double precision, oldest_due_retry_age double precision, suspended bigint
 -- order: one row
 SELECT
     CASE
@@ -48,7 +48,8 @@ SELECT
         AS oldest_pending_age,
     CASE WHEN isfinite(overdue.retry_at)
         THEN greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0) ELSE 0 END::double precision
-        AS oldest_due_retry_age
+        AS oldest_due_retry_age,
+    (SELECT count(*) FROM webhook.lane WHERE lane.suspended_at IS NOT NULL) AS suspended
 FROM (
     SELECT
         (SELECT count(*) FROM (SELECT FROM webhook.outbox WHERE due_at IS NULL LIMIT $1) AS counted_rows)
@@ -75,7 +76,7 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT lane.retry_at
     FROM webhook.lane
-    WHERE lane.retry_at < 'infinity' AND NOT lane.paused
+    WHERE lane.retry_at < 'infinity' AND NOT lane.paused AND lane.suspended_at IS NULL
     ORDER BY lane.retry_at
     LIMIT 1
 ) AS overdue ON true;
