@@ -24,7 +24,7 @@ async def start(installation: Installation, monkey_path: str = str(ROOT)) -> Dae
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = monkey_path
     try:
-        daemon = installation.spawn(IMPATIENT, RETRY_SCHEDULE=SCHEDULE, LEASE="PT15S")
+        daemon = installation.spawn(IMPATIENT, RETRY_SCHEDULE=SCHEDULE, ATTEMPT_TIMEOUT="PT2S", LEASE="PT4S")
     finally:
         os.environ.pop("PYTHONPATH")
         if before is not None:
@@ -60,7 +60,7 @@ async def test_a_dead_merchant_is_tried_once_an_interval_and_comes_back_with_eve
     await start(installation)
     await start(installation)
     sent = await suspend(installation, "dead")
-    sent += await installation.emit_each(["dead"], 5)
+    sent += await installation.emit_each(["dead"], 30)
     before = len(installation.receiver.of("dead"))
     fine = [await installation.emit("fine") for _ in range(20)]
     tries = await installation.arrived(before + 4, "dead", PATIENCE)
