@@ -110,7 +110,10 @@ ADD COLUMN reported_failing_since timestamptz,
 ADD COLUMN suspended_at timestamptz;
 CREATE INDEX lane_failing ON webhook.lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_reported ON webhook.lane (merchant_id) WHERE reported_failing_since IS NOT NULL;
-CREATE INDEX lane_suspended ON webhook.lane (merchant_id) WHERE suspended_at IS NOT NULL;
+CREATE INDEX lane_to_suspend ON webhook.lane (failing_since) WHERE failing_since IS NOT NULL AND suspended_at IS NULL;
+CREATE INDEX lane_suspended ON webhook.lane (wait_until) WHERE suspended_at IS NOT NULL;
+CREATE INDEX lane_to_lift ON webhook.lane (merchant_id) WHERE
+suspended_at IS NOT NULL AND (failing_since IS NULL OR failing_since > suspended_at OR last_success_at > suspended_at);
 COMMENT ON COLUMN webhook.lane.from_seq IS
 'Everything in order up to here has been recorded. Sessions read from here on: too high, and it hides events.';
 

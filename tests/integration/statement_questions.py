@@ -184,6 +184,14 @@ QUESTIONS: Mapping[str, Question] = {
     "try_rows": Question((SEQS,), ASKED),
     "close_row": Question((str(_seq(FIRST_OF_LANES)),)),
     "look_later": Question((f"{NAMES} || '{OWING_ONE}'::text", "'15 seconds'"), ASKED),
+    # suspending
+    "lock_suspension": Question(()),
+    "find_to_suspend": Question(("'1 hour'", "20", "200", str(ASKED)), ASKED),
+    "suspend_lanes": Question((NAMES, "'1 hour'", "'1 hour'"), ASKED),
+    "lift_suspensions": Question((str(ASKED),), ASKED),
+    "lift_all_suspensions": Question((str(ASKED),), ASKED),
+    "pick_trials": Question((str(ASKED), str(ASKED), "'1 hour'"), ASKED),
+    "read_suspension": Question((MERCHANT,)),
     # recording
     "record": RECORD,
     "read_unwritten": Question((SEQS, NAMES, FENCES, ARE_RETRIES), ASKED),
@@ -313,6 +321,7 @@ READ_WHOLE: Mapping[str, str] = {
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
+    "list_suspended": "the view's rows are counted for `check`",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
     "sample_sealed_secrets": "it looks at all secrets for those before the newest",
@@ -332,6 +341,7 @@ READ_WHOLE: Mapping[str, str] = {
 SUBJECTS = (
     "claiming",
     "retrying",
+    "suspending",
     "unreadable",
     "recording",
     "control",

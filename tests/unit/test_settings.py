@@ -31,6 +31,7 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.poll_interval == timedelta(milliseconds=25)
     assert (settings.max_lanes, settings.lane_retries, settings.processes) == (1000, 2, 1)
     assert settings.unconfigured_hold == timedelta(days=1)
+    assert (settings.suspend_after, settings.suspension_interval) == (None, timedelta(hours=1))
     assert settings.ops_address == "127.0.0.1:9464"
     assert (settings.log_format, settings.log_level) == (None, "info")
     assert settings.shutdown_grace == timedelta(seconds=12)
@@ -128,6 +129,8 @@ def test_what_is_escaped_or_needs_no_escape_is_accepted(rest: str) -> None:
 
 
 MALFORMED = [
+    ("SUSPEND_AFTER", "PT59M", "PT1H"),
+    ("SUSPENSION_INTERVAL", "PT59S", "PT1M"),
     ("DATABASE_URL", "mysql://db/x", "postgresql://user:password@host:port/database"),
     ("DATABASE_URL", "postgresql:db", "postgresql://user:password@host:port/database"),
     ("DATABASE_URL", "postgresql://u:sesame@host:port/x", "percent-encoded"),

@@ -34,6 +34,7 @@ from webhook_dispatcher.dispatch.lane_session import trust
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
+from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL, Suspension
 from webhook_dispatcher.dispatch.sweep import MEND_INTERVAL, SWEEP_INTERVAL, RetryMending, Sweep
 from webhook_dispatcher.dispatch.upkeep import (
     GAUGE_INTERVAL,
@@ -53,6 +54,7 @@ from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
+from webhook_dispatcher.storage.suspension import PostgresSuspensions
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics, ProcessState
@@ -158,6 +160,7 @@ class Daemon:
             PostgresRecords(recording),
             PostgresControls(upkeep),
             PostgresUpkeep(upkeep),
+            PostgresSuspensions(upkeep),
             sender,
             guard,
         )
@@ -208,13 +211,14 @@ class Daemon:
         records: PostgresRecords,
         controls: PostgresControls,
         upkeep: PostgresUpkeep,
+        suspensions: PostgresSuspensions,
         sender: Sender,
         guard: Guard,
     ) -> None:
         settings, stop = self._settings, self._stop
         keyring = self._keyring
         instruments = Instruments.of(self._clock, self.metrics)
-        hold = Hold(settings.unconfigured_hold)
+        hold, interval = Hold(settings.unconfigured_hold), settings.suspension_interval
         trusted = trust(settings.lease, settings.attempt_timeout)
         self._own_faults, self._outage = instruments.own_faults, instruments.outage
         self._pause = instruments.pause
@@ -227,7 +231,7 @@ class Daemon:
             self._recorder,
             self._attempter,
             instruments,
-            Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold),
+            Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold, interval),
             owner=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
         )
         retrier = Retrier(
@@ -235,7 +239,7 @@ class Daemon:
             self._recorder,
             self._attempter,
             instruments,
-            RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold),
+            RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold, interval),
             stop,
         )
         long_running = LongRunningCommands(
@@ -245,6 +249,7 @@ class Daemon:
         self._gauges = Gauges(upkeep, keyring, self.metrics)
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention)
+        suspension = Suspension(suspensions, settings.suspend_after, interval)
         schema_check = partial(check_schema, upkeep, self._end_for)
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
         work = _together(
@@ -254,6 +259,7 @@ class Daemon:
             loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
             loop(RECALL_INTERVAL, recalls, "recall.failed"),
+            loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
             loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
             loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),

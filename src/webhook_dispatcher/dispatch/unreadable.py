@@ -146,6 +146,15 @@ class Unreadable:
             self._count_refused_claim(error)
         return await self._claim_others(merchants, per_merchant, limit, lease)
 
+    async def claim_trials(self, merchants: Sequence[str], lease: timedelta) -> Sequence[ClaimedRetry]:
+        """Claim one due row each as Claims does; where one is refused, find it, and claim none this time."""
+        try:
+            return await self._claims.claim_trials(merchants, lease, self._blocked.seqs())
+        except StatementRefused as error:
+            self._count_refused_claim(error)
+        await self._find_refused(merchants, 1)
+        return ()
+
     def _count_refused_claim(self, error: StatementRefused) -> None:
         """Count a claim that was refused for a row's sake; raises the error where it is not."""
         if not error.is_row_fault:

@@ -135,6 +135,16 @@ class Claims(Protocol):
         """Finish a due row that can be read and not be claimed; returns its state and type, if it was due."""
         ...
 
+    async def pick_trials(self, limit: int, interval: timedelta) -> list[str]:
+        """Name suspended merchants to be tried by a retry, since nothing waits in order; each rests again."""
+        ...
+
+    async def claim_trials(
+        self, merchants: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
+    ) -> list[ClaimedRetry]:
+        """Claim one due row of each of these merchants, whether they are suspended or not."""
+        ...
+
     async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
         """Look for these merchants' due rows no earlier than this."""
         ...
@@ -309,8 +319,12 @@ class CommandTransaction(MassTransaction, Protocol):
         """Tell whether a merchant, or everything, is paused; CommandRejected when it has no endpoint."""
         ...
 
+    async def read_suspension(self, merchant_id: str) -> datetime | None:
+        """Tell since when a merchant is suspended; None where it is not."""
+        ...
+
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
-        """Pause or resume a merchant, or everything."""
+        """Pause or resume a merchant, or everything; resuming a merchant lifts its suspension."""
         ...
 
     async def set_url(self, merchant_id: str, url: str) -> None:
@@ -362,14 +376,42 @@ class OldestSearch:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """A merchant that was suspended just now."""
+
+    merchant_id: str
+    failing_since: datetime
+
+
+class Suspensions(Protocol):
+    """Who is suspended, and who no longer is. All methods raise StorageError; what is locked is left out."""
+
+    async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
+        """Suspend merchants of whom nothing was accepted for so long; each is tried after an interval."""
+        ...
+
+    async def lift(self, limit: int) -> list[str]:
+        """Lift the suspension of merchants who have accepted something, or have another URL or none."""
+        ...
+
+    async def lift_all(self, limit: int) -> list[str]:
+        """Lift any suspension."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Owed:
-    """What is owed, as the gauges show it; ages in seconds. search: to go on with next time."""
+    """What is owed, as the gauges show it; ages in seconds.
+
+    search: to go on with next time. suspended: how many merchants are.
+    """
 
     pending: int
     pending_retry: int
     oldest_pending_age: float
     oldest_due_retry_age: float
     search: OldestSearch
+    suspended: int = 0
 
 
 class Upkeep(Protocol):

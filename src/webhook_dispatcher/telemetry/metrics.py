@@ -100,6 +100,9 @@ class Metrics:
         self.oldest_due_retry_age = self._measured(
             "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", shard
         )
+        self.suspended_merchants = self._measured(
+            "suspended_merchants", "Merchants that are tried once an interval, in the database.", shard
+        )
         self.paused = self._measured("paused", "1 while operators have paused everything.", shard)
 
     def _database(self) -> None:

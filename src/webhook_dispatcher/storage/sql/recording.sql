@@ -188,7 +188,8 @@ moved AS (
             ELSE lane.wait_until
         END,
         recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),
-        retry_at = least(lane.retry_at, plan.due_at),
+        -- Of a merchant that is suspended nothing is looked for.
+        retry_at = CASE WHEN lane.suspended_at IS NULL THEN least(lane.retry_at, plan.due_at) ELSE lane.retry_at END,
         last_success_at = greatest(lane.last_success_at, plan.succeeded_at),
         last_failure_at = greatest(lane.last_failure_at, plan.failed_at),
         -- A success ends what failed before it. Of failures on both sides of it the last one is known.

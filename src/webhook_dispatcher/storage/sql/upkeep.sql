@@ -29,7 +29,7 @@ SELECT current_setting('server_encoding') AS encoding;
 -- name: read_gauges
 -- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
 -- $1 count_limit bigint
--- row: pending bigint, pending_retry bigint, oldest_due_retry_age double precision
+-- row: pending bigint, pending_retry bigint, oldest_due_retry_age double precision, suspended bigint
 -- order: one row
 SELECT
     CASE
@@ -42,7 +42,8 @@ SELECT
     END AS pending_retry,
     CASE WHEN isfinite(overdue.retry_at)
         THEN greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0) ELSE 0 END::double precision
-        AS oldest_due_retry_age
+        AS oldest_due_retry_age,
+    (SELECT count(*) FROM webhook.lane WHERE lane.suspended_at IS NOT NULL) AS suspended
 FROM (
     SELECT
         (SELECT count(*) FROM (SELECT FROM webhook.outbox WHERE due_at IS NULL LIMIT $1) AS counted_rows)
@@ -62,7 +63,7 @@ CROSS JOIN (
 LEFT JOIN LATERAL (
     SELECT lane.retry_at
     FROM webhook.lane
-    WHERE lane.retry_at < 'infinity' AND NOT lane.paused
+    WHERE lane.retry_at < 'infinity' AND NOT lane.paused AND lane.suspended_at IS NULL
     ORDER BY lane.retry_at
     LIMIT 1
 ) AS overdue ON true;
