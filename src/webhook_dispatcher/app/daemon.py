@@ -30,6 +30,7 @@ from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_re
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments, OperatorPause
 from webhook_dispatcher.dispatch.lane_session import trust
+from webhook_dispatcher.dispatch.notices import REPORT_INTERVAL, Reporting
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
@@ -50,6 +51,7 @@ from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.notices import PostgresNotices
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -144,6 +146,7 @@ class Daemon:
             PostgresRecords(recording),
             PostgresControls(upkeep),
             PostgresUpkeep(upkeep),
+            PostgresNotices(upkeep),
             sender,
             guard,
         )
@@ -194,6 +197,7 @@ class Daemon:
         records: PostgresRecords,
         controls: PostgresControls,
         upkeep: PostgresUpkeep,
+        notices: PostgresNotices,
         sender: Sender,
         guard: Guard,
     ) -> None:
@@ -231,6 +235,7 @@ class Daemon:
         self._gauges = Gauges(upkeep, keyring, self.metrics)
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention)
+        reporting = Reporting(notices, settings.failing_after, self.metrics)
         schema_check = partial(check_schema, upkeep, self._end_for)
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
         work = _together(
@@ -241,6 +246,7 @@ class Daemon:
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
             loop(RECALL_INTERVAL, recalls, "recall.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
+            loop(REPORT_INTERVAL, reporting.step, "notices.failed"),
             loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
             loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
         )
