@@ -45,18 +45,19 @@ WITH looked AS MATERIALIZED (
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ),
-concerned AS MATERIALIZED (
-    SELECT looked.merchant_id
+-- By windows: a join may compare each with each.
+dated AS (
+    SELECT
+        looked.finished_at, looked.seq, looked.merchant_id,
+        min(looked.finished_at) OVER (PARTITION BY looked.merchant_id) AS first_at
     FROM looked
-    GROUP BY looked.merchant_id
-    ORDER BY min(looked.finished_at), looked.merchant_id
-    LIMIT $2
 ),
--- IN is hashed; a join may compare each with each.
+ranked AS MATERIALIZED (
+    SELECT dated.finished_at, dated.seq, dense_rank() OVER (ORDER BY dated.first_at, dated.merchant_id) AS place
+    FROM dated
+),
 told AS MATERIALIZED (
-    SELECT looked.finished_at, looked.seq
-    FROM looked
-    WHERE looked.merchant_id IN (SELECT concerned.merchant_id FROM concerned)
+    SELECT ranked.finished_at, ranked.seq FROM ranked WHERE ranked.place <= $2
 ),
 taken AS (
     DELETE FROM webhook.unreported_failure
@@ -102,7 +103,7 @@ written AS (
 )
 SELECT
     (SELECT count(*) FROM written) AS notices,
-    (SELECT count(*) FROM looked) >= $1 OR (SELECT count(*) FROM concerned) >= $2 AS has_more;
+    (SELECT count(*) >= $1 OR coalesce(max(ranked.place) > $2, false) FROM ranked) AS has_more;
 
 -- name: report_failing
 -- Tell of merchants that have only failed for so long: by a failure of the last minute, since without attempts nobody
