@@ -1,11 +1,12 @@
 """What looking for notices reads where ten thousand merchants fail at once, every five seconds.
 
-Most are told of already, or have had no attempt in the last minute; of a few hundred that have, each has failed by
-one event alone. Sessions are as the daemon's upkeep has them: each statement planned for its values.
+Most are told of already, or have had no attempt in the last minute; of those that have, nearly all have
+failed by one event alone. Sequential scans are off, as in the sessions of the daemon.
 """
 
+from collections.abc import AsyncIterator
+
 import asyncpg
-import pytest
 import pytest_asyncio
 
 from tests.integration.statement_cost import PLANS, Cost, explain
@@ -22,11 +23,13 @@ ATTEMPTS = 10
 FILL = f"""
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
 SELECT 'm' || n, 'https://example.com/', '\\x00', 'k1' FROM generate_series(1, {LANES}) AS n;
-INSERT INTO webhook.lane (merchant_id) SELECT 'm' || n FROM generate_series(1, {LANES}) AS n ON CONFLICT DO NOTHING;
+INSERT INTO webhook.lane (merchant_id) SELECT 'm' || n FROM generate_series(1, {LANES}) AS n
+ON CONFLICT DO NOTHING;
 UPDATE webhook.lane SET
     failing_since = clock_timestamp() - interval '1 day' * random() - interval '2 hours',
     last_failure_at = clock_timestamp()
-        - CASE WHEN substr(merchant_id, 2)::integer % {EVERY_FRESH} = 0 THEN interval '0' ELSE interval '1 hour' END,
+        - CASE WHEN substr(merchant_id, 2)::integer % {EVERY_FRESH} = 0 THEN interval '0'
+            ELSE interval '1 hour' END,
     failures_in_a_row = 9;
 INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
 SELECT
@@ -38,7 +41,7 @@ ANALYZE;
 
 
 @pytest_asyncio.fixture
-async def session(database: Database) -> asyncpg.Connection:
+async def session(database: Database) -> AsyncIterator[asyncpg.Connection]:
     connection = await database.connect()
     await connection.execute(FILL)
     yield connection
@@ -85,7 +88,9 @@ async def test_beside_ten_thousand_that_were_told_of_those_alone_are_read_that_r
     statement = load("notices")["report_recovered"]
     cost = await explain(session, "report_recovered", statement, plan_cache_mode, "500")
     assert _sequential(cost) == set()
-    assert await session.fetchval("SELECT count(*) FROM webhook.outbox WHERE type = 'endpoint.recovered'") == 1
+    assert (
+        await session.fetchval("SELECT count(*) FROM webhook.outbox WHERE type = 'endpoint.recovered'") == 1
+    )
     assert cost.buffers < 2 * LANES
     again = load("notices")["report_failing"]
     cost = await explain(session, "report_failing", again, plan_cache_mode, "'1 hour'", "500")
