@@ -136,7 +136,8 @@ BEGIN
         last_success_at = CASE WHEN is_other THEN NULL ELSE lane.last_success_at END,
         last_failure_at = CASE WHEN is_other THEN NULL ELSE lane.last_failure_at END,
         failing_since = CASE WHEN is_other THEN NULL ELSE lane.failing_since END,
-        failures_in_a_row = CASE WHEN is_other THEN 0 ELSE lane.failures_in_a_row END;
+        failures_in_a_row = CASE WHEN is_other THEN 0 ELSE lane.failures_in_a_row END,
+        reported_failing_since = CASE WHEN TG_OP <> 'DELETE' THEN lane.reported_failing_since END;
     RETURN NULL;
 END
 $$;

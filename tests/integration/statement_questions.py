@@ -77,6 +77,11 @@ SELECT
     lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, '{NAMED}' || n % {LANES}, 1, 'schedule', clock_timestamp(),
     5, 'delivered'
 FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.unreported_failure (finished_at, seq, event_id, merchant_id, reason)
+SELECT
+    clock_timestamp() + CASE WHEN n <= {ASKED} THEN -interval '1 hour' ELSE interval '1 hour' END,
+    n, gen_random_uuid(), '{NAMED}' || n % {LANES}, 'exhausted'
+FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
 SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 10});
 INSERT INTO webhook.control (command, event_id, requested_by)
@@ -294,6 +299,12 @@ QUESTIONS: Mapping[str, Question] = {
     # administration
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
+    # notices
+    "may_report": Question(("1000",)),
+    "report_failures": Question(("10000", "500"), ASKED),
+    "report_failing": Question(("'1 hour'", "500")),
+    "report_recovered": Question(("500",)),
+    "purge_unreported": Question(("'2 hours'",)),
     # insight
     "read_event": Question((_uuid(LOGGED), "5")),
     "read_charge": Question(("'ch_0123456789'", "NULL", str(ASKED)), ASKED),
@@ -355,5 +366,6 @@ SUBJECTS = (
     "keys",
     "installation",
     "inventory",
+    "notices",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

@@ -35,6 +35,7 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.ops_address == "127.0.0.1:9464"
     assert (settings.log_format, settings.log_level) == (None, "info")
     assert settings.shutdown_grace == timedelta(seconds=12)
+    assert settings.failing_after == timedelta(hours=1)
     assert settings.retention == timedelta(days=30)
     assert settings.response_excerpt == 0
     assert settings.data_dir == Path(".webhook")
@@ -181,6 +182,7 @@ MALFORMED = [
     ("LOG_FORMAT", "xml", "one of json, console"),
     ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
     ("SHUTDOWN_GRACE", "12", "write PT12S"),
+    ("FAILING_AFTER", "PT59S", "from PT1M to P365D"),
     ("RETENTION", "PT1H", "from P1D to P3650D"),
     ("EGRESS_ALLOW_NETWORKS", "10.1.2.3/16", "did you mean 10.1.0.0/16?"),
     ("EGRESS_ALLOW_NETWORKS", "example.com", "10.0.0.0/8"),

@@ -52,6 +52,9 @@ class FakeUpkeep:
     async def purge_control(self, keep: timedelta) -> None:
         self.done.append(("purge", keep))
 
+    async def purge_unreported(self, keep: timedelta) -> None:
+        self.done.append(("purge unreported", keep))
+
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         self.done.append(("measure", search))
         return self.owed
@@ -77,7 +80,10 @@ def shown(metrics: Metrics, name: str) -> float | None:
 async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> None:
     upkeep = FakeUpkeep()
     await keep_logs(upkeep, RETENTION)
-    assert upkeep.done == [("make", DAYS_AHEAD), ("drop", RETENTION), ("purge", CONTROL_KEPT)]
+    assert upkeep.done == [
+        *[("make", DAYS_AHEAD), ("drop", RETENTION)],
+        *[("purge", CONTROL_KEPT), ("purge unreported", RETENTION)],
+    ]
 
 
 @pytest.mark.parametrize("made", [0, 2])

@@ -31,6 +31,7 @@ from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_re
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments, OperatorPause
 from webhook_dispatcher.dispatch.lane_session import trust
+from webhook_dispatcher.dispatch.notices import REPORT_INTERVAL, Reporting
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
@@ -52,6 +53,7 @@ from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.notices import PostgresNotices
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.suspension import PostgresSuspensions
@@ -161,6 +163,7 @@ class Daemon:
             PostgresControls(upkeep),
             PostgresUpkeep(upkeep),
             PostgresSuspensions(upkeep),
+            PostgresNotices(upkeep),
             sender,
             guard,
         )
@@ -212,6 +215,7 @@ class Daemon:
         controls: PostgresControls,
         upkeep: PostgresUpkeep,
         suspensions: PostgresSuspensions,
+        notices: PostgresNotices,
         sender: Sender,
         guard: Guard,
     ) -> None:
@@ -250,6 +254,7 @@ class Daemon:
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention)
         suspension = Suspension(suspensions, settings.suspend_after, interval)
+        reporting = Reporting(notices, settings.failing_after, self.metrics)
         schema_check = partial(check_schema, upkeep, self._end_for)
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
         work = _together(
@@ -261,6 +266,7 @@ class Daemon:
             loop(RECALL_INTERVAL, recalls, "recall.failed"),
             loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
+            loop(REPORT_INTERVAL, reporting.step, "notices.failed"),
             loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
             loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
         )

@@ -400,6 +400,25 @@ class Suspensions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """What the platform was just told. written: notices by their type. has_more: there is more to tell."""
+
+    written: Mapping[str, int]
+    has_more: bool
+
+
+class Notices(Protocol):
+    """What the platform is told by events of its own. All methods raise StorageError."""
+
+    async def report(self, failing_after: timedelta) -> Reported:
+        """Write the notices that are due, each once; none without an endpoint for them, or while many wait.
+
+        failing_after: how long a merchant must have failed before that is told.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Owed:
     """What is owed, as the gauges show it; ages in seconds.
 
@@ -431,6 +450,10 @@ class Upkeep(Protocol):
 
     async def purge_control(self, keep: timedelta) -> None:
         """Forget commands that were handled longer ago than `keep`."""
+        ...
+
+    async def purge_unreported(self, keep: timedelta) -> None:
+        """Forget failures that no notice has told of for longer than `keep`."""
         ...
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:

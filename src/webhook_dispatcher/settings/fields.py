@@ -109,6 +109,11 @@ class Settings(BaseModel):
     unconfigured_hold: Annotated[timedelta, forms.duration("PT0S", "P365D")] = _described(
         timedelta(days=1), "How long events of a merchant without an endpoint wait for one."
     )
+    failing_after: Annotated[timedelta, forms.duration("PT1M", "P365D")] = _described(
+        timedelta(hours=1),
+        "How long nothing of a merchant's may have been accepted before the platform is told "
+        "(`endpoint.failing`).",
+    )
     suspend_after: Annotated[timedelta | None, forms.duration("PT1H", "P365D")] = _described(
         None,
         "A merchant of whom nothing was accepted for so long, with twenty events tried, is suspended: its "

@@ -19,6 +19,7 @@ from webhook_dispatcher.storage.statements import load
 
 _UPKEEP = load("upkeep")
 _PURGE = load("control")["purge_control"]
+_PURGE_UNREPORTED = load("notices")["purge_unreported"]
 LOGS = ("delivery_log", "attempt_log")
 OLDEST_PAGE = 1_000
 """Merchants looked at in one step of the search for the oldest pending event."""
@@ -77,6 +78,11 @@ class PostgresUpkeep:
         """See domain.ports.Upkeep."""
         with translated():
             await self._pool.execute(_PURGE.text, keep)
+
+    async def purge_unreported(self, keep: timedelta) -> None:
+        """See domain.ports.Upkeep; source: notices.sql `purge_unreported`."""
+        with translated():
+            await self._pool.execute(_PURGE_UNREPORTED.text, keep)
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`, `read_oldest_pending`."""

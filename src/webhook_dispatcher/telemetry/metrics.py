@@ -13,7 +13,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from webhook_dispatcher.domain.command import COMMANDS, HANDLED_STATUSES
-from webhook_dispatcher.domain.event import EVENT_TYPES, FailedReason, State, Trigger
+from webhook_dispatcher.domain.event import EVENT_TYPES, NOTICE_TYPES, FailedReason, State, Trigger
 from webhook_dispatcher.domain.verdict import Outcome
 
 ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 9.0, 10.0, 11.0)
@@ -87,6 +87,8 @@ class Metrics:
             LAG_BUCKETS,
         )
         self.deliveries_by = _DeliveriesBy(self.deliveries)
+        self.notices = self._counter("notices", "Notices written for the platform.", "type")
+        _create(self.notices, product(NOTICE_TYPES))
 
     def _owed(self, shard: str | None) -> None:
         """Make the gauges of one database: its processes measure the same, so the newest figure counts."""

@@ -95,6 +95,19 @@ logged AS (
         finished.status, finished.outcome, finished.finished_at
     FROM finished
 ),
+unreported AS (
+    -- What the platform is told of later (notices.sql); what operators gave up themselves is no news.
+    INSERT INTO webhook.unreported_failure (finished_at, seq, event_id, merchant_id, reason)
+    SELECT finished.finished_at, finished.seq, finished.id, finished.merchant_id, finished.reason
+    FROM finished
+    WHERE
+        (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform')
+        AND finished.state = 'failed'
+        AND finished.reason IN ('exhausted', 'not_configured', 'unsendable')
+        AND finished.merchant_id <> '$platform'
+        AND finished.type <> 'webhook.test'
+    ON CONFLICT DO NOTHING
+),
 postponed AS (
     UPDATE webhook.outbox
     SET
