@@ -1,5 +1,7 @@
 """The judge of chaos runs on commands: what each accounts for, and what it forbids."""
 
+from typing import Any
+
 import pytest
 
 from tests.chaos.judge import judge
@@ -43,7 +45,7 @@ def test_each_recover_accounts_for_one_replay(builder: EvidenceBuilder) -> None:
     ],
 )
 def test_a_recover_of_something_else_accounts_for_no_replay(
-    builder: EvidenceBuilder, about: dict[str, float]
+    builder: EvidenceBuilder, about: dict[str, Any]
 ) -> None:
     builder.command("recover", **{"at": 5.0, "states": DELIVERED, "since": 0.0, **about})
     builder.attempt("a", 6, trigger="replay")
@@ -92,7 +94,7 @@ def test_what_ended_just_before_a_recover_may_be_missing_from_it(builder: Eviden
 
 @pytest.mark.parametrize("about", [{"is_whole": False}, {"states": FAILED}, {"merchant_id": "m2"}])
 def test_what_a_recover_leaves_out_need_not_be_sent_again(
-    builder: EvidenceBuilder, about: dict[str, object]
+    builder: EvidenceBuilder, about: dict[str, Any]
 ) -> None:
     builder.finished["a"] = 0.1
     builder.command("recover", 50, **{"states": DELIVERED, "since": 0.0, **about})
@@ -134,7 +136,7 @@ def test_what_a_skip_was_about_may_end_as_skipped(builder: EvidenceBuilder) -> N
     [{"before": 4.9}, {"merchant_id": "m1"}, {"at": 7.0}, {"took": 0.01}, {"status": "withdrawn"}],
 )
 def test_what_no_skip_was_about_does_not_end_as_skipped(
-    builder: EvidenceBuilder, about: dict[str, float]
+    builder: EvidenceBuilder, about: dict[str, Any]
 ) -> None:
     builder.event("d", 5, merchant="m-d")
     builder.fail("d", "skipped", at=6.1)
