@@ -22,7 +22,7 @@ STATES: Sequence[Sequence[str]] = (
 )
 """What is recovered; nothing said: all three states."""
 LATEST = 60.0
-"""Seconds that a range may lie back."""
+"""Seconds that a range of what was delivered may lie back; what was not is little, and may lie back longer."""
 LOOKED_AT = 5.0
 """Seconds for which a recover is waited for; the next fault may come while it goes on."""
 
@@ -31,18 +31,20 @@ LOOKED_AT = 5.0
 async def recover(testbed: Testbed, hit: Hit) -> None:
     """Send a merchant's or everybody's deliveries again, while whatever else goes on."""
     random = testbed.random
-    since = random.uniform(2, LATEST)
+    states = random.choice(STATES)
+    is_much = not states or "delivered" in states
+    since = random.uniform(2, LATEST) if is_much else random.uniform(LATEST, 5 * LATEST)
+    merchant_id = random.choice(testbed.merchants) if random.random() < (0.5 if is_much else 0.2) else None
     args: dict[str, Any] = {"since": await _ago(testbed, since)}
-    merchant_id = random.choice(testbed.merchants) if random.random() < 0.5 else None
-    if states := random.choice(STATES):
+    if states:
         args["states"] = list(states)
-    if merchant_id is None and (not states or "delivered" in states):  # or it would be too much
+    if is_much and merchant_id is None:
         args["until"] = await _ago(testbed, since - random.uniform(1, 10))
     if random.random() < 0.2:
         args["limit"] = random.randrange(1, 100)
     ids = await ask(testbed, [CommandRequest("recover", merchant_id, args=args)])
     hit.note = f"{merchant_id or 'all'}, {', '.join(states) or 'all states'}"
-    if random.random() < 0.3:
+    if random.random() < 0.2:
         await testbed.wait(random.uniform(0, 1.5))
         await _stop(testbed, hit, ids)
     await ended(testbed, ids, LOOKED_AT)
