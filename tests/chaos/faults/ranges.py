@@ -22,7 +22,7 @@ STATES: Sequence[Sequence[str]] = (
 )
 """What is recovered; nothing said: all three states."""
 LATEST = 60.0
-"""Seconds that a range of what was delivered may lie back; what was not is little, and may lie back longer."""
+"""Seconds that a range of what was delivered may lie back; of what was not, which is little, longer."""
 LOOKED_AT = 5.0
 """Seconds for which a recover is waited for; the next fault may come while it goes on."""
 
