@@ -292,7 +292,7 @@ QUESTIONS: Mapping[str, Question] = {
     "adopt_installation": Question(("'prod-eu1'", "'somebody'")),
     # inventory
     "read_roles": Question((), 10),
-    "read_inventory": Question(()),
+    "read_inventory": Question((), 100),
     # keys
     "read_key_checks": Question(("ARRAY['k1', 'k2']",), 2),
     "insert_key_check": Question(("'k1'", "'\\x00112233445566778899aabbccddeeff'")),

@@ -14,7 +14,7 @@ from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[EmbeddedPostgres]:
     """Serve without the schema and its roles."""
     with own_server({}) as started:
@@ -60,6 +60,7 @@ def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_
 def test_second_database_of_a_server_has_its_roles_already(
     server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    migrate(server, capsys)
     asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE second"))
     environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres", "second"), "WEBHOOK_INSTALLATION": "prod-eu2"}
     assert main(["migrate", "--no-charge-index"], Session(environ)) == 0
