@@ -1,5 +1,5 @@
-# Everything runs from .venv, built from requirements.lock by plain pip. Paths are relative: the checkout may
-# lie anywhere, spaces included.
+# Everything runs from .venv, built by plain pip: from requirements.lock, or for `demo` and `run` from the part of it
+# that these take. Paths are relative: the checkout may lie anywhere, spaces included.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -11,6 +11,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
+LOCAL := $(VENV)/.local
+LOCAL_LOCKS := deploy/requirements.local.lock deploy/requirements.build.lock
 NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
 SERVERS := tests/servers
@@ -22,33 +24,47 @@ RIVALS := $(VENV)/.rivals
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
+# A python is tried by running it: a version manager's shim may be in PATH and still not work.
+define make_venv
+found=; for candidate in "$${PYTHON3:-}" python3.13 python3.12 python3.11 python3 python; do \
+	[ -n "$$candidate" ] || continue; \
+	if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then found="$$candidate"; break; fi; \
+done; \
+if [ -z "$$found" ]; then \
+	echo "No Python 3.11 or later with the venv module was found (tried python3.13, python3.12," \
+		"python3.11, python3, python). Install one, or name it: make PYTHON3=/path/to/python3" >&2; \
+	exit 1; \
+fi; \
+echo "Building $(VENV) with $$("$$found" --version) ..."; \
+"$$found" -m venv --clear $(VENV)
+endef
+
 setup: $(READY) ## Build .venv from requirements.lock (done once, and again when the lock changes)
 
-# A python is tried by running it: a version manager's shim may be in PATH and still not work.
 $(LOCKED): requirements.lock
-	@found=; for candidate in "$${PYTHON3:-}" python3.13 python3.12 python3.11 python3 python; do \
-		[ -n "$$candidate" ] || continue; \
-		if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
-		then found="$$candidate"; break; fi; \
-	done; \
-	if [ -z "$$found" ]; then \
-		echo "No Python 3.11 or later with the venv module was found (tried python3.13, python3.12," \
-			"python3.11, python3, python). Install one, or name it: make PYTHON3=/path/to/python3" >&2; \
-		exit 1; \
-	fi; \
-	echo "Building $(VENV) with $$("$$found" --version); this takes a minute."; \
-	"$$found" -m venv --clear $(VENV)
+	@$(make_venv)
+	@echo "Installing $$(grep -c '^[a-z].*==' $^) packages, with all that tests and checks take; this takes a minute ..."
 	@$(PYTHON) -m pip install --quiet --require-hashes --requirement requirements.lock
 	@touch $@
 
 $(READY): $(LOCKED) pyproject.toml
 	@$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@ $(LOCAL)
+
+# What it takes to run it on this machine, and no more. Where everything is installed, this is too.
+$(LOCAL): $(LOCAL_LOCKS) pyproject.toml
+	@[ -e $(LOCKED) ] || { $(make_venv); }
+	@echo "Installing $$(cat $(LOCAL_LOCKS) | grep -c '^[a-z].*==') packages, a PostgreSQL among them;" \
+		"nothing goes anywhere else than $(VENV) ..."
+	@$(PYTHON) -m pip install --quiet --require-hashes $(LOCAL_LOCKS:%=--requirement %)
+	@$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(READY) ## Watch it work: Postgres, six merchants, a receiver (DEMO_EVENTS=200 stops by itself)
+demo: $(LOCAL) ## Watch it work: Postgres, six merchants, a receiver (DEMO_EVENTS=200 stops by itself)
 	@$(PYTHON) -m webhook_dispatcher demo
 
-run: $(READY) ## Run the daemon on an embedded Postgres in ./.webhook
+run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 	@$(PYTHON) -m webhook_dispatcher run --embedded
 
 test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
@@ -127,12 +143,15 @@ fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
 
-lock: $(LOCKED) ## Resolve requirements.lock (all) and deploy/requirements.lock (the daemon) anew
-	@$(PYTHON) -m uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
-		--no-header --all-extras --python-version 3.11 --output-file requirements.lock pyproject.toml
-	@$(PYTHON) -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
-		--no-header --constraint requirements.lock --python-version 3.11 \
-		--output-file deploy/requirements.lock pyproject.toml
+RESOLVE := -m uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+RESOLVE_PART := $(RESOLVE) --no-annotate --constraint requirements.lock
+
+lock: $(LOCKED) ## Resolve requirements.lock (all) and the parts of it in deploy (daemon, laptop, build) anew
+	@$(PYTHON) $(RESOLVE) --upgrade --all-extras --output-file requirements.lock pyproject.toml
+	@$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.lock pyproject.toml
+	@$(PYTHON) $(RESOLVE_PART) --extra local --output-file deploy/requirements.local.lock pyproject.toml
+	@$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' | \
+		$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.build.lock -
 
 clean: ## Remove what make and the tests built
 	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(SERVERS)/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -25,7 +25,7 @@ from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.fields import PREFIX
 from webhook_dispatcher.settings.forms import Form
-from webhook_dispatcher.telemetry.metrics import SHARD, Metrics, SupervisorMetrics
+from webhook_dispatcher.telemetry.metrics import SHARD, Metrics, ProcessMetrics
 
 FILE = Path(__file__).with_suffix(".md")
 Metric = Counter | Gauge | Histogram
@@ -154,10 +154,10 @@ def _rendered(value: object) -> str:
 
 
 def _metrics() -> Iterator[tuple[str, Metric]]:
-    """Make the metrics of a daemon and of a supervisor, and name each as Prometheus sees it."""
+    """Make the metrics of a daemon and of its processes, and name each as Prometheus sees it."""
     daemon = Metrics("of the program", shard="its name")
-    supervisor = SupervisorMetrics(CollectorRegistry(), ["its name"], lambda *_: 0)
-    for metric in (*vars(daemon).values(), *vars(supervisor).values()):
+    processes = ProcessMetrics(CollectorRegistry(), ["its name"], lambda *_: 0, 0.0)
+    for metric in (*vars(daemon).values(), *vars(processes).values()):
         if isinstance(metric, Metric):
             family = next(iter(metric.collect()))
             yield family.name + ("_total" if family.type == "counter" else ""), metric

@@ -30,8 +30,12 @@ def print_sql() -> None:
 
 
 def migrate(connection: Connection) -> None:
-    """Run what is missing."""
-    configure(connection=connection)
+    """Run what is missing, and note its names."""
+    applied = context.config.attributes["applied"]
+    configure(
+        connection=connection,
+        on_version_apply=lambda step, **_: applied.append(step.up_revision_id),
+    )
     with context.begin_transaction():
         context.run_migrations()
 

@@ -110,7 +110,10 @@ ADD COLUMN reported_failing_since timestamptz,
 ADD COLUMN suspended_at timestamptz;
 CREATE INDEX lane_failing ON webhook.lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_reported ON webhook.lane (merchant_id) WHERE reported_failing_since IS NOT NULL;
-CREATE INDEX lane_suspended ON webhook.lane (merchant_id) WHERE suspended_at IS NOT NULL;
+CREATE INDEX lane_to_suspend ON webhook.lane (failing_since) WHERE failing_since IS NOT NULL AND suspended_at IS NULL;
+CREATE INDEX lane_suspended ON webhook.lane (wait_until) WHERE suspended_at IS NOT NULL;
+CREATE INDEX lane_to_lift ON webhook.lane (merchant_id) WHERE
+suspended_at IS NOT NULL AND (failing_since IS NULL OR failing_since > suspended_at OR last_success_at > suspended_at);
 COMMENT ON COLUMN webhook.lane.from_seq IS
 'Everything in order up to here has been recorded. Sessions read from here on: too high, and it hides events.';
 
@@ -133,7 +136,8 @@ BEGIN
         last_success_at = CASE WHEN is_other THEN NULL ELSE lane.last_success_at END,
         last_failure_at = CASE WHEN is_other THEN NULL ELSE lane.last_failure_at END,
         failing_since = CASE WHEN is_other THEN NULL ELSE lane.failing_since END,
-        failures_in_a_row = CASE WHEN is_other THEN 0 ELSE lane.failures_in_a_row END;
+        failures_in_a_row = CASE WHEN is_other THEN 0 ELSE lane.failures_in_a_row END,
+        reported_failing_since = CASE WHEN TG_OP <> 'DELETE' THEN lane.reported_failing_since END;
     RETURN NULL;
 END
 $$;

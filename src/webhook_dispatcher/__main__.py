@@ -2,6 +2,10 @@
 
 import sys
 
-from webhook_dispatcher.cli import main
+try:
+    from webhook_dispatcher.cli import main
 
-sys.exit(main())
+    code = main()
+except KeyboardInterrupt:
+    code = 130  # as the command line does once it is there
+sys.exit(code)

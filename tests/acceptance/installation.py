@@ -18,7 +18,7 @@ from uuid import UUID
 
 import asyncpg
 
-from tests.acceptance.processes import Daemon, environment
+from tests.acceptance.processes import RUN, Daemon, environment
 from tests.servers.database import Database
 from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Keyring, Secret
@@ -107,10 +107,10 @@ class Installation:
             **changed,
         }
 
-    def spawn(self, **changed: str) -> Daemon:
+    def spawn(self, program: Sequence[str] = RUN, **changed: str) -> Daemon:
         """Start a daemon without waiting for it."""
         log_file = self.folder / f"daemon-{len(self.daemons) + 1}.log"
-        daemon = Daemon.spawn(self.settings(**changed), log_file, self.folder)
+        daemon = Daemon.spawn(self.settings(**changed), log_file, self.folder, program)
         self.daemons.append(daemon)
         return daemon
 

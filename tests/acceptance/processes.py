@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.waiting import MAX_WAIT, until
+
+RUN = ("webhook_dispatcher", "run")
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -27,11 +29,13 @@ class Daemon:
     log_file: Path
 
     @classmethod
-    def spawn(cls, settings: Mapping[str, str], log_file: Path, cwd: Path) -> "Daemon":
+    def spawn(
+        cls, settings: Mapping[str, str], log_file: Path, cwd: Path, program: Sequence[str] = RUN
+    ) -> "Daemon":
         """Start a daemon; whoever does so sees to it that it is killed."""
         with log_file.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "webhook_dispatcher", "run"],
+                [sys.executable, "-m", *program],
                 env=environment(settings),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 SECONDS = 45
+COMMANDS = ("a range of time recovered", "what is old skipped", "commands given and withdrawn")
+"""Kinds of fault that so short a run must have."""
 
 
 @pytest.mark.timeout(600)
@@ -17,7 +19,8 @@ def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--report", str(report)]
     ended = subprocess.run(
         # So short a run has no time for faults that have it for themselves.
-        [*command, "--minutes", str(SECONDS / 60), "--merchants", "60", "--alone", "0"],
+        [*command, "--minutes", str(SECONDS / 60), "--merchants", "60", "--alone", "0"]
+        + [f"--first={name}" for name in COMMANDS],
         capture_output=True,
         text=True,
         timeout=540,
@@ -25,6 +28,7 @@ def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
     said = f"{ended.stdout[-8000:]}\n{ended.stderr[-4000:]}"
     assert ended.returncode == 0, f"{said}\n{_read(report / 'report.md')}"
     assert ended.stdout.count(" s: ") >= 20, said  # faults; otherwise nothing was shown
+    assert [name for name in COMMANDS if f"{name}, " not in ended.stdout] == [], said
 
 
 def _read(file: Path) -> str:

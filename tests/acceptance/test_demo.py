@@ -1,7 +1,9 @@
 """The demo as a process of its own, as `make demo` starts it."""
 
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -9,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -66,7 +68,11 @@ def test_a_short_demo_finds_that_everything_agrees(folder: Path) -> None:
     with demo(folder, DEMO_EVENTS="30") as process:
         output, _ = process.communicate(timeout=4 * MAX_WAIT)
     assert process.returncode == 0, output
-    assert re.search(r"32 events, \d+ requests, \d+ of them signed right, \d+ s: everything agrees", output)
+    assert "  events        32  31 delivered, 0 to retry, 1 failed, 0 not sent yet\n" in output
+    check_verdict(output)
+    table = output[output.rindex("its receiver") :]
+    assert re.search(r"^garage +moved: 200 ", table, re.MULTILINE), table
+    assert re.search(r"^museum +500 again ", table, re.MULTILINE), table
     for command in ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel"):
         assert re.search(rf"^{command} \S+: done ", output, re.MULTILINE), command
     assert processes_in(folder) == []
@@ -88,6 +94,77 @@ def test_nothing_runs_on_after_a_demo_was_stopped(folder: Path, number: signal.S
     while left := processes_in(folder):
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
+
+
+@contextmanager
+def demo_on_a_terminal(folder: Path) -> Iterator[tuple[int, int]]:
+    """Start the demo as the only program of a terminal of 80 columns; give its pid and the terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TMPDIR=str(folder), COLUMNS="80", LINES="24", TERM="xterm")
+        os.execv(sys.executable, [sys.executable, "-m", "webhook_dispatcher", "demo"])
+    try:
+        yield pid, terminal
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def shown(terminal: int, until: str = "") -> str:
+    """Read what the terminal shows until a text, or until its end; without what only moves and colours."""
+    deadline, text = time.monotonic() + DEADLINE, ""
+    while not until or until not in text:
+        assert select.select([terminal], [], [], deadline - time.monotonic())[0], text
+        try:
+            text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(terminal, 65536).decode(errors="replace"))
+        except OSError:
+            assert not until, text
+            break
+    return text.replace("\r\n", "\n")
+
+
+def check_verdict(text: str) -> None:
+    """Assert that the verdict is a good one and follows from its own figures, and that it is not the end."""
+    found = re.search(
+        r"^  events +(\d+)  (\d+) delivered, (\d+) to retry, (\d+) failed, (\d+) not sent yet$", text, re.M
+    )
+    assert found, text
+    events, *states = map(int, found.groups())
+    assert events == sum(states) > 0
+    assert re.search(r"^  lost +0$", text, re.M), text
+    assert re.search(r"^  repeated +0  accepted more than once$", text, re.M), text
+    assert re.search(r"^  in order +([1-6])  of \1 merchants, by seq$", text, re.M), text
+    assert "\nverdict: everything agrees\nnext: " in text
+    assert text.endswith("README.md, Run\n")
+    assert "Traceback" not in text
+
+
+def test_ctrl_c_on_a_terminal_ends_it_with_a_verdict_and_what_to_do_next(folder: Path) -> None:
+    with demo_on_a_terminal(folder) as (pid, terminal):
+        before = shown(terminal, until="attempt 3  200")
+        os.write(terminal, b"\x03")
+        after = shown(terminal)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert re.search(r"charge\.\w+ +kiosk +attempt 2  502 +\d+ ms\n", before), before
+    assert re.search(r"charge\.\w+ +garage +attempt 1  no answer +\d+ ms\n", before), before
+    check_verdict(after)
+    assert max(map(len, after.splitlines())) <= 80, after
+    assert processes_in(folder) == []
+
+
+@pytest.mark.parametrize("phase", ["starting a Postgres", "making the schema", START])
+def test_ctrl_c_in_any_phase_leaves_nothing_behind(folder: Path, phase: str) -> None:
+    with demo_on_a_terminal(folder) as (pid, terminal):
+        shown(terminal, until=phase)
+        os.write(terminal, b"\x03")
+        after = shown(terminal)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, 130)
+    assert "Traceback" not in after
+    assert processes_in(folder) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_a_demo_that_is_stopped_too_early_fails(folder: Path) -> None:

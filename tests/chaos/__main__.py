@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=75)
     parser.add_argument("--alone", type=float, default=0.5, help="part of merchants' faults, without others")
     parser.add_argument("--only", action="append", default=[], help="kinds whose names hold this text")
+    parser.add_argument("--first", action="append", default=[], help="kinds that come before others")
     parser.add_argument("--server-bin", type=Path, default=programs(), help="the folder of another Postgres")
     parser.add_argument(
         "--setting", type=_setting, action="append", default=[], help="NAME=VALUE of the server, e.g. jit=off"
@@ -64,8 +65,9 @@ def main() -> None:
         # As root without namespaces the server runs as nobody, who must pass.
         Path(folder).chmod(0o711)
         testbed = Testbed(scale, asked.seed, Path(folder))
-        kinds = [kind for kind in KINDS.values() if _is_wanted(kind, asked.only)]
-        outcome = asyncio.run(run(testbed, kinds, asked.minutes * 60, tell))
+        kinds = [kind for kind in KINDS.values() if not asked.only or _is_named(kind, asked.only)]
+        first = [kind for kind in kinds if _is_named(kind, asked.first)]
+        outcome = asyncio.run(run(testbed, kinds, asked.minutes * 60, tell, first))
         verdict = judge(outcome.evidence)
         notes = (
             {"server": outcome.server}
@@ -93,8 +95,8 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _is_wanted(kind: Kind, only: Sequence[str]) -> bool:
-    return not only or any(text in kind.name for text in only)
+def _is_named(kind: Kind, texts: Sequence[str]) -> bool:
+    return any(text in kind.name for text in texts)
 
 
 def keep_logs(folder: Path, report: Path) -> None:

@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.chaos.commands import Commands
 from tests.chaos.evidence import Attempted, Delivery, Event, Evidence
-from webhook_dispatcher.domain.event import TEST_EVENT_TYPE
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, FailedReason, Trigger
 from webhook_dispatcher.local.arrivals import Arrival
 
 BEFORE = 0.1
@@ -24,6 +25,8 @@ class Case:
     kept: what is on record of a row that an operator deleted.
     resent: requests whose kept connection was cut, and which were sent again on another in the same attempt.
     first_delay: seconds from the end of the first attempt to its retry; what comes later may be that one.
+    by_hand, replayed: attempts that commands account for: those asked for one by one or of what had not been
+        delivered, and those of what had been.
     """
 
     event: Event
@@ -33,6 +36,7 @@ class Case:
     resent: int = 0
     kept: Sequence[Attempted] = ()
     first_delay: float = float("inf")
+    replayed: int = 0
 
     @property
     def merchant_id(self) -> str:
@@ -63,6 +67,11 @@ class Case:
         """Tell whether it was first sent by hand: it had failed before its turn, or was cancelled."""
         attempted = self.first_attempt()
         return self.by_hand > 0 and attempted is not None and attempted.trigger == "manual"
+
+    @property
+    def is_skipped(self) -> bool:
+        """Tell whether it ended by a skip."""
+        return self.delivery is not None and self.delivery.failed_reason == FailedReason.SKIPPED
 
     def served_at(self) -> float | None:
         """Return when its first attempt was begun; one that reached nobody counts too."""
@@ -104,19 +113,28 @@ def may_arrive(attempted: Attempted) -> bool:
     return attempted.outcome not in _NEVER_SENT
 
 
+def _make(event: Event, evidence: Evidence, commands: Commands, first_delay: float) -> Case:
+    case = Case(
+        event,
+        evidence.deliveries.get(event.id),
+        evidence.by_hand.get(event.id, 0),
+        kept=evidence.deleted.get(event.id, ()),
+        first_delay=first_delay,
+    )
+    recovered = commands.recovered(event.merchant_id, case.attempted)
+    case.by_hand += recovered[Trigger.MANUAL]
+    case.replayed = recovered[Trigger.REPLAY]
+    return case
+
+
 class Cases:
     """Every event's case, and each merchant's in the order of first arrivals."""
 
     def __init__(self, evidence: Evidence) -> None:
+        self.commands = Commands(evidence.commands)
+        first_delay = min(evidence.limits.schedule[:1], default=float("inf"))
         self._by_id = {
-            event.id: Case(
-                event,
-                evidence.deliveries.get(event.id),
-                evidence.by_hand.get(event.id, 0),
-                kept=evidence.deleted.get(event.id, ()),
-                first_delay=min(evidence.limits.schedule[:1], default=float("inf")),
-            )
-            for event in evidence.events
+            event.id: _make(event, evidence, self.commands, first_delay) for event in evidence.events
         }
         self.unknown: list[Arrival] = []
         self._opened: dict[int, float] = {}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tests.chaos.cases import Case
+from tests.chaos.commands import Commands
 from tests.chaos.evidence import Delivery, Evidence
 from tests.chaos.order import Finding
 from tests.chaos.verdict import What
@@ -10,7 +11,7 @@ from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.local.arrivals import Signature
 
 
-def ending(case: Case, evidence: Evidence) -> Iterator[Finding]:
+def ending(case: Case, evidence: Evidence, commands: Commands) -> Iterator[Finding]:
     """Find out whether an event was lost, is stuck, or ended for no legal reason."""
     if case.event.id in evidence.deleted:
         return
@@ -23,33 +24,37 @@ def ending(case: Case, evidence: Evidence) -> Iterator[Finding]:
                 What.UNACCEPTED, case, "it is delivered, and no request of it was answered with 2xx"
             )
     elif delivery.state == State.FAILED:
-        fault = _unfounded(case, delivery, evidence)
+        fault = _unfounded(case, delivery, evidence, commands)
         if fault is not None:
             yield Finding(What.UNFOUNDED_END, case, fault)
     else:
         yield Finding(What.STUCK, case, f"it is still {delivery.state} at the end")
 
 
-def _unfounded(case: Case, delivery: Delivery, evidence: Evidence) -> str | None:
+def _unfounded(case: Case, delivery: Delivery, evidence: Evidence, commands: Commands) -> str | None:
     match delivery.failed_reason:
         case FailedReason.CANCELLED if case.event.id in evidence.cancelled:
             return None
         case FailedReason.NOT_CONFIGURED if case.merchant_id in evidence.unconfigured:
             return None
+        case FailedReason.SKIPPED if commands.skipping(case.merchant_id, delivery):
+            return None
         case FailedReason.EXHAUSTED:
-            return _unexhausted(case, evidence)
+            may_be_short = bool(commands.skips_of(case.merchant_id)) or _may_be_short(case, evidence)
+            return _unexhausted(case, evidence, may_be_short)
         case reason:
             return f"it is failed as {reason}, which nobody brought about"
 
 
-def _unexhausted(case: Case, evidence: Evidence) -> str | None:
+def _may_be_short(case: Case, evidence: Evidence) -> bool:
+    return case.is_test or case.event.id in evidence.cancelled or case.merchant_id in evidence.unconfigured
+
+
+def _unexhausted(case: Case, evidence: Evidence, may_be_short: bool) -> str | None:
     numbers = {row.attempt for row in case.attempted}
     if len(numbers) >= evidence.limits.attempts:
         return None
     # One attempt by hand of what had failed for another reason, or of a test: failed again, as exhausted.
-    may_be_short = (
-        case.is_test or case.event.id in evidence.cancelled or case.merchant_id in evidence.unconfigured
-    )
     if case.by_hand and may_be_short and any(row.trigger == "manual" for row in case.attempted):
         return None
     return f"it is exhausted after {len(numbers)} attempts on record of {evidence.limits.attempts}"
@@ -60,7 +65,7 @@ def attempts(case: Case, repeated: int, evidence: Evidence) -> Iterator[Finding]
     if case.delivery is None:
         return  # lost or deleted: what was repeated is not known either
     most = evidence.limits.attempts
-    numbers: dict[str, set[int]] = {"schedule": set(), "manual": set()}
+    numbers: dict[str, set[int]] = {"schedule": set(), "manual": set(), "replay": set()}
     for row in case.attempted:
         numbers.setdefault(row.trigger, set()).add(row.attempt)
     scheduled = len(numbers["schedule"])
@@ -68,17 +73,22 @@ def attempts(case: Case, repeated: int, evidence: Evidence) -> Iterator[Finding]
         yield Finding(
             What.TOO_MANY_ATTEMPTS, case, f"{scheduled} attempts by schedule on record; {most} are due"
         )
-    elif len(case.arrivals) - case.resent > most + case.by_hand + repeated:
+    elif len(case.arrivals) - case.resent > most + case.by_hand + case.replayed + repeated:
         yield Finding(
             What.TOO_MANY_ATTEMPTS,
             case,
-            f"{len(case.arrivals)} requests: {most} are due, {case.by_hand} were asked for by hand, "
-            f"and faults explain {repeated}",
+            f"{len(case.arrivals)} requests: {most} are due, {case.by_hand + case.replayed} were asked for "
+            f"by command, and faults explain {repeated}",
         )
     by_hand = len(numbers["manual"])
     if by_hand > case.by_hand:
         yield Finding(
             What.UNASKED, case, f"{by_hand} attempts by hand on record; {case.by_hand} were asked for"
+        )
+    replayed = len(numbers["replay"])
+    if replayed > case.replayed:
+        yield Finding(
+            What.UNASKED, case, f"{replayed} replays on record; recoveries account for {case.replayed}"
         )
 
 

@@ -3,7 +3,7 @@
 All times are seconds of the machine's monotonic clock, which every process of the run shares.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -109,12 +109,36 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A row of webhook.deliveries at the end of the run."""
+    """A row of webhook.deliveries at the end of the run; both instants by the database's clock."""
 
     state: str
     failed_reason: str | None
     attempts: int
     attempted: Sequence[Attempted] = ()
+    created_at: float = 0.0
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A row of webhook.control at the end of the run; instants by the database's clock.
+
+    since, until: between which a recover takes what had finished. states: which of it. before: of a skip.
+    is_whole: a recover or skip that went through all that it was about: nobody stopped or limited it.
+    """
+
+    id: int
+    name: str
+    status: str
+    given_at: float
+    handled_at: float | None = None
+    merchant_id: str | None = None
+    event_id: str | None = None
+    since: float = float("-inf")
+    until: float = float("inf")
+    before: float = float("-inf")
+    states: frozenset[str] = frozenset()
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +165,13 @@ class Evidence:
     arrivals: what reached the receiver; `daemon_of` names who sent one.
     deleted: ids of events whose row an operator deleted: they may be missing, everywhere; with what is on
         record of them all the same.
-    cancelled: ids of events for which a `cancel` was given.
-    by_hand: attempts asked for by hand (retry, retry_failed, test_event) by event id: so many requests beyond
-        the scheduled ones are right.
+    cancelled: ids of events that a `cancel` ended.
+    by_hand: attempts asked for by hand (retry, retry_failed) by event id: so many requests beyond the
+        scheduled ones are right, and those that recovers account for.
     unconfigured: merchants whose endpoint was removed for a time: their events may fail as not_configured.
+    commands: all that were given.
+    withdrawn: ids of commands that the database said were taken back in time.
+    in_force: ids of withdrawn commands whose effect an operator found all the same.
     """
 
     seed: int
@@ -156,9 +183,12 @@ class Evidence:
     arrivals: Sequence[Arrival]
     injections: Sequence[Injection]
     deleted: Mapping[str, Sequence[Attempted]] = field(default_factory=dict)
-    cancelled: frozenset[str] = frozenset()
+    cancelled: Set[str] = frozenset()
     by_hand: Mapping[str, int] = field(default_factory=dict)
     unconfigured: frozenset[str] = frozenset()
+    commands: Sequence[Command] = ()
+    withdrawn: frozenset[int] = frozenset()
+    in_force: frozenset[int] = frozenset()
 
 
 def daemon_of(arrival: Arrival) -> str:

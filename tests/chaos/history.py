@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.chaos.cases import Case, Cases
-from tests.chaos.evidence import Evidence, Injection, daemon_of
+from tests.chaos.evidence import Command, Evidence, Injection, daemon_of
 from tests.chaos.injections import Injections
 from webhook_dispatcher.local.arrivals import Arrival
 
@@ -26,6 +26,9 @@ class Historian:
             return []
         lines = [line for number, case in enumerate(told) for line in self._of(case, "AB"[number])]
         begin, end = min(at for at, _ in lines) - _AROUND, max(at for at, _ in lines) + _AROUND
+        for case in told:
+            given = self._cases.commands.about(case.merchant_id, case.event.id, begin, end)
+            lines += [line for one in given for line in self._command(one)]
         lines += [(max(one.began, begin), self._fault(one)) for one in self._injections.between(begin, end)]
         names = [f"        {'AB'[number]} = {self._name(case)}" for number, case in enumerate(told)]
         return (
@@ -51,6 +54,17 @@ class Historian:
                 f"{mark} on record: attempt {row.attempt} ({row.trigger}), {row.duration:.3f} s, "
                 f"{row.outcome}{'' if row.status is None else f' {row.status}'}",
             )
+
+    def command(self, command: Command) -> list[str]:
+        """Return what there is to say about a command."""
+        return [f"{self._time(at)} {text}" for at, text in self._command(command)]
+
+    def _command(self, one: Command) -> Iterator[tuple[float, str]]:
+        whom = one.event_id or one.merchant_id or "everything"
+        what = " ".join([one.name, whom, *sorted(one.states)])
+        yield one.given_at, f"! command {one.id} given: {what}"
+        if one.handled_at is not None:
+            yield one.handled_at, f"! command {one.id} {one.status}"
 
     def _request(self, arrival: Arrival) -> str:
         answer = "no answer" if arrival.status is None else str(arrival.status)

@@ -15,7 +15,7 @@ class Injections:
     def __init__(self, injections: Sequence[Injection], limits: Limits) -> None:
         self._sorted = sorted(injections, key=lambda injection: injection.began)
         self._begins = [injection.began for injection in self._sorted]
-        self._longest = max((_over(one) - one.began for one in self._sorted), default=0.0)
+        self.longest = max((_over(one) - one.began for one in self._sorted), default=0.0)
         self.takeover = limits.lease + limits.sweep
         """Seconds until another daemon has found what one that was hit has left."""
         self.grace = self.takeover + ALLOWANCE
@@ -26,7 +26,7 @@ class Injections:
 
     def between(self, begin: float, end: float, after: float = 0.0) -> list[Injection]:
         """Return those that lasted at some time from `begin` to `end`; they last `after` seconds longer."""
-        lowest = bisect_left(self._begins, begin - self._longest - after)
+        lowest = bisect_left(self._begins, begin - self.longest - after)
         highest = bisect_right(self._begins, end)
         return [one for one in self._sorted[lowest:highest] if _over(one) + after >= begin]
 

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.chaos import endings, isolation, lateness, order
+from tests.chaos import endings, isolation, lateness, obedience, order
 from tests.chaos.cases import Cases
 from tests.chaos.evidence import Evidence, Injection, Phase
 from tests.chaos.history import Historian
@@ -26,6 +26,8 @@ def judge(evidence: Evidence) -> Verdict:
     comparisons = isolation.compared(cases, injections)
     findings = [
         *_about_events(cases, evidence, repeated),
+        *obedience.forbidden(cases, injections),
+        *obedience.forgotten(cases, injections, evidence),
         *_about_order(lines, injections),
         *_about_repetitions(ledger, evidence),
         *lateness.late(cases, injections, evidence.limits),
@@ -33,6 +35,7 @@ def judge(evidence: Evidence) -> Verdict:
     ]
     historian = Historian(evidence, cases, injections)
     violations = [
+        *obedience.disobeyed(evidence, historian),
         *_told(findings, historian),
         *_overdrawn(ledger, injections, historian),
         *(
@@ -62,6 +65,7 @@ def judge(evidence: Evidence) -> Verdict:
             for one in comparisons
         ],
         counts=dict(Counter(violation.what for violation in violations)),
+        replayed=sum(case.replayed for case in cases),
     )
 
 
@@ -100,7 +104,7 @@ def _sent_again(repeated: Sequence[Repetition]) -> dict[int, list[tuple[str, flo
 def _about_events(cases: Cases, evidence: Evidence, repeated: Sequence[Repetition]) -> Iterator[Finding]:
     explained = Counter(one.case.event.id for one in repeated if one.injection is not None)
     for case in cases:
-        yield from endings.ending(case, evidence)
+        yield from endings.ending(case, evidence, cases.commands)
         yield from endings.attempts(case, explained[case.event.id], evidence)
         yield from endings.contents(case)
         yield from endings.answers(case)

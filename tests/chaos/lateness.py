@@ -55,12 +55,20 @@ def _was_moved(merchant_id: str, begun: float, injections: Injections, limits: L
 
 
 def _turns(owed: Sequence[Case]) -> list[Owed]:
-    """Return commit and first attempt of events that were sent in their turn."""
+    """Return commit and first attempt, or the skip, of events that had their turn."""
     return [
         (float("inf") if case.event.committed_at is None else case.event.committed_at, served, case)
         for case in owed
-        if not case.is_test and (served := case.served_at()) is not None and not case.is_first_by_hand
+        if not case.is_test and (served := _over_at(case)) is not None and not case.is_first_by_hand
     ]
+
+
+def _over_at(case: Case) -> float | None:
+    """Return when nothing was owed in its turn any more: it was begun, or skipped."""
+    served = case.served_at()
+    if served is None and case.is_skipped and case.delivery is not None:
+        return case.delivery.finished_at
+    return served
 
 
 def _retries(case: Case, schedule: Sequence[float]) -> Iterator[Owed]:

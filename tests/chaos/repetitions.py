@@ -17,8 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.cases import AFTER, BEFORE, Case, Cases, may_arrive
+from tests.chaos.commands import CLOCK_ERROR
 from tests.chaos.evidence import Attempted, Injection, Repeats, daemon_of
 from tests.chaos.injections import Injections, concerns
+from tests.chaos.matching import match
 from webhook_dispatcher.local.arrivals import Arrival
 
 RESENT_WITHIN = 0.5
@@ -30,8 +32,6 @@ GAP = 1.5
 ASKED_TO_STOP = "SIGTERM"
 """The fault after which a daemon ends what is in flight, and writes it down."""
 _LONGEST_CHAIN = 120.0
-_CLOCK_ERROR = 1.5
-"""Seconds by which a recorded start may be off: estimated from slow answers of the database (clock.py)."""
 
 
 @dataclass(slots=True)
@@ -118,28 +118,8 @@ def _matched(case: Case) -> dict[int, int]:
         for number, before in found.items():  # what fitted better stays possible
             if before not in reachable[number]:
                 reachable[number].append(before)
-        _match(sorted(numbers), reachable, found)
+        match(sorted(numbers), reachable, found)
     return found
-
-
-def _match(numbers: Sequence[int], reachable: dict[int, list[int]], found: dict[int, int]) -> None:
-    """Give every number an arrival of its own where one can be had, by exchanging (Kuhn's algorithm)."""
-    owner = {index: number for number, index in found.items()}
-
-    def take(number: int, tried: set[int]) -> bool:
-        for index in reachable[number]:
-            if index in tried:
-                continue
-            tried.add(index)
-            if index not in owner or take(owner[index], tried):
-                owner[index] = number
-                found[number] = index
-                return True
-        return False
-
-    for number in numbers:
-        if number not in found:
-            take(number, set())
 
 
 def _fits_well(row: Attempted, arrival: Arrival) -> bool:
@@ -148,8 +128,8 @@ def _fits_well(row: Attempted, arrival: Arrival) -> bool:
 
 
 def _fits(row: Attempted, arrival: Arrival) -> bool:
-    latest = row.started_at + row.duration + _CLOCK_ERROR + AFTER
-    return _same_answer(row, arrival) and row.started_at - _CLOCK_ERROR <= arrival.started_at <= latest
+    latest = row.started_at + row.duration + CLOCK_ERROR + AFTER
+    return _same_answer(row, arrival) and row.started_at - CLOCK_ERROR <= arrival.started_at <= latest
 
 
 def _has_the_answer(row: Attempted, arrival: Arrival) -> bool:

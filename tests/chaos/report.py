@@ -71,6 +71,7 @@ def _totals(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
             ("delivered", f"{verdict.delivered:,}"),
             ("failed", f"{sum(verdict.failed.values()):,}" + (f" ({failed})" if failed else "")),
             ("deleted by an operator", f"{verdict.deleted:,}"),
+            ("delivered, and sent once more by `recover`", f"{verdict.replayed:,}"),
             ("**lost**", f"**{counts.get(What.LOST, 0)}**"),
             ("still owed at the end", f"{counts.get(What.STUCK, 0)}"),
             (

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 
 import asyncpg
 
+from tests.chaos.control import done, read_commands
 from tests.chaos.evidence import Attempted, Delivery, Evidence, Limits
 from tests.chaos.kinds import Kind
 from tests.chaos.scheduler import Scheduler
 from tests.chaos.testbed import Testbed
+from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.local.arrivals import read_log
 
 SWEEP = 1.0
@@ -20,8 +22,15 @@ SWEEP = 1.0
 WRITERS = 5
 PEACE = 30.0
 """Seconds for which nothing may be finished, once nothing stands in the way, before we stop waiting."""
-_OWED = "SELECT count(*) FROM webhook.outbox"
-_DELIVERIES = "SELECT event_id, state, failed_reason, attempts FROM webhook.deliveries"
+_OWED = """
+SELECT (SELECT count(*) FROM webhook.outbox)
+    + (SELECT count(*) FROM webhook.control WHERE status IN ('pending', 'running'))
+"""
+_DELIVERIES = """
+SELECT event_id, state, failed_reason, attempts, extract(epoch FROM created_at)::float8 AS created_at,
+    extract(epoch FROM finished_at)::float8 AS finished_at
+FROM webhook.deliveries
+"""
 _ATTEMPTS = """
 SELECT event_id, attempt, trigger, extract(epoch FROM started_at)::float8 AS started_at,
     duration_ms / 1000.0::float8 AS duration, status, outcome
@@ -44,14 +53,18 @@ class Outcome:
 
 
 async def run(
-    testbed: Testbed, wanted: Sequence[Kind], seconds: float, tell: Callable[[str], None]
+    testbed: Testbed,
+    wanted: Sequence[Kind],
+    seconds: float,
+    tell: Callable[[str], None],
+    first: Sequence[Kind] = (),
 ) -> Outcome:
-    """Run for so long, plus what it takes to come to rest."""
+    """Run for so long, plus what it takes to come to rest. first: kinds that come before others."""
     began = time.monotonic()
     async with testbed.entered():
         kinds = [kind for kind in wanted if _is_possible(kind, testbed)]
         server = await testbed.server.describe()  # before any fault could end its session
-        scheduler = Scheduler(testbed, kinds, tell)
+        scheduler = Scheduler(testbed, kinds, tell, first)
         watching = asyncio.create_task(testbed.fleet.watch())
         beating = asyncio.create_task(testbed.heartbeat.run())
         writing = asyncio.create_task(testbed.writers.run(WRITERS, testbed.stopped))
@@ -91,7 +104,7 @@ async def _come_to_rest(testbed: Testbed, tell: Callable[[str], None]) -> None:
             elif time.monotonic() > ends:
                 break
             await asyncio.sleep(0.2)
-        tell(f"{owed} events owed")
+        tell(f"{owed} events and commands owed")
     finally:
         await connection.close()
 
@@ -115,11 +128,17 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
             )
         deliveries = {
             str(row["event_id"]): Delivery(
-                row["state"], row["failed_reason"], row["attempts"], tuple(attempts[str(row["event_id"])])
+                row["state"],
+                row["failed_reason"],
+                row["attempts"],
+                tuple(attempts[str(row["event_id"])]),
+                created_at=row["created_at"] + to_monotonic,
+                finished_at=None if row["finished_at"] is None else row["finished_at"] + to_monotonic,
             )
             for row in await connection.fetch(_DELIVERIES)
         }
         events = await testbed.writers.committed(connection)
+        commands = await read_commands(connection, to_monotonic)
     finally:
         await connection.close()
     book, scale = testbed.book, testbed.scale
@@ -137,7 +156,10 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         deleted={
             event_id: tuple(attempts[event_id]) for event_id in book.deleted if event_id not in deliveries
         },
-        cancelled=frozenset(book.cancelled),
-        by_hand=dict(book.by_hand),
+        cancelled=done(commands, CommandName.CANCEL).keys(),
+        by_hand=book.by_hand + done(commands, CommandName.RETRY),
         unconfigured=frozenset(book.unconfigured),
+        commands=commands,
+        withdrawn=frozenset(book.withdrawn),
+        in_force=frozenset(book.in_force),
     )

@@ -20,12 +20,15 @@ RESTS = dict.fromkeys(Track, (0.1, 0.6)) | {Track.MERCHANTS: (5.0, 20.0)}
 class Scheduler:
     """Injects faults until told to stop; the order of kinds is the seed's, the moments are the machine's."""
 
-    def __init__(self, testbed: Testbed, kinds: Sequence[Kind], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, testbed: Testbed, kinds: Sequence[Kind], tell: Callable[[str], None], first: Sequence[Kind] = ()
+    ) -> None:
         self.injections: list[Injection] = []
         self.missed: Counter[str] = Counter()
         self._testbed = testbed
         self._kinds = kinds
         self._tell = tell
+        self._first = frozenset(kind.name for kind in first)
         self._number = 0
 
     async def run(self) -> None:
@@ -38,7 +41,7 @@ class Scheduler:
 
     async def _run_track(self, kinds: list[Kind], rest: tuple[float, float]) -> None:
         random = self._testbed.random
-        left: list[Kind] = []
+        left = sorted(random.sample(kinds, len(kinds)), key=lambda kind: kind.name in self._first)
         while not self._testbed.stopped.is_set():
             if not left:
                 left = random.sample(kinds, len(kinds))

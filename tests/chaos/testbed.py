@@ -73,12 +73,17 @@ class Scale:
 
 @dataclass(slots=True)
 class Book:
-    """What operators did that the judge must know."""
+    """What operators did that the judge must know, beyond the commands that are kept in the database.
+
+    by_hand: what `retry_failed` may attempt, by event. withdrawn: commands that were taken back in time;
+    in_force: those of them that had an effect all the same.
+    """
 
     deleted: set[str] = field(default_factory=set)
-    cancelled: set[str] = field(default_factory=set)
     by_hand: Counter[str] = field(default_factory=Counter)
     unconfigured: set[str] = field(default_factory=set)
+    withdrawn: set[int] = field(default_factory=set)
+    in_force: set[int] = field(default_factory=set)
     complaints: list[str] = field(default_factory=list)
 
 

@@ -25,6 +25,10 @@ class What(StrEnum):
     LATE = "late"
     HELD_UP = "others held up"
     EARLY = "a retry too early"
+    FORBIDDEN = "sent after it was skipped or cancelled"
+    FORGOTTEN = "recovered, and not sent again"
+    DEFIED = "a withdrawn command took effect"
+    UNENDED = "a command that nobody ended"
     WRONG_SIGNATURE = "wrong signature"
     WRONG_BODY = "wrong body"
     WRONG_MERCHANT = "sent to another merchant"
@@ -132,6 +136,7 @@ class Verdict:
     bound: how many repeated requests the faults could explain at most.
     isolation: for each fault of merchants that can be judged, how the others fared.
     resent: requests cut on a kept connection and sent again at once, in the same attempt.
+    replayed: attempts of what was delivered, asked for by `recover`.
     """
 
     violations: Sequence[Violation]
@@ -149,6 +154,7 @@ class Verdict:
     lags: Lags
     counts: Mapping[What, int] = field(default_factory=dict)
     isolation: Sequence[OthersWait] = ()
+    replayed: int = 0
 
     @property
     def repeated_share(self) -> float:

@@ -77,6 +77,11 @@ SELECT
     lpad(({2 * ROWS} + n)::text, 32, '0')::uuid, '{NAMED}' || n % {LANES}, 1, 'schedule', clock_timestamp(),
     5, 'delivered'
 FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.unreported_failure (finished_at, seq, event_id, merchant_id, reason)
+SELECT
+    clock_timestamp() + CASE WHEN n <= {ASKED} THEN -interval '1 hour' ELSE interval '1 hour' END,
+    n, gen_random_uuid(), '{NAMED}' || n % {LANES}, 'exhausted'
+FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
 SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 10});
 INSERT INTO webhook.control (command, event_id, requested_by)
@@ -184,6 +189,14 @@ QUESTIONS: Mapping[str, Question] = {
     "try_rows": Question((SEQS,), ASKED),
     "close_row": Question((str(_seq(FIRST_OF_LANES)),)),
     "look_later": Question((f"{NAMES} || '{OWING_ONE}'::text", "'15 seconds'"), ASKED),
+    # suspending
+    "lock_suspension": Question(()),
+    "find_to_suspend": Question(("'1 hour'", "20", "200", str(ASKED)), ASKED),
+    "suspend_lanes": Question((NAMES, "'1 hour'", "'1 hour'"), ASKED),
+    "lift_suspensions": Question((str(ASKED),), ASKED),
+    "lift_all_suspensions": Question((str(ASKED),), ASKED),
+    "pick_trials": Question((str(ASKED), str(ASKED), "'1 hour'"), ASKED),
+    "read_suspension": Question((MERCHANT,)),
     # recording
     "record": RECORD,
     "read_unwritten": Question((SEQS, NAMES, FENCES, ARE_RETRIES), ASKED),
@@ -248,7 +261,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_schema": Question(()),
     "read_role": Question(()),
     "read_encoding": Question(()),
-    "read_gauges": Question((str(ASKED), "0"), 2 * ASKED),
+    "read_gauges": Question((str(ASKED),), 2 * ASKED),
+    "read_oldest_pending": Question(("0", str(_seq(HOT)), "''", str(ASKED)), ASKED),
     "read_partitions": Question((), 100),
     "read_today": Question(()),
     # administration
@@ -276,12 +290,21 @@ QUESTIONS: Mapping[str, Question] = {
     "read_installation": Question(()),
     "name_installation": Question(("'prod-eu1'",)),
     "adopt_installation": Question(("'prod-eu1'", "'somebody'")),
+    # inventory
+    "read_roles": Question((), 10),
+    "read_inventory": Question((), 100),
     # keys
     "read_key_checks": Question(("ARRAY['k1', 'k2']",), 2),
     "insert_key_check": Question(("'k1'", "'\\x00112233445566778899aabbccddeeff'")),
     # administration
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
+    # notices
+    "may_report": Question(("1000",)),
+    "report_failures": Question(("10000", "500"), ASKED),
+    "report_failing": Question(("'1 hour'", "500")),
+    "report_recovered": Question(("500",)),
+    "purge_unreported": Question(("'2 hours'",)),
     # insight
     "read_event": Question((_uuid(LOGGED), "5")),
     "read_charge": Question(("'ch_0123456789'", "NULL", str(ASKED)), ASKED),
@@ -309,6 +332,7 @@ READ_WHOLE: Mapping[str, str] = {
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
+    "list_suspended": "the view's rows are counted for `check`",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
     "sample_sealed_secrets": "it looks at all secrets for those before the newest",
@@ -328,6 +352,7 @@ READ_WHOLE: Mapping[str, str] = {
 SUBJECTS = (
     "claiming",
     "retrying",
+    "suspending",
     "unreadable",
     "recording",
     "control",
@@ -340,5 +365,7 @@ SUBJECTS = (
     "insight",
     "keys",
     "installation",
+    "inventory",
+    "notices",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
 from tests.servers.database import Database
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, RetryFailed, Skip
-from webhook_dispatcher.domain.event import State, Trigger
+from webhook_dispatcher.domain.event import PLATFORM, State, Trigger
 from webhook_dispatcher.domain.mass_command import Found
 from webhook_dispatcher.domain.ports import CommandTransaction
 from webhook_dispatcher.storage import mass_commands
@@ -32,6 +32,10 @@ RETURNING seq
 ENDPOINT = (
     "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, 'https://x/', '\\x00', 'k1')"
 )
+OWE_NOTICE = """
+INSERT INTO webhook.outbox (merchant_id, type, object, attempts, due_at)
+VALUES ('$platform', 'delivery.failed', '{}', 1, clock_timestamp() + interval '1 hour') RETURNING seq
+"""
 Transaction = Callable[[], AbstractAsyncContextManager[CommandTransaction]]
 ALL = ("failed", "pending_retry", "delivered")
 
@@ -412,3 +416,21 @@ async def test_whose_event_it_is_and_whether_that_is_paused(
             everything,
         )
     assert await admin.find_pause_of(await storage.db.fetchval("SELECT gen_random_uuid()")) is None
+
+
+async def test_the_platform_is_left_out_of_what_is_done_to_all(
+    storage: StorageHarness, here: Daemon, transaction: Transaction, admin: Administration
+) -> None:
+    await storage.db.execute(ENDPOINT, PLATFORM)
+    logged = {name: await log(storage, name, "failed") for name in ("m", PLATFORM)}
+    waiting = {name: (await storage.insert_due(name, 3600))[0] for name in ("m", PLATFORM) if name == "m"}
+    waiting[PLATFORM] = await storage.db.fetchval(OWE_NOTICE)
+    for merchant, names in ((None, ["m"]), (PLATFORM, [PLATFORM])):
+        wanted = await command(storage, merchant, until=await storage.now() + timedelta(minutes=1))
+        assert await look_through(transaction, wanted) == [logged[name] for name in names]
+        skip = Skip(merchant, wanted.until)
+        async with transaction() as opened:
+            assert (await opened.find_waiting(wanted, 0, 10)).seqs == [waiting[name] for name in names]
+            assert (await opened.find_skippable(skip, 0, 10)).seqs == [waiting[name] for name in names]
+        assert (await admin.preview_recovery(wanted)).merchants == dict.fromkeys(names, 2)
+        assert (await admin.preview_skip(skip)).merchants == dict.fromkeys(names, 1)

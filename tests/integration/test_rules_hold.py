@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from tests.servers.database import Database
+from webhook_dispatcher.domain.ports import OldestSearch
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
@@ -206,7 +207,7 @@ async def test_what_is_owed_is_measured_whatever_its_instants(database: Database
             await superuser.execute(
                 f"INSERT INTO webhook.lane (merchant_id, retry_at) VALUES ('m', '{instant}')"
             )
-            owed = await PostgresUpkeep(pool).measure(100, 0)
+            owed = await PostgresUpkeep(pool).measure(100, OldestSearch())
             assert owed.pending == 1
             assert isfinite(owed.oldest_pending_age + owed.oldest_due_retry_age)
     await superuser.close()

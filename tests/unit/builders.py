@@ -11,6 +11,7 @@ from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 HOLD = timedelta(days=1)
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
+INTERVAL = timedelta(hours=1)
 KEYRING = Keyring({"k1": b"k" * 32})
 SECRET = Secret("whsec_" + "a" * 43)
 

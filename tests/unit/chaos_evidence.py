@@ -3,8 +3,19 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from tests.chaos.evidence import Attempted, Delivery, Event, Evidence, Injection, Limits, Phase, Repeats
+from tests.chaos.evidence import (
+    Attempted,
+    Command,
+    Delivery,
+    Event,
+    Evidence,
+    Injection,
+    Limits,
+    Phase,
+    Repeats,
+)
 from tests.chaos.judge import judge
 from tests.chaos.verdict import What
 from webhook_dispatcher.local.arrivals import Arrival, Signature
@@ -27,6 +38,10 @@ class EvidenceBuilder:
         self.unconfigured: set[str] = set()
         self.by_hand: Counter[str] = Counter()
         self.schedule: Sequence[float] = ()
+        self.commands: list[Command] = []
+        self.finished: dict[str, float] = {}
+        self.withdrawn: set[int] = set()
+        self.in_force: set[int] = set()
 
     def event(
         self,
@@ -101,9 +116,17 @@ class EvidenceBuilder:
         self.record(name, at - 0.003, status, trigger, took + 0.006)
         return self.request(name, at, status, daemon, took)
 
-    def fail(self, name: str, reason: str) -> None:
+    def fail(self, name: str, reason: str, at: float | None = None) -> None:
         """Let a delivery end as failed."""
         self.ends[name] = ("failed", reason)
+        if at is not None:
+            self.finished[name] = at
+
+    def command(self, name: str, at: float, took: float = 0.2, status: str = "done", **about: Any) -> Command:
+        """Give a command."""
+        command = Command(len(self.commands) + 1, name, status, at, at + took, **about)
+        self.commands.append(command)
+        return command
 
     def fault(
         self,
@@ -147,7 +170,13 @@ class EvidenceBuilder:
             limits=replace(LIMITS, schedule=self.schedule),
             events=list(self.events.values()),
             deliveries={
-                name: Delivery(*end, len({row.attempt for row in self.rows[name]}), self.rows[name])
+                name: Delivery(
+                    *end,
+                    len({row.attempt for row in self.rows[name]}),
+                    self.rows[name],
+                    created_at=self.events[name].begun_at,
+                    finished_at=self.finished.get(name),
+                )
                 for name, end in self.ends.items()
             },
             arrivals=self.arrivals,
@@ -156,6 +185,9 @@ class EvidenceBuilder:
             cancelled=frozenset(self.cancelled),
             by_hand=self.by_hand,
             unconfigured=frozenset(self.unconfigured),
+            commands=self.commands,
+            withdrawn=frozenset(self.withdrawn),
+            in_force=frozenset(self.in_force),
         )
 
 

@@ -62,6 +62,7 @@ AROUND = Circumstances(
     None,
     None,
     None,
+    None,
     0,
 )
 TIMEOUT = AttemptView(1, "schedule", NOW - 30 * SECOND, 10_000, None, "timeout", None, None)
@@ -285,9 +286,23 @@ def test_deliveries_have_a_line_of_80_columns_each_with_the_events_id_whole() ->
     assert whole.endswith("m" * 99)
 
 
+def test_a_suspended_merchants_event_says_since_when_and_when_it_is_tried() -> None:
+    since = {"suspended_at": NOW - HOUR, "wait_until": NOW + MINUTE}
+    for delivery in (DELIVERY, RETRIED):
+        told = explain(facts(delivery, **since), RULES)
+        assert "m1 is suspended since 2026-11-20 07:15:30 (1 h ago)" in said(told)
+        assert "the next try is at 2026-11-20 08:16:30" in said(told)
+        assert "webhook-dispatcher resume m1" in said(told)
+        assert "deliveries retry" not in said(told)
+
+
 def test_merchants_have_a_line_each() -> None:
-    failing = MerchantFacts("m1", False, True, NOW - HOUR, 12, NOW - 2 * HOUR, NOW - MINUTE, 10_001)
-    _, line = merchants.lines([failing])
+    failing = MerchantFacts(
+        "m1", False, True, NOW - HOUR, 12, NOW - 2 * HOUR, None, None, NOW - MINUTE, 10_001
+    )
+    suspended = replace(failing, suspended_at=NOW - MINUTE, next_try_at=NOW, is_paused=False)
+    _, line, of_suspended = merchants.lines([failing, suspended])
+    assert of_suspended.endswith("m1 (no endpoint, suspended 11-20 08:14:30, next try 11-20 08:15:30)")
     assert line == "11-20 07:15:30   12 11-20 06:15:30 10,000+ 11-20 08:14:30 m1 (paused, no endpoint)"
 
 
@@ -297,7 +312,7 @@ def owing(merchant: str, ago: timedelta, *, paused: bool = False, endpoint: bool
 
 def screen(owed: Sequence[Owing] = (), **change: object) -> dict[str, str]:
     quiet = StatusFacts(
-        NOW, False, None, 0, 0, owed, 0, 0, [], NOW - 5 * MINUTE, {}, Lag(0, None, None), {},
+        NOW, False, None, 0, 0, owed, 0, 0, 0, None, [], NOW - 5 * MINUTE, {}, Lag(0, None, None), {},
         Commands(0, 0, None), [],
     )  # fmt: skip
     return dict(status.lines(replace(quiet, **change)))  # type: ignore[arg-type]
@@ -306,6 +321,7 @@ def screen(owed: Sequence[Owing] = (), **change: object) -> dict[str, str]:
 def test_a_quiet_screen() -> None:
     shown = screen()
     assert "PAUSED" not in shown
+    assert "suspended" not in shown
     assert shown["backlog"] == "0 wait for their first attempt, 0 for a retry"
     assert shown["attempts"] == "none in the last 5 min"
     assert shown["dispatchers"] == "none holds a lane"
@@ -323,6 +339,8 @@ def test_a_screen_with_everything() -> None:
         everything_is_paused=True,
         general_pause=PAUSE,
         pending=MAX_COUNTED + 1,
+        suspended=2,
+        next_try_at=NOW + MINUTE,
         recent={"delivered": 600, "timeout": 300},
         lag=Lag(500, 0.02, 1.5),
         holders={"host/1/\x1b": 3},
@@ -338,5 +356,6 @@ def test_a_screen_with_everything() -> None:
     assert shown["no endpoint"] == "1 merchant: new (2 h)"
     assert shown["held"] == "1 merchant: held (1 h)"
     assert shown["dispatchers"] == "host/1/\N{REPLACEMENT CHARACTER} holds 3 lanes"
+    assert shown["suspended"] == "2 merchants, the next try at 2026-11-20 08:16:30"
     assert shown["partitions"].startswith("MISSING: webhook.attempt_log of 2026-11-21")
     assert shown["commands"] == "2 commands waiting, the oldest for 1 min; 1 running"

@@ -14,6 +14,7 @@ from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.inventory import Migrated
 
 KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 URLS = {"eu1": "postgresql://u:sesame@localhost/a", "eu2": "postgresql://u:sesame@localhost/b"}
@@ -113,16 +114,19 @@ def test_migrate_goes_on_after_a_failure(
         tell: Callable[[str], None],
         installation: str | None,
         paused: bool,
-    ) -> None:
+    ) -> Migrated:
         if names[dsn] in failing:
             raise failing[names[dsn]]
+        return Migrated(("0005_what_operators_ask",), None)
 
     monkeypatch.setattr(daemon, "_migrate", migrate)
     environ = ENVIRON | {"WEBHOOK_DATABASE_TLS": "waived"}
     assert main(["migrate"], Session(environ)) == code
     out, err = capsys.readouterr()
     done = [name for name in URLS if name not in failing]
-    assert out == "".join(f"{name}: the schema is up to date\n" for name in done)
+    assert out == "".join(
+        f"{name}: applied 0005_what_operators_ask\n{name}: the schema is up to date\n" for name in done
+    )
     assert [line.split(": ")[1] for line in err.splitlines()] == list(failing)
 
 

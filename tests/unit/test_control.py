@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.unit.builders import NOW
 from tests.unit.fakes.controls import EVENT_ID
 from tests.unit.harnesses.controller import URL, ControllerHarness
 from webhook_dispatcher.dispatch.control.postponed import POSTPONE_SECONDS
@@ -65,6 +66,18 @@ async def test_retries_that_make_no_sense_are_rejected() -> None:
     await harness.assert_rejected(insert("retry", event_id=EVENT_ID), Code.NOT_CONFIGURED)
 
 
+@pytest.mark.parametrize(("state", "is_owed"), [(State.PENDING_RETRY, True), (State.FAILED, False)])
+async def test_a_retry_of_a_suspended_merchants_event_is_rejected(state: State, is_owed: bool) -> None:
+    harness = ControllerHarness()
+    harness.controls.suspended["m"] = NOW
+    harness.controls.find(state, is_owed=is_owed)
+    command = harness.controls.insert("retry", event_id=EVENT_ID)
+    await harness.assert_rejected(command, Code.WRONG_STATE)
+    assert "suspended since 2026-11-20T08:15:30.123Z" in harness.controls.handlings[command.id].message
+    harness.controls.find(state, is_owed=True, is_in_flight=True)
+    await harness.assert_done(harness.controls.insert("retry", event_id=EVENT_ID), {"in_flight": True})
+
+
 @pytest.mark.parametrize("takes_together", [True, False])
 @pytest.mark.parametrize("is_in_flight", [True, False])
 @pytest.mark.parametrize("state", [State.PENDING, State.PENDING_RETRY])
@@ -74,7 +87,7 @@ async def test_what_is_owed_is_cancelled(state: State, is_in_flight: bool, takes
     harness.controls.find(state, is_owed=True, is_in_flight=is_in_flight)
     command = harness.controls.insert("cancel", event_id=EVENT_ID)
     await harness.assert_done(command, {"in_flight": is_in_flight}, ("cancel", {7}))
-    deliveries = {"state": "failed", "type": "charge.created"}
+    deliveries = {"state": "failed", "type": "charge.created", "reason": "cancelled"}
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", deliveries) == 1
 
 

@@ -176,7 +176,7 @@ async def test_a_delivery_that_ends_without_attempt_is_counted() -> None:
     async with harness.open() as group:
         harness.database.insert(make_event(1, "a", created_at=NOW - HOLD))
         await harness.rounds(group)
-    labels = {"state": "failed", "type": "charge.created"}
+    labels = {"state": "failed", "type": "charge.created", "reason": "not_configured"}
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
 
 

@@ -81,6 +81,15 @@ def test_no_line_waits_for_a_loop_that_has_ended() -> None:
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.done", "third.done"]
 
 
+def test_a_warning_that_says_the_same_again_is_left_out() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    log = structlog.get_logger()
+    for _ in range(5):
+        log.warning("claim.failed", error="the database is away")
+    assert [line["event"] for line in lines(stream)] == ["claim.failed"]
+
+
 def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
     stream = io.StringIO()
     configure("json", "info", stream)

@@ -7,14 +7,21 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from docs.reference import metrics_table
-from webhook_dispatcher.telemetry.metrics import Metrics, SupervisorMetrics
+from webhook_dispatcher.domain.event import FailedReason
+from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics
 
 CONTRACT_FILE = Path(__file__).parents[2] / "docs" / "contract.md"
-OF_A_SUPERVISOR = {"webhook_processes": {"state"}, "webhook_process_restarts_total": set()}
+OF_PROCESSES = {
+    "webhook_processes": {"state"},
+    "webhook_process_restarts_total": set(),
+    "webhook_ready": set(),
+    "webhook_start_time_seconds": set(),
+}
 OF_A_DATABASE = {
     "webhook_pending",
     "webhook_pending_retry",
     "webhook_paused",
+    "webhook_suspended_merchants",
     "webhook_oldest_pending_age_seconds",
     "webhook_oldest_due_retry_age_seconds",
 }
@@ -28,7 +35,7 @@ def promised() -> dict[str, set[str]]:
     return {
         name: set(filter(None, labels.split(",")))
         for name, labels in first.items()
-        if name not in OF_A_SUPERVISOR
+        if name not in OF_PROCESSES
     }
 
 
@@ -48,8 +55,11 @@ def test_names_and_labels_are_the_contracts() -> None:
     found = {row[0].strip("`"): set(row[2].split("`")[1::2]) for row in table_rows()}
     # Where databases have names, what is one database's is labelled with its name.
     named = {name: labels | {"shard"} for name, labels in CONTRACT.items() if name in OF_A_DATABASE}
-    supervisors = {name: labels | {"shard"} for name, labels in OF_A_SUPERVISOR.items()}
-    assert found == CONTRACT | named | supervisors
+    whole = "webhook_start_time_seconds"
+    processes = {
+        name: labels | ({"shard"} if name != whole else set()) for name, labels in OF_PROCESSES.items()
+    }
+    assert found == CONTRACT | named | processes
     assert all(row[3] for row in table_rows())
     assert all(
         ("`shard` where databases have names" in row[2]) == ("shard" in found[row[0].strip("`")])
@@ -60,7 +70,10 @@ def test_names_and_labels_are_the_contracts() -> None:
 def test_known_labels_are_there_from_the_start() -> None:
     text = generate_latest(Metrics("1.2.3").registry).decode()
     assert 'webhook_attempts_total{outcome="timeout",trigger="manual"} 0.0' in text
-    assert 'webhook_deliveries_total{state="failed",type="charge.fiscal_failed"} 0.0' in text
+    assert 'webhook_deliveries_total{reason="",state="delivered",type="charge.created"} 0.0' in text
+    for reason in FailedReason:
+        labels = f'reason="{reason}",state="failed",type="charge.fiscal_failed"'
+        assert f"webhook_deliveries_total{{{labels}}} 0.0" in text
     assert 'webhook_control_commands_total{command="retry_failed",status="rejected"} 0.0' in text
     assert 'webhook_build_info{version="1.2.3"} 1.0' in text
 
@@ -84,10 +97,11 @@ def test_named_database_labels_what_is_its_own() -> None:
 @pytest.mark.parametrize(
     ("shards", "labels"), [([None], [""]), (["eu1", "eu2"], ['shard="eu1",', 'shard="eu2",'])]
 )
-def test_supervisor_counts_processes_and_restarts(shards: list[str | None], labels: list[str]) -> None:
+def test_processes_are_counted_with_their_restarts(shards: list[str | None], labels: list[str]) -> None:
     registry = CollectorRegistry()
-    metrics = SupervisorMetrics(registry, shards, lambda shard, state: 3 if state == "ready" else 0)
-    assert names(registry) == set(OF_A_SUPERVISOR)
+    counts = {"ready": 3, "not_ready": 0, "away": 0}
+    metrics = ProcessMetrics(registry, shards, lambda shard, state: counts[state], 1.5)
+    assert names(registry) == set(OF_PROCESSES)
     metrics.count_restart(shards[0])
     text = generate_latest(registry).decode()
     for number, label in enumerate(labels):
@@ -95,6 +109,10 @@ def test_supervisor_counts_processes_and_restarts(shards: list[str | None], labe
         assert f'webhook_processes{{{label}state="away"}} 0.0' in text
         of_shard = f"{{{label.rstrip(',')}}}" if label else ""
         assert f"webhook_process_restarts_total{of_shard} {float(number == 0)}" in text
+        assert f"webhook_ready{of_shard} 1.0" in text
+    assert "webhook_start_time_seconds 1.5" in text
+    counts["ready"] = 0
+    assert registry.get_sample_value("webhook_ready", {"shard": shards[0]} if shards[0] else {}) == 0
 
 
 def test_two_sets_of_metrics_do_not_share_state() -> None:

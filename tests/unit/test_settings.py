@@ -31,9 +31,11 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.poll_interval == timedelta(milliseconds=25)
     assert (settings.max_lanes, settings.lane_retries, settings.processes) == (1000, 2, 1)
     assert settings.unconfigured_hold == timedelta(days=1)
+    assert (settings.suspend_after, settings.suspension_interval) == (None, timedelta(hours=1))
     assert settings.ops_address == "127.0.0.1:9464"
     assert (settings.log_format, settings.log_level) == (None, "info")
     assert settings.shutdown_grace == timedelta(seconds=12)
+    assert settings.failing_after == timedelta(hours=1)
     assert settings.retention == timedelta(days=30)
     assert settings.response_excerpt == 0
     assert settings.data_dir == Path(".webhook")
@@ -72,7 +74,64 @@ def test_given_values_are_read() -> None:
     assert settings.installation == "prod_eu-1.a"
 
 
+UNESCAPED = [
+    ("u:ses@ame@db/x", "@ as %40"),
+    ("u@corp:sesame@db/x", "@ as %40"),
+    ("u:@sesame@db:5432/x?sslmode=require", "@ as %40"),
+    ("u:ses#ame@db/x", "# as %23"),
+    ("u:sesame@db/x#ame", "# as %23"),
+    ("u:ses/ame@db/x", "/ as %2F"),
+    ("u:12/sesame@db/x", "/ as %2F"),
+    ("u:ses/a@me@db/x", "/ as %2F"),
+    ("u:12/ses?ame@db/x", "/ as %2F"),
+    ("u:ses?ame@db/x", "? as %3F"),
+    ("u:12?sesame@db/x?sslmode=require", "? as %3F"),
+    ("u:ses%ame@db/x", "% as %25"),
+    ("u:sesame%zz@db/x", "% as %25"),
+    ("u:sesame%4@db/x", "% as %25"),
+    ("u:sesame%", "% as %25"),
+]
+"""What stands behind the scheme, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "MIGRATION_DATABASE_URL"])
+@pytest.mark.parametrize("listed", ["{}", "eu1={}", "eu1=postgresql://a/x eu2={}"])
+@pytest.mark.parametrize(("rest", "remedy"), UNESCAPED)
+def test_an_unescaped_character_of_a_password_is_named_and_the_password_is_not(
+    name: str, listed: str, rest: str, remedy: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({f"WEBHOOK_{name}": listed.format(f"postgresql://{rest}")})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"WEBHOOK_{name}: ")
+    assert ("database 2 of the list" in problem) is ("eu2" in listed)
+    assert problem.endswith(f"percent-encoded, write {remedy}")
+    assert not any(part in problem for part in ("sesame", "ses", "ame"))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "u:s%40s%23a%2Fm%3Fe%25@db/x",
+        "u:s:e=s!$&'()*+,;~me@db:5432/x",
+        "u:sesame@db",
+        "u:sesame@/x?host=/run/postgresql",
+        "db/x?user=u@corp&password=s@s",
+        "/x?password=s@s/ame",
+        "u:sesame@db?application_name=a@b",
+        "u:sesame@[fd00::5]:5432/x",
+    ],
+)
+def test_what_is_escaped_or_needs_no_escape_is_accepted(rest: str) -> None:
+    settings = load_settings(
+        {"WEBHOOK_DATABASE_URL": f"postgresql://{rest}", "WEBHOOK_DATABASE_TLS": "waived"}
+    )
+    assert settings.database_dsn() == f"postgresql://{rest}"
+
+
 MALFORMED = [
+    ("SUSPEND_AFTER", "PT59M", "PT1H"),
+    ("SUSPENSION_INTERVAL", "PT59S", "PT1M"),
     ("DATABASE_URL", "mysql://db/x", "postgresql://user:password@host:port/database"),
     ("DATABASE_URL", "postgresql:db", "postgresql://user:password@host:port/database"),
     ("DATABASE_URL", "postgresql://u:sesame@host:port/x", "percent-encoded"),
@@ -123,6 +182,7 @@ MALFORMED = [
     ("LOG_FORMAT", "xml", "one of json, console"),
     ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
     ("SHUTDOWN_GRACE", "12", "write PT12S"),
+    ("FAILING_AFTER", "PT59S", "from PT1M to P365D"),
     ("RETENTION", "PT1H", "from P1D to P3650D"),
     ("EGRESS_ALLOW_NETWORKS", "10.1.2.3/16", "did you mean 10.1.0.0/16?"),
     ("EGRESS_ALLOW_NETWORKS", "example.com", "10.0.0.0/8"),

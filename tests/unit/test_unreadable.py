@@ -180,7 +180,7 @@ async def test_a_due_row_that_can_be_read_and_not_be_changed_is_closed_and_count
     harness.database.unclaimable = {1}
     assert await claim(unreadable) == []
     assert (harness.claims.closed, await claim(unreadable), counted(harness)) == ([1], [2], 0)
-    labels = {"state": "failed", "type": "charge.created"}
+    labels = {"state": "failed", "type": "charge.created", "reason": "unsendable"}
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
 
 

@@ -18,7 +18,7 @@ from webhook_dispatcher.dispatch.upkeep import (
     keep_logs,
 )
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
-from webhook_dispatcher.domain.ports import Owed
+from webhook_dispatcher.domain.ports import OldestSearch, Owed
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -31,7 +31,7 @@ class FakeUpkeep:
     def __init__(self) -> None:
         self.done: list[tuple[str, object]] = []
         self.made = 0
-        self.owed = Owed(0, 0, None, 0.0, 0.0)
+        self.owed = Owed(0, 0, 0.0, 0.0, OldestSearch())
         self.needed = {"k1"}
         self.wrong: frozenset[str] = frozenset()
         self.mismatch: SchemaMismatch | None = None
@@ -52,8 +52,11 @@ class FakeUpkeep:
     async def purge_control(self, keep: timedelta) -> None:
         self.done.append(("purge", keep))
 
-    async def measure(self, count_limit: int, oldest_from: int) -> Owed:
-        self.done.append(("measure", oldest_from))
+    async def purge_unreported(self, keep: timedelta) -> None:
+        self.done.append(("purge unreported", keep))
+
+    async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
+        self.done.append(("measure", search))
         return self.owed
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
@@ -77,7 +80,10 @@ def shown(metrics: Metrics, name: str) -> float | None:
 async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> None:
     upkeep = FakeUpkeep()
     await keep_logs(upkeep, RETENTION)
-    assert upkeep.done == [("make", DAYS_AHEAD), ("drop", RETENTION), ("purge", CONTROL_KEPT)]
+    assert upkeep.done == [
+        *[("make", DAYS_AHEAD), ("drop", RETENTION)],
+        *[("purge", CONTROL_KEPT), ("purge unreported", RETENTION)],
+    ]
 
 
 @pytest.mark.parametrize("made", [0, 2])
@@ -92,33 +98,32 @@ async def test_partitions_are_logged_where_some_were_missing(made: int) -> None:
 
 async def test_what_is_owed_is_shown() -> None:
     upkeep = FakeUpkeep()
-    upkeep.owed = Owed(3, 2, 7, 1.5, 0.5)
+    upkeep.owed = Owed(3, 2, 1.5, 0.5, OldestSearch(), 4)
     measuring, metrics = gauges(upkeep)
     await measuring.step()
     names = ("pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds")
     assert [shown(metrics, name) for name in names] == [3, 2, 1.5, 0.5]
+    assert shown(metrics, "suspended_merchants") == 4
 
 
 async def test_an_event_of_the_future_is_of_no_age() -> None:
     upkeep = FakeUpkeep()
-    upkeep.owed = Owed(1, 0, 7, -30.0, 0.0)
+    upkeep.owed = Owed(1, 0, -30.0, 0.0, OldestSearch())
     measuring, metrics = gauges(upkeep)
     await measuring.step()
     assert shown(metrics, "oldest_pending_age_seconds") == 0
 
 
-async def test_the_oldest_is_searched_where_it_was_last_seen_and_at_times_from_the_beginning() -> None:
+async def test_the_search_for_the_oldest_goes_on_and_takes_low_numbers_from_the_beginning_at_times() -> None:
     upkeep = FakeUpkeep()
     measuring, _ = gauges(upkeep)
-    upkeep.owed = Owed(1, 0, 7, 0.0, 0.0)
-    await measuring.step()
-    upkeep.owed = Owed(0, 0, None, 0.0, 0.0)
-    for _ in range(SEARCH_ANEW):
+    upkeep.owed = Owed(1, 0, 0.0, 0.0, OldestSearch(7, 9, "m"))
+    for _ in range(SEARCH_ANEW + 1):
         await measuring.step()
     assert upkeep.done == [
-        ("measure", 0),
-        *[("measure", 7)] * (SEARCH_ANEW - 1),
-        ("measure", 0),
+        ("measure", OldestSearch()),
+        *[("measure", OldestSearch(7, 9, "m"))] * (SEARCH_ANEW - 1),
+        ("measure", OldestSearch(0, 9, "m")),
     ]
 
 
@@ -152,7 +157,7 @@ async def test_a_key_that_turns_out_to_be_wrong_is_named_once_until_it_is_right(
 
 async def test_what_was_measured_is_shown_though_keys_could_not_be_looked_at() -> None:
     upkeep = FakeUpkeep()
-    upkeep.owed, upkeep.is_away = Owed(3, 2, 7, 1.5, 0.5), True
+    upkeep.owed, upkeep.is_away = Owed(3, 2, 1.5, 0.5, OldestSearch()), True
     measuring, metrics = gauges(upkeep)
     with pytest.raises(StorageUnavailable):
         await measuring.step()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.unit.builders import KEYRING, LEASE, NOW, SECRET, make_endpoint, make_event
+from tests.unit.builders import INTERVAL, KEYRING, LEASE, NOW, SECRET, make_endpoint, make_event
 from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.network import FakeSender
 from tests.unit.fakes.storage import FakeClaims, FakeRecords
@@ -77,7 +77,7 @@ class WorkerHarness:
         attempter = _Attempter(FakeSender(), KEYRING, Schedule(), instruments)
         attempter.harness = self
         claims = FakeClaims(self.database)
-        self.worker = Worker(claims, self.recorder, attempter, instruments, asyncio.Event())
+        self.worker = Worker(claims, self.recorder, attempter, instruments, INTERVAL, asyncio.Event())
 
     @property
     def records(self) -> list[Record]:

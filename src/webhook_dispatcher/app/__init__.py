@@ -27,7 +27,6 @@ from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.telemetry import logs, merging
-from webhook_dispatcher.telemetry.health import OpsServer
 
 _log = structlog.get_logger()
 
@@ -48,7 +47,7 @@ async def running(settings: Settings) -> AsyncIterator[Daemon]:
 
 async def serve(
     settings: Settings,
-    show_operators: ShowsOperators = OpsServer,
+    show_operators: ShowsOperators | None = None,
     obeyed: Callable[..., AbstractContextManager[None]] = signals.obeyed,
 ) -> None:
     """Run a daemon in this process until it is told to stop.

@@ -18,11 +18,12 @@ from typing import Any
 
 import asyncpg
 import structlog
+from prometheus_client import CollectorRegistry
 
 from webhook_dispatcher import __version__
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.outbound import make_sender
-from webhook_dispatcher.app.report import ShowsOperators
+from webhook_dispatcher.app.report import Readiness, ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
@@ -30,9 +31,11 @@ from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_re
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments, OperatorPause
 from webhook_dispatcher.dispatch.lane_session import trust
+from webhook_dispatcher.dispatch.notices import REPORT_INTERVAL, Reporting
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
+from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL, Suspension
 from webhook_dispatcher.dispatch.sweep import MEND_INTERVAL, SWEEP_INTERVAL, RetryMending, Sweep
 from webhook_dispatcher.dispatch.upkeep import (
     GAUGE_INTERVAL,
@@ -50,11 +53,13 @@ from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.notices import PostgresNotices
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
+from webhook_dispatcher.storage.suspension import PostgresSuspensions
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
-from webhook_dispatcher.telemetry.metrics import Metrics
+from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics, ProcessState
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_STATEMENT_TIME = timedelta(seconds=10)
@@ -71,9 +76,12 @@ _log = structlog.get_logger()
 
 
 class Daemon:
-    """The running parts, and how to stop them."""
+    """The running parts, and how to stop them.
 
-    def __init__(self, settings: Settings, show_operators: ShowsOperators = OpsServer) -> None:
+    show_operators: how operators see it; by default it serves them itself, the only process there is.
+    """
+
+    def __init__(self, settings: Settings, show_operators: ShowsOperators | None = None) -> None:
         self._settings = settings
         self._keyring = settings.keyring()
         self._clock = SystemClock()
@@ -84,7 +92,17 @@ class Daemon:
         self._pause: OperatorPause | None = None
         self._has_waited = False
         self.metrics = Metrics(__version__, shard=settings.shard_name)
-        self.ops = show_operators(settings.ops_address, self.metrics.registry, self.readiness, self.notes)
+        show = show_operators or self._serve_operators
+        self.ops = show(settings.ops_address, self.metrics.registry, self.readiness, self.notes)
+
+    def _serve_operators(
+        self, address: str, registry: CollectorRegistry, readiness: Readiness, notes: Readiness
+    ) -> OpsServer:
+        ProcessMetrics(registry, [self._settings.shard_name], self._count, self._clock.unix())
+        return OpsServer(address, registry, readiness, notes)
+
+    def _count(self, _shard: str | None, state: ProcessState) -> int:
+        return int(state is (ProcessState.NOT_READY if self.readiness() else ProcessState.READY))
 
     @property
     def ops_port(self) -> int | None:
@@ -144,6 +162,8 @@ class Daemon:
             PostgresRecords(recording),
             PostgresControls(upkeep),
             PostgresUpkeep(upkeep),
+            PostgresSuspensions(upkeep),
+            PostgresNotices(upkeep),
             sender,
             guard,
         )
@@ -194,13 +214,15 @@ class Daemon:
         records: PostgresRecords,
         controls: PostgresControls,
         upkeep: PostgresUpkeep,
+        suspensions: PostgresSuspensions,
+        notices: PostgresNotices,
         sender: Sender,
         guard: Guard,
     ) -> None:
         settings, stop = self._settings, self._stop
         keyring = self._keyring
         instruments = Instruments.of(self._clock, self.metrics)
-        hold = Hold(settings.unconfigured_hold)
+        hold, interval = Hold(settings.unconfigured_hold), settings.suspension_interval
         trusted = trust(settings.lease, settings.attempt_timeout)
         self._own_faults, self._outage = instruments.own_faults, instruments.outage
         self._pause = instruments.pause
@@ -213,7 +235,7 @@ class Daemon:
             self._recorder,
             self._attempter,
             instruments,
-            Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold),
+            Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold, interval),
             owner=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
         )
         retrier = Retrier(
@@ -221,7 +243,7 @@ class Daemon:
             self._recorder,
             self._attempter,
             instruments,
-            RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold),
+            RetryLimits(settings.max_lanes, settings.lane_retries, settings.lease, trusted, hold, interval),
             stop,
         )
         long_running = LongRunningCommands(
@@ -231,6 +253,8 @@ class Daemon:
         self._gauges = Gauges(upkeep, keyring, self.metrics)
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention)
+        suspension = Suspension(suspensions, settings.suspend_after, interval)
+        reporting = Reporting(notices, settings.failing_after, self.metrics)
         schema_check = partial(check_schema, upkeep, self._end_for)
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
         work = _together(
@@ -240,7 +264,9 @@ class Daemon:
             loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
             loop(RECALL_INTERVAL, recalls, "recall.failed"),
+            loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
+            loop(REPORT_INTERVAL, reporting.step, "notices.failed"),
             loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
             loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
         )

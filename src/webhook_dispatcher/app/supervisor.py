@@ -26,7 +26,7 @@ from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.telemetry import merging
 from webhook_dispatcher.telemetry.health import OpsServer
-from webhook_dispatcher.telemetry.metrics import ProcessState, SupervisorMetrics
+from webhook_dispatcher.telemetry.metrics import ProcessMetrics, ProcessState
 
 MIN_WAIT = 1.0
 MAX_WAIT = 30.0
@@ -77,7 +77,8 @@ class Supervisor:
     async def run(self) -> int:
         """Run until told to stop, or until nothing is left to hope for; return the exit code."""
         registry = merging.merged(self._folder)
-        self._metrics = SupervisorMetrics(registry, [shard.name for shard in self._shards], self._count)
+        shards = [shard.name for shard in self._shards]
+        self._metrics = ProcessMetrics(registry, shards, self._count, self._clock.unix())
         async with OpsServer(self._settings.ops_address, registry, self.readiness, self.notes) as ops:
             with obeyed(self.stop, self._cut_short):
                 _log.info(

@@ -7,7 +7,7 @@ import asyncio
 import resource
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -16,6 +16,7 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import Session, session_of
+from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
@@ -27,7 +28,7 @@ from webhook_dispatcher.domain.errors import (
 )
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.settings import Settings, check_open_files
-from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.administration import Administration, SuspendedMerchant
 from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
@@ -142,6 +143,8 @@ async def _database(
         yield Finding("schema")
         if (pause := await database.read_pause_of_everything()) is not None:
             yield Finding("pause", note=said_of_pause(pause), mend="webhook-dispatcher resume --all")
+        if (finding := _suspended(*await database.list_suspended(MAX_NAMED))) is not None:
+            yield finding
         yield _installation(await database.read_installation(), settings.installation)
         for finding in await _stored_keys(keyring, database):
             yield finding
@@ -156,6 +159,19 @@ async def _database(
         yield Finding(
             "permissions", error.detail, "connect as a member of webhook_admin, or of webhook_dispatcher"
         )
+
+
+def _suspended(merchants: Sequence[SuspendedMerchant], count: int) -> Finding | None:
+    """Say who is suspended, which is as it should be: those are named that are tried next."""
+    if not merchants:
+        return None
+    named = [
+        f"{shown(merchant.merchant_id)} since {at(merchant.suspended_at)}, "
+        f"next try at {at(merchant.next_try_at)}"
+        for merchant in merchants
+    ]
+    further = [f"and {count - len(named)} more"] if count > len(named) else []
+    return Finding("suspended", note="; ".join(named + further), mend="webhook-dispatcher resume MERCHANT")
 
 
 def _open_files(settings: Settings) -> Iterator[Finding]:

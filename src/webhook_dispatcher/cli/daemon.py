@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from webhook_dispatcher.cli.failures import complain_of
+from webhook_dispatcher.cli.migrated import lines_of
 from webhook_dispatcher.cli.options import ShardName
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import ConfigurationError, DispatcherError
 from webhook_dispatcher.settings.shards import choose
 from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.inventory import Migrated
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 PATIENCE = timedelta(seconds=10)
@@ -100,9 +102,11 @@ def _migrate_one(
         typer.echo(f"{name}: {line}" if name else line)
 
     try:
-        asyncio.run(_migrate(dsn, charge_index, tell, installation, paused))
+        migrated = asyncio.run(_migrate(dsn, charge_index, tell, installation, paused))
     except DispatcherError as error:
         return complain_of(error, name)
+    for line in lines_of(migrated):
+        tell(line)
     at_rest = ", and everything is paused: `resume --all` begins to send" if paused else ""
     tell(f"the schema is up to date{at_rest}")
     return 0
@@ -114,7 +118,7 @@ async def _migrate(
     tell: Callable[[str], None],
     installation: str | None,
     paused: bool,
-) -> None:
+) -> Migrated:
     from webhook_dispatcher.storage import schema
 
     # Before anything else: this names the database that cannot be reached.
@@ -127,4 +131,4 @@ async def _migrate(
             "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
             "migrate cannot go through a connection pooler"
         ) from None
-    await schema.migrate(dsn, charge_index, tell, installation, paused)
+    return await schema.migrate(dsn, charge_index, tell, installation, paused)

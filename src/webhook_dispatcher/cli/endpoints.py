@@ -5,6 +5,7 @@ A secret is printed once, when it is made. It is never shown again: only rotated
 
 import secrets
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
+WHILE_SUSPENDED = ("suspended_at", "next_try_at")
 
 
 def set_(
@@ -69,7 +71,7 @@ def show(
     if as_json:
         print_json(endpoint)
     else:
-        print_facts((column, getattr(endpoint, column)) for column in COLUMNS)
+        print_facts((column, getattr(endpoint, column)) for column in _columns([endpoint]))
 
 
 def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = False) -> None:
@@ -84,7 +86,8 @@ def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = Fal
     else:
         if pause is not None:
             typer.echo(f"{said_of_pause(pause)}: nobody is sent anything until `resume --all`")
-        print_table(COLUMNS, ([getattr(endpoint, column) for column in COLUMNS] for endpoint in endpoints))
+        columns = _columns(endpoints)
+        print_table(columns, ([getattr(endpoint, column) for column in columns] for endpoint in endpoints))
 
 
 def rotate_secret(
@@ -140,6 +143,12 @@ def remove(
     if not session.change(lambda database: database.delete_endpoint(merchant), requested_by):
         raise _not_configured(merchant)
     typer.echo(f"{shown(merchant)}: removed")
+
+
+def _columns(endpoints: Sequence[EndpointView]) -> tuple[str, ...]:
+    """Return what there is to show: about suspension, where somebody is suspended."""
+    is_anybody = any(endpoint.suspended_at is not None for endpoint in endpoints)
+    return COLUMNS + (WHILE_SUSPENDED if is_anybody else ())
 
 
 def _new_secret() -> Secret:

@@ -264,6 +264,12 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
             f"{_merchant(facts)} is paused{_by(facts, facts.merchant_pause)}: nothing is sent to it."
         ]
         told.advice += [Advice("To send to it again", f"{NAME} resume {_quoted(facts)}")]
+    if now.suspended_at is not None:
+        told.why += [_suspended(facts)]
+        told.advice += [
+            Advice("To see whether the merchant answers again", f"{NAME} test-event {_quoted(facts)}"),
+            Advice("To send to it at once", f"{NAME} resume {_quoted(facts)}"),
+        ]
     if now.secret is None:
         _add_missing_endpoint(facts, rules, told)
     elif rules.secret_fault is not None and not now.is_held:
@@ -273,6 +279,17 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
         ]
         told.advice += [Advice("To see which keys are wanting", f"{NAME} check")]
     return len(told.why) > said
+
+
+def _suspended(facts: EventFacts) -> str:
+    now = facts.circumstances
+    assert now.suspended_at is not None
+    since = f"since {at(now.suspended_at)} ({_ago(facts, now.suspended_at)})"
+    said = f"{_merchant(facts)} is suspended {since}, because nothing was accepted for too long: only "
+    said += "its oldest event is tried, once an interval"
+    if now.wait_until is None or now.wait_until <= now.now:
+        return said + ". The next try is to come any moment."
+    return said + f"; the next try is at {at(now.wait_until)}."
 
 
 def _add_missing_endpoint(facts: EventFacts, rules: Rules, told: Explanation) -> None:
@@ -296,6 +313,8 @@ def _after_barriers(facts: EventFacts, is_barred: bool) -> list[str]:
     now = facts.circumstances
     if now.everything_is_paused or now.is_paused:
         return ["It goes on, in order, when the pause ends."]
+    if now.suspended_at is not None:
+        return ["It goes on, in order, within seconds of the first try that succeeds."]
     return ["It goes on, in order, when that is mended."] if is_barred else []
 
 

@@ -57,6 +57,11 @@ def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
         notes = [
             *(["paused"] if merchant.is_paused else []),
             *([] if merchant.has_endpoint else ["no endpoint"]),
+            *(
+                [f"suspended {short(merchant.suspended_at)}, next try {short(merchant.next_try_at)}"]
+                if merchant.suspended_at is not None
+                else []
+            ),
         ]
         note = f" ({', '.join(notes)})" if notes else ""
         yield (

@@ -89,6 +89,7 @@ def _document(facts: StatusFacts) -> dict[str, object]:
         "recent_since": facts.recent_since,
         "attempts": facts.recent,
         "failing": {"merchants": facts.failing, "worst": facts.most_failing},
+        "suspended": {"merchants": facts.suspended, "next_try_at": facts.next_try_at},
         **{name: {"merchants": len(found), "first": found[:MAX_NAMED]} for name, found in kinds.items()},
         "dispatchers": facts.holders,
         "missing_partitions": facts.missing_partitions,
@@ -107,6 +108,7 @@ def lines(facts: StatusFacts) -> Iterator[tuple[str, str]]:
     yield "lag", _lag(facts)
     yield "attempts", _attempts(facts)
     yield "failing", _failing(facts)
+    yield from _suspended(facts)
     for name, found in _kinds(facts).items():
         yield name.replace("_", " "), _named(found, facts.now, len(facts.owing))
     yield "paused", plural(facts.paused, "merchant")
@@ -167,6 +169,12 @@ def _failing(facts: StatusFacts) -> str:
         if worst
         else (plural(facts.failing, "merchant"))
     )
+
+
+def _suspended(facts: StatusFacts) -> Iterator[tuple[str, str]]:
+    """Say how many are tried once an interval alone, where there are any."""
+    if facts.suspended and facts.next_try_at is not None:
+        yield "suspended", f"{plural(facts.suspended, 'merchant')}, the next try at {at(facts.next_try_at)}"
 
 
 def _kinds(facts: StatusFacts) -> dict[str, list[Owing]]:

@@ -47,6 +47,7 @@ class Limits:
     trust: float
     poll_interval: timedelta
     hold: Hold
+    suspension_interval: timedelta
 
 
 class Dispatcher:
@@ -87,7 +88,9 @@ class Dispatcher:
         self._creation: asyncio.Task[None] | None = None
         self._pause = instruments.pause
         self.answered_at = self._clock.elapsed()
-        self._worker = Worker(claims, recorder, attempter, instruments, self._wake)
+        self._worker = Worker(
+            claims, recorder, attempter, instruments, limits.suspension_interval, self._wake
+        )
 
     @property
     def lanes_leased(self) -> int:

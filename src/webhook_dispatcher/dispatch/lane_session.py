@@ -134,6 +134,7 @@ class LaneSession:
     def ask(self, run: int, run_bytes: int) -> RunAsk:
         """Return what to read next: from complete_up_to on, with limits raised by what is read once more."""
         self.has_more = False  # what was noticed so far is visible to this read
+        run = 1 if self.lease.is_suspended else run
         return RunAsk(
             self.lease.merchant_id,
             self.complete_up_to,
@@ -180,6 +181,8 @@ class LaneSession:
 
     def may_start(self, now: float) -> bool:
         """Tell whether another event may be started, as far as the lane goes."""
+        if self.lease.is_suspended and self.has_started:
+            return False
         return self.state is SessionState.OPEN and now < self.trusted_until and now < self.expires_at
 
     def start(self) -> Event:

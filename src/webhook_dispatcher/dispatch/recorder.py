@@ -380,7 +380,7 @@ class Recorder:
                 rest.append(entry)
                 continue
             if record.state is not None:
-                self._metrics.deliveries_by[record.state, record.event.type].inc()
+                self._metrics.deliveries_by[record.state, record.reason, record.event.type].inc()
             if session is None:
                 self._memory.free(record.event)
             else:

@@ -46,6 +46,10 @@ UNCOUNTED_WAIT = timedelta(seconds=2)
 """How long a row waits whose attempt did not count, since the fault was ours."""
 MAX_CLAIM = 200
 """Rows, and merchants, in one claim."""
+MAX_TRIALS = 20
+"""Suspended merchants that one look has tried, at most."""
+TRIAL_WAIT = 1.0
+"""Seconds between two looks for suspended merchants to be tried."""
 LOOK = 2_000
 """Lanes read in one look."""
 BURST = 10
@@ -65,6 +69,7 @@ class RetryLimits:
     lease: timedelta
     trust: float
     hold: Hold
+    suspension_interval: timedelta
 
 
 class Step(NamedTuple):
@@ -103,6 +108,7 @@ class Retrier:
         self._in_flight: Counter[str] = Counter()
         self._outage = instruments.outage
         self._pause = instruments.pause
+        self._trials_from = self._clock.elapsed()
 
     async def run(self) -> None:
         """Claim until stopped, then wait for the attempts in flight."""
@@ -132,7 +138,9 @@ class Retrier:
         if limit <= 0:
             return Step(0, round_goes_on=False)
         asked = self._clock.elapsed()
-        claimed, round_goes_on = await self._claim(limit, slots)
+        trials = await self._claim_trials(limit, slots)
+        due, round_goes_on = await self._claim(limit, slots)
+        claimed = [*trials, *due]
         self._take_over(claimed)
         endpoints = await self._read_endpoints(claimed)
         for place, retry in enumerate(claimed, start=1):
@@ -169,6 +177,16 @@ class Retrier:
             return (), picked.round_goes_on
         claimed = await self._unreadable.claim_due_of(picked.merchants, per_merchant, limit, lease)
         return claimed, picked.round_goes_on
+
+    async def _claim_trials(self, limit: int, slots: Slots) -> Sequence[ClaimedRetry]:
+        """Claim a due row of each of some suspended merchants whose interval is over, once a second."""
+        now = self._clock.elapsed()
+        limit = min(limit, MAX_TRIALS, slots.left(Health.SUSPECT))
+        if limit <= 0 or now < self._trials_from or self._own_faults.circuit_is_open:
+            return ()
+        self._trials_from = now + TRIAL_WAIT
+        merchants = await self._claims.pick_trials(limit, self._limits.suspension_interval)
+        return await self._unreadable.claim_trials(merchants, self._limits.lease) if merchants else ()
 
     def _take_over(self, claimed: Sequence[ClaimedRetry]) -> None:
         if any(self._own_faults.is_probe_only(retry.event.merchant_id) for retry in claimed):

@@ -18,7 +18,7 @@ from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.claim import START, ClaimedRetry, DueRow, Leased, RunAsk
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
-from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Claims
 from webhook_dispatcher.domain.signing import SealedSecret
 
@@ -146,6 +146,15 @@ class Unreadable:
             self._count_refused_claim(error)
         return await self._claim_others(merchants, per_merchant, limit, lease)
 
+    async def claim_trials(self, merchants: Sequence[str], lease: timedelta) -> Sequence[ClaimedRetry]:
+        """Claim one due row each as Claims does; where one is refused, find it, and claim none this time."""
+        try:
+            return await self._claims.claim_trials(merchants, lease, self._blocked.seqs())
+        except StatementRefused as error:
+            self._count_refused_claim(error)
+        await self._find_refused(merchants, 1)
+        return ()
+
     def _count_refused_claim(self, error: StatementRefused) -> None:
         """Count a claim that was refused for a row's sake; raises the error where it is not."""
         if not error.is_row_fault:
@@ -218,8 +227,10 @@ class Unreadable:
             self._block(row, refused)
             return True
         if closed is not None:
-            self._metrics.deliveries_by[closed].inc()
-            _log.error("row.refused", event_id=str(row.id), seq=row.seq, state=closed[0], error=str(error))
+            state, event_type = closed
+            reason = FailedReason.UNSENDABLE if state is State.FAILED else None
+            self._metrics.deliveries_by[state, reason, event_type].inc()
+            _log.error("row.refused", event_id=str(row.id), seq=row.seq, state=state, error=str(error))
         return True
 
     def _block(self, row: DueRow, error: StatementRefused) -> None:

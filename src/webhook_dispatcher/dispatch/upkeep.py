@@ -1,6 +1,7 @@
 """Makes the log's partitions ahead of time and drops old ones, measures gauges, and checks the schema."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -8,7 +9,7 @@ import structlog
 from webhook_dispatcher.dispatch.pace import Interval, sleep
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import SchemaMismatch
-from webhook_dispatcher.domain.ports import Upkeep
+from webhook_dispatcher.domain.ports import OldestSearch, Upkeep
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -21,7 +22,7 @@ GAUGE_INTERVAL = Interval(5.0, limits_load=True)
 COUNT_LIMIT = 100_000
 """Rows counted exactly; beyond, the statistics' estimate serves."""
 SEARCH_ANEW = 60
-"""Measurements after which the oldest pending event is searched from the beginning again."""
+"""Measurements after which the lowest pending number is searched from the beginning again."""
 SCHEMA_INTERVAL = Interval(5.0)
 EVENT_LOOP_LAG_INTERVAL = 0.25
 """Seconds between two measurements of the event loop's lag."""
@@ -30,10 +31,11 @@ _log = structlog.get_logger()
 
 
 async def keep_logs(upkeep: Upkeep, retention: timedelta) -> None:
-    """Make the log's next partitions, drop its oldest, and forget old commands."""
+    """Make the log's next partitions, drop its oldest, and forget old commands and what was never told."""
     made = await upkeep.make_partitions(DAYS_AHEAD)
     dropped = await upkeep.drop_partitions(retention)
     await upkeep.purge_control(CONTROL_KEPT)
+    await upkeep.purge_unreported(retention)
     if made or dropped:
         _log.info("partitions.changed", made=made, dropped=dropped)
 
@@ -43,28 +45,29 @@ class Gauges:
 
     missing_keys, wrong_keys: the ids of those, and of keys that are not the ones their ids stand for, as of
         the last measurement. A daemon that starts with a wrong key ends; the first secret may come later.
-    _oldest_from: the number from which on the oldest pending event is searched.
+    _search: where the search for the oldest pending event goes on.
     """
 
     def __init__(self, upkeep: Upkeep, keyring: Keyring, metrics: Metrics) -> None:
         self._upkeep = upkeep
         self._keyring = keyring
         self._metrics = metrics
-        self._oldest_from = self._count = 0
+        self._search, self._count = OldestSearch(), 0
         self.missing_keys: frozenset[str] = frozenset()
         self.wrong_keys: frozenset[str] = frozenset()
 
     async def step(self) -> None:
         """Measure once, and show it."""
-        owed = await self._upkeep.measure(COUNT_LIMIT, self._oldest_from)
+        owed = await self._upkeep.measure(COUNT_LIMIT, self._search)
         self._metrics.pending.set(owed.pending)
         self._metrics.pending_retry.set(owed.pending_retry)
         self._metrics.oldest_pending_age.set(max(0.0, owed.oldest_pending_age))
         self._metrics.oldest_due_retry_age.set(owed.oldest_due_retry_age)
+        self._metrics.suspended_merchants.set(owed.suspended)
         self._count += 1
-        # The oldest pending seq only grows, except for late commits: now and then search from zero for those.
+        # The lowest pending seq only grows, except for late commits: now and then search from zero for those.
         is_anew = self._count % SEARCH_ANEW == 0
-        self._oldest_from = 0 if is_anew else owed.oldest_seq or self._oldest_from
+        self._search = replace(owed.search, from_seq=0) if is_anew else owed.search
         # Last: a stored secret that is damaged may be refused, and what was measured is shown all the same.
         self._note_missing(await self._upkeep.read_unknown_keys(self._keyring.key_ids))
         self._note_wrong(await self._upkeep.find_wrong_keys(self._keyring))

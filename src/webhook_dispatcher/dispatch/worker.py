@@ -34,6 +34,7 @@ class Worker:
 
     low: sessions whose run has become short; `read_on` reads for all of them in one statement.
     wake: set when a session is added to them.
+    suspension_interval: how long a suspended merchant's lane rests after its trial.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Worker:
         recorder: Recorder,
         attempter: Attempter,
         instruments: Instruments,
+        suspension_interval: timedelta,
         wake: asyncio.Event,
     ) -> None:
         self._claims = claims
@@ -53,6 +55,7 @@ class Worker:
         self._blocked = instruments.blocked
         self._own_faults = instruments.own_faults
         self._unreadable = Unreadable(claims, instruments)
+        self._suspension_interval = suspension_interval
         self._wake = wake
         self.low: list[LaneSession] = []
         self._pause = instruments.pause
@@ -64,6 +67,8 @@ class Worker:
         """Make attempts at a session's events until it ends; the caller releases the lane."""
         while await self._has_next(session):
             event = session.start()
+            if session.lease.is_suspended:
+                session.defer(self._database_clock.now() + self._suspension_interval)
             record = await self._attempter.attempt(event, session.lease.epoch, False, endpoint, secrets)
             if record is None:
                 session.add_back(event)
@@ -74,7 +79,8 @@ class Worker:
     async def _has_next(self, session: LaneSession) -> bool:
         """Wait until the next event may be started; False: none will be."""
         while self._may_start(session):
-            if session.has_more and session.fetch is None and len(session.run) <= PREFETCH:
+            is_short = session.has_more and session.fetch is None and len(session.run) <= PREFETCH
+            if is_short and not session.lease.is_suspended:
                 session.ask_for_more()
                 self.low.append(session)
                 self._wake.set()

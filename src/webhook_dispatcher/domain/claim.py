@@ -44,12 +44,16 @@ class SweptLane:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A leased lane. Everything in order up to `from_seq` has been recorded."""
+    """A leased lane. Everything in order up to `from_seq` has been recorded.
+
+    is_suspended: its merchant is, so this is a trial: one event is attempted, once.
+    """
 
     merchant_id: str
     epoch: int
     from_seq: int
     endpoint_removed_at: datetime | None
+    is_suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,8 +357,9 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "`delivered` ones again (trigger `replay`; they stay `delivered`). `args.states` names some of "
             "them (by default all three), or `skipped`. Finished ones by `finished_at`, as for "
             "`retry_failed`; waiting ones if they were created before `args.until`. Those first, then the "
-            "finished ones, oldest first, paced like `retry_failed`; not for cancelled ones, tests, and "
-            "merchants without an endpoint. `webhook.stop_command` ends it",
+            "finished ones, oldest first, paced like `retry_failed`; not for cancelled ones, tests, "
+            "merchants without an endpoint, and `$platform`, unless it is named. "
+            "`webhook.stop_command` ends it",
             "`matched` by state, `recovered`; while `running` also `passed` (rows looked at), `reached`; "
             "`stopped` if it was",
             CommandLine(
@@ -375,8 +376,8 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "",
             "what is owed (`pending` and `pending_retry`) and was created before `args.before` becomes "
             "`failed` with the reason `skipped`, without an attempt, in chunks; an attempt in flight ends "
-            "and counts, and a 2xx makes the delivery `delivered` all the same. `webhook.stop_command` ends "
-            "it",
+            "and counts, and a 2xx makes the delivery `delivered` all the same. `$platform`'s only where it "
+            "is named. `webhook.stop_command` ends it",
             "`skipped`; while `running` also `passed`, `reached`; `stopped` if it was",
             CommandLine(
                 ("skip",),

@@ -17,7 +17,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """An endpoint as shown to people: no secret."""
+    """An endpoint as shown to people: no secret. next_try_at: of a merchant that is suspended."""
 
     merchant_id: str
     url: str
@@ -25,3 +25,5 @@ class EndpointView:
     created_at: datetime
     updated_at: datetime
     secret_created_at: datetime
+    suspended_at: datetime | None = None
+    next_try_at: datetime | None = None

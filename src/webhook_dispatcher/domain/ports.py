@@ -135,6 +135,16 @@ class Claims(Protocol):
         """Finish a due row that can be read and not be claimed; returns its state and type, if it was due."""
         ...
 
+    async def pick_trials(self, limit: int, interval: timedelta) -> list[str]:
+        """Name suspended merchants to be tried by a retry, since nothing waits in order; each rests again."""
+        ...
+
+    async def claim_trials(
+        self, merchants: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
+    ) -> list[ClaimedRetry]:
+        """Claim one due row of each of these merchants, whether they are suspended or not."""
+        ...
+
     async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
         """Look for these merchants' due rows no earlier than this."""
         ...
@@ -309,8 +319,12 @@ class CommandTransaction(MassTransaction, Protocol):
         """Tell whether a merchant, or everything, is paused; CommandRejected when it has no endpoint."""
         ...
 
+    async def read_suspension(self, merchant_id: str) -> datetime | None:
+        """Tell since when a merchant is suspended; None where it is not."""
+        ...
+
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
-        """Pause or resume a merchant, or everything."""
+        """Pause or resume a merchant, or everything; resuming a merchant lifts its suspension."""
         ...
 
     async def set_url(self, merchant_id: str, url: str) -> None:
@@ -349,14 +363,74 @@ class Controls(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class OldestSearch:
+    """How far the search for the oldest pending event has come.
+
+    from_seq: nothing is pending before, but for late commits. known_seq: the oldest one found; 0 for none.
+    after_merchant: behind whom the round of merchants goes on.
+    """
+
+    from_seq: int = 0
+    known_seq: int = 0
+    after_merchant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A merchant that was suspended just now."""
+
+    merchant_id: str
+    failing_since: datetime
+
+
+class Suspensions(Protocol):
+    """Who is suspended, and who no longer is. All methods raise StorageError; what is locked is left out."""
+
+    async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
+        """Suspend merchants of whom nothing was accepted for so long; each is tried after an interval."""
+        ...
+
+    async def lift(self, limit: int) -> list[str]:
+        """Lift the suspension of merchants who have accepted something, or have another URL or none."""
+        ...
+
+    async def lift_all(self, limit: int) -> list[str]:
+        """Lift any suspension."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the platform was just told. written: notices by their type. has_more: there is more to tell."""
+
+    written: Mapping[str, int]
+    has_more: bool
+
+
+class Notices(Protocol):
+    """What the platform is told by events of its own. All methods raise StorageError."""
+
+    async def report(self, failing_after: timedelta) -> Reported:
+        """Write the notices that are due, each once; none without an endpoint for them, or while many wait.
+
+        failing_after: how long a merchant must have failed before that is told.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Owed:
-    """What is owed, as the gauges show it; ages in seconds. `oldest_seq` is None when nothing is pending."""
+    """What is owed, as the gauges show it; ages in seconds.
+
+    search: to go on with next time. suspended: how many merchants are.
+    """
 
     pending: int
     pending_retry: int
-    oldest_seq: int | None
     oldest_pending_age: float
     oldest_due_retry_age: float
+    search: OldestSearch
+    suspended: int = 0
 
 
 class Upkeep(Protocol):
@@ -378,8 +452,12 @@ class Upkeep(Protocol):
         """Forget commands that were handled longer ago than `keep`."""
         ...
 
-    async def measure(self, count_limit: int, oldest_from: int) -> Owed:
-        """Measure what is owed: exact up to the limit, the oldest searched from a number on."""
+    async def purge_unreported(self, keep: timedelta) -> None:
+        """Forget failures that no notice has told of for longer than `keep`."""
+        ...
+
+    async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
+        """Measure what is owed: exact up to the limit, the oldest searched a step further."""
         ...
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:

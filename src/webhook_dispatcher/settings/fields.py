@@ -109,6 +109,20 @@ class Settings(BaseModel):
     unconfigured_hold: Annotated[timedelta, forms.duration("PT0S", "P365D")] = _described(
         timedelta(days=1), "How long events of a merchant without an endpoint wait for one."
     )
+    failing_after: Annotated[timedelta, forms.duration("PT1M", "P365D")] = _described(
+        timedelta(hours=1),
+        "How long nothing of a merchant's may have been accepted before the platform is told "
+        "(`endpoint.failing`).",
+    )
+    suspend_after: Annotated[timedelta | None, forms.duration("PT1H", "P365D")] = _described(
+        None,
+        "A merchant of whom nothing was accepted for so long, with twenty events tried, is suspended: its "
+        "oldest event is tried once an interval. P5D is advised; the same for all daemons.",
+        "nobody is suspended",
+    )
+    suspension_interval: Annotated[timedelta, forms.duration("PT1M", "P7D")] = _described(
+        timedelta(hours=1), "How often a suspended merchant is tried."
+    )
     ops_address: Annotated[str, forms.ADDRESS] = _described(
         "127.0.0.1:9464", "Where `/metrics`, `/healthz` and `/readyz` are served."
     )

@@ -96,8 +96,9 @@ def boolean(text: str) -> bool:
 def database_url(text: str) -> SecretStr:
     """Check the form without ever quoting the value: it holds a password."""
     right = "must be of the form postgresql://user:password@host:port/database"
-    if "#" in text:
-        raise ValueError(f"{right}: write # as %23")
+    if (character := unescaped(text)) is not None:
+        escape = f"%{ord(character):02X}"
+        raise ValueError(f"{right}: user and password are percent-encoded, write {character} as {escape}")
     try:
         parts = urlsplit(text)
         complete = parts.scheme in ("postgresql", "postgres") and text[len(parts.scheme) :].startswith("://")
@@ -106,6 +107,31 @@ def database_url(text: str) -> SecretStr:
     except ValueError:
         raise ValueError(f"{right}, special characters in the password percent-encoded") from None
     return SecretStr(text)
+
+
+def unescaped(url: str) -> str | None:
+    """Return a character that ends the user or the password of a URL before its end, or None.
+
+    What is behind it would be taken for a host or a database: asked for at the name server, and shown.
+    """
+    rest = url.partition("://")[2]
+    authority, mark, behind = _cut(rest, "/?#")
+    path, _, query = _cut(mark + behind, "?")
+    if "#" in rest:
+        return "#"
+    if re.search("%(?![0-9A-Fa-f]{2})", rest):
+        return "%"
+    if authority.count("@") > 1:
+        return "@"
+    # Behind the authority there is an @ in the values of options alone.
+    return mark if "@" in path + _cut(query, "=")[0] else None
+
+
+def _cut(text: str, marks: str) -> tuple[str, str, str]:
+    """Cut a text at the first of several characters: what is before it, the character, what is behind."""
+    found = re.search(f"[{re.escape(marks)}]", text)
+    at, end = found.span() if found else (len(text), len(text))
+    return text[:at], text[at:end], text[end:]
 
 
 def secret_keys(text: str) -> SecretStr:

@@ -125,6 +125,15 @@ class CommandView:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendedMerchant:
+    """A merchant that is tried once an interval."""
+
+    merchant_id: str
+    suspended_at: datetime
+    next_try_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class PauseOfEverything:
     """The operators' pause of everything: by whom and since when; None where no command says so any more."""
 
@@ -319,6 +328,14 @@ class Administration:
         """Return the pause of everything, if operators have paused everything."""
         rows = await self._rows("read_pause_of_everything")
         return PauseOfEverything(rows[0]["requested_by"], rows[0]["handled_at"]) if rows else None
+
+    async def list_suspended(self, limit: int) -> tuple[list[SuspendedMerchant], int]:
+        """Return the suspended merchants that are tried next, and how many there are in all."""
+        rows = await self._rows("list_suspended", limit)
+        merchants = [
+            SuspendedMerchant(row["merchant_id"], row["suspended_at"], row["next_try_at"]) for row in rows
+        ]
+        return merchants, rows[0]["suspended"] if rows else 0
 
     async def preview_recovery(self, wanted: Recover) -> Preview:
         """Count what a recovery would send."""

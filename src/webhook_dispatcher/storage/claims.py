@@ -1,4 +1,4 @@
-"""Claiming: the statements of claiming.sql, retrying.sql and unreadable.sql, bound and mapped."""
+"""Claiming: the statements of claiming.sql, retrying.sql and unreadable.sql, and trials, bound and mapped."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -27,6 +27,9 @@ from webhook_dispatcher.storage.statements import load
 
 _RETRYING = load("retrying")
 _CLAIMING = {**load("claiming"), **load("unreadable")}
+_SUSPENDING = load("suspending")
+TRIALS_LOOKED_AT = 200
+"""Suspended merchants whose rest is over that one look goes through: some wait for a lease."""
 
 
 class PostgresClaims:
@@ -63,7 +66,13 @@ class PostgresClaims:
         rows = await self._fetch("lease_lanes", list(heads), list(heads.values()), lease, owner)
         return Leased(
             leases=tuple(
-                Lease(row["merchant_id"], row["epoch"], row["from_seq"], row["endpoint_removed_at"])
+                Lease(
+                    row["merchant_id"],
+                    row["epoch"],
+                    row["from_seq"],
+                    row["endpoint_removed_at"],
+                    row["is_suspended"],
+                )
                 for row in rows
                 if row["epoch"] is not None
             ),
@@ -181,6 +190,22 @@ class PostgresClaims:
         """See domain.ports.Claims; source: unreadable.sql `close_row`."""
         closed = await self._fetch("close_row", row.seq)
         return (State(closed[0]["state"]), closed[0]["type"]) if closed else None
+
+    async def pick_trials(self, limit: int, interval: timedelta) -> list[str]:
+        """See domain.ports.Claims; source: suspending.sql `pick_trials`."""
+        with translated():
+            rows = await self._pool.fetch(_SUSPENDING["pick_trials"].text, TRIALS_LOOKED_AT, limit, interval)
+        return [row["merchant_id"] for row in rows]
+
+    async def claim_trials(
+        self, merchants: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
+    ) -> list[ClaimedRetry]:
+        """See domain.ports.Claims; source: retrying.sql `claim_retries`."""
+        with translated():
+            rows = await self._pool.fetch(
+                _RETRYING["claim_retries"].text, merchants, 1, len(merchants), lease, except_seqs
+            )
+        return [to_retry(row) for row in rows]
 
     async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
         """See domain.ports.Claims; source: unreadable.sql `look_later`."""

@@ -34,7 +34,7 @@ from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.mass_commands import PostgresMassTransaction
 from webhook_dispatcher.storage.statements import load
 
-_CONTROL = {**load("control"), **load("reopening")}
+_CONTROL = {**load("control"), **load("reopening"), **load("suspending")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +178,11 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         if row["is_all_paused"]:
             return PauseState.EVERYTHING_PAUSED
         return PauseState.MERCHANT_PAUSED if row["is_paused"] else PauseState.SENDING
+
+    async def read_suspension(self, merchant_id: str) -> datetime | None:
+        """See domain.ports.CommandTransaction."""
+        row = await self._row("read_suspension", merchant_id)
+        return None if row is None else row["suspended_at"]
 
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
         """See domain.ports.CommandTransaction."""

@@ -96,6 +96,7 @@ class Circumstances:
     last_success_at: datetime | None
     failing_since: datetime | None
     failures_in_a_row: int
+    suspended_at: datetime | None
     head_event_id: UUID | None
     head_seq: int | None
     head_created_at: datetime | None
@@ -152,7 +153,8 @@ class Commands:
 class StatusFacts:
     """What `status` shows. Counts go up to MAX_COUNTED, merchants that are owed something up to MAX_OWING.
 
-    recent: attempts by outcome since `recent_since`. holders: lanes by dispatcher.
+    next_try_at: of a suspended merchant. recent: attempts by outcome since `recent_since`.
+    holders: lanes by dispatcher.
     """
 
     now: datetime
@@ -163,6 +165,8 @@ class StatusFacts:
     owing: Sequence[Owing]
     paused: int
     failing: int
+    suspended: int
+    next_try_at: datetime | None
     most_failing: Sequence["MerchantFacts"]
     recent_since: datetime
     recent: dict[str, int]
@@ -182,6 +186,8 @@ class MerchantFacts:
     failing_since: datetime | None
     failures_in_a_row: int
     last_success_at: datetime | None
+    suspended_at: datetime | None
+    next_try_at: datetime | None
     oldest_waiting_at: datetime | None
     waiting: int
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import asyncpg
 
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
-from webhook_dispatcher.storage import installation
+from webhook_dispatcher.storage import installation, inventory
 from webhook_dispatcher.storage.charge_index import settle as settle_charge_index
 from webhook_dispatcher.storage.connection import as_owner, connect, translated
+from webhook_dispatcher.storage.inventory import Migrated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(seconds=10)
@@ -31,12 +32,13 @@ def _migrations() -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parents[1] / "migrations"
 
 
+FIRST = "0001_initial"
 SCHEMA_VERSION = max(int(file.name[:4]) for file in (_migrations() / "sql").glob("*.sql"))
 """The schema that this program is written for: the number of the last migration that it carries."""
 
 
-def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> None:
-    """Let Alembic run what is missing, or print all of it to `output`."""
+def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> tuple[str, ...]:
+    """Let Alembic run what is missing and return its names, or print all of it to `output`."""
     # Late: it takes longer to import than most commands take to run, and only `migrate` needs it.
     from alembic import command
     from alembic.config import Config
@@ -44,13 +46,15 @@ def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> None:
 
     config = Config(output_buffer=output)
     config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
-    config.attributes["dsn"] = dsn
+    applied: list[str] = []
+    config.attributes.update(dsn=dsn, applied=applied)
     try:
         command.upgrade(config, "head", sql=output is not None)
     except CommandError as error:
         raise SchemaMismatch(
             f"the schema is not one that this version knows ({error}): install a newer webhook-dispatcher"
         ) from error
+    return tuple(applied)
 
 
 async def migrate(
@@ -59,10 +63,11 @@ async def migrate(
     tell: Callable[[str], None] = lambda _: None,
     name: str | None = None,
     paused: bool = False,
-) -> None:
-    """Bring the schema to this version; StorageUnavailable or StatementRefused when it cannot be done.
+) -> Migrated:
+    """Bring the schema to this version, and return what that took.
 
-    Running it again changes nothing. SchemaMismatch: it is of a version that is newer than this program.
+    Running it again changes nothing. StorageUnavailable or StatementRefused when it cannot be done.
+    SchemaMismatch: it is of a version that is newer than this program.
     charge_index: whether deliveries can be found by their charge; None: as was chosen before, or yes.
     tell: is given a line before each step that may take long, and the name that the installation gets.
     name: what it is called at first; None makes a name up. ConfigurationError: it has another name already.
@@ -71,15 +76,17 @@ async def migrate(
     if paused:
         await _refuse_existing(dsn)
     await installation.refuse_others(dsn, name)
+    known_roles = await inventory.read_roles(dsn)
     with translated():
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
-        await asyncio.to_thread(_upgrade, dsn)
+        applied = await asyncio.to_thread(_upgrade, dsn)
     if paused:
         async with as_owner(dsn, PATIENCE) as connection:
             with translated():
                 await connection.execute(load("control")["pause_everything"].text, True)
     await installation.give_name(dsn, name, tell)
     await settle_charge_index(dsn, charge_index, tell)
+    return Migrated(applied, await inventory.read(dsn, known_roles) if FIRST in applied else None)
 
 
 async def _refuse_existing(dsn: str) -> None:

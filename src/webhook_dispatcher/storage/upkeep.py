@@ -5,13 +5,13 @@ Partitions are the one thing done as webhook_owner, for the length of a transact
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.ports import Owed
+from webhook_dispatcher.domain.ports import OldestSearch, Owed
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import keys, schema
 from webhook_dispatcher.storage.connection import translated
@@ -19,7 +19,10 @@ from webhook_dispatcher.storage.statements import load
 
 _UPKEEP = load("upkeep")
 _PURGE = load("control")["purge_control"]
+_PURGE_UNREPORTED = load("notices")["purge_unreported"]
 LOGS = ("delivery_log", "attempt_log")
+OLDEST_PAGE = 1_000
+"""Merchants looked at in one step of the search for the oldest pending event."""
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"
 
 
@@ -76,12 +79,35 @@ class PostgresUpkeep:
         with translated():
             await self._pool.execute(_PURGE.text, keep)
 
-    async def measure(self, count_limit: int, oldest_from: int) -> Owed:
-        """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`."""
+    async def purge_unreported(self, keep: timedelta) -> None:
+        """See domain.ports.Upkeep; source: notices.sql `purge_unreported`."""
         with translated():
-            row = await self._pool.fetchrow(_UPKEEP["read_gauges"].text, count_limit, oldest_from)
+            await self._pool.execute(_PURGE_UNREPORTED.text, keep)
+
+    async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
+        """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`, `read_oldest_pending`."""
+        with translated():
+            row = await self._pool.fetchrow(_UPKEEP["read_gauges"].text, count_limit)
         assert row is not None
-        return Owed(**row)
+        # Where nothing is pending, what is not would be walked through in vain.
+        age, searched = await self._find_oldest(search) if row["pending"] else (0.0, search)
+        return Owed(**row, oldest_pending_age=age, search=searched)
+
+    async def _find_oldest(self, search: OldestSearch) -> tuple[float, OldestSearch]:
+        """Return the age of the oldest pending event as far as is known, and how to go on."""
+        with translated():
+            row = await self._pool.fetchrow(
+                _UPKEEP["read_oldest_pending"].text,
+                search.from_seq,
+                search.known_seq,
+                search.after_merchant,
+                OLDEST_PAGE,
+            )
+        if row is None:
+            return 0.0, replace(search, known_seq=0, after_merchant="")
+        return row["age"], OldestSearch(
+            row["first_seq"] or search.from_seq, row["oldest_seq"], row["last_merchant"]
+        )
 
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
         """See domain.ports.Upkeep; source: upkeep.sql `read_unknown_keys`."""

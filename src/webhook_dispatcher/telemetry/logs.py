@@ -2,12 +2,13 @@
 
 Modules take `structlog.get_logger()` and name events `noun.past_verb`. Logging never fails its caller:
 what cannot be written (a closed pipe, a full disk) is dropped. Keys that could hold a secret or a payload are
-masked as a safety net; nothing relies on it.
+masked as a safety net; nothing relies on it. Warnings that repeat themselves are thinned out (throttle.py).
 """
 
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TextIO
@@ -17,6 +18,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.telemetry.throttle import Throttle
 
 MASKED = frozenset(
     {
@@ -49,7 +51,7 @@ def configure(log_format: Literal["json", "console"] | None, log_level: str, str
     if console:
         rendering = _console(stream)
     structlog.configure(
-        processors=[*shared, *rendering],
+        processors=[Throttle(time.monotonic), *shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _Lines(stream),
         cache_logger_on_first_use=True,

@@ -13,7 +13,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from webhook_dispatcher.domain.command import COMMANDS, HANDLED_STATUSES
-from webhook_dispatcher.domain.event import EVENT_TYPES, State, Trigger
+from webhook_dispatcher.domain.event import EVENT_TYPES, NOTICE_TYPES, FailedReason, State, Trigger
 from webhook_dispatcher.domain.verdict import Outcome
 
 ATTEMPT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 9.0, 10.0, 11.0)
@@ -25,7 +25,7 @@ SHARD = "shard"
 
 
 class ProcessState(StrEnum):
-    """How a process of a supervisor is."""
+    """How a process is."""
 
     READY = "ready"
     NOT_READY = "not_ready"
@@ -36,7 +36,7 @@ class Metrics:
     """One attribute per metric, named without the `webhook_` prefix.
 
     attempts_by: the counter and the histogram of attempts of each outcome and trigger.
-    deliveries_by: the counter of deliveries of each state and event type.
+    deliveries_by: the counter of deliveries of each state, reason (None: it did not fail) and event type.
     shard: the database's name, if it has one; what is measured in the database carries it as a label.
     """
 
@@ -74,13 +74,21 @@ class Metrics:
         }
 
     def _deliveries(self) -> None:
-        self.deliveries = self._counter("deliveries", "Deliveries that came to their end.", "state", "type")
+        self.deliveries = self._counter(
+            "deliveries",
+            "Deliveries that came to their end; `reason` is why they failed, and empty where they did not.",
+            "state",
+            "type",
+            "reason",
+        )
         self.delivery_lag = self._histogram(
             "delivery_lag_seconds",
             "From an event's `created_at` to the start of its first attempt.",
             LAG_BUCKETS,
         )
         self.deliveries_by = _DeliveriesBy(self.deliveries)
+        self.notices = self._counter("notices", "Notices written for the platform.", "type")
+        _create(self.notices, product(NOTICE_TYPES))
 
     def _owed(self, shard: str | None) -> None:
         """Make the gauges of one database: its processes measure the same, so the newest figure counts."""
@@ -93,6 +101,9 @@ class Metrics:
         )
         self.oldest_due_retry_age = self._measured(
             "oldest_due_retry_age_seconds", "How long the oldest due retry has been due.", shard
+        )
+        self.suspended_merchants = self._measured(
+            "suspended_merchants", "Merchants that are tried once an interval, in the database.", shard
         )
         self.paused = self._measured("paused", "1 while operators have paused everything.", shard)
 
@@ -169,23 +180,32 @@ class Metrics:
         return Histogram(name, meaning, labels, namespace="webhook", registry=self.registry, buckets=buckets)
 
 
-class _DeliveriesBy(dict[tuple[State, str], Counter]):
-    """The counter of each state and event type; a type that is none of ours makes no label of its own."""
+class _DeliveriesBy(dict[tuple[State, FailedReason | None, str], Counter]):
+    """The counter of each end and event type; a type that is none of ours makes no label of its own."""
 
     def __init__(self, deliveries: Counter) -> None:
-        combinations = product((State.DELIVERED, State.FAILED), EVENT_TYPES)
-        super().__init__({labels: deliveries.labels(*labels) for labels in combinations})
         self._deliveries = deliveries
+        ends = [(State.DELIVERED, None), *((State.FAILED, reason) for reason in FailedReason)]
+        super().__init__(
+            {
+                (state, reason, event_type): self._counter_of(state, reason, event_type)
+                for (state, reason), event_type in product(ends, EVENT_TYPES)
+            }
+        )
 
-    def __missing__(self, labels: tuple[State, str]) -> Counter:
-        return self._deliveries.labels(labels[0], "unknown")
+    def __missing__(self, labels: tuple[State, FailedReason | None, str]) -> Counter:
+        return self._counter_of(labels[0], labels[1], "unknown")
+
+    def _counter_of(self, state: State, reason: FailedReason | None, event_type: str) -> Counter:
+        return self._deliveries.labels(state, event_type, reason or "")
 
 
-class SupervisorMetrics:
-    """What a supervisor knows of its processes, beside what those count themselves.
+class ProcessMetrics:
+    """How the processes behind one address are, be it a supervisor's or a single one's.
 
     shards: the names of the databases; None for one without a name.
     count: tells how many processes of a database are in a state.
+    started_at: when what serves this began, in seconds since 1970.
     """
 
     def __init__(
@@ -193,13 +213,14 @@ class SupervisorMetrics:
         registry: CollectorRegistry,
         shards: Iterable[str | None],
         count: Callable[[str | None, ProcessState], int],
+        started_at: float,
     ) -> None:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         names = list(shards)
         labels = [SHARD] if any(names) else []
         self.processes = Gauge(
             "processes",
-            "Processes of a supervisor, by how they are: `ready`, `not_ready` or `away`.",
+            "Processes, by how they are: `ready`, `not_ready` or `away`.",
             [*labels, "state"],
             namespace="webhook",
             registry=registry,
@@ -211,11 +232,30 @@ class SupervisorMetrics:
             namespace="webhook",
             registry=registry,
         )
+        self.ready = Gauge(
+            "ready",
+            "1 while a process can deliver from the database, as `/readyz` says.",
+            labels,
+            namespace="webhook",
+            registry=registry,
+        )
+        self.start_time = Gauge(
+            "start_time_seconds",
+            "When what serves this began, in seconds since 1970.",
+            namespace="webhook",
+            registry=registry,
+        )
+        self.start_time.set(started_at)
         for name in names:
-            self._restarts_of(name)
-            for state in ProcessState:
-                own = {"state": str(state)} | ({SHARD: name} if name else {})
-                self.processes.labels(**own).set_function(partial(count, name, state))
+            self._show(name, count)
+
+    def _show(self, shard: str | None, count: Callable[[str | None, ProcessState], int]) -> None:
+        self._restarts_of(shard)
+        for state in ProcessState:
+            own = {"state": str(state)} | ({SHARD: shard} if shard else {})
+            self.processes.labels(**own).set_function(partial(count, shard, state))
+        ready = self.ready if shard is None else self.ready.labels(shard)
+        ready.set_function(lambda: min(1, count(shard, ProcessState.READY)))
 
     def count_restart(self, shard: str | None) -> None:
         """Count a process that is started again."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ SELECT $1, $2, $3, $4, $5 WHERE NOT EXISTS (SELECT FROM webhook.control WHERE re
 """
 ASKED = "SELECT id FROM webhook.control WHERE requested_by = $1"
 WAITING = "SELECT id FROM webhook.control WHERE id = ANY($1) AND status = 'pending'"
+GOING_ON = "SELECT id FROM webhook.control WHERE id = ANY($1) AND status IN ('pending', 'running')"
 REJECTED = "SELECT command, error_message FROM webhook.control WHERE id = ANY($1) AND status = 'rejected'"
 
 
@@ -52,3 +54,10 @@ async def rejected(testbed: Testbed, ids: Sequence[int]) -> list[str]:
     """Return what was rejected, and why."""
     rows = await testbed.server.fetch(REJECTED, ids, patience=PATIENCE)
     return [f"{row['command']}: {row['error_message']}" for row in rows]
+
+
+async def ended(testbed: Testbed, ids: Sequence[int], seconds: float) -> None:
+    """Wait until commands have ended, for so many seconds at most."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and await testbed.server.fetch(GOING_ON, ids, patience=PATIENCE):
+        await testbed.wait(0.1)

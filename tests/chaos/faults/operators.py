@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from tests.chaos.evidence import Repeats
-from tests.chaos.faults import storm  # noqa: F401 (it registers)
+from tests.chaos.faults import ranges, storm, withdrawals  # noqa: F401 (they register)
 from tests.chaos.faults.asking import PATIENCE, CommandRequest, ask, rejected, taken_up
 from tests.chaos.faults.hold import hold_over_all
 from tests.chaos.hit import Hit

@@ -57,23 +57,21 @@ async def storm(testbed: Testbed, hit: Hit) -> None:
 
 
 async def _about_events(testbed: Testbed, merchants: Sequence[str]) -> list[CommandRequest]:
-    """Choose events to retry or cancel; the book knows of it before anybody is asked."""
+    """Choose events to retry or cancel."""
     requests = []
     for row in await testbed.server.fetch(KNOWN, merchants, patience=PATIENCE):
         event_id = row["event_id"]
         if row["state"] != "delivered" and testbed.random.random() < 0.3:
-            testbed.book.cancelled.add(str(event_id))
             requests.append(CommandRequest("cancel", event_id=event_id))
             continue
         for _ in range(testbed.random.choice((1, 1, 2))):
-            testbed.book.by_hand[str(event_id)] += 1
             args = {"force": True} if testbed.random.random() < 0.7 else {}
             requests.append(CommandRequest("retry", event_id=event_id, args=args))
     return requests
 
 
 async def _mass_retry(testbed: Testbed, merchants: Sequence[str]) -> list[CommandRequest]:
-    """Retry all that failed of a few merchants until now; what is not delivered may be among it."""
+    """Retry all that failed of a few merchants until now; the book knows before of what may be among it."""
     [row] = await testbed.server.fetch("SELECT clock_timestamp() AS now", patience=PATIENCE)
     until = row["now"].isoformat()
     for merchant_id in merchants:

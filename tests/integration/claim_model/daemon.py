@@ -241,9 +241,9 @@ class ModelDaemon:
         sender = _Sender(requests)
         attempter = _Attempter(sender, KEYRING, SCHEDULE, instruments)
         hold = Hold(timedelta(days=1))
-        limits = Limits(10, LEASE, TRUST, timedelta(milliseconds=25), hold)
+        limits = Limits(10, LEASE, TRUST, timedelta(milliseconds=25), hold, timedelta(hours=1))
         dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits, name)
-        retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold)
+        retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold, timedelta(hours=1))
         retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, stop)
         long_running = LongRunningCommands(
             controls, ports, attempter, recorder, instruments, timedelta(seconds=10), stop

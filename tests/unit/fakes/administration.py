@@ -20,6 +20,7 @@ from webhook_dispatcher.storage.administration import (
     DeliveryView,
     PauseOfEverything,
     StoredSecrets,
+    SuspendedMerchant,
     UnreadableRow,
 )
 from webhook_dispatcher.storage.installation import Backlog, Installation
@@ -61,6 +62,7 @@ class FakeAdministration(Administration):
         self.withdrawn: list[tuple[int, str]] = []
         self.can_withdraw = True
         self.pause: PauseOfEverything | None = None
+        self.suspended: list[SuspendedMerchant] = []
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
         self.missing: list[tuple[str, date]] = []
@@ -184,6 +186,9 @@ class FakeAdministration(Administration):
 
     async def read_pause_of_everything(self) -> PauseOfEverything | None:
         return self.pause
+
+    async def list_suspended(self, limit: int) -> tuple[list[SuspendedMerchant], int]:
+        return self.suspended[:limit], len(self.suspended)
 
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         return NOW - ago

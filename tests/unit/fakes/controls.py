@@ -64,6 +64,7 @@ class FakeControls:
         self.reopened = Reopened.DUE_NOW
         self.is_cancelled = True
         self.paused: set[str | None] = set()
+        self.suspended: dict[str, datetime] = {}
         self.takes_together = True
         self.shares: list[int] = []
         self.finished_together: list[list[int]] = []
@@ -225,6 +226,9 @@ class FakeControls:
         if None in self.paused:
             return PauseState.EVERYTHING_PAUSED
         return PauseState.MERCHANT_PAUSED if merchant_id in self.paused else PauseState.SENDING
+
+    async def read_suspension(self, merchant_id: str) -> datetime | None:
+        return self.suspended.get(merchant_id)
 
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
         self.done.append(("pause", merchant_id, is_paused))

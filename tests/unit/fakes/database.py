@@ -25,6 +25,7 @@ class Lane:
     is_locked: bool = False
     wait_until: datetime | None = None
     endpoint_removed_at: datetime | None = None
+    is_suspended: bool = False
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class FakeDatabase:
         lane = self.lanes[merchant_id]
         lane.epoch += 1
         lane.is_leased, lane.is_recalled = True, False
-        return Lease(merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at)
+        return Lease(merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at, lane.is_suspended)
 
     def read(self, seqs: Iterable[int]) -> None:
         """Refuse to read objects when one of them cannot be read."""

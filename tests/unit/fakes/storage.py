@@ -46,6 +46,8 @@ class FakeClaims:
         self.recalls: deque[Recalls] = deque()
         self.closed: list[int] = []
         self.later: list[str] = []
+        self.trials: list[str] = []
+        self.trial_looks = 0
 
     async def read_arrivals(self, cursor: int, most: int) -> Arrivals:
         self.database.fail("read_arrivals")
@@ -200,6 +202,25 @@ class FakeClaims:
         self.retries = [retry for retry in self.retries if retry.event.seq != row.seq]
         self.closed.append(row.seq)
         return State.FAILED, "charge.created"
+
+    async def pick_trials(self, most: int, interval: timedelta) -> list[str]:
+        self.database.fail("pick_trials")
+        self.trial_looks += 1
+        picked, self.trials = self.trials[:most], self.trials[most:]
+        return picked
+
+    async def claim_trials(
+        self, merchants: Sequence[str], lease: timedelta, except_seqs: Sequence[int]
+    ) -> list[ClaimedRetry]:
+        self.database.fail("claim_trials")
+        first = {retry.event.merchant_id: retry for retry in reversed(self.retries)}
+        later, self.later = self.later, []
+        try:
+            return self._claim(
+                [first[name] for name in merchants if name in first], len(merchants), except_seqs
+            )
+        finally:
+            self.later = later
 
     async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
         self.later += merchants

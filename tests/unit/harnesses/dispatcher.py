@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from tests.unit.builders import HOLD, KEYRING, LEASE
+from tests.unit.builders import HOLD, INTERVAL, KEYRING, LEASE
 from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.network import FakeSender
 from tests.unit.fakes.storage import FakeClaims, FakeRecords
@@ -36,7 +36,7 @@ class DispatcherHarness:
             self.recorder,
             attempter,
             instruments,
-            Limits(max_lanes, LEASE, 15.0, timedelta(milliseconds=25), Hold(HOLD)),
+            Limits(max_lanes, LEASE, 15.0, timedelta(milliseconds=25), Hold(HOLD), INTERVAL),
             owner="test",
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from tests.unit.builders import HOLD, KEYRING, LEASE, make_event
+from tests.unit.builders import HOLD, INTERVAL, KEYRING, LEASE, make_event
 from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.network import FakeSender
 from tests.unit.fakes.storage import FakeClaims, FakeRecords
@@ -40,7 +40,7 @@ class RetrierHarness:
         self.own_faults, self.merchants = instruments.own_faults, instruments.merchants
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
         attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
-        limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD))
+        limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD), INTERVAL)
         self.retrier = Retrier(
             self.claims,
             self.recorder,

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import typer
 import uvloop
 from rich.console import Console
 
-from webhook_dispatcher.cli.demo import audit, cast
+from webhook_dispatcher.cli.demo import audit, cast, verdict
 from webhook_dispatcher.cli.demo.scenes import Scenes
 from webhook_dispatcher.cli.demo.stage import Stage, set_up
 from webhook_dispatcher.cli.demo.view import View
@@ -28,6 +29,9 @@ SETTLING = timedelta(seconds=120)
 MAX_PROBLEMS_SHOWN = 20
 MAX_EVENTS = 100_000
 PLAIN_WIDTH = 120
+NEXT = """\
+next: webhook-dispatcher run --embedded  (docs/operations.md, On a laptop)
+      with a Postgres of yours: README.md, Run"""
 
 
 def demo(
@@ -45,7 +49,7 @@ def demo(
 ) -> None:
     """Watch it at work: a database, six merchants, a receiver and a producer, all on this machine.
 
-    With --events it exits 0 when all that the receiver saw agrees with the database, and 1 otherwise.
+    Exits 0 when all that the receiver got agrees with the database, and 1 otherwise.
     """
     session = session_of(context)
     settings = session.settings()
@@ -61,6 +65,7 @@ def demo(
             problems = runner.run(_perform(postgres, folder, dict(session.environ), console, events))
         if problems:
             _complain(console, problems, folder / "daemon.log")
+    console.print(NEXT, soft_wrap=True)
     if problems:
         raise typer.Exit(1)
 
@@ -72,24 +77,34 @@ async def _perform(
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with set_up(postgres, folder, environ) as stage:
+    console.print("making the schema, six merchants and their receiver, and starting a daemon")
+    async with set_up(postgres, folder, environ, is_audited=events is not None) as stage:
         metrics = f"http://127.0.0.1:{stage.daemon.ops_port}/metrics"
         console.print(f"metrics at {metrics}, the daemon's log in {folder / 'daemon.log'}", soft_wrap=True)
-        view = View(stage, console, keep=events is not None)
+        view = View(stage, console)
+        started = time.monotonic()
         play = _endless(stage, view) if events is None else _bounded(stage, view, events)
-        playing = asyncio.create_task(play)
-        others = [asyncio.create_task(view.run()), asyncio.create_task(stopped.wait())]
-        try:
-            await asyncio.wait([playing, *others], return_when=asyncio.FIRST_COMPLETED)
-            if playing.done() or others[0].done():
-                return await _problems_of(playing if playing.done() else others[0])
-            if events is not None:
-                raise Refused("stopped before the end; nothing was compared")
-            return []
-        finally:
-            for task in (playing, *others):
-                task.cancel()
-            await asyncio.gather(playing, *others, return_exceptions=True)
+        ended = await _first_to_end(play, view.run(), stopped.wait())
+        if ended is not None:
+            problems = await _problems_of(ended)
+        elif events is not None:
+            problems = [f"stopped before the end of {events} events; bodies and commands were not compared"]
+        else:
+            problems = []
+        return await _conclude(stage, view, time.monotonic() - started, problems)
+
+
+async def _first_to_end(*coroutines: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
+    """Run them until one ends, cancel the others, and return that one; None if it is the last: a signal."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next((task for task in tasks[:-1] if task.done()), None)
+    finally:
+        unfinished = [task for task in tasks if not task.done()]
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
 
 async def _problems_of(ended: asyncio.Task[Any]) -> list[str]:
@@ -99,9 +114,23 @@ async def _problems_of(ended: asyncio.Task[Any]) -> list[str]:
         return [str(error)]
 
 
+async def _conclude(stage: Stage, view: View, seconds: float, problems: list[str]) -> list[str]:
+    """Let what is in flight end, say what came of it all, and return all that is wrong."""
+    view.say("ending what is in flight")
+    await stage.drain()
+    await view.conclude()
+    found = verdict.judge(await audit.deliveries(stage), stage.ledger, stage.seqs)
+    view.say(f"after {seconds:.0f} s, what the receiver got against what the database holds:")
+    for line in found.lines():
+        view.say(line)
+    problems = [*problems, *found.problems()]
+    view.say(f"verdict: {f'wrong in {len(problems)} ways' if problems else 'everything agrees'}")
+    return problems
+
+
 async def _endless(stage: Stage, view: View) -> list[str]:
     """Write events until cancelled; meanwhile play the scenes once."""
-    view.say("Ctrl-C ends it")
+    view.say("Ctrl-C ends it, with a verdict")
     async with asyncio.TaskGroup() as group:
         group.create_task(stage.producer().run())
         group.create_task(_play_scenes(stage, view))
@@ -117,7 +146,6 @@ async def _play_scenes(stage: Stage, view: View) -> None:
 
 async def _bounded(stage: Stage, view: View, events: int) -> list[str]:
     """Write so many events, wait until nothing is owed, play the scenes, compare."""
-    started = time.monotonic()
     await stage.producer().run(events)
     view.say(f"{events} events are written; the rest is up to the retry schedule ({cast.RETRY_SCHEDULE})")
     await stage.until(lambda: _is_settled(stage), "nothing is owed any more", SETTLING)
@@ -128,13 +156,10 @@ async def _bounded(stage: Stage, view: View, events: int) -> list[str]:
     except Refused as error:
         problems.append(str(error))
     found = await audit.deliveries(stage)
-    arrivals = list(stage.receiver.arrivals)
     problems += audit.judge_end(found.values(), scenes.cancelled)
-    problems += audit.judge_arrivals(stage, found, scenes.cancelled, arrivals)
+    problems += audit.judge_arrivals(stage, found, scenes.cancelled, list(stage.receiver.arrivals))
     if len(found) < events:
         problems.append(f"{events} events were to be written, and {len(found)} are in the database")
-    await view.refresh()
-    view.summarise(len(found), len(arrivals), problems, time.monotonic() - started)
     return problems
 
 

@@ -11,7 +11,9 @@ ATTEMPT_TIMEOUT = "PT1S"
 LEASE = "PT6S"
 LANE_RETRIES = "4"
 RATE = 25.0
-"""Events a second, all merchants together."""
+"""Events a second, all merchants together, where so many are to be written."""
+RATE_TO_WATCH = 6.0
+"""Events a second that let each request be read."""
 WRITERS = 3
 
 
@@ -30,12 +32,12 @@ class Merchant:
     recovers: bool = True
 
 
-HEALTHY = Merchant("bakery", "answers at once", 22, (Behaviour(200),))
-PAUSED = Merchant("bookshop", "answers 204 at once", 22, (Behaviour(204),))
+HEALTHY = Merchant("bakery", "answers 200", 22, (Behaviour(200),))
+PAUSED = Merchant("bookshop", "answers 204", 22, (Behaviour(204),))
 SLOW = Merchant("café", "takes 150 ms", 18, (Behaviour(200, delay=timedelta(milliseconds=150)),))
 FLAKY = Merchant(
     "kiosk",
-    "503, 502, then 200",
+    "503, 502, 200",
     18,
     # Not a disconnection: on a kept connection that one is sent again within the same attempt.
     (Behaviour(503), Behaviour(502), Behaviour(200)),
@@ -47,3 +49,8 @@ MERCHANTS = (HEALTHY, HANGING, SLOW, PAUSED, FLAKY, FAILING)
 
 MOVED_TO = "garage-repaired"
 """The path of the hanging merchant's receiver after its URL was changed."""
+
+
+def merchant_at(path: str) -> str:
+    """Name the merchant whose receiver has a path."""
+    return HANGING.id if path == MOVED_TO else path

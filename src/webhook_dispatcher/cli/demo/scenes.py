@@ -52,6 +52,7 @@ class Scenes:
     async def _pause_cancel_resume(self) -> None:
         merchant_id = cast.PAUSED.id
         await self._ask(CommandName.PAUSE, merchant_id=merchant_id)
+        self._stage.characters[merchant_id] = "paused"
         kept, unwanted = await self._write(merchant_id), await self._write(merchant_id)
         self._say(f"  {merchant_id} is paused: two more events of it wait")
         await self._ask(CommandName.CANCEL, event_id=unwanted.id)
@@ -60,6 +61,7 @@ class Scenes:
         if (waiting := await self._delivery(kept.id)).state != State.PENDING:
             raise Refused(f"an event of a paused merchant is {waiting.state}")
         await self._ask(CommandName.RESUME, merchant_id=merchant_id)
+        self._stage.characters[merchant_id] = cast.PAUSED.character
         await self._delivery_becomes(kept.id, State.DELIVERED)
 
     async def _retry(self) -> None:
@@ -76,15 +78,18 @@ class Scenes:
     async def _retry_failed(self) -> None:
         merchant_id = cast.FAILING.id
         self._stage.receiver.behave(merchant_id, Behaviour(200))
+        self._stage.characters[merchant_id] = "mended: 200"
         self._say(f"  {merchant_id} has mended its receiver")
         await self._retry_all_failed(merchant_id)
         self._stage.receiver.behave(merchant_id, *cast.FAILING.behaviours)
+        self._stage.characters[merchant_id] = "500 again"
 
     async def _set_url(self) -> None:
         merchant_id = cast.HANGING.id
         await self._first_failed(merchant_id)
         url = self._stage.receiver.url(cast.MOVED_TO)
         await self._ask(CommandName.SET_URL, merchant_id=merchant_id, url=url)
+        self._stage.characters[merchant_id] = "moved: 200"
         await self._retry_all_failed(merchant_id)
 
     async def _retry_all_failed(self, merchant_id: str) -> None:

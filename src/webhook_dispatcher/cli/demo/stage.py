@@ -15,6 +15,7 @@ import asyncpg
 from webhook_dispatcher import app
 from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.cli.demo import cast
+from webhook_dispatcher.cli.demo.ledger import Ledger
 from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.local.arrivals import Arrival
@@ -40,6 +41,8 @@ class Stage:
     """What is running, and what has been written so far.
 
     observer: sees the views as `webhook_observer`; admin: acts as `webhook_admin`.
+    written: whole events, for the audit; seqs: what is kept of them however long it takes.
+    characters: what each merchant's receiver does now, in words.
     """
 
     producer_dsn: str
@@ -47,12 +50,25 @@ class Stage:
     admin: Administration
     observer: asyncpg.Connection
     daemon: Daemon
+    ledger: Ledger
+    is_audited: bool
     written: dict[str, Written] = field(default_factory=dict)
+    seqs: dict[str, int] = field(default_factory=dict)
+    characters: dict[str, str] = field(
+        default_factory=lambda: {one.id: one.character for one in cast.MERCHANTS}
+    )
+    _running: AsyncExitStack = field(default_factory=AsyncExitStack)
     _observing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def note(self, written: Written) -> None:
         """Remember what the producer committed."""
-        self.written[str(written.id)] = written
+        self.seqs[str(written.id)] = written.seq
+        if self.is_audited:
+            self.written[str(written.id)] = written
+
+    async def drain(self) -> None:
+        """Let the daemon end what is in flight, record it, and stop; errors are those of the daemon."""
+        await self._running.aclose()
 
     def producer(self) -> Producer:
         """Make the charge service's stand-in."""
@@ -61,7 +77,7 @@ class Stage:
             {merchant.id: merchant.share for merchant in cast.MERCHANTS},
             on_written=self.note,
             writers=cast.WRITERS,
-            rate=cast.RATE,
+            rate=cast.RATE if self.is_audited else cast.RATE_TO_WATCH,
         )
 
     async def count_by_state(self) -> dict[str, Counter[str]]:
@@ -86,20 +102,26 @@ class Stage:
 
     def merchant_of(self, arrival: Arrival) -> str:
         """Name the merchant of an arrival, wherever it went."""
-        return cast.HANGING.id if arrival.merchant_id == cast.MOVED_TO else arrival.merchant_id
+        return cast.merchant_at(arrival.merchant_id)
 
 
 @asynccontextmanager
 async def set_up(
-    postgres: EmbeddedPostgres, folder: Path, environ: Mapping[str, str]
+    postgres: EmbeddedPostgres, folder: Path, environ: Mapping[str, str], is_audited: bool
 ) -> AsyncIterator[Stage]:
-    """Build the schema, configure the merchants, start receiver and daemon; end them in reverse."""
+    """Build the schema, configure the merchants, start receiver and daemon; end them in reverse.
+
+    is_audited: whether all that is written and arrives is kept, to be compared in the end.
+    """
     await schema.migrate(postgres.dsn())
+    ledger = Ledger()
     ca_file = folder / "ca.pem"
     tls = server_context(ca_file)
     settings = _settings(postgres, ca_file, environ)
     async with AsyncExitStack() as stack:
-        receiver = await stack.enter_async_context(Receiver(tls=tls))
+        receiver = await stack.enter_async_context(
+            Receiver(tls=tls, keep=is_audited, on_arrival=ledger.take_in)
+        )
         admin = await stack.enter_async_context(administration(postgres.dsn("webhook_admin")))
         await _configure(receiver, admin, settings)
         observer = await connect(
@@ -108,8 +130,10 @@ async def set_up(
             command_timeout=timedelta(seconds=10),
         )
         stack.push_async_callback(observer.close, timeout=5)
-        daemon = await stack.enter_async_context(app.running(settings))
-        yield Stage(postgres.dsn("webhook_producer"), receiver, admin, observer, daemon)
+        running = await stack.enter_async_context(AsyncExitStack())
+        daemon = await running.enter_async_context(app.running(settings))
+        producer = postgres.dsn("webhook_producer")
+        yield Stage(producer, receiver, admin, observer, daemon, ledger, is_audited, _running=running)
 
 
 def _settings(postgres: EmbeddedPostgres, ca_file: Path, environ: Mapping[str, str]) -> Settings:

@@ -34,7 +34,7 @@ from webhook_dispatcher.domain.command import (
     parse,
 )
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError
-from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     Controls,
@@ -227,6 +227,11 @@ async def _retry(transaction: CommandTransaction, command: Retry) -> dict[str, A
         return {"in_flight": True}
     if delivery.state is State.PENDING:
         raise CommandRejected(Code.WRONG_STATE, "the event still waits for its first attempt, in order")
+    if (since := await transaction.read_suspension(delivery.merchant_id)) is not None:
+        raise CommandRejected(
+            Code.WRONG_STATE,
+            f"the merchant is suspended since {render_instant(since)}; resume it, or try it by test_event",
+        )
     head: int | None = None
     if delivery.is_owed:
         if not await transaction.run_now(delivery):

@@ -19,7 +19,7 @@ from webhook_dispatcher.domain.command import (
     WaitingCommand,
 )
 from webhook_dispatcher.domain.errors import StorageError
-from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.ports import CommandTransaction, Controls, FoundDelivery
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -106,7 +106,7 @@ async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) ->
 def count_ended(cancelled: Cancelled, metrics: Metrics) -> None:
     """Count the deliveries that cancels have ended, once that is committed or about to be."""
     for event_type in cancelled.types:
-        metrics.deliveries_by[State.FAILED, event_type].inc()
+        metrics.deliveries_by[State.FAILED, FailedReason.CANCELLED, event_type].inc()
 
 
 def _is_cancellable(delivery: FoundDelivery) -> bool:

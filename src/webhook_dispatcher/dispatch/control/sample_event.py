@@ -10,7 +10,7 @@ from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.running_command import RunningCommand
 from webhook_dispatcher.domain.command import Code, malformed_progress
 from webhook_dispatcher.domain.errors import UnopenedSecret
-from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State, Trigger
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, FailedReason, State, Trigger
 from webhook_dispatcher.domain.ports import Claims, TestLog
 from webhook_dispatcher.domain.record import Attempt
 from webhook_dispatcher.domain.verdict import Outcome
@@ -86,7 +86,8 @@ class SampleEvent:
         if attempt.reason is not None:
             result["reason"] = attempt.reason
         await self.running.finish(result, TestLog(event, attempt, state))
-        self._metrics.deliveries.labels(state, event.type).inc()
+        reason = FailedReason.EXHAUSTED if state is State.FAILED else None
+        self._metrics.deliveries_by[state, reason, event.type].inc()
 
 
 def _sample(merchant_id: str, progress: SampleProgress) -> Event:

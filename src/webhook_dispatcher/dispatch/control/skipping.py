@@ -13,7 +13,7 @@ from webhook_dispatcher.dispatch.control.mass_command import (
     refusing_chunks,
 )
 from webhook_dispatcher.domain.command import Skip
-from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.mass_command import Found
 from webhook_dispatcher.domain.ports import CommandTransaction
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -88,7 +88,7 @@ class Skipping:
         with refusing_chunks():
             skipped = await transaction.skip(found)
         for event_type, count in skipped.items():
-            self._metrics.deliveries.labels(State.FAILED, event_type).inc(count)
+            self._metrics.deliveries_by[State.FAILED, FailedReason.SKIPPED, event_type].inc(count)
         # Where one was in flight, one of the merchant's slots for retries is free now.
         heads: dict[str, int | None] = dict.fromkeys(found.merchants)
         return Chunk(replace(after, skipped=after.skipped + sum(skipped.values())), heads)

@@ -64,20 +64,46 @@ RETURNING merchant_id;
 -- Show one endpoint.
 -- $1 merchant_id text
 -- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
---   secret_created_at timestamptz
+--   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz
 -- none: the merchant has no endpoint
-SELECT merchant_id, url, paused, created_at, updated_at, secret_created_at
+SELECT
+    endpoints.merchant_id, endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at,
+    endpoints.secret_created_at, endpoints.suspended_at, rest.next_try_at
 FROM webhook.endpoints
-WHERE merchant_id = $1;
+LEFT JOIN LATERAL (
+    SELECT lanes.wait_until AS next_try_at
+    FROM webhook.lanes
+    WHERE lanes.merchant_id = endpoints.merchant_id AND lanes.suspended_at IS NOT NULL
+    LIMIT 1
+) AS rest ON true
+WHERE endpoints.merchant_id = $1;
 
 -- name: list_endpoints
 -- Show all endpoints.
 -- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
---   secret_created_at timestamptz; ordered by merchant_id
+--   secret_created_at timestamptz, suspended_at timestamptz, next_try_at timestamptz; ordered by merchant_id
 -- none: nobody is configured
-SELECT merchant_id, url, paused, created_at, updated_at, secret_created_at
+SELECT
+    endpoints.merchant_id, endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at,
+    endpoints.secret_created_at, endpoints.suspended_at,
+    CASE WHEN lanes.suspended_at IS NOT NULL THEN lanes.wait_until END AS next_try_at
 FROM webhook.endpoints
-ORDER BY merchant_id;
+LEFT JOIN webhook.lanes ON lanes.merchant_id = endpoints.merchant_id
+ORDER BY endpoints.merchant_id;
+
+-- name: list_suspended
+-- Name merchants that are suspended, those first that are tried next.
+-- $1 most bigint
+-- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz, suspended bigint
+-- order: by next_try_at; each with how many there are in all
+-- none: nobody is suspended
+SELECT
+    lanes.merchant_id, lanes.suspended_at, lanes.wait_until AS next_try_at,
+    (SELECT count(*) FROM webhook.lanes AS others WHERE others.suspended_at IS NOT NULL) AS suspended
+FROM webhook.lanes
+WHERE lanes.suspended_at IS NOT NULL
+ORDER BY lanes.wait_until, lanes.merchant_id
+LIMIT $1;
 
 -- name: is_known_merchant
 -- Tell whether anything is known of a merchant.
@@ -417,7 +443,7 @@ CROSS JOIN LATERAL (
     ORDER BY outbox.merchant_id, outbox.seq
     LIMIT 1
 ) AS head
-WHERE NOT lane.paused AND lane.wait_until > clock_timestamp() - interval '1 minute'
+WHERE NOT lane.paused AND lane.suspended_at IS NULL AND lane.wait_until > clock_timestamp() - interval '1 minute'
 UNION ALL
 SELECT due.merchant_id, due.seq, due.id
 FROM webhook.lane
@@ -430,5 +456,5 @@ CROSS JOIN LATERAL (
     ORDER BY outbox.due_at
     LIMIT 10
 ) AS due
-WHERE NOT lane.paused AND lane.retry_at < 'infinity'
+WHERE NOT lane.paused AND lane.suspended_at IS NULL AND lane.retry_at < 'infinity'
 LIMIT $1;

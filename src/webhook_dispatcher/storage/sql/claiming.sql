@@ -118,7 +118,7 @@ UPDATE webhook.lane SET epoch = lane.epoch WHERE false;
 -- $2 head_seqs bigint[]
 -- $3 lease interval
 -- $4 owner text
--- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz,
+-- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz, is_suspended boolean,
 --      is_missing boolean, is_locked boolean
 -- order: none; one row for each wanted lane, epoch is null where it was not leased: the lane is missing,
 --      it is free but locked by somebody for the moment, or it is not free
@@ -153,19 +153,23 @@ leased AS (
         from_seq = least(lane.from_seq, free.head_seq - 1)
     FROM free
     WHERE lane.merchant_id = ANY(ARRAY[free.merchant_id])
-    RETURNING lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at
+    RETURNING
+        lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at,
+        lane.suspended_at IS NOT NULL AS is_suspended
 )
 SELECT
     leased.merchant_id,
     leased.epoch,
     leased.from_seq,
     leased.endpoint_removed_at,
+    leased.is_suspended,
     false AS is_missing,
     false AS is_locked
 FROM leased
 UNION ALL
 SELECT
     wanted.merchant_id,
+    NULL,
     NULL,
     NULL,
     NULL,

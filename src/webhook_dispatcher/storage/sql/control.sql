@@ -313,12 +313,20 @@ SET recalled = lane.recalled OR lane.lease_until > '-infinity'
 WHERE lane.merchant_id = ANY($1::text[]);
 
 -- name: pause_lane
--- Pause or resume one merchant.
+-- Pause or resume one merchant. Resuming lifts a suspension, and what failed before it does not count any more; whoever
+-- tries the merchant just now does not make the lane wait.
 -- $1 merchant_id text
 -- $2 paused boolean
 -- none: always
 UPDATE webhook.lane
-SET paused = $2, recalled = lane.recalled OR ($2 AND lane.lease_until > '-infinity')
+SET
+    paused = $2,
+    recalled = lane.recalled OR (($2 OR lane.suspended_at IS NOT NULL) AND lane.lease_until > '-infinity'),
+    suspended_at = CASE WHEN $2 THEN lane.suspended_at END,
+    wait_until = CASE WHEN $2 OR lane.suspended_at IS NULL THEN lane.wait_until ELSE '-infinity' END,
+    retry_at = CASE WHEN $2 OR lane.suspended_at IS NULL THEN lane.retry_at ELSE clock_timestamp() END,
+    failing_since = CASE WHEN $2 OR lane.suspended_at IS NULL THEN lane.failing_since END,
+    failures_in_a_row = CASE WHEN $2 OR lane.suspended_at IS NULL THEN lane.failures_in_a_row ELSE 0 END
 WHERE lane.merchant_id = $1;
 
 -- name: pause_everything

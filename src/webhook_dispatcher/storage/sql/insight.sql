@@ -139,7 +139,7 @@ LIMIT 1;
 -- row: now timestamptz, everything_is_paused boolean, url text, key_id text, secret bytea, is_paused boolean,
 --   is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
 --   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
---   failures_in_a_row integer, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
+--   failures_in_a_row integer, suspended_at timestamptz, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
 -- order: one row; ahead is exact below the limit
 SELECT
     clock_timestamp() AS now,
@@ -156,6 +156,7 @@ SELECT
     lane.last_success_at,
     lane.failing_since,
     coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
+    lane.suspended_at,
     head.event_id AS head_event_id,
     head.seq AS head_seq,
     head.created_at AS head_created_at,
@@ -323,12 +324,15 @@ LEFT JOIN LATERAL (
 ) AS endpoint ON true;
 
 -- name: count_lanes
--- Count the lanes that are paused, and those of merchants that fail.
--- row: paused bigint, failing bigint
+-- Count the lanes that are paused, and those of merchants that fail, and that are suspended; and say when one of
+-- these is tried next.
+-- row: paused bigint, failing bigint, suspended bigint, next_try_at timestamptz
 -- order: one row
 SELECT
     count(*) FILTER (WHERE lanes.paused) AS paused,
-    count(*) FILTER (WHERE lanes.failing_since IS NOT NULL) AS failing
+    count(*) FILTER (WHERE lanes.failing_since IS NOT NULL) AS failing,
+    count(*) FILTER (WHERE lanes.suspended_at IS NOT NULL) AS suspended,
+    min(lanes.wait_until) FILTER (WHERE lanes.suspended_at IS NOT NULL) AS next_try_at
 FROM webhook.lanes;
 
 -- name: read_holders
@@ -407,7 +411,8 @@ FROM (
 -- $4 count_limit bigint
 -- $5 most bigint
 -- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz,
---   failures_in_a_row integer, last_success_at timestamptz, oldest_waiting_at timestamptz, waiting bigint
+--   failures_in_a_row integer, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
+--   oldest_waiting_at timestamptz, waiting bigint
 -- order: by failing_since, then by oldest_waiting_at
 -- none: none matches; where behind_since is null, those that are not behind match too
 SELECT listed.*, waiting.events AS waiting
@@ -419,6 +424,8 @@ FROM (
         lane.failing_since,
         coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
         lane.last_success_at,
+        lane.suspended_at,
+        CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
         head.created_at AS oldest_waiting_at
     FROM (
         SELECT endpoint.merchant_id FROM webhook.endpoint

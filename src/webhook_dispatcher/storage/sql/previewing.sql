@@ -25,7 +25,7 @@ WITH matching AS MATERIALIZED (
             AND owed.on_failure IS DISTINCT FROM 'delivered'
             AND 'pending_retry' = ANY($4::text[])
             AND owed.created_at < $3
-            AND ($1::text IS NULL OR owed.merchant_id = $1)
+            AND ($1::text IS NULL AND owed.merchant_id <> '$platform' OR owed.merchant_id = $1)
             AND ($5::text[] IS NULL OR owed.type = ANY($5))
             AND ($6::text IS NULL OR owed.charge_id = $6)
         UNION ALL
@@ -40,7 +40,7 @@ WITH matching AS MATERIALIZED (
             AND CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason
                 ELSE finished.state END = ANY($4::text[])
             AND finished.type <> 'webhook.test'
-            AND ($1::text IS NULL OR finished.merchant_id = $1)
+            AND ($1::text IS NULL AND finished.merchant_id <> '$platform' OR finished.merchant_id = $1)
             AND ($5::text[] IS NULL OR finished.type = ANY($5))
             AND ($6::text IS NULL OR finished.charge_id = $6)
     ) AS waiting
@@ -75,7 +75,7 @@ WITH matching AS MATERIALIZED (
     WHERE
         owed.on_failure IS DISTINCT FROM 'delivered'
         AND owed.created_at < $2
-        AND ($1::text IS NULL OR owed.merchant_id = $1)
+        AND ($1::text IS NULL AND owed.merchant_id <> '$platform' OR owed.merchant_id = $1)
     LIMIT $3
 )
 (SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries FROM matching GROUP BY matching.kind)

@@ -95,6 +95,19 @@ logged AS (
         finished.status, finished.outcome, finished.finished_at
     FROM finished
 ),
+unreported AS (
+    -- What the platform is told of later (notices.sql); what operators gave up themselves is no news.
+    INSERT INTO webhook.unreported_failure (finished_at, seq, event_id, merchant_id, reason)
+    SELECT finished.finished_at, finished.seq, finished.id, finished.merchant_id, finished.reason
+    FROM finished
+    WHERE
+        (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform')
+        AND finished.state = 'failed'
+        AND finished.reason IN ('exhausted', 'not_configured', 'unsendable')
+        AND finished.merchant_id <> '$platform'
+        AND finished.type <> 'webhook.test'
+    ON CONFLICT DO NOTHING
+),
 postponed AS (
     UPDATE webhook.outbox
     SET
@@ -188,7 +201,8 @@ moved AS (
             ELSE lane.wait_until
         END,
         recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),
-        retry_at = least(lane.retry_at, plan.due_at),
+        -- Of a merchant that is suspended nothing is looked for.
+        retry_at = CASE WHEN lane.suspended_at IS NULL THEN least(lane.retry_at, plan.due_at) ELSE lane.retry_at END,
         last_success_at = greatest(lane.last_success_at, plan.succeeded_at),
         last_failure_at = greatest(lane.last_failure_at, plan.failed_at),
         -- A success ends what failed before it. Of failures on both sides of it the last one is known.

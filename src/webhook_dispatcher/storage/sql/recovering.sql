@@ -11,7 +11,7 @@
 SELECT control.stopping AS is_stopping FROM webhook.control WHERE control.id = $1;
 
 -- name: find_waiting
--- Look on through what is owed, for retries that wait for their time.
+-- Look on through what is owed, for retries that wait for their time; the platform's only where it is named.
 -- $1 merchant_id text
 -- $2 after_seq bigint
 -- $3 until timestamptz
@@ -37,7 +37,7 @@ matching AS MATERIALIZED (
     WHERE
         looked.is_waiting
         AND looked.created_at < $3
-        AND ($1::text IS NULL OR looked.merchant_id = $1)
+        AND ($1::text IS NULL AND looked.merchant_id <> '$platform' OR looked.merchant_id = $1)
         AND ($4::text[] IS NULL OR looked.type = ANY($4))
         AND (
             $5::text IS NULL
@@ -88,7 +88,7 @@ RETURNING outbox.seq, outbox.merchant_id;
 -- name: find_finished
 -- Look on through the log in order of seq, for deliveries that finished within a range of time.
 -- The days are those of the partitions that the range touches: within them every row is looked at, and none is
--- thrown away before the look is over.
+-- thrown away before the look is over. Notices to the platform are sent again where it is named.
 -- $1 after_seq bigint
 -- $2 first_day timestamptz
 -- $3 end_day timestamptz
@@ -120,6 +120,7 @@ matching AS MATERIALIZED (
         AND looked.finished_at < $5
         AND looked.kind = ANY($6::text[])
         AND looked.type <> 'webhook.test'
+        AND looked.merchant_id <> '$platform'
         AND ($7::text[] IS NULL OR looked.type = ANY($7))
         AND ($8::text IS NULL OR $8 = (
             SELECT webhook.charge_key(delivery_log.object)
@@ -287,7 +288,8 @@ FROM chunk
 ORDER BY chunk.seq;
 
 -- name: find_skippable
--- Look on through what is owed, for what was created before an instant; not for what is sent once more.
+-- Look on through what is owed, for what was created before an instant; not for what is sent once more, and for
+-- notices to the platform only where it is named.
 -- $1 merchant_id text
 -- $2 after_seq bigint
 -- $3 before timestamptz
@@ -300,7 +302,7 @@ WITH looked AS MATERIALIZED (
         outbox.seq, outbox.merchant_id,
         outbox.created_at < $3
         AND outbox.on_failure IS DISTINCT FROM 'delivered'
-        AND ($1::text IS NULL OR outbox.merchant_id = $1) AS is_skippable
+        AND ($1::text IS NULL AND outbox.merchant_id <> '$platform' OR outbox.merchant_id = $1) AS is_skippable
     FROM webhook.outbox
     WHERE outbox.seq > $2
     ORDER BY outbox.seq

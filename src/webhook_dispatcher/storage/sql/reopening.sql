@@ -196,7 +196,7 @@ WITH concerned AS MATERIALIZED (
 )
 UPDATE webhook.lane
 SET
-    retry_at = least(lane.retry_at, clock_timestamp()),
+    retry_at = CASE WHEN lane.suspended_at IS NULL THEN least(lane.retry_at, clock_timestamp()) ELSE lane.retry_at END,
     from_seq = least(lane.from_seq, concerned.head - 1),
     recalled = lane.recalled
     OR (concerned.head IS NOT NULL AND lane.lease_until > '-infinity')

@@ -18,6 +18,7 @@ WHERE
     AND lane.retry_at <= (SELECT clock_timestamp())
     AND lane.retry_at < 'infinity'
     AND NOT lane.paused
+    AND lane.suspended_at IS NULL
     AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
 ORDER BY lane.retry_at, lane.merchant_id
 LIMIT $3;
@@ -34,6 +35,7 @@ WHERE
     lane.retry_at <= (SELECT clock_timestamp())
     AND lane.retry_at < 'infinity'
     AND NOT lane.paused
+    AND lane.suspended_at IS NULL
     AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
 ORDER BY lane.retry_at
 LIMIT $1
@@ -50,6 +52,7 @@ WHERE
     lane.merchant_id = ANY($1::text[])
     AND lane.retry_at <= (SELECT clock_timestamp())
     AND NOT lane.paused
+    AND lane.suspended_at IS NULL
     AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
 FOR NO KEY UPDATE SKIP LOCKED;
 
@@ -194,7 +197,7 @@ late AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT
         FROM webhook.lane
-        WHERE lane.merchant_id = page.merchant_id AND lane.retry_at > page.due_at
+        WHERE lane.merchant_id = page.merchant_id AND lane.retry_at > page.due_at AND lane.suspended_at IS NULL
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
 ),

@@ -67,18 +67,35 @@ WITH closed AS (
         outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
         outbox.on_failure IS NOT DISTINCT FROM 'delivered' AS is_delivered,
         outbox.attempts, outbox.last_status, outbox.last_outcome
+),
+logged AS (
+    INSERT INTO webhook.delivery_log (
+        seq, event_id, merchant_id, type, created_at, object,
+        state, failed_reason, attempts, last_status, last_outcome, finished_at
+    )
+    SELECT
+        closed.seq, closed.id, closed.merchant_id, closed.type, closed.created_at, closed.object,
+        CASE WHEN closed.is_delivered THEN 'delivered' ELSE 'failed' END,
+        CASE WHEN NOT closed.is_delivered THEN 'unsendable' END,
+        closed.attempts, closed.last_status, closed.last_outcome, clock_timestamp()
+    FROM closed
+    RETURNING
+        delivery_log.seq, delivery_log.event_id, delivery_log.merchant_id, delivery_log.type, delivery_log.state,
+        delivery_log.failed_reason, delivery_log.finished_at
+),
+unreported AS (
+    -- As record has it.
+    INSERT INTO webhook.unreported_failure (finished_at, seq, event_id, merchant_id, reason)
+    SELECT logged.finished_at, logged.seq, logged.event_id, logged.merchant_id, logged.failed_reason
+    FROM logged
+    WHERE
+        (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform')
+        AND logged.state = 'failed'
+        AND logged.merchant_id <> '$platform'
+        AND logged.type <> 'webhook.test'
+    ON CONFLICT DO NOTHING
 )
-INSERT INTO webhook.delivery_log (
-    seq, event_id, merchant_id, type, created_at, object,
-    state, failed_reason, attempts, last_status, last_outcome, finished_at
-)
-SELECT
-    closed.seq, closed.id, closed.merchant_id, closed.type, closed.created_at, closed.object,
-    CASE WHEN closed.is_delivered THEN 'delivered' ELSE 'failed' END,
-    CASE WHEN NOT closed.is_delivered THEN 'unsendable' END,
-    closed.attempts, closed.last_status, closed.last_outcome, clock_timestamp()
-FROM closed
-RETURNING delivery_log.type, delivery_log.state;
+SELECT logged.type, logged.state FROM logged;
 
 -- name: look_later
 -- Let lanes whose due rows cannot even be named wait a while for the next look.

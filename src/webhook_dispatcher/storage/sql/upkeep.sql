@@ -28,10 +28,8 @@ SELECT current_setting('server_encoding') AS encoding;
 
 -- name: read_gauges
 -- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
--- The oldest pending event is searched from a number on behind which it was last seen.
 -- $1 count_limit bigint
--- $2 oldest_from bigint
--- row: pending bigint, pending_retry bigint, oldest_seq bigint, oldest_pending_age double precision, oldest_due_retry_age double precision
+-- row: pending bigint, pending_retry bigint, oldest_due_retry_age double precision, suspended bigint
 -- order: one row
 SELECT
     CASE
@@ -42,13 +40,10 @@ SELECT
         WHEN counted.pending_retry < $1 THEN counted.pending_retry
         ELSE greatest(counted.pending_retry, estimated.pending_retry)
     END AS pending_retry,
-    oldest.seq AS oldest_seq,
-    CASE WHEN isfinite(oldest.created_at)
-        THEN extract(EPOCH FROM clock_timestamp() - oldest.created_at) ELSE 0 END::double precision
-        AS oldest_pending_age,
     CASE WHEN isfinite(overdue.retry_at)
         THEN greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0) ELSE 0 END::double precision
-        AS oldest_due_retry_age
+        AS oldest_due_retry_age,
+    (SELECT count(*) FROM webhook.lane WHERE lane.suspended_at IS NOT NULL) AS suspended
 FROM (
     SELECT
         (SELECT count(*) FROM (SELECT FROM webhook.outbox WHERE due_at IS NULL LIMIT $1) AS counted_rows)
@@ -66,19 +61,69 @@ CROSS JOIN (
     WHERE pg_class.relnamespace = to_regnamespace('webhook')
 ) AS estimated
 LEFT JOIN LATERAL (
-    SELECT outbox.seq, outbox.created_at
-    FROM webhook.outbox
-    WHERE outbox.seq >= $2 AND num_nulls(outbox.due_at) = 1 AND counted.pending > 0
-    ORDER BY outbox.seq
-    LIMIT 1
-) AS oldest ON true
-LEFT JOIN LATERAL (
     SELECT lane.retry_at
     FROM webhook.lane
-    WHERE lane.retry_at < 'infinity' AND NOT lane.paused
+    WHERE lane.retry_at < 'infinity' AND NOT lane.paused AND lane.suspended_at IS NULL
     ORDER BY lane.retry_at
     LIMIT 1
 ) AS overdue ON true;
+
+-- name: read_oldest_pending
+-- Find the oldest of what waits for its first attempt. `seq` does not tell: who writes an event may say when it was
+-- created. Of one merchant the next in order counts. Looked at are: the lowest number, the oldest found before, and
+-- the next of a page of merchants (a loose index scan), which goes round all that are owed something.
+-- $1 from_seq bigint
+-- $2 known_seq bigint
+-- $3 after_merchant text
+-- $4 page_size bigint
+-- row: age double precision, first_seq bigint, oldest_seq bigint, last_merchant text
+-- order: one row
+-- none: nothing is pending
+WITH RECURSIVE head AS (
+    (
+        SELECT outbox.merchant_id, outbox.seq, outbox.created_at
+        FROM webhook.outbox
+        WHERE outbox.due_at IS NULL AND outbox.merchant_id > $3::text COLLATE "C"
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.merchant_id, following.seq, following.created_at
+    FROM head
+    CROSS JOIN LATERAL (
+        SELECT outbox.merchant_id, outbox.seq, outbox.created_at
+        FROM webhook.outbox
+        WHERE outbox.due_at IS NULL AND outbox.merchant_id > head.merchant_id
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT 1
+    ) AS following
+),
+page AS MATERIALIZED (
+    SELECT head.merchant_id, head.seq, head.created_at FROM head LIMIT $4
+),
+lowest AS MATERIALIZED (
+    SELECT outbox.seq, outbox.created_at
+    FROM webhook.outbox
+    WHERE outbox.seq >= $1 AND num_nulls(outbox.due_at) = 1
+    ORDER BY outbox.seq
+    LIMIT 1
+),
+oldest AS (
+    SELECT lowest.seq, lowest.created_at FROM lowest
+    UNION ALL
+    SELECT outbox.seq, outbox.created_at FROM webhook.outbox WHERE outbox.seq = $2 AND num_nulls(outbox.due_at) = 1
+    UNION ALL
+    SELECT page.seq, page.created_at FROM page
+    ORDER BY created_at
+    LIMIT 1
+)
+SELECT
+    CASE WHEN isfinite(oldest.created_at)
+        THEN extract(EPOCH FROM clock_timestamp() - oldest.created_at) ELSE 0 END::double precision AS age,
+    (SELECT lowest.seq FROM lowest) AS first_seq,
+    oldest.seq AS oldest_seq,
+    (SELECT CASE WHEN count(*) = $4 THEN max(page.merchant_id) ELSE '' END FROM page) AS last_merchant
+FROM oldest;
 
 -- name: read_unknown_keys
 -- Read which of the stored key ids are not among those held.

@@ -1,0 +1,52 @@
+"""Suspends merchants of whom nothing was accepted for too long, and lifts it when something is.
+
+A suspended merchant is tried once an interval: by its oldest event in order (worker.py), or by a due retry
+where nothing waits in order (retries.py). All else waits. Nothing is kept here: a dispatcher that does not
+know of suspension sends as ever once the interval is over.
+"""
+
+from datetime import timedelta
+
+import structlog
+
+from webhook_dispatcher.dispatch.pace import Interval
+from webhook_dispatcher.domain.ports import Suspensions
+
+SUSPENSION_INTERVAL = Interval(5.0, limits_load=True)
+"""Between two looks for merchants to be suspended, or to be sent to again."""
+MAX_CHANGED = 500
+"""Merchants in one transaction."""
+
+_log = structlog.get_logger()
+
+
+class Suspension:
+    """The loop. after: how long nothing may have been accepted; None: nobody is suspended."""
+
+    def __init__(self, suspensions: Suspensions, after: timedelta | None, interval: timedelta) -> None:
+        self._suspensions = suspensions
+        self._after = after
+        self._interval = interval
+
+    async def step(self) -> bool:
+        """Lift, then suspend. True: there may be more of either."""
+        lifted = await self._lift()
+        suspended = 0 if self._after is None else await self._suspend(self._after)
+        return max(lifted, suspended) == MAX_CHANGED
+
+    async def _lift(self) -> int:
+        lift = self._suspensions.lift_all if self._after is None else self._suspensions.lift
+        merchants = await lift(MAX_CHANGED)
+        for merchant_id in merchants:
+            _log.info("suspension.lifted", merchant_id=merchant_id)
+        return len(merchants)
+
+    async def _suspend(self, after: timedelta) -> int:
+        merchants = await self._suspensions.suspend(after, self._interval, MAX_CHANGED)
+        for suspended in merchants:
+            _log.info(
+                "merchant.suspended",
+                merchant_id=suspended.merchant_id,
+                failing_since=suspended.failing_since.isoformat(),
+            )
+        return len(merchants)

@@ -1,0 +1,48 @@
+"""Suspending merchants and lifting it: the statements of suspending.sql, bound."""
+
+from datetime import timedelta
+
+import asyncpg
+
+from webhook_dispatcher.domain.ports import Suspended
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_SUSPENDING = load("suspending")
+MIN_EVENTS = 20
+"""So many events must have been tried: one that is retried by hand again and again says little."""
+LATEST_ATTEMPTS = 200
+"""Among so many of the latest attempts."""
+
+
+class PostgresSuspensions:
+    """Implements domain.ports.Suspensions on a pool of connections."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
+        """See domain.ports.Suspensions; nothing where another dispatcher is at it."""
+        with translated():
+            async with self._pool.acquire() as connection, connection.transaction():
+                if not await connection.fetchval(_SUSPENDING["lock_suspension"].text):
+                    return []
+                found = await connection.fetch(
+                    _SUSPENDING["find_to_suspend"].text, after, MIN_EVENTS, LATEST_ATTEMPTS, limit
+                )
+                merchants = [row["merchant_id"] for row in found]
+                rows = await connection.fetch(_SUSPENDING["suspend_lanes"].text, merchants, after, interval)
+        return [Suspended(**row) for row in rows]
+
+    async def lift(self, limit: int) -> list[str]:
+        """See domain.ports.Suspensions."""
+        return await self._lift("lift_suspensions", limit)
+
+    async def lift_all(self, limit: int) -> list[str]:
+        """See domain.ports.Suspensions."""
+        return await self._lift("lift_all_suspensions", limit)
+
+    async def _lift(self, name: str, limit: int) -> list[str]:
+        with translated():
+            rows = await self._pool.fetch(_SUSPENDING[name].text, limit)
+        return [row["merchant_id"] for row in rows]

@@ -1,0 +1,123 @@
+"""A dead merchant is suspended, tried once an interval, and comes back. Source: contract 2.8."""
+
+import asyncio
+import os
+from itertools import pairwise
+from pathlib import Path
+
+from tests.acceptance.installation import Installation, Sent
+from tests.acceptance.processes import Daemon
+from tests.waiting import until, until_found
+from webhook_dispatcher.local.behaviour import Behaviour
+
+ROOT = Path(__file__).parents[2]
+AFTER, INTERVAL = 2, 3
+IMPATIENT = ("tests.acceptance.impatient", f"PT{AFTER}S", f"PT{INTERVAL}S")
+SCHEDULE = "PT1S,PT1S,PT1S,PT1H"
+DEAD = Behaviour(status=503)
+PATIENCE = 60.0
+SUSPENDED_AT = "SELECT suspended_at FROM webhook.endpoints WHERE merchant_id = $1"
+
+
+async def start(installation: Installation, monkey_path: str = str(ROOT)) -> Daemon:
+    """Start a daemon that suspends after seconds."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = monkey_path
+    try:
+        daemon = installation.spawn(IMPATIENT, RETRY_SCHEDULE=SCHEDULE, ATTEMPT_TIMEOUT="PT2S", LEASE="PT4S")
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+    await daemon.logged("daemon.started")
+    return daemon
+
+
+async def suspend(installation: Installation, merchant: str) -> list[Sent]:
+    """Let a merchant be dead until it is suspended; return its events."""
+    installation.receiver.behave(merchant, DEAD)
+    sent: list[Sent] = []
+
+    async def is_suspended() -> object:
+        sent.append(await installation.emit(merchant))
+        await asyncio.sleep(0.05)
+        return await installation.owner.fetchval(SUSPENDED_AT, merchant)
+
+    await until_found(is_suspended, PATIENCE)
+    # What was in flight by then has ended.
+    await until_found(lambda: installation.has_no_leases(), PATIENCE)
+    return sent
+
+
+def first_attempts(installation: Installation, merchant: str) -> list[str]:
+    return list(dict.fromkeys(arrival.event_id for arrival in installation.receiver.of(merchant)))
+
+
+async def test_a_dead_merchant_is_tried_once_an_interval_and_comes_back_with_everything_in_order(
+    installation: Installation,
+) -> None:
+    await installation.configure("dead", "fine")
+    await start(installation)
+    await start(installation)
+    sent = await suspend(installation, "dead")
+    sent += await installation.emit_each(["dead"], 30)
+    before = len(installation.receiver.of("dead"))
+    fine = [await installation.emit("fine") for _ in range(20)]
+    tries = await installation.arrived(before + 4, "dead", PATIENCE)
+    gaps = [later.started_at - earlier.started_at for earlier, later in pairwise(tries[before : before + 4])]
+    assert min(gaps) >= INTERVAL - 0.2, "two daemons, one try an interval"
+    for event in fine:
+        await installation.settled(event.id, "delivered", 1)
+
+    rejected = await installation.do("retry", event_id=sent[0].id)
+    assert (rejected["status"], rejected["error_code"]) == ("rejected", -14004)
+    said = installation.command("explain", str(sent[-1].id)).stdout
+    assert "dead is suspended since" in said
+    assert "suspended" in installation.command("status").stdout
+    assert "suspended" in installation.command("merchants").stdout
+    assert "suspended_at" in installation.command("endpoint", "list").stdout
+    assert "dead since" in installation.command("check").stdout
+
+    installation.receiver.behave("dead", Behaviour())
+    waiting = await installation.count("merchant_id = 'dead' AND state = 'pending'")
+    assert waiting > 0
+    await until_found(lambda: is_over(installation, "dead"), PATIENCE)
+    assert first_attempts(installation, "dead") == [str(event.id) for event in sent], "in order"
+    assert await installation.owner.fetchval(SUSPENDED_AT, "dead") is None
+
+
+async def is_over(installation: Installation, merchant: str) -> bool:
+    """Tell whether nothing of a merchant waits for its first attempt, and what had failed was retried."""
+    owed = "state IN ('pending', 'pending_retry') AND (next_attempt_at IS NULL OR next_attempt_at < now())"
+    return not await installation.count(f"merchant_id = '{merchant}' AND {owed}")
+
+
+async def test_a_daemon_that_is_killed_during_a_try_loses_nothing(installation: Installation) -> None:
+    await installation.configure("dead")
+    killed = await start(installation)
+    sent = await suspend(installation, "dead")
+    sent += await installation.emit_each(["dead"], 3)
+    installation.receiver.behave("dead", Behaviour(hangs=True))
+    before = len(installation.receiver.of("dead"))
+    tried = (await installation.arrived(before + 1, "dead", PATIENCE))[before].event_id
+    killed.kill()
+    installation.receiver.behave("dead", Behaviour())
+    await start(installation)
+    await until_found(lambda: is_over(installation, "dead"), PATIENCE)
+    arrivals = [arrival.event_id for arrival in installation.receiver.of("dead")]
+    assert first_attempts(installation, "dead") == [str(event.id) for event in sent]
+    assert arrivals[before + 1] == tried, "the same event is the next that is tried"
+    await until(lambda: installation.receiver.of("dead"), PATIENCE)
+
+
+async def test_resuming_sends_at_once(installation: Installation) -> None:
+    await installation.configure("dead")
+    await start(installation)
+    sent = await suspend(installation, "dead")
+    sent += await installation.emit_each(["dead"], 3)
+    installation.receiver.behave("dead", Behaviour())
+    resumed = await asyncio.to_thread(installation.command, "resume", "dead")
+    assert resumed.returncode == 0, resumed.stderr
+    assert await installation.owner.fetchval(SUSPENDED_AT, "dead") is None
+    await until_found(lambda: is_over(installation, "dead"), PATIENCE)
+    assert first_attempts(installation, "dead") == [str(event.id) for event in sent]

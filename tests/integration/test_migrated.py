@@ -1,0 +1,96 @@
+"""`migrate` says what it made, what it applied, or that nothing was to be done."""
+
+import asyncio
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+
+from tests.servers.database import own_server
+from webhook_dispatcher.cli import main
+from webhook_dispatcher.cli.session import Session
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.schema import SCHEMA_VERSION
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedPostgres]:
+    """Serve without the schema and its roles."""
+    with own_server({}) as started:
+        yield started
+
+
+def migrate(server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
+    """Migrate as the command line does, and return its lines."""
+    environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres"), "WEBHOOK_INSTALLATION": "prod-eu1"}
+    assert main(["migrate", *options], Session(environ)) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out.splitlines()
+
+
+def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_done(
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = migrate(server, capsys)
+    made = {line[2:15].strip(): line[17:] for line in lines if line.startswith("  ") and line[15:17] == "  "}
+    assert made["schema"] == f"webhook, of version {SCHEMA_VERSION}"
+    assert made["roles"].split(", ") == [
+        "webhook_admin",
+        "webhook_dispatcher",
+        "webhook_observer",
+        "webhook_owner",
+        "webhook_producer",
+    ]
+    assert {"outbox", "delivery_log", "attempt_log", "control", "endpoint", "lane"} <= set(
+        made["tables"].split(", ")
+    )
+    assert {"attempts", "charges", "deliveries", "endpoints"} <= set(made["views"].split(", "))
+    assert int(made["partitions"].partition(",")[0]) > 0
+    assert made["charge index"] == "deliveries are found by their charge"
+    assert made["installation"] == "prod-eu1"
+    assert "there already" not in made
+    orders = [line.strip().partition(" ")[0] for line in lines[lines.index("next, as this user:") + 1 : -1]]
+    assert orders == ["ALTER", "ALTER", "GRANT"]
+    assert lines[-1] == "the schema is up to date"
+    assert migrate(server, capsys) == ["nothing was to be done", "the schema is up to date"]
+
+
+def test_second_database_of_a_server_has_its_roles_already(
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    migrate(server, capsys)
+    asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE second"))
+    environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres", "second"), "WEBHOOK_INSTALLATION": "prod-eu2"}
+    assert main(["migrate", "--no-charge-index"], Session(environ)) == 0
+    out = capsys.readouterr().out
+    assert "  roles          none\n  there already  webhook_admin, webhook_dispatcher, " in out
+    assert "  charge index   none, as was chosen\n" in out
+    assert "PASSWORD" not in out, "they have passwords"
+
+
+def test_later_migration_names_what_it_applied(
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE third"))
+    dsn = server.dsn("postgres", "third")
+    asyncio.run(execute(dsn, up_to("0004_rules_by_full_names")))
+    environ = {"WEBHOOK_DATABASE_URL": dsn, "WEBHOOK_INSTALLATION": "prod-eu3"}
+    assert main(["migrate"], Session(environ)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("applied")] == ["applied 0005_what_operators_ask"]
+    assert "made:" not in lines
+
+
+def up_to(name: str) -> str:
+    """Return what `migrate --sql` prints, as far as one of the migrations."""
+    text, mark, _ = schema.migration_sql().partition(f"SET version_num='{name}'")
+    assert mark
+    return f"{text}{mark}; COMMIT"
+
+
+async def execute(dsn: str, statements: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(statements)
+    await connection.close()
