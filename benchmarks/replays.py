@@ -24,7 +24,7 @@ WARM_UP = 2 * LOAD
 """Events that have arrived before anything counts."""
 ALONE = 60.0
 """Seconds of load where nothing is sent again."""
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds that a replay, or what arrives after it, may take."""
 WITHOUT, BESIDE = f"{LOAD}/s alone", f"{LOAD}/s beside a replay"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.builders import NOW
 from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_WAITING, Pace
+from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_WAITING
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.dispatch.control.skipping import SKIP_SIZE
 from webhook_dispatcher.domain.command import Code, CommandRow
@@ -154,22 +154,6 @@ async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted()
     await carry_out(harness, "recover")
     assert harness.controls.counted[:3] == [tuple(range(100))] * 3
     assert len(harness.controls.asked_looks) == 3
-
-
-async def test_as_much_time_is_left_to_others_as_half_of_a_chunk_has_taken() -> None:
-    harness = ControllerHarness()
-    clock = harness.database.clock
-    pace = Pace(clock)
-    async with harness.controls.transaction() as transaction:
-        assert await pace.allows_more(transaction)
-        pace.note(tuple(range(100)))
-        harness.controls.waiting.extend([MAX_WAITING + 1, MAX_WAITING])
-        allowed = []
-        for _ in range(4):
-            clock.advance(0.25)
-            allowed.append(await pace.allows_more(transaction))
-    assert allowed == [False, False, False, True]
-    assert len(harness.controls.counted) == 2
 
 
 async def test_looks_that_find_nothing_take_no_lock_and_write_once_a_second() -> None:
