@@ -75,9 +75,9 @@ async def test_only_what_is_asked_for_is_looked_for(states: list[str], looks: li
 
 async def test_a_recovery_ends_at_its_limit() -> None:
     harness = ControllerHarness()
-    harness.controls.looks = [found(is_over=True), found(*range(100)), found(*range(100, 120)), found(500)]
-    await carry_out(harness, "recover", args={"limit": 120})
-    assert [limit for _, _, limit in harness.controls.asked_looks] == [100, 100, 20]
+    harness.controls.looks = [found(is_over=True), found(*range(CHUNK_SIZE)), found(*range(100, 120)), found(500)]
+    await carry_out(harness, "recover", args={"limit": CHUNK_SIZE + 20})
+    assert [limit for _, _, limit in harness.controls.asked_looks] == [CHUNK_SIZE, CHUNK_SIZE, 20]
 
 
 async def test_a_resumed_recovery_goes_on_where_it_was() -> None:
@@ -176,7 +176,7 @@ async def test_a_chunk_waits_while_another_command_is_carried_out() -> None:
 
 async def test_a_recovery_passes_over_what_cannot_be_made_owed_again() -> None:
     harness = ControllerHarness()
-    halvings = [100, 50, 25, 12, 6, 3, 1]
+    halvings = [25, 12, 6, 3, 1]
     harness.database.faults["reopen_all"].extend([DAMAGE] * len(halvings))
     harness.controls.looks = [found(1)] * len(halvings) + [found(1), found(2, is_over=True)]
     command = await carry_out(harness, "recover", args={"states": ["failed"]})

@@ -18,8 +18,8 @@ from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.ports import CommandTransaction, Controls
 
 CHUNK_SIZE = 25
-"""Deliveries made owed again in one transaction. Smaller ones cost more in all, larger ones are felt by first attempts
-(`benchmarks/replays.py`: 100 at a time made the lag's 99 % three times as long, and were hardly faster)."""
+"""Deliveries made owed again in one transaction. First attempts feel larger chunks (`benchmarks/replays.py`:
+with 100 at a time the lag's 99 % was three times as long, and the whole hardly faster)."""
 CHUNK_INTERVAL_SECONDS = 0.05
 """Time between two chunks, so that first attempts do not suffer."""
 LOOK_INTERVAL_SECONDS = 0.02
