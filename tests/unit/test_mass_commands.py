@@ -75,7 +75,12 @@ async def test_only_what_is_asked_for_is_looked_for(states: list[str], looks: li
 
 async def test_a_recovery_ends_at_its_limit() -> None:
     harness = ControllerHarness()
-    harness.controls.looks = [found(is_over=True), found(*range(CHUNK_SIZE)), found(*range(100, 120)), found(500)]
+    harness.controls.looks = [
+        found(is_over=True),
+        found(*range(CHUNK_SIZE)),
+        found(*range(100, 120)),
+        found(500),
+    ]
     await carry_out(harness, "recover", args={"limit": CHUNK_SIZE + 20})
     assert [limit for _, _, limit in harness.controls.asked_looks] == [CHUNK_SIZE, CHUNK_SIZE, 20]
 
