@@ -50,7 +50,7 @@ LIMIT $4;
 -- $1 merchants text[]
 -- $2 suspend_after interval
 -- $3 suspension_interval interval
--- row: merchant_id text, failing_since timestamptz
+-- row: merchant_id text, failing_since timestamptz, is_told boolean
 -- order: none
 -- none: their lanes are locked by somebody, or changed meanwhile
 WITH locked AS MATERIALIZED (
@@ -92,20 +92,14 @@ told AS (
         'endpoint.suspended',
         json_build_object(
             'merchantId', suspended.merchant_id,
-            'failingSince', to_char(
-                date_trunc('milliseconds', suspended.failing_since AT TIME ZONE 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'
-            ),
-            'lastSuccessAt', to_char(
-                date_trunc('milliseconds', suspended.last_success_at AT TIME ZONE 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'
-            ),
-            'suspendedAt', to_char(
-                date_trunc('milliseconds', suspended.suspended_at AT TIME ZONE 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'
-            )
+            'failingSince', to_char(suspended.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+            'lastSuccessAt', to_char(suspended.last_success_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+            'suspendedAt', to_char(suspended.suspended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
         )
     FROM suspended
     CROSS JOIN platform
 )
-SELECT suspended.merchant_id, suspended.failing_since FROM suspended;
+SELECT suspended.merchant_id, suspended.failing_since, EXISTS (SELECT FROM platform) AS is_told FROM suspended;
 
 -- name: lift_suspensions
 -- Lift the suspension of merchants who have accepted something, or have another URL or none: what failed is forgotten
