@@ -119,11 +119,7 @@ WITH liftable AS MATERIALIZED (
     FROM webhook.lane
     WHERE
         lane.suspended_at IS NOT NULL
-        AND (
-            lane.failing_since IS NULL
-            OR lane.failing_since > lane.suspended_at
-            OR lane.last_success_at > lane.suspended_at
-        )
+        AND (lane.failing_since IS NULL OR lane.failing_since > lane.suspended_at)
     LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 )
