@@ -169,7 +169,8 @@ async def test_who_has_accepted_something_is_not_whoever_sent_it(storage: Storag
 async def test_the_platform_is_never_suspended_and_is_told_of_others(storage: StorageHarness) -> None:
     await fail(storage, "$platform")
     await fail(storage)
-    assert await suspend(storage) == ["m"]
+    (merchant,) = await (await suspending(storage)).suspend(AFTER, INTERVAL, 100)
+    assert (merchant.merchant_id, merchant.is_told) == ("m", True)
     told = await storage.db.fetchrow("SELECT merchant_id, type, object FROM webhook.outbox")
     assert told is not None
     lane = await storage.lane("m")

@@ -12,8 +12,15 @@ from webhook_dispatcher.dispatch.suspension import MAX_CHANGED, Suspension
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.ports import Suspended
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.telemetry.metrics import Metrics
 
 AFTER = timedelta(days=5)
+
+
+def suspension(
+    suspensions: "FakeSuspensions", after: timedelta | None = AFTER, metrics: Metrics | None = None
+) -> Suspension:
+    return Suspension(suspensions, after, INTERVAL, metrics or Metrics("1"))
 
 
 class FakeSuspensions:
@@ -25,7 +32,7 @@ class FakeSuspensions:
 
     async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
         self.asked.append((after, interval))
-        return [Suspended(f"m{n}", NOW) for n in range(min(self.to_suspend, limit))]
+        return [Suspended(f"m{n}", NOW, is_told=n > 0) for n in range(min(self.to_suspend, limit))]
 
     async def lift(self, limit: int) -> list[str]:
         self.asked.append("lift")
@@ -38,19 +45,26 @@ class FakeSuspensions:
 
 async def test_a_step_lifts_and_then_suspends() -> None:
     suspensions = FakeSuspensions(2, 1)
-    assert not await Suspension(suspensions, AFTER, INTERVAL).step()
+    assert not await suspension(suspensions).step()
     assert suspensions.asked == ["lift", (AFTER, INTERVAL)]
+
+
+async def test_the_notices_that_suspending_writes_are_counted() -> None:
+    metrics = Metrics("1")
+    await suspension(FakeSuspensions(to_suspend=3), metrics=metrics).step()
+    labels = {"type": "endpoint.suspended"}
+    assert metrics.registry.get_sample_value("webhook_notices_total", labels) == 2
 
 
 async def test_without_the_setting_all_are_lifted_and_nobody_is_suspended() -> None:
     suspensions = FakeSuspensions(2, 1)
-    assert not await Suspension(suspensions, None, INTERVAL).step()
+    assert not await suspension(suspensions, None).step()
     assert suspensions.asked == ["lift_all"]
 
 
 async def test_what_was_cut_by_the_limit_goes_on_at_once() -> None:
-    assert await Suspension(FakeSuspensions(MAX_CHANGED + 1, 0), AFTER, INTERVAL).step()
-    assert await Suspension(FakeSuspensions(0, MAX_CHANGED), AFTER, INTERVAL).step()
+    assert await suspension(FakeSuspensions(MAX_CHANGED + 1, 0)).step()
+    assert await suspension(FakeSuspensions(0, MAX_CHANGED)).step()
 
 
 # First attempts

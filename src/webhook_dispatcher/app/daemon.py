@@ -253,7 +253,7 @@ class Daemon:
         self._gauges = Gauges(upkeep, keyring, self.metrics)
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention)
-        suspension = Suspension(suspensions, settings.suspend_after, interval)
+        suspension = Suspension(suspensions, settings.suspend_after, interval, self.metrics)
         reporting = Reporting(notices, settings.failing_after, self.metrics)
         schema_check = partial(check_schema, upkeep, self._end_for)
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)

@@ -11,6 +11,7 @@ import structlog
 
 from webhook_dispatcher.dispatch.pace import Interval
 from webhook_dispatcher.domain.ports import Suspensions
+from webhook_dispatcher.telemetry.metrics import Metrics
 
 SUSPENSION_INTERVAL = Interval(5.0, limits_load=True)
 """Between two looks for merchants to be suspended, or to be sent to again."""
@@ -23,10 +24,13 @@ _log = structlog.get_logger()
 class Suspension:
     """The loop. after: how long nothing may have been accepted; None: nobody is suspended."""
 
-    def __init__(self, suspensions: Suspensions, after: timedelta | None, interval: timedelta) -> None:
+    def __init__(
+        self, suspensions: Suspensions, after: timedelta | None, interval: timedelta, metrics: Metrics
+    ) -> None:
         self._suspensions = suspensions
         self._after = after
         self._interval = interval
+        self._notices = metrics.notices.labels("endpoint.suspended")
 
     async def step(self) -> bool:
         """Lift, then suspend. True: there may be more of either."""
@@ -44,6 +48,7 @@ class Suspension:
     async def _suspend(self, after: timedelta) -> int:
         merchants = await self._suspensions.suspend(after, self._interval, MAX_CHANGED)
         for suspended in merchants:
+            self._notices.inc(suspended.is_told)
             _log.info(
                 "merchant.suspended",
                 merchant_id=suspended.merchant_id,

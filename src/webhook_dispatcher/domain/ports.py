@@ -377,10 +377,11 @@ class OldestSearch:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A merchant that was suspended just now."""
+    """A merchant that was suspended just now. is_told: a notice of it was written for the platform."""
 
     merchant_id: str
     failing_since: datetime
+    is_told: bool
 
 
 class Suspensions(Protocol):

@@ -53,7 +53,7 @@ LIMIT $4;
 -- $1 merchants text[]
 -- $2 suspend_after interval
 -- $3 suspension_interval interval
--- row: merchant_id text, failing_since timestamptz
+-- row: merchant_id text, failing_since timestamptz, is_told boolean
 -- order: none
 -- none: their lanes are locked by somebody, or changed meanwhile
 WITH locked AS MATERIALIZED (
@@ -108,7 +108,7 @@ told AS (
     FROM suspended
     CROSS JOIN platform
 )
-SELECT suspended.merchant_id, suspended.failing_since FROM suspended;
+SELECT suspended.merchant_id, suspended.failing_since, EXISTS (SELECT FROM platform) AS is_told FROM suspended;
 
 -- name: lift_suspensions
 -- Lift the suspension of merchants who have accepted something, or have another URL or none: what failed is forgotten
