@@ -466,7 +466,7 @@ BEGIN
         broken := 'only_dispatchers_write_to_the_platform';
     ELSIF type OPERATOR(pg_catalog.<>) ALL (CASE
         WHEN merchant_id OPERATOR(pg_catalog.=) '$platform' THEN ARRAY[
-            'delivery.failed', 'endpoint.failing', 'endpoint.recovered', 'endpoint.suspended'
+            'delivery.failed', 'endpoint.failing', 'endpoint.recovered', 'endpoint.suspended', 'webhook.test'
         ]::pg_catalog.text[]
         ELSE ARRAY[
             'charge.created', 'charge.succeeded', 'charge.failed', 'charge.reversed',

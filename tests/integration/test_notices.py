@@ -278,10 +278,21 @@ async def test_what_operators_end_themselves_makes_no_notice(storage: StorageHar
     assert await unreported(storage) == 0
 
 
-async def _test_log(storage: StorageHarness) -> TestLog:
+async def test_the_platforms_test_event_is_retried_by_hand_as_any(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    test = await _test_log(storage, PLATFORM)
+    async with PostgresControls(here.pool).transaction() as opened:
+        await opened.log_test_event(test)
+        assert await opened.reopen(await opened.find_delivery(test.event.id)) is not None
+    (row,) = await storage.db.fetch("SELECT merchant_id, type FROM webhook.outbox")
+    assert tuple(row) == (PLATFORM, "webhook.test")
+
+
+async def _test_log(storage: StorageHarness, merchant: str = "m") -> TestLog:
     row = await storage.db.fetchrow("SELECT gen_random_uuid() AS id, clock_timestamp() AS now")
     assert row is not None
-    event = Event(0, row["id"], "m", "webhook.test", row["now"], b"{}")
+    event = Event(0, row["id"], merchant, "webhook.test", row["now"], b"{}")
     attempt = Attempt(1, row["now"], row["now"], 5, 500, Outcome.STATUS)
     return TestLog(event, attempt, State.FAILED)
 
