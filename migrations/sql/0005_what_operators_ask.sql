@@ -132,7 +132,11 @@ BEGIN
     )
     ON CONFLICT (merchant_id) DO UPDATE SET
         recalled = lane.recalled OR lane.lease_until > '-infinity',
-        wait_until = '-infinity',
+        -- A suspended merchant rests on unless its URL or secret is another: a rekey, which is of all at once, changes neither.
+        wait_until = CASE
+            WHEN lane.suspended_at IS NULL OR is_other OR NEW.secret_created_at <> OLD.secret_created_at THEN '-infinity'
+            ELSE lane.wait_until
+        END,
         paused = lane.paused AND TG_OP <> 'DELETE',
         endpoint_removed_at = excluded.endpoint_removed_at,
         last_success_at = CASE WHEN is_other THEN NULL ELSE lane.last_success_at END,

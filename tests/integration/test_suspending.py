@@ -350,6 +350,25 @@ async def test_a_daemon_of_the_version_before_leases_a_rested_lane_and_sends(sto
     assert leased is not None
 
 
+@pytest.mark.parametrize(
+    ("change", "is_tried_at_once"),
+    [
+        ("key_id = 'k2', secret = '\\x01'", False),
+        ("secret = '\\x01', secret_created_at = clock_timestamp() + interval '1 s'", True),
+    ],
+    ids=["rekeyed", "another secret"],
+)
+async def test_only_what_may_help_it_ends_the_rest(
+    storage: StorageHarness, change: str, is_tried_at_once: bool
+) -> None:
+    """`endpoint rekey` goes through all merchants: it must not have each of them attempted."""
+    await fail(storage)
+    assert await suspend(storage) == ["m"]
+    await storage.db.execute(f"UPDATE webhook.endpoint SET {change}")
+    assert (await seconds_to_rest(storage) < 0) is is_tried_at_once
+    assert await (await suspending(storage)).lift(10) == []
+
+
 # What lifts it
 
 
