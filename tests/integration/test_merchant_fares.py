@@ -8,6 +8,7 @@ import pytest
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, unsent
 from webhook_dispatcher.domain.event import Event, FailedReason
 from webhook_dispatcher.domain.record import Record
+from webhook_dispatcher.storage.records import PostgresRecords
 
 SECOND = timedelta(seconds=1)
 CONFIGURE = """
@@ -177,3 +178,24 @@ async def test_what_was_delivered_late_ends_failures_before_it(storage: StorageH
     assert (await here.records.write([late], [], LEASE)).seqs == frozenset()
     assert await here.records.write_late(late)
     assert await fares(storage, start) == (1, None, 0)
+
+
+async def test_a_success_makes_no_new_entries_in_the_indexes_of_lanes(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    """Every first attempt is recorded in its lane: a column that each outcome changes must be in no index."""
+    await storage.insert("m", "{}", "{}")
+    lease, events = await here.claim("m")
+    updated = (
+        "SELECT pg_stat_get_xact_tuples_updated('webhook.lane'::regclass) "
+        "- pg_stat_get_xact_tuples_hot_updated('webhook.lane'::regclass)"
+    )
+    connection = await storage.session()
+    async with connection.transaction():
+        before = await connection.fetchval(updated)
+        for event in events:
+            record = answered(event, lease.epoch, await storage.now(), 200)
+            # In this transaction, which counts by itself: a connection has what it asks of a pool.
+            written = await PostgresRecords(connection).write([record], [], LEASE)  # type: ignore[arg-type]
+            assert written.seqs == {event.seq}
+        assert await connection.fetchval(updated) == before

@@ -278,10 +278,21 @@ async def test_what_operators_end_themselves_makes_no_notice(storage: StorageHar
     assert await unreported(storage) == 0
 
 
-async def _test_log(storage: StorageHarness) -> TestLog:
+async def test_the_platforms_test_event_is_retried_by_hand_as_any(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    test = await _test_log(storage, PLATFORM)
+    async with PostgresControls(here.pool).transaction() as opened:
+        await opened.log_test_event(test)
+        assert await opened.reopen(await opened.find_delivery(test.event.id)) is not None
+    (row,) = await storage.db.fetch("SELECT merchant_id, type FROM webhook.outbox")
+    assert tuple(row) == (PLATFORM, "webhook.test")
+
+
+async def _test_log(storage: StorageHarness, merchant: str = "m") -> TestLog:
     row = await storage.db.fetchrow("SELECT gen_random_uuid() AS id, clock_timestamp() AS now")
     assert row is not None
-    event = Event(0, row["id"], "m", "webhook.test", row["now"], b"{}")
+    event = Event(0, row["id"], merchant, "webhook.test", row["now"], b"{}")
     attempt = Attempt(1, row["now"], row["now"], 5, 500, Outcome.STATUS)
     return TestLog(event, attempt, State.FAILED)
 
@@ -383,6 +394,20 @@ async def test_one_event_retried_thirty_times_says_nothing(storage: StorageHarne
     assert (await report(here)).written["endpoint.failing"] == 0
     await fail(storage, here, "m", -1, 0)
     assert (await report(here)).written["endpoint.failing"] == 1
+
+
+async def test_who_has_accepted_something_is_not_failing_whoever_sent_it(
+    storage: StorageHarness, here: Daemon
+) -> None:
+    """A daemon of the version before logs what was accepted, and leaves failing_since as it was."""
+    await storage.db.execute(ENDPOINT, "m")
+    await fail(storage, here, "m", -7200, -3600, -10)
+    await storage.db.execute(
+        "INSERT INTO webhook.attempt_log "
+        "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
+        "VALUES (gen_random_uuid(), 'm', 1, 'schedule', clock_timestamp() - interval '30 s', 5, 'delivered')"
+    )
+    assert (await report(here)).written["endpoint.failing"] == 0
 
 
 async def test_a_merchant_without_an_endpoint_is_not_failing(storage: StorageHarness, here: Daemon) -> None:

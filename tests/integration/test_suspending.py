@@ -155,10 +155,22 @@ async def test_who_is_paused_or_has_no_endpoint_is_not(storage: StorageHarness, 
     assert await suspend(storage) == []
 
 
+async def test_who_has_accepted_something_is_not_whoever_sent_it(storage: StorageHarness) -> None:
+    """A daemon of the version before logs what was accepted, and leaves failing_since as it was."""
+    await fail(storage, since=timedelta(days=6), events=40)
+    await storage.db.execute(
+        "INSERT INTO webhook.attempt_log "
+        "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
+        "VALUES (gen_random_uuid(), 'm', 1, 'schedule', clock_timestamp() - interval '30 s', 5, 'delivered')"
+    )
+    assert await suspend(storage) == []
+
+
 async def test_the_platform_is_never_suspended_and_is_told_of_others(storage: StorageHarness) -> None:
     await fail(storage, "$platform")
     await fail(storage)
-    assert await suspend(storage) == ["m"]
+    (merchant,) = await (await suspending(storage)).suspend(AFTER, INTERVAL, 100)
+    assert (merchant.merchant_id, merchant.is_told) == ("m", True)
     told = await storage.db.fetchrow("SELECT merchant_id, type, object FROM webhook.outbox")
     assert told is not None
     lane = await storage.lane("m")
@@ -318,7 +330,7 @@ async def test_the_look_for_due_retries_does_not_walk_ten_thousand_who_are_suspe
         "trials": "SELECT * FROM webhook.lane WHERE suspended_at IS NOT NULL AND wait_until <= now() "
         "ORDER BY wait_until LIMIT 200",
         "lift": "SELECT * FROM webhook.lane WHERE suspended_at IS NOT NULL AND (failing_since IS NULL "
-        "OR failing_since > suspended_at OR last_success_at > suspended_at)",
+        "OR failing_since > suspended_at)",
     }
     for name, look in looks.items():
         (plan,) = json.loads(await storage.db.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {look}"))
@@ -336,6 +348,25 @@ async def test_a_daemon_of_the_version_before_leases_a_rested_lane_and_sends(sto
         "AND wait_until <= clock_timestamp() AND NOT paused RETURNING epoch"
     )
     assert leased is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "is_tried_at_once"),
+    [
+        ("key_id = 'k2', secret = '\\x01'", False),
+        ("secret = '\\x01', secret_created_at = clock_timestamp() + interval '1 s'", True),
+    ],
+    ids=["rekeyed", "another secret"],
+)
+async def test_only_what_may_help_it_ends_the_rest(
+    storage: StorageHarness, change: str, is_tried_at_once: bool
+) -> None:
+    """`endpoint rekey` goes through all merchants: it must not have each of them attempted."""
+    await fail(storage)
+    assert await suspend(storage) == ["m"]
+    await storage.db.execute(f"UPDATE webhook.endpoint SET {change}")
+    assert (await seconds_to_rest(storage) < 0) is is_tried_at_once
+    assert await (await suspending(storage)).lift(10) == []
 
 
 # What lifts it

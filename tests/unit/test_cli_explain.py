@@ -296,6 +296,16 @@ def test_a_suspended_merchants_event_says_since_when_and_when_it_is_tried() -> N
         assert "deliveries retry" not in said(told)
 
 
+def test_before_a_retry_that_would_be_refused_a_suspended_merchant_is_to_be_resumed() -> None:
+    delivered = replace(DELIVERY, state="delivered", finished_at=NOW, attempts=1)
+    for delivery in (FAILED, delivered):
+        told = explain(facts(delivery, suspended_at=NOW - HOUR), RULES)
+        commands = [advice.command for advice in told.advice]
+        retry = next(command for command in commands if "deliveries retry " in command)
+        assert commands.index("webhook-dispatcher resume m1") < commands.index(retry)
+        assert "webhook-dispatcher resume m1" not in said(explain(facts(delivery), RULES))
+
+
 def test_merchants_have_a_line_each() -> None:
     failing = MerchantFacts(
         "m1", False, True, NOW - HOUR, 12, NOW - 2 * HOUR, None, None, NOW - MINUTE, 10_001

@@ -17,6 +17,12 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 AFTER = timedelta(days=5)
 
 
+def suspension(
+    suspensions: "FakeSuspensions", after: timedelta | None = AFTER, metrics: Metrics | None = None
+) -> Suspension:
+    return Suspension(suspensions, after, INTERVAL, metrics or Metrics("1"))
+
+
 class FakeSuspensions:
     """What there is to be suspended and lifted, and what was asked."""
 
@@ -39,21 +45,26 @@ class FakeSuspensions:
 
 async def test_a_step_lifts_and_then_suspends() -> None:
     suspensions = FakeSuspensions(2, 1)
-    metrics = Metrics("test")
-    assert not await Suspension(suspensions, AFTER, INTERVAL, metrics).step()
+    assert not await suspension(suspensions).step()
     assert suspensions.asked == ["lift", (AFTER, INTERVAL)]
-    assert metrics.notices.labels("endpoint.suspended")._value.get() == 1
+
+
+async def test_the_notices_that_suspending_writes_are_counted() -> None:
+    metrics = Metrics("1")
+    await suspension(FakeSuspensions(to_suspend=3), metrics=metrics).step()
+    labels = {"type": "endpoint.suspended"}
+    assert metrics.registry.get_sample_value("webhook_notices_total", labels) == 2
 
 
 async def test_without_the_setting_all_are_lifted_and_nobody_is_suspended() -> None:
     suspensions = FakeSuspensions(2, 1)
-    assert not await Suspension(suspensions, None, INTERVAL, Metrics("test")).step()
+    assert not await suspension(suspensions, None).step()
     assert suspensions.asked == ["lift_all"]
 
 
 async def test_what_was_cut_by_the_limit_goes_on_at_once() -> None:
-    assert await Suspension(FakeSuspensions(MAX_CHANGED + 1, 0), AFTER, INTERVAL, Metrics("test")).step()
-    assert await Suspension(FakeSuspensions(0, MAX_CHANGED), AFTER, INTERVAL, Metrics("test")).step()
+    assert await suspension(FakeSuspensions(MAX_CHANGED + 1, 0)).step()
+    assert await suspension(FakeSuspensions(0, MAX_CHANGED)).step()
 
 
 # First attempts

@@ -411,7 +411,7 @@ def _explain_delivered(facts: EventFacts, told: Explanation) -> None:
         told.following += [_once_more(facts)]
         return
     told.following += ["Nothing: it is finished."]
-    told.advice += [_retry("To send it once more", facts, "--force")]
+    told.advice += [*_resuming(facts), _retry("To send it once more", facts, "--force")]
 
 
 def _repeated(times: list[AttemptView]) -> str:
@@ -445,7 +445,7 @@ def _explain_failed(facts: EventFacts, told: Explanation) -> None:
             Advice("To give the merchant an endpoint first", f"{NAME} endpoint set {_quoted(facts)} URL")
         ]
     if delivery.failed_reason != FailedReason.UNSENDABLE:
-        told.advice += [_retry("To attempt it once more", facts)]
+        told.advice += [*_resuming(facts), _retry("To attempt it once more", facts)]
     if delivery.failed_reason == FailedReason.EXHAUSTED:
         since = at(delivery.created_at).replace(" ", "T")
         everything = f"{NAME} deliveries retry-failed --merchant {_quoted(facts)} --since {since}"
@@ -519,6 +519,14 @@ def _command(command: CommandFacts) -> str:
 
 def _retry(text: str, facts: EventFacts, option: str = "") -> Advice:
     return Advice(text, f"{NAME} deliveries retry {facts.delivery.event_id} {option}".rstrip())
+
+
+def _resuming(facts: EventFacts) -> list[Advice]:
+    """Advise what must precede a retry, which is refused while the merchant is suspended."""
+    if facts.circumstances.suspended_at is None:
+        return []
+    text = "To send to the merchant again first (it is suspended: a retry is refused)"
+    return [Advice(text, f"{NAME} resume {_quoted(facts)}")]
 
 
 def _cancel(facts: EventFacts) -> Advice:

@@ -107,7 +107,9 @@ SELECT
 
 -- name: report_failing
 -- Tell of merchants that have only failed for so long: by a failure of the last minute, since without attempts nobody
--- knows, and by three events, since one alone may be at fault. Found without locks, then locked and looked at again.
+-- knows, and by three events, since one alone may be at fault. None of the schedule's latest attempts may have been
+-- accepted: a dispatcher of the version before leaves failing_since as it is. Found without locks, then locked and
+-- looked at again.
 -- $1 failing_after interval
 -- $2 max_merchants bigint
 -- row: notices bigint, has_more boolean
@@ -125,10 +127,14 @@ found AS MATERIALIZED (
         AND lane.merchant_id <> '$platform'
         AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = lane.merchant_id)
         AND (
-            SELECT count(DISTINCT latest.event_id)
+            SELECT
+                CASE
+                    WHEN count(*) FILTER (WHERE latest.outcome = 'delivered' AND latest.trigger = 'schedule') = 0
+                        THEN count(DISTINCT latest.event_id) FILTER (WHERE latest.outcome NOT IN ('delivered', 'unsendable'))
+                END
             FROM (
                 SELECT
-                    attempt_log.event_id, attempt_log.outcome,
+                    attempt_log.event_id, attempt_log.outcome, attempt_log.trigger,
                     attempt_log.started_at + attempt_log.duration_ms * interval '1 millisecond' AS ended_at
                 FROM webhook.attempt_log
                 WHERE
@@ -139,7 +145,7 @@ found AS MATERIALIZED (
                 ORDER BY attempt_log.merchant_id DESC, attempt_log.started_at DESC
                 LIMIT 25
             ) AS latest
-            WHERE latest.ended_at >= lane.failing_since AND latest.outcome NOT IN ('delivered', 'unsendable')
+            WHERE latest.ended_at >= lane.failing_since
         ) >= 3
     ORDER BY lane.failing_since
     LIMIT $2

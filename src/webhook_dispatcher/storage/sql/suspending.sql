@@ -9,7 +9,8 @@ SELECT pg_try_advisory_xact_lock(5831470021) AS is_ours;
 
 -- name: find_to_suspend
 -- Name merchants to be suspended. A fresh failure decides: while no dispatcher ran, nothing can have succeeded. So
--- do the events among the latest attempts: one event says little, however often it was tried.
+-- do the events among the latest attempts: one event says little, however often it was tried; and none of the schedule's
+-- may have been accepted: a dispatcher of the version before leaves failing_since as it is. A test event's says nothing.
 -- $1 suspend_after interval
 -- $2 min_events bigint
 -- $3 latest_attempts bigint
@@ -20,15 +21,16 @@ SELECT pg_try_advisory_xact_lock(5831470021) AS is_ours;
 SELECT lane.merchant_id
 FROM webhook.lane
 CROSS JOIN LATERAL (
-    SELECT count(DISTINCT made.event_id) AS events
+    SELECT
+        count(DISTINCT made.event_id) FILTER (WHERE made.outcome NOT IN ('delivered', 'unsendable')) AS events,
+        count(*) FILTER (WHERE made.outcome = 'delivered' AND made.trigger = 'schedule') AS accepted
     FROM (
-        SELECT attempt_log.event_id
+        SELECT attempt_log.event_id, attempt_log.outcome, attempt_log.trigger
         FROM webhook.attempt_log
         WHERE
             attempt_log.merchant_id = lane.merchant_id
             AND attempt_log.started_at >= lane.failing_since
             AND attempt_log.started_at <= (SELECT clock_timestamp())
-            AND attempt_log.outcome NOT IN ('delivered', 'unsendable')
         ORDER BY attempt_log.merchant_id DESC, attempt_log.started_at DESC
         LIMIT $3
     ) AS made
@@ -42,6 +44,7 @@ WHERE
     AND lane.merchant_id <> '$platform'
     AND (SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = lane.merchant_id) IS NOT NULL
     AND tried.events >= $2
+    AND tried.accepted = 0
 LIMIT $4;
 
 -- name: suspend_lanes
@@ -113,11 +116,7 @@ WITH liftable AS MATERIALIZED (
     FROM webhook.lane
     WHERE
         lane.suspended_at IS NOT NULL
-        AND (
-            lane.failing_since IS NULL
-            OR lane.failing_since > lane.suspended_at
-            OR lane.last_success_at > lane.suspended_at
-        )
+        AND (lane.failing_since IS NULL OR lane.failing_since > lane.suspended_at)
     LIMIT $1
     FOR NO KEY UPDATE SKIP LOCKED
 )
