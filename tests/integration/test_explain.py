@@ -320,6 +320,48 @@ async def test_a_late_commit(storage: StorageHarness, here: Daemon, explain: Exp
     assert "It was committed late" not in await told(explain, event.id)
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        FailedReason.SKIPPED,
+        FailedReason.CANCELLED,
+        FailedReason.NOT_CONFIGURED,
+        FailedReason.UNSENDABLE,
+    ],
+)
+@pytest.mark.parametrize("ends_first", [True, False])
+async def test_what_ends_without_an_attempt_is_not_called_late(
+    storage: StorageHarness, here: Daemon, explain: Explain, reason: FailedReason, ends_first: bool
+) -> None:
+    await configure(storage)
+    await storage.insert("m", "{}", "{}")
+    lease, (never_sent, later) = await here.claim("m")
+    ended = unsent(never_sent, lease.epoch, await storage.now(), reason)
+    sent = answered(later, lease.epoch, await storage.now() + timedelta(milliseconds=120), 200)
+    for record in (ended, sent) if ends_first else (sent, ended):
+        await here.records.write([record], [], LEASE)
+    said = await told(explain, never_sent.id)
+    assert "There is no attempt in the log." in said
+    assert "committed late" not in said
+
+
+async def test_what_was_cancelled_and_is_sent_by_hand_is_not_called_late(
+    storage: StorageHarness, here: Daemon, explain: Explain
+) -> None:
+    await configure(storage)
+    await storage.insert("m", "{}", "{}")
+    lease, (first, later) = await here.claim("m")
+    await here.records.write(
+        [unsent(first, lease.epoch, await storage.now(), FailedReason.CANCELLED)], [], LEASE
+    )
+    await end(here, later, lease.epoch, 200, storage)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        await transaction.reopen(await transaction.find_delivery(first.id))
+    said = await told(explain, first.id)
+    assert "It waits for its first attempt." in said
+    assert "committed late" not in said
+
+
 async def test_an_unknown_id(storage: StorageHarness, explain: Explain) -> None:
     await storage.insert("m")
     for subject in ("ch_none", str(uuid4())):

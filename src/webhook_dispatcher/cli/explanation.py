@@ -149,7 +149,7 @@ def _overtaken(facts: EventFacts) -> str:
     return (
         f"It was committed late: number {later.seq} of the same merchant (event {later.event_id}) was "
         f"attempted at {at(later.started_at)}, when this one could not be read yet. Such an event is sent as "
-        "soon as it can be read, after later ones (so is one that was cancelled and then retried by hand)."
+        "soon as it can be read, after later ones."
     )
 
 

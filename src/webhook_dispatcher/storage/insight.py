@@ -12,6 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
+from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
 from webhook_dispatcher.storage.connection import translated
@@ -242,9 +243,9 @@ class Insight:
     async def _overtaking(
         self, delivery: DeliveryFacts, attempts: Sequence[AttemptView], now: datetime
     ) -> Overtaking | None:
-        first = attempts[0].started_at if attempts else now
-        if attempts and (attempts[0].attempt != 1 or attempts[0].trigger != "schedule"):
+        if not _was_sent_in_order(delivery, attempts):
             return None
+        first = attempts[0].started_at if attempts else now
         rows = await self._rows(
             "read_overtaking", delivery.merchant_id, delivery.seq, delivery.created_at, first, MAX_OVERTAKING
         )
@@ -301,6 +302,13 @@ class Insight:
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
         rows: Sequence[Any] = await self._connection.fetch(_STATEMENTS[name].text, *arguments)
         return rows
+
+
+def _was_sent_in_order(delivery: DeliveryFacts, attempts: Sequence[AttemptView]) -> bool:
+    """Tell whether its first attempt was made, or is to be made, in order: not by hand, and not never."""
+    if attempts:
+        return attempts[0].attempt == 1 and attempts[0].trigger == Trigger.SCHEDULE
+    return delivery.state == State.PENDING and delivery.trigger == Trigger.SCHEDULE
 
 
 def _attempts(rows: Sequence[Any]) -> list[AttemptView]:

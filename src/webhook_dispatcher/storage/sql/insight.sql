@@ -108,7 +108,8 @@ LIMIT $3;
 
 -- name: read_overtaking
 -- Find who overtook an event: a later one of its merchant whose first attempt came before its own. It looks at the
--- last attempts before that one.
+-- last attempts before that one. Not to be asked of what ended without an attempt, or is sent by hand: nobody
+-- overtook that.
 -- $1 merchant_id text
 -- $2 seq bigint
 -- $3 created_at timestamptz
