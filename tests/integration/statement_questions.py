@@ -327,6 +327,7 @@ QUESTIONS: Mapping[str, Question] = {
 
 READ_WHOLE: Mapping[str, str] = {
     "preview_recovery": "it counts a range of time before it is sent again, and is planned for what is given",
+    "count_given_up_later": "as preview_recovery",
     "preview_skip": "it counts what is owed, as far as it is told to",
     "read_unknown_keys": "it looks at all secrets",
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",

@@ -45,6 +45,17 @@ def test_a_dry_run_shows_how_many_and_asks_for_nothing(shell: Shell) -> None:
     assert isinstance(database.previewed[1], Skip)
 
 
+@pytest.mark.parametrize("preview", [SOME, Preview(0, False, {}, {}, 0)])
+def test_a_preview_says_what_was_given_up_after_the_range(shell: Shell, preview: Preview) -> None:
+    database = FakeAdministration()
+    database.preview = replace(preview, given_up_later=1_100)
+    _, out, _ = shell(f"recover m1 {RANGE} --dry-run", database)
+    last = out.splitlines()[-1]
+    assert (
+        last == "1,100 more were written in this range and given up later: leave --until out to include them"
+    )
+
+
 def test_a_preview_of_many_says_where_it_ended(shell: Shell) -> None:
     database = FakeAdministration()
     database.preview = MANY

@@ -16,6 +16,7 @@ import asyncpg
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.connection import connect, translated
@@ -342,7 +343,14 @@ class Administration:
         period = wanted.merchant_id, wanted.since, wanted.until
         kinds = wanted.states, wanted.types, wanted.charge
         rows = await self._rows("preview_recovery", *period, *kinds, COUNT_LIMIT + 1, MERCHANTS_SHOWN)
-        return Preview.of(rows)
+        return Preview.of(rows, await self._count_given_up_later(wanted))
+
+    async def _count_given_up_later(self, wanted: Recover) -> int:
+        if State.FAILED not in wanted.states:
+            return 0
+        period = wanted.merchant_id, wanted.since, wanted.until
+        rows = await self._rows("count_given_up_later", *period, wanted.types, wanted.charge, COUNT_LIMIT + 1)
+        return int(rows[0]["deliveries"])
 
     async def preview_skip(self, wanted: Skip) -> Preview:
         """Count what a skip would give up."""
