@@ -333,6 +333,7 @@ READ_WHOLE: Mapping[str, str] = {
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
+    "find_stranded": "it looks at all lanes",
     "list_suspended": "the view's rows are counted for `check`",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",

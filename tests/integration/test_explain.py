@@ -362,6 +362,39 @@ async def test_what_was_cancelled_and_is_sent_by_hand_is_not_called_late(
     assert "committed late" not in said
 
 
+WANTED = "none holds a lane, though {} of m waits since"
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "is_told"),
+    [
+        ("SELECT", True),
+        ("UPDATE webhook.lane SET paused = true", False),
+        ("UPDATE webhook.lane SET suspended_at = clock_timestamp()", False),
+        ("UPDATE webhook.lane SET wait_until = clock_timestamp() + interval '1 minute'", False),
+        ("UPDATE webhook.state SET paused = true", False),
+        ("DELETE FROM webhook.endpoint", False),
+        ("DELETE FROM webhook.lane", True),
+        ("UPDATE webhook.outbox SET created_at = clock_timestamp()", False),
+        ("UPDATE webhook.lane SET lease_until = clock_timestamp() + interval '1 minute'", False),
+    ],
+)
+async def test_what_waits_without_a_dispatcher_is_told_unless_it_is_kept(
+    storage: StorageHarness, here: Daemon, explain: Explain, kept_by: str, is_told: bool
+) -> None:
+    await configure(storage)
+    (seq,) = await storage.insert("m")
+    assert await here.lease("m")
+    await storage.db.execute(
+        "UPDATE webhook.lane SET lease_until = '-infinity';"
+        "UPDATE webhook.outbox SET created_at = clock_timestamp() - interval '10 s'"
+    )
+    await storage.db.execute(kept_by)
+    code, said, _ = await explain(command="status")
+    assert code == 0
+    assert (WANTED.format(await identity(storage, seq)) in said) is is_told
+
+
 async def test_an_unknown_id(storage: StorageHarness, explain: Explain) -> None:
     await storage.insert("m")
     for subject in ("ch_none", str(uuid4())):

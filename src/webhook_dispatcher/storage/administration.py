@@ -25,6 +25,10 @@ from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, Pa
 from webhook_dispatcher.storage.statements import load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
+STRANDED_AFTER = timedelta(seconds=5)
+"""A lane that is free, and has a dispatcher, is taken up within a second."""
+MAX_LOOKED_AT = 10_000
+"""Merchants that are owed something of whom one is looked for that no dispatcher serves."""
 PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")
 
 
@@ -132,6 +136,15 @@ class SuspendedMerchant:
     merchant_id: str
     suspended_at: datetime
     next_try_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """An event that waits for its first attempt, and nothing but a dispatcher is wanting."""
+
+    merchant_id: str
+    event_id: UUID
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +350,11 @@ class Administration:
             SuspendedMerchant(row["merchant_id"], row["suspended_at"], row["next_try_at"]) for row in rows
         ]
         return merchants, rows[0]["suspended"] if rows else 0
+
+    async def find_stranded(self) -> Stranded | None:
+        """Return what has waited longest although only a dispatcher is wanting; None where one works."""
+        rows = await self._rows("find_stranded", STRANDED_AFTER, MAX_LOOKED_AT)
+        return Stranded(**rows[0]) if rows else None
 
     async def preview_recovery(self, wanted: Recover) -> Preview:
         """Count what a recovery would send."""

@@ -14,7 +14,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, Stranded
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -155,7 +155,7 @@ class StatusFacts:
     """What `status` shows. Counts go up to MAX_COUNTED, merchants that are owed something up to MAX_OWING.
 
     next_try_at: of a suspended merchant. recent: attempts by outcome since `recent_since`.
-    holders: lanes by dispatcher.
+    holders: lanes by dispatcher. stranded: what waits although only a dispatcher is wanting.
     """
 
     now: datetime
@@ -175,6 +175,7 @@ class StatusFacts:
     holders: dict[str, int]
     commands: Commands
     missing_partitions: Sequence[tuple[str, date]]
+    stranded: Stranded | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +267,9 @@ class Insight:
         row = (await self._rows("read_kept"))[0]
         return row["kept_since"], row["has_charge_index"]
 
-    async def status(self, window: timedelta, missing: Sequence[tuple[str, date]]) -> StatusFacts:
+    async def status(
+        self, window: timedelta, missing: Sequence[tuple[str, date]], stranded: Stranded | None
+    ) -> StatusFacts:
         """Measure everything at once; attempts within the window that ends now."""
         backlog = (await self._rows("read_backlog", MAX_COUNTED + 1))[0]
         lanes = (await self._rows("count_lanes"))[0]
@@ -285,6 +288,7 @@ class Insight:
             holders=dict(await self._rows("read_holders", 100)),
             commands=Commands(**(await self._rows("count_commands"))[0]),
             missing_partitions=missing,
+            stranded=stranded,
         )
 
     async def merchants(self, wanted: MerchantFilter) -> list[MerchantFacts]:

@@ -20,6 +20,7 @@ from webhook_dispatcher.storage.administration import (
     DeliveryView,
     PauseOfEverything,
     StoredSecrets,
+    Stranded,
     SuspendedMerchant,
     UnreadableRow,
 )
@@ -52,6 +53,7 @@ class FakeAdministration(Administration):
         self.attempts_to_come: list[AttemptView] = []
         self.preview = Preview(0, False, {}, {}, 0)
         self.previewed: list[Recover | Skip] = []
+        self.stranded: Stranded | None = None
         self.pause_of: PauseOf | None = None
         self.stopped: list[tuple[int, str]] = []
         self.wanted: DeliveryFilter | None = None
@@ -189,6 +191,9 @@ class FakeAdministration(Administration):
 
     async def list_suspended(self, limit: int) -> tuple[list[SuspendedMerchant], int]:
         return self.suspended[:limit], len(self.suspended)
+
+    async def find_stranded(self) -> Stranded | None:
+        return self.stranded
 
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         return NOW - ago
