@@ -272,6 +272,7 @@ QUESTIONS: Mapping[str, Question] = {
     "rotate_secret": Question((MERCHANT, "'\\x00'", "'k1'", "NULL")),
     "delete_endpoint": Question((MERCHANT,)),
     "find_endpoint": Question((MERCHANT,)),
+    "read_endpoint_history": Question((MERCHANT, "5"), 5),
     "list_attempts": Question((_uuid(LOGGED),)),
     "may_read_excerpts": Question(()),
     "list_excerpts": Question((_uuid(LOGGED),)),

@@ -139,6 +139,23 @@ class SuspendedMerchant:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointChange:
+    """A row of the audit about one endpoint. person: None where nobody was named.
+
+    command_id: where a command was asked for; its url_after is what was asked for.
+    """
+
+    id: int
+    at: datetime
+    role: str
+    person: str | None
+    action: str
+    command_id: int | None
+    url_before: str | None
+    url_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stranded:
     """An event that waits for its first attempt, and nothing but a dispatcher is wanting."""
 
@@ -261,6 +278,12 @@ class Administration:
         """Return one endpoint, without its secret."""
         rows = await self._rows("find_endpoint", merchant_id)
         return EndpointView(**rows[0]) if rows else None
+
+    async def endpoint_history(self, merchant_id: str, limit: int) -> list[EndpointChange]:
+        """Return who changed an endpoint, or asked for a change of it, in order; the latest ones."""
+        return [
+            EndpointChange(**row) for row in await self._rows("read_endpoint_history", merchant_id, limit)
+        ]
 
     async def list_endpoints(self) -> list[EndpointView]:
         """Return all endpoints in order of merchant."""

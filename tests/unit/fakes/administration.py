@@ -18,6 +18,7 @@ from webhook_dispatcher.storage.administration import (
     ControlView,
     DeliveryFilter,
     DeliveryView,
+    EndpointChange,
     PauseOfEverything,
     StoredSecrets,
     Stranded,
@@ -53,6 +54,7 @@ class FakeAdministration(Administration):
         self.attempts_to_come: list[AttemptView] = []
         self.preview = Preview(0, False, {}, {}, 0)
         self.previewed: list[Recover | Skip] = []
+        self.history: list[EndpointChange] = []
         self.stranded: Stranded | None = None
         self.pause_of: PauseOf | None = None
         self.stopped: list[tuple[int, str]] = []
@@ -135,6 +137,9 @@ class FakeAdministration(Administration):
 
     async def delete_endpoint(self, merchant_id: str) -> bool:
         return self.endpoints.pop(merchant_id, None) is not None
+
+    async def endpoint_history(self, merchant_id: str, limit: int) -> list[EndpointChange]:
+        return self.history[:limit]
 
     async def find_endpoint(self, merchant_id: str) -> EndpointView | None:
         return self.endpoints.get(merchant_id)

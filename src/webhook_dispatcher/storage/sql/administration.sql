@@ -78,6 +78,32 @@ LEFT JOIN LATERAL (
 ) AS rest ON true
 WHERE endpoints.merchant_id = $1;
 
+-- name: read_endpoint_history
+-- Read who changed a merchant's endpoint, or asked for its URL, a pause or its end; the latest ones.
+-- $1 merchant_id text
+-- $2 most bigint
+-- row: id bigint, at timestamptz, role text, person text, action text, command_id bigint, url_before text, url_after text
+-- order: by id, the latest last
+-- none: nothing of it was changed since there is an audit
+SELECT *
+FROM (
+    SELECT
+        audit.id, audit.at, audit.role, audit.person, audit.action,
+        coalesce(audit.after ->> 'id', audit.before ->> 'id')::bigint AS command_id,
+        audit.before ->> 'url' AS url_before,
+        coalesce(audit.after ->> 'url', audit.after #>> '{args,url}') AS url_after
+    FROM webhook.audit
+    WHERE
+        audit.merchant_id = $1
+        AND (
+            audit.action NOT LIKE 'command %'
+            OR audit.action IN ('command set_url', 'command pause', 'command resume', 'command withdrawn')
+        )
+    ORDER BY audit.merchant_id DESC, audit.id DESC
+    LIMIT $2
+) AS latest
+ORDER BY latest.id;
+
 -- name: list_endpoints
 -- Show all endpoints.
 -- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
