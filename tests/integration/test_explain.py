@@ -362,6 +362,29 @@ async def test_what_was_cancelled_and_is_sent_by_hand_is_not_called_late(
     assert "committed late" not in said
 
 
+async def test_merchants_tell_the_latest_failure_and_who_paused(
+    storage: StorageHarness, here: Daemon, explain: Explain
+) -> None:
+    for merchant in ("m", "n"):
+        await configure(storage, merchant)
+        await storage.insert(merchant, "{}", "{}")
+    lease, (first, second) = await here.claim("m")
+    await end(here, first, lease.epoch, None, storage)
+    await end(here, second, lease.epoch, 503, storage)
+    other, (sent, _) = await here.claim("n")
+    await end(here, sent, other.epoch, 200, storage)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        await transaction.pause("m", True)
+    await asked(storage, "pause", "m", None, "anna")
+    code, out, _ = await explain("--json", command="merchants")
+    m, n = json.loads(out)
+    assert (code, m["failed_outcome"], m["failed_status"], m["paused_by"]) == (0, "status", 503, "anna")
+    assert [n[name] for name in ("failed_at", "failed_outcome", "paused_by", "paused_at")] == [None] * 4
+    await asked(storage, "resume", "m", None, "anna")
+    _, out, _ = await explain("--json", command="merchants")
+    assert json.loads(out)[0]["paused_at"] is None, "not by a command"
+
+
 WANTED = "none holds a lane, though {} of m waits since"
 
 

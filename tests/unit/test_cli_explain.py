@@ -306,6 +306,20 @@ def test_merchants_have_a_line_each() -> None:
     assert line == "11-20 07:15:30   12 11-20 06:15:30 10,000+ 11-20 08:14:30 m1 (paused, no endpoint)"
 
 
+def test_beneath_a_merchant_stands_who_paused_it_and_what_its_latest_attempt_brought() -> None:
+    failing = MerchantFacts("m1", True, True, NOW - HOUR, 12, None, None, None, None, 0)
+    refused = replace(
+        failing, paused_at=NOW, paused_by="an\x1bna", failed_at=NOW, failed_outcome="status",
+        failed_status=503, failed_reason="503 Service Unavailable",
+    )  # fmt: skip
+    _, _, paused, failure = merchants.lines([refused])
+    assert paused == "  paused since 11-20 08:15:30 by an\N{REPLACEMENT CHARACTER}na"
+    assert failure == "  latest failure 11-20 08:15:30 status 503: 503 Service Unavailable"
+    long = replace(refused, paused_at=None, failed_status=None, failed_reason="x" * 200)
+    _, _, failure = merchants.lines([long])
+    assert (len(failure), failure[:39], failure[-1]) == (80, "  latest failure 11-20 08:15:30 status: ", "…")
+
+
 def owing(merchant: str, ago: timedelta, *, paused: bool = False, endpoint: bool = True) -> Owing:
     return Owing(merchant, True, EVENT, 1, NOW - ago, None, paused, endpoint)
 

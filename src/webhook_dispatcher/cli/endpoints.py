@@ -117,7 +117,7 @@ def history(
 
 
 def history_lines(change: EndpointChange) -> list[str]:
-    """Write when, what and who, and beneath it the URL before and after; in 80 columns unless a URL has more."""
+    """Write when, what and who, and beneath it the URL before and after, in 80 columns if it fits."""
     number = f" {change.command_id}" if change.command_id is not None else ""
     who = f"{shown(change.person)} ({shown(change.role)})" if change.person else shown(change.role)
     lines = [f"{at(change.at)} {shown(change.action)}{number} by {who}"]

@@ -180,7 +180,10 @@ class StatusFacts:
 
 @dataclass(frozen=True, slots=True)
 class MerchantFacts:
-    """How one merchant fares. waiting: events in order, as far as they were counted."""
+    """How one merchant fares. waiting: events in order, as far as they were counted.
+
+    paused_…: of the command that paused it. failed_…: of the latest failed attempt, where it fails.
+    """
 
     merchant_id: str
     has_endpoint: bool
@@ -192,6 +195,12 @@ class MerchantFacts:
     next_try_at: datetime | None
     oldest_waiting_at: datetime | None
     waiting: int
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    failed_at: datetime | None = None
+    failed_outcome: str | None = None
+    failed_status: int | None = None
+    failed_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
