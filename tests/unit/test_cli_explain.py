@@ -12,7 +12,7 @@ from tests.unit.builders import NOW
 from webhook_dispatcher.cli import merchants, status
 from webhook_dispatcher.cli.deliveries import list_lines
 from webhook_dispatcher.cli.explanation import Explanation, Rules, explain, lines, summary, unknown
-from webhook_dispatcher.cli.options import last, parse_merchant, parse_moment, parse_period
+from webhook_dispatcher.cli.options import Moment, last, parse_merchant, parse_moment, parse_period
 from webhook_dispatcher.cli.words import span
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import SealedSecret
@@ -246,6 +246,7 @@ def test_moments() -> None:
     assert parse_moment("2026-11-20").instant == datetime(2026, 11, 20, tzinfo=UTC)
     assert parse_moment("2026-11-20T08:15:00+01:00").instant == datetime(2026, 11, 20, 7, 15, tzinfo=UTC)
     assert parse_moment("02:00").of_day == time(2, tzinfo=UTC)
+    assert parse_moment("now") == Moment()
     for text in ("25:00", "yesterday", "2026-13-01", "02:00:00:00"):
         with pytest.raises(typer.BadParameter, match="is no time"):
             parse_moment(text)

@@ -56,6 +56,14 @@ def test_a_preview_says_what_was_given_up_after_the_range(shell: Shell, preview:
     )
 
 
+@pytest.mark.parametrize("line", ["skip m1 --before now", "recover m1 --since PT3H --until now"])
+def test_now_is_the_databases_time(shell: Shell, line: str) -> None:
+    database = FakeAdministration()
+    code, _, _ = shell(f"{line} --dry-run", database)
+    (wanted,) = database.previewed
+    assert (code, wanted.before if isinstance(wanted, Skip) else wanted.until) == (0, NOW)
+
+
 def test_a_preview_of_many_says_where_it_ended(shell: Shell) -> None:
     database = FakeAdministration()
     database.preview = MANY

@@ -90,7 +90,10 @@ RequiredSince = Annotated[
 Before = Annotated[
     Moment,
     typer.Option(
-        "--before", parser=parse_moment, metavar="WHEN", help="What was created before that instant."
+        "--before",
+        parser=parse_moment,
+        metavar="WHEN",
+        help="What was created before that instant, or before now.",
     ),
 ]
 
