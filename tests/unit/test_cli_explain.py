@@ -318,7 +318,7 @@ def test_beneath_a_merchant_stands_who_paused_it_and_what_its_latest_attempt_bro
     assert failure == "  latest failure 11-20 08:15:30 status 503: 503 Service Unavailable"
     long = replace(refused, paused_at=None, failed_status=None, failed_reason="x" * 200)
     _, _, failure = merchants.lines([long])
-    assert (len(failure), failure[:39], failure[-1]) == (80, "  latest failure 11-20 08:15:30 status: ", "…")
+    assert (len(failure), failure[:39], failure[-1]) == (80, "  latest failure 11-20 08:15:30 status:", "…")
 
 
 def owing(merchant: str, ago: timedelta, *, paused: bool = False, endpoint: bool = True) -> Owing:

@@ -52,7 +52,7 @@ def merchants(
 
 
 def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
-    """Write a line for each merchant, of 80 columns unless its id takes more, and beneath it what keeps it."""
+    """Write a line for each merchant, in 80 columns unless its id takes more; beneath it, what keeps it."""
     yield f"{'failing since':<14} {'row':>4} {'last success':<14} {'waiting':>7} {'oldest':<14} merchant"
     for merchant in found:
         notes = [
