@@ -182,6 +182,26 @@ def test_a_retry_shows_what_came_of_its_attempt(
         assert (document["status"], document["attempt"]["attempt"]) == ("done", 9)
 
 
+def test_a_retry_tells_the_reason_and_what_was_answered(shell: Shell) -> None:
+    database = FakeAdministration([RETRIED])
+    made = replace(
+        OLD, attempt=9, trigger="manual", reason="503 Service Unavailable", response_excerpt="gone\x1b[2J"
+    )
+    database.attempts, database.attempts_to_come = [OLD], [made]
+    _, out, _ = shell(f"deliveries retry {EVENT}", database)
+    assert out.splitlines()[-2:] == [
+        "attempt 9: not delivered: status 503 (503 Service Unavailable), after 20 ms",
+        'it answered "gone\N{REPLACEMENT CHARACTER}[2J"',
+    ]
+
+
+def test_a_retry_that_is_rejected_names_the_option_and_not_the_argument_of_sql(shell: Shell) -> None:
+    told = "the event was delivered; args.force sends it again"
+    rejected = replace(DONE, status=CommandStatus.REJECTED, error_code=-14004, error_message=told)
+    code, _, err = shell(f"deliveries retry {EVENT}", FakeAdministration([rejected]))
+    assert (code, "the event was delivered; --force sends it again (-14004)" in err) == (1, True)
+
+
 def test_a_retry_whose_attempt_does_not_end_is_exit_1(shell: Shell) -> None:
     database = FakeAdministration([RETRIED])
     database.attempts = [OLD]
