@@ -143,6 +143,30 @@ def test_what_a_retry_waits_for(change: dict[str, object], words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("around", "words"),
+    [
+        ({"is_paused": True}, "when the pause ends"),
+        ({"suspended_at": NOW - HOUR}, "within seconds of the first try that succeeds"),
+        ({"secret": None}, "when that is mended"),
+    ],
+)
+def test_only_what_waits_for_its_first_attempt_goes_on_in_order(
+    around: dict[str, object], words: str
+) -> None:
+    assert f"Next: It goes on, in order, {words}." in said(explain(facts(**around), RULES))
+    for due_at, ending in ((NOW - SECOND, "."), (NOW + MINUTE, ", and not before it is due.")):
+        told = said(explain(facts(replace(RETRIED, due_at=due_at), **around), RULES))
+        assert f"Next: It is attempted {words}{ending}" in told
+        assert "in order" not in told
+
+
+def test_what_failed_names_a_recovery_from_then_on() -> None:
+    assert "webhook-dispatcher recover m1 --since 2026-11-20T08:14:30 --dry-run" in said(
+        explain(facts(FAILED), RULES)
+    )
+
+
+@pytest.mark.parametrize(
     ("reason", "words"),
     [
         ("exhausted", "all 8 attempts failed, the last with timeout"),
