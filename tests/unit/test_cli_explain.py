@@ -153,7 +153,7 @@ def test_what_a_retry_waits_for(change: dict[str, object], words: str) -> None:
 def test_only_what_waits_for_its_first_attempt_goes_on_in_order(
     around: dict[str, object], words: str
 ) -> None:
-    assert f"Next: It goes on, in order, {words}." in said(explain(facts(**around), RULES))
+    assert f"Next: It goes on, in order, {words}." in said(explain(facts(DELIVERY, **around), RULES))
     for due_at, ending in ((NOW - SECOND, "."), (NOW + MINUTE, ", and not before it is due.")):
         told = said(explain(facts(replace(RETRIED, due_at=due_at), **around), RULES))
         assert f"Next: It is attempted {words}{ending}" in told
