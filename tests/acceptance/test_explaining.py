@@ -48,7 +48,8 @@ async def test_waiting_for_a_retry(installation: Installation) -> None:
     assert "Attempt 1 failed (status 500); attempt 2 is due at" in said
     assert "1. 20" in said
     failing = told(installation, "merchants", "--failing")
-    assert failing.endswith(" m")
+    assert " m latest failure " in failing
+    assert failing.endswith(" status 500: 500 Internal Server Error")
     assert "1 merchant, the longest: m since" in told(installation, "status")
 
 
@@ -61,7 +62,7 @@ async def test_paused(installation: Installation) -> None:
     assert "m is paused since" in said
     assert "by anna (command" in said
     assert "webhook-dispatcher resume m" in said
-    assert told(installation, "merchants", "--paused").endswith(" m (paused)")
+    assert " m (paused) paused since " in told(installation, "merchants", "--paused")
     told(installation, "pause", "--all", "--requested-by", "bruno")
     assert "Everything is paused since" in explained(installation, await installation.emit("n"))
     assert "PAUSED everything, since" in told(installation, "status")

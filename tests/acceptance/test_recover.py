@@ -170,7 +170,7 @@ async def test_a_retry_shows_its_attempt_and_warns_of_a_pause(installation: Inst
     await installation.settled(event.id, "pending_retry", 1)
     refused = await command(installation, "deliveries", "retry", str(event.id))
     assert refused.returncode == 1
-    assert "attempt 2: not delivered: status 503, after " in refused.stdout
+    assert "attempt 2: not delivered: status 503 (" in refused.stdout
     await installation.do("pause", "m1")
     paused = await command(installation, "deliveries", "retry", str(event.id))
     assert paused.stderr == "m1 is paused: the attempt waits for `resume m1`\n"

@@ -91,7 +91,7 @@ class NextVersion(NamedTuple):
 
     def learn_type(self) -> None:
         """Let this version know one more event type."""
-        types = '    "webhook.test",\n'
+        types = '    "charge.fiscal_failed",\n'
         replace(self.root / "src/webhook_dispatcher/domain/event.py", types, f'{types}    "{NEW_TYPE}",\n')
 
     async def start(self, installation: Installation, **changed: str) -> Daemon:

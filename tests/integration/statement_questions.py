@@ -272,6 +272,7 @@ QUESTIONS: Mapping[str, Question] = {
     "rotate_secret": Question((MERCHANT, "'\\x00'", "'k1'", "NULL")),
     "delete_endpoint": Question((MERCHANT,)),
     "find_endpoint": Question((MERCHANT,)),
+    "read_endpoint_history": Question((MERCHANT, "5"), 5),
     "list_attempts": Question((_uuid(LOGGED),)),
     "may_read_excerpts": Question(()),
     "list_excerpts": Question((_uuid(LOGGED),)),
@@ -327,11 +328,13 @@ QUESTIONS: Mapping[str, Question] = {
 
 READ_WHOLE: Mapping[str, str] = {
     "preview_recovery": "it counts a range of time before it is sent again, and is planned for what is given",
+    "count_given_up_later": "as preview_recovery",
     "preview_skip": "it counts what is owed, as far as it is told to",
     "read_unknown_keys": "it looks at all secrets",
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
+    "find_stranded": "it looks at all lanes",
     "list_suspended": "the view's rows are counted for `check`",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from tests.servers.database import Database
+from webhook_dispatcher.storage.administration import Administration
 
 SET = """
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', 'https://a/', 'sealed', 'k1')
@@ -81,6 +82,27 @@ async def test_commands_are_written_down_as_they_are_given(database: Database) -
     after = {"id": number, "event_id": None, "args": {"url": "https://c/"}}
     assert first == ("webhook_admin", "command set_url", "ana", None, after)
     assert (len(second[1]), second[4]["args"]) == (len("command ") + 100, None), "what is long is cut"
+    await admin.close()
+
+
+async def test_an_endpoints_history_has_its_changes_and_the_commands_that_make_some(
+    database: Database,
+) -> None:
+    admin = await database.connect("webhook_admin")
+    for change in (SET, "UPDATE webhook.endpoint SET url = 'https://b/'"):
+        await admin.execute(change)
+    given = [await admin.fetchval(GIVE, name, "{}") for name in ("pause", "recover")]
+    asked = await admin.fetchval(GIVE, "set_url", '{"url": "https://c/"}')
+    await admin.execute(SET.replace("'m'", "'n'"))
+    found = await Administration(admin).endpoint_history("m", 50)
+    assert [(row.action, row.command_id, row.url_before, row.url_after) for row in found] == [
+        ("endpoint set", None, None, "https://a/"),
+        ("url changed", None, "https://a/", "https://b/"),
+        ("command pause", given[0], None, None),
+        ("command set_url", asked, None, "https://c/"),
+    ]
+    assert (found[2].person, found[0].role) == ("ana", "webhook_admin")
+    assert await Administration(admin).endpoint_history("m", 2) == found[2:], "the latest ones"
     await admin.close()
 
 

@@ -320,6 +320,104 @@ async def test_a_late_commit(storage: StorageHarness, here: Daemon, explain: Exp
     assert "It was committed late" not in await told(explain, event.id)
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        FailedReason.SKIPPED,
+        FailedReason.CANCELLED,
+        FailedReason.NOT_CONFIGURED,
+        FailedReason.UNSENDABLE,
+    ],
+)
+@pytest.mark.parametrize("ends_first", [True, False])
+async def test_what_ends_without_an_attempt_is_not_called_late(
+    storage: StorageHarness, here: Daemon, explain: Explain, reason: FailedReason, ends_first: bool
+) -> None:
+    await configure(storage)
+    await storage.insert("m", "{}", "{}")
+    lease, (never_sent, later) = await here.claim("m")
+    ended = unsent(never_sent, lease.epoch, await storage.now(), reason)
+    sent = answered(later, lease.epoch, await storage.now() + timedelta(milliseconds=120), 200)
+    for record in (ended, sent) if ends_first else (sent, ended):
+        await here.records.write([record], [], LEASE)
+    said = await told(explain, never_sent.id)
+    assert "There is no attempt in the log." in said
+    assert "committed late" not in said
+
+
+async def test_what_was_cancelled_and_is_sent_by_hand_is_not_called_late(
+    storage: StorageHarness, here: Daemon, explain: Explain
+) -> None:
+    await configure(storage)
+    await storage.insert("m", "{}", "{}")
+    lease, (first, later) = await here.claim("m")
+    await here.records.write(
+        [unsent(first, lease.epoch, await storage.now(), FailedReason.CANCELLED)], [], LEASE
+    )
+    await end(here, later, lease.epoch, 200, storage)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        await transaction.reopen(await transaction.find_delivery(first.id))
+    said = await told(explain, first.id)
+    assert "It waits for its first attempt." in said
+    assert "committed late" not in said
+
+
+async def test_merchants_tell_the_latest_failure_and_who_paused(
+    storage: StorageHarness, here: Daemon, explain: Explain
+) -> None:
+    for merchant in ("m", "n"):
+        await configure(storage, merchant)
+        await storage.insert(merchant, "{}", "{}")
+    lease, (first, second) = await here.claim("m")
+    await end(here, first, lease.epoch, None, storage)
+    await end(here, second, lease.epoch, 503, storage)
+    other, (sent, _) = await here.claim("n")
+    await end(here, sent, other.epoch, 200, storage)
+    async with PostgresControls(here.pool).transaction() as transaction:
+        await transaction.pause("m", True)
+    await asked(storage, "pause", "m", None, "anna")
+    code, out, _ = await explain("--json", command="merchants")
+    m, n = json.loads(out)
+    assert (code, m["failed_outcome"], m["failed_status"], m["paused_by"]) == (0, "status", 503, "anna")
+    assert [n[name] for name in ("failed_at", "failed_outcome", "paused_by", "paused_at")] == [None] * 4
+    await asked(storage, "resume", "m", None, "anna")
+    _, out, _ = await explain("--json", command="merchants")
+    assert json.loads(out)[0]["paused_at"] is None, "not by a command"
+
+
+WANTED = "none holds a lane, though {} of m waits since"
+
+
+@pytest.mark.parametrize(
+    ("kept_by", "is_told"),
+    [
+        ("SELECT", True),
+        ("UPDATE webhook.lane SET paused = true", False),
+        ("UPDATE webhook.lane SET suspended_at = clock_timestamp()", False),
+        ("UPDATE webhook.lane SET wait_until = clock_timestamp() + interval '1 minute'", False),
+        ("UPDATE webhook.state SET paused = true", False),
+        ("DELETE FROM webhook.endpoint", False),
+        ("DELETE FROM webhook.lane", True),
+        ("UPDATE webhook.outbox SET created_at = clock_timestamp()", False),
+        ("UPDATE webhook.lane SET lease_until = clock_timestamp() + interval '1 minute'", False),
+    ],
+)
+async def test_what_waits_without_a_dispatcher_is_told_unless_it_is_kept(
+    storage: StorageHarness, here: Daemon, explain: Explain, kept_by: str, is_told: bool
+) -> None:
+    await configure(storage)
+    (seq,) = await storage.insert("m")
+    assert await here.lease("m")
+    await storage.db.execute(
+        "UPDATE webhook.lane SET lease_until = '-infinity';"
+        "UPDATE webhook.outbox SET created_at = clock_timestamp() - interval '10 s'"
+    )
+    await storage.db.execute(kept_by)
+    code, said, _ = await explain(command="status")
+    assert code == 0
+    assert (WANTED.format(await identity(storage, seq)) in said) is is_told
+
+
 async def test_an_unknown_id(storage: StorageHarness, explain: Explain) -> None:
     await storage.insert("m")
     for subject in ("ch_none", str(uuid4())):

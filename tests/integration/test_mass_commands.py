@@ -362,6 +362,31 @@ async def test_a_preview_counts_what_the_command_finds(
     assert [preview.total for preview in (only_m, skipped, of_type, of_charge)] == [4, 1, 1, 3]
 
 
+async def test_a_preview_counts_what_was_written_in_the_range_and_given_up_after_it(
+    storage: StorageHarness, here: Daemon, admin: Administration
+) -> None:
+    for kind in ("failed", "delivered", "skipped"):
+        await log(storage, kind=kind, ago=10)
+    for merchant, kind in (("n", "failed"), ("without endpoint", "failed")):
+        await log(storage, merchant, kind, ago=10)
+    await storage.db.execute(
+        "UPDATE webhook.delivery_log SET created_at = finished_at - interval '10 minutes'"
+    )
+    early = await log(storage, kind="failed", ago=10)
+    await storage.db.execute(
+        "UPDATE webhook.delivery_log SET created_at = finished_at - interval '1 hour' WHERE seq = $1", early
+    )
+    now = await storage.now()
+    night = {"since": now - timedelta(minutes=30), "until": now - timedelta(minutes=15)}
+    preview = await admin.preview_recovery(await command(storage, "m", **night))
+    assert (preview.total, preview.given_up_later) == (0, 1)
+    of_all = await admin.preview_recovery(await command(storage, None, **night))
+    assert of_all.given_up_later == 2, "m's and n's"
+    of_delivered = await admin.preview_recovery(await command(storage, "m", **night, states=("delivered",)))
+    to_now = await admin.preview_recovery(await command(storage, "m"))
+    assert [of_delivered.given_up_later, to_now.given_up_later] == [0, 0]
+
+
 async def test_a_preview_is_bounded(
     storage: StorageHarness, admin: Administration, monkeypatch: pytest.MonkeyPatch
 ) -> None:

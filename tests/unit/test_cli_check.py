@@ -15,9 +15,15 @@ from webhook_dispatcher.cli.check import MAX_NAMED, MAX_READ, Finding, examine
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, Secret
-from webhook_dispatcher.storage.administration import Administration, PauseOfEverything, UnreadableRow
+from webhook_dispatcher.storage.administration import (
+    Administration,
+    PauseOfEverything,
+    Stranded,
+    UnreadableRow,
+)
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
+EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 KEY = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 OTHER_KEY = "b2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 ENVIRON = {
@@ -55,6 +61,7 @@ async def test_nothing_is_wrong() -> None:
         "installation",
         "keys",
         "partitions",
+        "dispatchers",
         "rows",
         "endpoints",
     ]
@@ -67,6 +74,17 @@ async def test_a_pause_of_everything_is_noted() -> None:
     [pause] = [finding for finding in findings if finding.check == "pause"]
     assert pause.note == "everything is paused (since 2026-11-20T08:15:30.123Z, by ana)"
     assert problems(findings) == {}, "it is what somebody wanted"
+
+
+async def test_what_waits_though_only_a_dispatcher_is_wanting_is_found() -> None:
+    database = await configured()
+    database.stranded = Stranded("m1", EVENT, NOW)
+    problem, code = problems(await examine(session(database)))["dispatchers"]
+    assert problem == (
+        f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30: "
+        "is any running? GET /readyz of each"
+    )
+    assert code == 1
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from webhook_dispatcher.storage.administration import (
     CommandView,
     ControlView,
     DeliveryView,
+    EndpointChange,
     PauseOfEverything,
 )
 from webhook_dispatcher.storage.previews import Preview
@@ -100,6 +101,36 @@ def test_a_new_endpoints_secret_is_printed_once_and_stored_sealed(shell: Shell) 
     assert Keyring.parse(KEYS).open("m1", database.sealed["m1"]).revealed == secret.encode()
     for line in ("endpoint show m1", "endpoint list", "endpoint show m1 --json", "endpoint list --json"):
         assert "whsec_" not in shell(line, database)[1]
+
+
+def test_an_endpoints_history_says_who_changed_what(shell: Shell) -> None:
+    database = FakeAdministration()
+    set_ = EndpointChange(1, NOW, "webhook_admin", "cli:ana\x1b", "endpoint set", None, None, "https://a/")
+    asked = EndpointChange(2, NOW, "panel", "bo", "command set_url", 12, None, "https://b/")
+    moved = EndpointChange(
+        3, NOW, "webhook_dispatcher", None, "url changed", None, "https://a/", "https://b/"
+    )
+    long = replace(moved, url_after="https://b/" + "b" * 60)
+    rotated = replace(moved, action="secret rotated", url_after="https://a/")
+    database.history = [set_, asked, moved, long, rotated]
+    code, out, _ = shell("endpoint history m1", database)
+    assert code == 0
+    assert out.splitlines() == [
+        "2026-11-20 08:15:30 endpoint set by cli:ana\N{REPLACEMENT CHARACTER} (webhook_admin)",
+        "  - -> https://a/",
+        "2026-11-20 08:15:30 command set_url 12 by bo (panel)",
+        "  - -> https://b/",
+        "2026-11-20 08:15:30 url changed by webhook_dispatcher",
+        "  https://a/ -> https://b/",
+        "2026-11-20 08:15:30 url changed by webhook_dispatcher",
+        "  https://a/",
+        "  -> https://b/" + "b" * 60,
+        "2026-11-20 08:15:30 secret rotated by webhook_dispatcher",
+    ]
+    assert shell.json("endpoint history m1", database)[1]["command_id"] == 12
+    database.history = []
+    code, _, err = shell("endpoint history m1", database)
+    assert (code, "nothing of 'm1' was changed" in err) == (1, True)
 
 
 def test_setting_an_endpoint_again_changes_its_url_only(shell: Shell) -> None:

@@ -12,11 +12,11 @@ from tests.unit.builders import NOW
 from webhook_dispatcher.cli import merchants, status
 from webhook_dispatcher.cli.deliveries import list_lines
 from webhook_dispatcher.cli.explanation import Explanation, Rules, explain, lines, summary, unknown
-from webhook_dispatcher.cli.options import last, parse_merchant, parse_moment, parse_period
+from webhook_dispatcher.cli.options import Moment, last, parse_merchant, parse_moment, parse_period
 from webhook_dispatcher.cli.words import span
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, Stranded
 from webhook_dispatcher.storage.insight import (
     MAX_COUNTED,
     Circumstances,
@@ -143,6 +143,30 @@ def test_what_a_retry_waits_for(change: dict[str, object], words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("around", "words"),
+    [
+        ({"is_paused": True}, "when the pause ends"),
+        ({"suspended_at": NOW - HOUR}, "within seconds of the first try that succeeds"),
+        ({"secret": None}, "when that is mended"),
+    ],
+)
+def test_only_what_waits_for_its_first_attempt_goes_on_in_order(
+    around: dict[str, object], words: str
+) -> None:
+    assert f"Next: It goes on, in order, {words}." in said(explain(facts(DELIVERY, **around), RULES))
+    for due_at, ending in ((NOW - SECOND, "."), (NOW + MINUTE, ", and not before it is due.")):
+        told = said(explain(facts(replace(RETRIED, due_at=due_at), **around), RULES))
+        assert f"Next: It is attempted {words}{ending}" in told
+        assert "in order" not in told
+
+
+def test_what_failed_names_a_recovery_from_then_on() -> None:
+    assert "webhook-dispatcher recover m1 --since 2026-11-20T08:14:30 --dry-run" in said(
+        explain(facts(FAILED), RULES)
+    )
+
+
+@pytest.mark.parametrize(
     ("reason", "words"),
     [
         ("exhausted", "all 8 attempts failed, the last with timeout"),
@@ -246,6 +270,7 @@ def test_moments() -> None:
     assert parse_moment("2026-11-20").instant == datetime(2026, 11, 20, tzinfo=UTC)
     assert parse_moment("2026-11-20T08:15:00+01:00").instant == datetime(2026, 11, 20, 7, 15, tzinfo=UTC)
     assert parse_moment("02:00").of_day == time(2, tzinfo=UTC)
+    assert parse_moment("now") == Moment()
     for text in ("25:00", "yesterday", "2026-13-01", "02:00:00:00"):
         with pytest.raises(typer.BadParameter, match="is no time"):
             parse_moment(text)
@@ -316,6 +341,20 @@ def test_merchants_have_a_line_each() -> None:
     assert line == "11-20 07:15:30   12 11-20 06:15:30 10,000+ 11-20 08:14:30 m1 (paused, no endpoint)"
 
 
+def test_beneath_a_merchant_stands_who_paused_it_and_what_its_latest_attempt_brought() -> None:
+    failing = MerchantFacts("m1", True, True, NOW - HOUR, 12, None, None, None, None, 0)
+    refused = replace(
+        failing, paused_at=NOW, paused_by="an\x1bna", failed_at=NOW, failed_outcome="status",
+        failed_status=503, failed_reason="503 Service Unavailable",
+    )  # fmt: skip
+    _, _, paused, failure = merchants.lines([refused])
+    assert paused == "  paused since 11-20 08:15:30 by an\N{REPLACEMENT CHARACTER}na"
+    assert failure == "  latest failure 11-20 08:15:30 status 503: 503 Service Unavailable"
+    long = replace(refused, paused_at=None, failed_status=None, failed_reason="x" * 200)
+    _, _, failure = merchants.lines([long])
+    assert (len(failure), failure[:39], failure[-1]) == (80, "  latest failure 11-20 08:15:30 status:", "…")
+
+
 def owing(merchant: str, ago: timedelta, *, paused: bool = False, endpoint: bool = True) -> Owing:
     return Owing(merchant, True, EVENT, 1, NOW - ago, None, paused, endpoint)
 
@@ -323,7 +362,7 @@ def owing(merchant: str, ago: timedelta, *, paused: bool = False, endpoint: bool
 def screen(owed: Sequence[Owing] = (), **change: object) -> dict[str, str]:
     quiet = StatusFacts(
         NOW, False, None, 0, 0, owed, 0, 0, 0, None, [], NOW - 5 * MINUTE, {}, Lag(0, None, None), {},
-        Commands(0, 0, None), [],
+        Commands(0, 0, None), [], None,
     )  # fmt: skip
     return dict(status.lines(replace(quiet, **change)))  # type: ignore[arg-type]
 
@@ -334,7 +373,19 @@ def test_a_quiet_screen() -> None:
     assert "suspended" not in shown
     assert shown["backlog"] == "0 wait for their first attempt, 0 for a retry"
     assert shown["attempts"] == "none in the last 5 min"
-    assert shown["dispatchers"] == "none holds a lane"
+    assert shown["dispatchers"] == "none is needed now"
+
+
+def test_a_screen_without_dispatchers_says_whether_one_is_wanted() -> None:
+    due_later = Owing("m", False, EVENT, 1, NOW - HOUR, NOW + HOUR, False, True)
+    assert screen([due_later])["dispatchers"] == "none is needed now"
+    assert screen([replace(due_later, due_at=NOW)])["dispatchers"] == "none holds a lane"
+    assert screen([owing("m", SECOND)])["dispatchers"] == "none holds a lane"
+    stranded = screen([owing("m", HOUR)], stranded=Stranded("m", EVENT, NOW - HOUR))
+    assert stranded["dispatchers"] == (
+        f"none holds a lane, though {EVENT} of m waits since 2026-11-20 07:15:30: "
+        "is any running? GET /readyz of each"
+    )
 
 
 def test_a_screen_with_everything() -> None:

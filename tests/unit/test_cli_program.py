@@ -27,6 +27,7 @@ COMMANDS = [
     "check",
     "endpoint set",
     "endpoint show",
+    "endpoint history",
     "endpoint list",
     "endpoint rotate-secret",
     "endpoint rekey",

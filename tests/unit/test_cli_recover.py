@@ -45,6 +45,25 @@ def test_a_dry_run_shows_how_many_and_asks_for_nothing(shell: Shell) -> None:
     assert isinstance(database.previewed[1], Skip)
 
 
+@pytest.mark.parametrize("preview", [SOME, Preview(0, False, {}, {}, 0)])
+def test_a_preview_says_what_was_given_up_after_the_range(shell: Shell, preview: Preview) -> None:
+    database = FakeAdministration()
+    database.preview = replace(preview, given_up_later=1_100)
+    _, out, _ = shell(f"recover m1 {RANGE} --dry-run", database)
+    last = out.splitlines()[-1]
+    assert (
+        last == "1,100 more were written in this range and given up later: leave --until out to include them"
+    )
+
+
+@pytest.mark.parametrize("line", ["skip m1 --before now", "recover m1 --since PT3H --until now"])
+def test_now_is_the_databases_time(shell: Shell, line: str) -> None:
+    database = FakeAdministration()
+    code, _, _ = shell(f"{line} --dry-run", database)
+    (wanted,) = database.previewed
+    assert (code, wanted.before if isinstance(wanted, Skip) else wanted.until) == (0, NOW)
+
+
 def test_a_preview_of_many_says_where_it_ended(shell: Shell) -> None:
     database = FakeAdministration()
     database.preview = MANY
@@ -161,6 +180,26 @@ def test_a_retry_shows_what_came_of_its_attempt(
         database.attempts, database.attempts_to_come = [OLD], [made]
         document = shell.json(f"deliveries retry {EVENT}", database)
         assert (document["status"], document["attempt"]["attempt"]) == ("done", 9)
+
+
+def test_a_retry_tells_the_reason_and_what_was_answered(shell: Shell) -> None:
+    database = FakeAdministration([RETRIED])
+    made = replace(
+        OLD, attempt=9, trigger="manual", reason="503 Service Unavailable", response_excerpt="gone\x1b[2J"
+    )
+    database.attempts, database.attempts_to_come = [OLD], [made]
+    _, out, _ = shell(f"deliveries retry {EVENT}", database)
+    assert out.splitlines()[-2:] == [
+        "attempt 9: not delivered: status 503 (503 Service Unavailable), after 20 ms",
+        'it answered "gone\N{REPLACEMENT CHARACTER}[2J"',
+    ]
+
+
+def test_a_retry_that_is_rejected_names_the_option_and_not_the_argument_of_sql(shell: Shell) -> None:
+    told = "the event was delivered; args.force sends it again"
+    rejected = replace(DONE, status=CommandStatus.REJECTED, error_code=-14004, error_message=told)
+    code, _, err = shell(f"deliveries retry {EVENT}", FakeAdministration([rejected]))
+    assert (code, "the event was delivered; --force sends it again (-14004)" in err) == (1, True)
 
 
 def test_a_retry_whose_attempt_does_not_end_is_exit_1(shell: Shell) -> None:

@@ -16,6 +16,7 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import Session, session_of
+from webhook_dispatcher.cli.status import said_of_stranded
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import (
@@ -149,6 +150,7 @@ async def _database(
         for finding in await _stored_keys(keyring, database):
             yield finding
         yield await _partitions(database)
+        yield await _dispatchers(database)
         for finding in await _unreadable(database):
             yield finding
         for finding in _urls(settings, await database.list_endpoints()):
@@ -288,6 +290,14 @@ async def _partitions(database: Administration) -> Finding:
         f"{sum(tables.values())} missing ({days})",
         "start a dispatcher (it makes them ahead of time), and look in its log for why it did not",
     )
+
+
+async def _dispatchers(database: Administration) -> Finding:
+    """Say whether something waits that a dispatcher would have taken up."""
+    stranded = await database.find_stranded()
+    if stranded is None:
+        return Finding("dispatchers")
+    return Finding("dispatchers", said_of_stranded(stranded), "start one: webhook-dispatcher run")
 
 
 async def _unreadable(database: Administration) -> list[Finding]:

@@ -4,6 +4,7 @@ Each inserts a row into webhook.control and waits until it is handled. When noth
 deadline, a command that nobody has taken up is withdrawn; one that is running goes on.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -34,6 +35,7 @@ from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
 
+_ARGUMENT = re.compile(r"\bargs\.(\w+)")
 LOOK_SECONDS = 0.05
 """How long to wait between two looks at the command's row."""
 
@@ -276,7 +278,7 @@ def report(view: ControlView, as_json: bool) -> None:
         print_json(view)
     if view.status is CommandStatus.REJECTED:
         code = f" ({view.error_code})" if view.error_code is not None else ""
-        raise Refused(f"{view.command} (command {view.id}) was rejected: {shown(view.error_message)}{code}")
+        raise Refused(f"{view.command} (command {view.id}) was rejected: {_as_options(view)}{code}")
     if view.status is CommandStatus.WITHDRAWN:
         raise Refused(f"{view.command} (command {view.id}) was {shown(view.error_message or view.status)}")
     if not as_json:
@@ -288,6 +290,11 @@ def report(view: ControlView, as_json: bool) -> None:
         and _outcome(view) != "delivered"
     ):
         raise typer.Exit(1)
+
+
+def _as_options(view: ControlView) -> str:
+    """Write why a command was rejected; what SQL calls args.force is --force here."""
+    return _ARGUMENT.sub(r"--\1", shown(view.error_message))
 
 
 def _outcome(view: ControlView) -> object:

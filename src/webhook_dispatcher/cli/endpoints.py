@@ -14,13 +14,15 @@ import typer
 from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
 from webhook_dispatcher.cli.output import print_facts, print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
-from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
+from webhook_dispatcher.storage.administration import Administration, EndpointChange, PauseOfEverything
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
+WIDTH = 80
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")
 
 
@@ -88,6 +90,42 @@ def list_(context: typer.Context, shard: ShardName = None, as_json: AsJson = Fal
             typer.echo(f"{said_of_pause(pause)}: nobody is sent anything until `resume --all`")
         columns = _columns(endpoints)
         print_table(columns, ([getattr(endpoint, column) for column in columns] for endpoint in endpoints))
+
+
+def history(
+    context: typer.Context,
+    merchant: Merchant,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=100_000, help="At most so many, the latest.")
+    ] = 50,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who changed a merchant's endpoint, secret or pause, and how; the newest last.
+
+    Of the audit: changes of the endpoint, and the commands set_url, pause and resume as they were given.
+    """
+    changes = session_of(context, shard).work(lambda database: database.endpoint_history(merchant, limit))
+    if as_json:
+        print_json(changes)
+        return
+    if not changes:
+        raise Refused(f"nothing of {shown(merchant)!r} was changed since there is an audit")
+    for change in changes:
+        for line in history_lines(change):
+            typer.echo(line)
+
+
+def history_lines(change: EndpointChange) -> list[str]:
+    """Write when, what and who, and beneath it the URL before and after, in 80 columns if it fits."""
+    number = f" {change.command_id}" if change.command_id is not None else ""
+    who = f"{shown(change.person)} ({shown(change.role)})" if change.person else shown(change.role)
+    lines = [f"{at(change.at)} {shown(change.action)}{number} by {who}"]
+    if change.url_before == change.url_after:
+        return lines
+    urls = [shown(change.url_before), f"-> {shown(change.url_after)}"]
+    together = "  " + " ".join(urls)
+    return lines + ([together] if len(together) <= WIDTH else [f"  {url}" for url in urls])
 
 
 def rotate_secret(

@@ -149,7 +149,7 @@ def _overtaken(facts: EventFacts) -> str:
     return (
         f"It was committed late: number {later.seq} of the same merchant (event {later.event_id}) was "
         f"attempted at {at(later.started_at)}, when this one could not be read yet. Such an event is sent as "
-        "soon as it can be read, after later ones (so is one that was cancelled and then retried by hand)."
+        "soon as it can be read, after later ones."
     )
 
 
@@ -310,12 +310,21 @@ def _add_missing_endpoint(facts: EventFacts, rules: Rules, told: Explanation) ->
 
 
 def _after_barriers(facts: EventFacts, is_barred: bool) -> list[str]:
+    """Say when it goes on; only first attempts have an order."""
     now = facts.circumstances
+    goes_on = "It goes on, in order," if facts.delivery.state == State.PENDING else "It is attempted"
     if now.everything_is_paused or now.is_paused:
-        return ["It goes on, in order, when the pause ends."]
+        return [f"{goes_on} {_once_due(facts, 'when the pause ends')}."]
     if now.suspended_at is not None:
-        return ["It goes on, in order, within seconds of the first try that succeeds."]
-    return ["It goes on, in order, when that is mended."] if is_barred else []
+        return [f"{goes_on} {_once_due(facts, 'within seconds of the first try that succeeds')}."]
+    return [f"{goes_on} {_once_due(facts, 'when that is mended')}."] if is_barred else []
+
+
+def _once_due(facts: EventFacts, when: str) -> str:
+    """Write when a barrier ends; a retry that is not due by then waits for its time."""
+    due_at = facts.delivery.due_at
+    is_later = due_at is not None and due_at > facts.circumstances.now
+    return f"{when}, and not before it is due" if is_later else when
 
 
 def _by(facts: EventFacts, pause: Pause | None) -> str:
@@ -450,6 +459,8 @@ def _explain_failed(facts: EventFacts, told: Explanation) -> None:
         since = at(delivery.created_at).replace(" ", "T")
         everything = f"{NAME} deliveries retry-failed --merchant {_quoted(facts)} --since {since}"
         told.advice += [Advice("To attempt everything of it once more that failed since then", everything)]
+        recovery = f"{NAME} recover {_quoted(facts)} --since {since} --dry-run"
+        told.advice += [Advice("To see what else of it failed, waits or was sent since then", recovery)]
     if delivery.last_status == 401:
         text = "The receiver may have another secret. To give it a new one"
         told.advice += [Advice(text, f"{NAME} endpoint rotate-secret {_quoted(facts)}")]

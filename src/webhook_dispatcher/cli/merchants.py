@@ -13,6 +13,7 @@ from webhook_dispatcher.cli.words import many, short
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import MAX_AHEAD, MerchantFacts, MerchantFilter, insight
 
+WIDTH = 80
 BEHIND = timedelta(minutes=1)
 """A merchant whose oldest event has waited longer for its first attempt is behind."""
 
@@ -34,7 +35,7 @@ def merchants(
     """Show how merchants fare: those that fail first, then those whose events wait the longest.
 
     A line each: since when it fails and how often in a row, its last success, how many events wait for their
-    first attempt, and since when the oldest does.
+    first attempt, and since when the oldest does. Beneath it who paused it, and its latest failed attempt.
     """
 
     async def find(database: Administration) -> list[MerchantFacts]:
@@ -51,7 +52,7 @@ def merchants(
 
 
 def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
-    """Write a line for each merchant, of 80 columns unless its id takes more."""
+    """Write a line for each merchant, in 80 columns unless its id takes more; beneath it, what keeps it."""
     yield f"{'failing since':<14} {'row':>4} {'last success':<14} {'waiting':>7} {'oldest':<14} merchant"
     for merchant in found:
         notes = [
@@ -69,3 +70,21 @@ def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
             f"{short(merchant.last_success_at):<14} {many(merchant.waiting, MAX_AHEAD):>7} "
             f"{short(merchant.oldest_waiting_at):<14} {shown(merchant.merchant_id)}{note}"
         )
+        yield from _beneath(merchant)
+
+
+def _beneath(merchant: MerchantFacts) -> Iterator[str]:
+    """Say who paused a merchant, and what came of the latest attempt at one that fails; cut to 80 columns."""
+    if merchant.paused_at is not None:
+        yield cut(f"  paused since {short(merchant.paused_at)} by {shown(merchant.paused_by)}")
+    if merchant.failed_at is not None:
+        status = f" {merchant.failed_status}" if merchant.failed_status is not None else ""
+        reason = f": {shown(merchant.failed_reason)}" if merchant.failed_reason else ""
+        yield cut(
+            f"  latest failure {short(merchant.failed_at)} {shown(merchant.failed_outcome)}{status}{reason}"
+        )
+
+
+def cut(line: str) -> str:
+    """Cut a line to 80 columns."""
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

@@ -25,7 +25,7 @@ _OF_THE_DAY = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2}
 class Moment:
     """A point in time as asked for: an instant, or by the database's clock so long ago, or a time of day.
 
-    of_day: the last one that was.
+    of_day: the last one that was. None of them: now.
     """
 
     instant: datetime | None = None
@@ -85,7 +85,9 @@ def _short_period(text: str) -> timedelta | None:
 
 
 def parse_moment(text: str) -> Moment:
-    """Read an instant or a time of day (UTC unless it says otherwise), or a duration: so long ago."""
+    """Read an instant or a time of day (UTC unless it says otherwise), a duration (so long ago), or now."""
+    if text == "now":
+        return Moment()
     if text.startswith("P") or _SHORT_PERIOD.fullmatch(text):
         return Moment(ago=parse_period(text))
     try:
@@ -95,8 +97,8 @@ def parse_moment(text: str) -> Moment:
     except ValueError:
         raise typer.BadParameter(
             f"{text!r} is no time: give an instant such as 2026-11-20T08:15:00Z, a day such as 2026-11-20, a "
-            "time of day such as 02:00 (the last one that was, in UTC), or a duration ago such as 5m, 24h, "
-            "7d or PT1H"
+            "time of day such as 02:00 (the last one that was, in UTC), a duration ago such as 5m, 24h, "
+            "7d or PT1H, or now"
         ) from None
 
 
@@ -127,7 +129,7 @@ Since = Annotated[
 Until = Annotated[
     Moment | None,
     typer.Option(
-        "--until", parser=parse_moment, metavar="WHEN", help="Before then; the same forms as --since."
+        "--until", parser=parse_moment, metavar="WHEN", help="Before then; the same forms as --since, or now."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]

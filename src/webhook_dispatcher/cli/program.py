@@ -43,6 +43,11 @@ ENDPOINT = {
     "list": LateCommand(
         "endpoints.list_", "Show all endpoints, without their secrets.", "endpoint list --json"
     ),
+    "history": LateCommand(
+        "endpoints.history",
+        "Show who changed a merchant's endpoint, secret or pause, and how; the newest last.",
+        "endpoint history merchant-1",
+    ),
     "rotate-secret": LateCommand(
         "endpoints.rotate_secret",
         "Replace a merchant's secret and print the new one, once.",

@@ -28,6 +28,7 @@ from webhook_dispatcher.cli.options import (
 )
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import Session, operator, session_of
+from webhook_dispatcher.cli.words import many
 from webhook_dispatcher.domain.command import (
     LONG_AGO,
     RECOVERABLE,
@@ -40,7 +41,7 @@ from webhook_dispatcher.domain.command import (
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
-from webhook_dispatcher.storage.previews import Preview
+from webhook_dispatcher.storage.previews import COUNT_LIMIT, Preview
 
 NEWS_SECONDS = 1.0
 """How often progress is told."""
@@ -89,7 +90,10 @@ RequiredSince = Annotated[
 Before = Annotated[
     Moment,
     typer.Option(
-        "--before", parser=parse_moment, metavar="WHEN", help="What was created before that instant."
+        "--before",
+        parser=parse_moment,
+        metavar="WHEN",
+        help="What was created before that instant, or before now.",
     ),
 ]
 
@@ -201,15 +205,24 @@ def _is_to_be_done(preview: Preview, said: str, dry_run: bool, yes: bool, as_jso
 
 def describe(preview: Preview, said: str) -> list[str]:
     """Say how many deliveries a command would be about: by state, and by merchant."""
+    later = given_up_later(preview)
     if not preview.total:
-        return [f"none is {said}"]
+        return [f"none is {said}", *later]
     of_more = " (of the first so many)" if preview.has_more else ""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in preview.kinds.items())
     lines = [f"{amount(preview)} {said}: {kinds}{of_more}"]
     lines += [f"  {shown(merchant)}: {count:,}" for merchant, count in preview.merchants.items()]
     if preview.more_merchants:
         lines.append(f"  and {preview.more_merchants:,} more merchants")
-    return lines
+    return lines + later
+
+
+def given_up_later(preview: Preview) -> list[str]:
+    """Say how many were written in the range and failed after it: the range is one of ends."""
+    if not preview.given_up_later:
+        return []
+    count = many(preview.given_up_later, COUNT_LIMIT)
+    return [f"{count} more were written in this range and given up later: leave --until out to include them"]
 
 
 def amount(preview: Preview) -> str:

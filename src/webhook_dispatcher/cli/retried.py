@@ -58,4 +58,7 @@ def tell_attempt(attempt: AttemptView) -> None:
     """Show what came of an attempt."""
     status = "" if attempt.status is None else f" {attempt.status}"
     said = "delivered" if attempt.outcome == "delivered" else f"not delivered: {attempt.outcome}"
-    typer.echo(f"attempt {attempt.attempt}: {said}{status}, after {attempt.duration_ms} ms")
+    reason = f" ({shown(attempt.reason)})" if attempt.reason else ""
+    typer.echo(f"attempt {attempt.attempt}: {said}{status}{reason}, after {attempt.duration_ms} ms")
+    if attempt.response_excerpt:
+        typer.echo(f'it answered "{shown(attempt.response_excerpt)}"')

@@ -12,7 +12,7 @@ from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import at, listed, many, plural, span
-from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.administration import Administration, Stranded
 from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, StatusFacts, insight
 
 WINDOWS = (timedelta(minutes=5), timedelta(seconds=30))
@@ -58,9 +58,10 @@ def status(
 async def measure(database: Administration) -> StatusFacts:
     """Measure everything that is shown."""
     missing = await database.missing_partitions(DAYS_AHEAD)
+    stranded = await database.find_stranded()
     for window in WINDOWS:
         async with insight(database.connection) as asked:
-            facts = await asked.status(window, missing)
+            facts = await asked.status(window, missing, stranded)
         if sum(facts.recent.values()) <= MAX_COUNTED:
             break
     return facts
@@ -92,6 +93,7 @@ def _document(facts: StatusFacts) -> dict[str, object]:
         "suspended": {"merchants": facts.suspended, "next_try_at": facts.next_try_at},
         **{name: {"merchants": len(found), "first": found[:MAX_NAMED]} for name, found in kinds.items()},
         "dispatchers": facts.holders,
+        "stranded": facts.stranded,
         "missing_partitions": facts.missing_partitions,
         "commands": facts.commands,
     }
@@ -206,11 +208,25 @@ def _named(found: Sequence[Owing], now: datetime, owing: int) -> str:
 
 def _dispatchers(facts: StatusFacts) -> Iterator[tuple[str, str]]:
     if not facts.holders:
-        yield "dispatchers", "none holds a lane"
+        yield "dispatchers", _nobody(facts)
     for place, (owner, lanes) in enumerate(list(facts.holders.items())[:MAX_HOLDERS]):
         yield "" if place else "dispatchers", f"{shown(owner)} holds {plural(lanes, 'lane')}"
     if len(facts.holders) > MAX_HOLDERS:
         yield "", f"and {len(facts.holders) - MAX_HOLDERS} more"
+
+
+def _nobody(facts: StatusFacts) -> str:
+    """Say what it means that no lane is held: nothing, or that no dispatcher runs."""
+    if facts.stranded is not None:
+        return said_of_stranded(facts.stranded)
+    is_anything_due = any(owed.due_at is None or owed.due_at <= facts.now for owed in facts.owing)
+    return "none holds a lane" if is_anything_due else "none is needed now"
+
+
+def said_of_stranded(stranded: Stranded) -> str:
+    """Ask whether any dispatcher runs, and say what makes us ask."""
+    waits = f"{stranded.event_id} of {shown(stranded.merchant_id)} waits since {at(stranded.created_at)}"
+    return f"none holds a lane, though {waits}: is any running? GET /readyz of each"
 
 
 def _partitions(facts: StatusFacts) -> str:

@@ -16,6 +16,7 @@ import asyncpg
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.connection import connect, translated
@@ -24,6 +25,10 @@ from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, Pa
 from webhook_dispatcher.storage.statements import load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
+STRANDED_AFTER = timedelta(seconds=5)
+"""A lane that is free, and has a dispatcher, is taken up within a second."""
+MAX_LOOKED_AT = 10_000
+"""Merchants that are owed something of whom one is looked for that no dispatcher serves."""
 PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")
 
 
@@ -131,6 +136,32 @@ class SuspendedMerchant:
     merchant_id: str
     suspended_at: datetime
     next_try_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointChange:
+    """A row of the audit about one endpoint. person: None where nobody was named.
+
+    command_id: where a command was asked for; its url_after is what was asked for.
+    """
+
+    id: int
+    at: datetime
+    role: str
+    person: str | None
+    action: str
+    command_id: int | None
+    url_before: str | None
+    url_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """An event that waits for its first attempt, and nothing but a dispatcher is wanting."""
+
+    merchant_id: str
+    event_id: UUID
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +279,12 @@ class Administration:
         rows = await self._rows("find_endpoint", merchant_id)
         return EndpointView(**rows[0]) if rows else None
 
+    async def endpoint_history(self, merchant_id: str, limit: int) -> list[EndpointChange]:
+        """Return who changed an endpoint, or asked for a change of it, in order; the latest ones."""
+        return [
+            EndpointChange(**row) for row in await self._rows("read_endpoint_history", merchant_id, limit)
+        ]
+
     async def list_endpoints(self) -> list[EndpointView]:
         """Return all endpoints in order of merchant."""
         return [EndpointView(**row) for row in await self._rows("list_endpoints")]
@@ -337,12 +374,24 @@ class Administration:
         ]
         return merchants, rows[0]["suspended"] if rows else 0
 
+    async def find_stranded(self) -> Stranded | None:
+        """Return what has waited longest although only a dispatcher is wanting; None where one works."""
+        rows = await self._rows("find_stranded", STRANDED_AFTER, MAX_LOOKED_AT)
+        return Stranded(**rows[0]) if rows else None
+
     async def preview_recovery(self, wanted: Recover) -> Preview:
         """Count what a recovery would send."""
         period = wanted.merchant_id, wanted.since, wanted.until
         kinds = wanted.states, wanted.types, wanted.charge
         rows = await self._rows("preview_recovery", *period, *kinds, COUNT_LIMIT + 1, MERCHANTS_SHOWN)
-        return Preview.of(rows)
+        return Preview.of(rows, await self._count_given_up_later(wanted))
+
+    async def _count_given_up_later(self, wanted: Recover) -> int:
+        if State.FAILED not in wanted.states:
+            return 0
+        period = wanted.merchant_id, wanted.since, wanted.until
+        rows = await self._rows("count_given_up_later", *period, wanted.types, wanted.charge, COUNT_LIMIT + 1)
+        return int(rows[0]["deliveries"])
 
     async def preview_skip(self, wanted: Skip) -> Preview:
         """Count what a skip would give up."""

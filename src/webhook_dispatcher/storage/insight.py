@@ -12,8 +12,9 @@ from uuid import UUID
 
 import asyncpg
 
+from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import AttemptView, DeliveryView
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, Stranded
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -154,7 +155,7 @@ class StatusFacts:
     """What `status` shows. Counts go up to MAX_COUNTED, merchants that are owed something up to MAX_OWING.
 
     next_try_at: of a suspended merchant. recent: attempts by outcome since `recent_since`.
-    holders: lanes by dispatcher.
+    holders: lanes by dispatcher. stranded: what waits although only a dispatcher is wanting.
     """
 
     now: datetime
@@ -174,11 +175,15 @@ class StatusFacts:
     holders: dict[str, int]
     commands: Commands
     missing_partitions: Sequence[tuple[str, date]]
+    stranded: Stranded | None
 
 
 @dataclass(frozen=True, slots=True)
 class MerchantFacts:
-    """How one merchant fares. waiting: events in order, as far as they were counted."""
+    """How one merchant fares. waiting: events in order, as far as they were counted.
+
+    paused_…: of the command that paused it. failed_…: of the latest failed attempt, where it fails.
+    """
 
     merchant_id: str
     has_endpoint: bool
@@ -190,6 +195,12 @@ class MerchantFacts:
     next_try_at: datetime | None
     oldest_waiting_at: datetime | None
     waiting: int
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    failed_at: datetime | None = None
+    failed_outcome: str | None = None
+    failed_status: int | None = None
+    failed_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +253,9 @@ class Insight:
     async def _overtaking(
         self, delivery: DeliveryFacts, attempts: Sequence[AttemptView], now: datetime
     ) -> Overtaking | None:
-        first = attempts[0].started_at if attempts else now
-        if attempts and (attempts[0].attempt != 1 or attempts[0].trigger != "schedule"):
+        if not _was_sent_in_order(delivery, attempts):
             return None
+        first = attempts[0].started_at if attempts else now
         rows = await self._rows(
             "read_overtaking", delivery.merchant_id, delivery.seq, delivery.created_at, first, MAX_OVERTAKING
         )
@@ -265,7 +276,9 @@ class Insight:
         row = (await self._rows("read_kept"))[0]
         return row["kept_since"], row["has_charge_index"]
 
-    async def status(self, window: timedelta, missing: Sequence[tuple[str, date]]) -> StatusFacts:
+    async def status(
+        self, window: timedelta, missing: Sequence[tuple[str, date]], stranded: Stranded | None
+    ) -> StatusFacts:
         """Measure everything at once; attempts within the window that ends now."""
         backlog = (await self._rows("read_backlog", MAX_COUNTED + 1))[0]
         lanes = (await self._rows("count_lanes"))[0]
@@ -284,6 +297,7 @@ class Insight:
             holders=dict(await self._rows("read_holders", 100)),
             commands=Commands(**(await self._rows("count_commands"))[0]),
             missing_partitions=missing,
+            stranded=stranded,
         )
 
     async def merchants(self, wanted: MerchantFilter) -> list[MerchantFacts]:
@@ -301,6 +315,13 @@ class Insight:
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
         rows: Sequence[Any] = await self._connection.fetch(_STATEMENTS[name].text, *arguments)
         return rows
+
+
+def _was_sent_in_order(delivery: DeliveryFacts, attempts: Sequence[AttemptView]) -> bool:
+    """Tell whether its first attempt was made, or is to be made, in order: not by hand, and not never."""
+    if attempts:
+        return attempts[0].attempt == 1 and attempts[0].trigger == Trigger.SCHEDULE
+    return delivery.state == State.PENDING and delivery.trigger == Trigger.SCHEDULE
 
 
 def _attempts(rows: Sequence[Any]) -> list[AttemptView]:

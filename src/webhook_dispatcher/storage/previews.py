@@ -15,6 +15,7 @@ class Preview:
 
     kinds: by state, or `skipped`. merchants: those with most, MERCHANTS_SHOWN at most.
     more_merchants: how many others there are. has_more: counting ended at COUNT_LIMIT.
+    given_up_later: what was written in a recovery's range and failed after it; not part of it.
     """
 
     total: int
@@ -22,9 +23,10 @@ class Preview:
     kinds: Mapping[str, int]
     merchants: Mapping[str, int]
     more_merchants: int
+    given_up_later: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Self:
+    def of(cls, rows: Iterable[Mapping[str, Any]], given_up_later: int = 0) -> Self:
         """Read the rows of previewing.sql, which counted one more than COUNT_LIMIT."""
         kinds: dict[str, int] = {}
         merchants: dict[str, int] = {}
@@ -38,7 +40,8 @@ class Preview:
                 all_merchants = row["deliveries"]
         total = sum(kinds.values())
         has_more = total > COUNT_LIMIT
-        return cls(min(total, COUNT_LIMIT), has_more, kinds, merchants, all_merchants - len(merchants))
+        more_merchants = all_merchants - len(merchants)
+        return cls(min(total, COUNT_LIMIT), has_more, kinds, merchants, more_merchants, given_up_later)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ from webhook_dispatcher.storage.administration import (
     ControlView,
     DeliveryFilter,
     DeliveryView,
+    EndpointChange,
     PauseOfEverything,
     StoredSecrets,
+    Stranded,
     SuspendedMerchant,
     UnreadableRow,
 )
@@ -52,6 +54,8 @@ class FakeAdministration(Administration):
         self.attempts_to_come: list[AttemptView] = []
         self.preview = Preview(0, False, {}, {}, 0)
         self.previewed: list[Recover | Skip] = []
+        self.history: list[EndpointChange] = []
+        self.stranded: Stranded | None = None
         self.pause_of: PauseOf | None = None
         self.stopped: list[tuple[int, str]] = []
         self.wanted: DeliveryFilter | None = None
@@ -134,6 +138,9 @@ class FakeAdministration(Administration):
     async def delete_endpoint(self, merchant_id: str) -> bool:
         return self.endpoints.pop(merchant_id, None) is not None
 
+    async def endpoint_history(self, merchant_id: str, limit: int) -> list[EndpointChange]:
+        return self.history[:limit]
+
     async def find_endpoint(self, merchant_id: str) -> EndpointView | None:
         return self.endpoints.get(merchant_id)
 
@@ -189,6 +196,9 @@ class FakeAdministration(Administration):
 
     async def list_suspended(self, limit: int) -> tuple[list[SuspendedMerchant], int]:
         return self.suspended[:limit], len(self.suspended)
+
+    async def find_stranded(self) -> Stranded | None:
+        return self.stranded
 
     async def database_time(self, ago: timedelta = timedelta(0)) -> datetime:
         return NOW - ago

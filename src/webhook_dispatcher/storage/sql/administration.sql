@@ -78,6 +78,32 @@ LEFT JOIN LATERAL (
 ) AS rest ON true
 WHERE endpoints.merchant_id = $1;
 
+-- name: read_endpoint_history
+-- Read who changed a merchant's endpoint, or asked for its URL, a pause or its end; the latest ones.
+-- $1 merchant_id text
+-- $2 most bigint
+-- row: id bigint, at timestamptz, role text, person text, action text, command_id bigint, url_before text, url_after text
+-- order: by id, the latest last
+-- none: nothing of it was changed since there is an audit
+SELECT *
+FROM (
+    SELECT
+        audit.id, audit.at, audit.role, audit.person, audit.action,
+        coalesce(audit.after ->> 'id', audit.before ->> 'id')::bigint AS command_id,
+        audit.before ->> 'url' AS url_before,
+        coalesce(audit.after ->> 'url', audit.after #>> '{args,url}') AS url_after
+    FROM webhook.audit
+    WHERE
+        audit.merchant_id = $1
+        AND (
+            audit.action NOT LIKE 'command %'
+            OR audit.action IN ('command set_url', 'command pause', 'command resume', 'command withdrawn')
+        )
+    ORDER BY audit.merchant_id DESC, audit.id DESC
+    LIMIT $2
+) AS latest
+ORDER BY latest.id;
+
 -- name: list_endpoints
 -- Show all endpoints.
 -- row: merchant_id text, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
@@ -104,6 +130,51 @@ FROM webhook.lanes
 WHERE lanes.suspended_at IS NOT NULL
 ORDER BY lanes.wait_until, lanes.merchant_id
 LIMIT $1;
+
+-- name: find_stranded
+-- Find what has waited longest, in order, although nothing is wanting but a dispatcher: nobody holds any lane, and this
+-- one is neither paused nor suspended, does not rest, and has an endpoint. It goes round the merchants with a look-up
+-- each (a loose index scan).
+-- $1 waited interval
+-- $2 most bigint
+-- row: merchant_id text, event_id uuid, created_at timestamptz
+-- none: somebody holds a lane, everything is paused, or nothing has waited for so long
+WITH RECURSIVE head AS (
+    (
+        SELECT owed.merchant_id, owed.event_id, owed.created_at
+        FROM webhook.owed
+        WHERE
+            owed.due_at IS NULL
+            AND owed.merchant_id > ''::text COLLATE "C"
+            AND NOT EXISTS (SELECT FROM webhook.lanes WHERE lanes.is_held)
+            AND NOT (SELECT state.paused FROM webhook.state WHERE state.is_only)
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT following.merchant_id, following.event_id, following.created_at
+    FROM head
+    CROSS JOIN LATERAL (
+        SELECT owed.merchant_id, owed.event_id, owed.created_at
+        FROM webhook.owed
+        WHERE owed.due_at IS NULL AND owed.merchant_id > head.merchant_id
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT 1
+    ) AS following
+)
+SELECT page.merchant_id, page.event_id, page.created_at
+FROM (SELECT * FROM head LIMIT $2) AS page
+CROSS JOIN LATERAL (
+    SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = page.merchant_id LIMIT 1
+) AS configured
+LEFT JOIN LATERAL (SELECT * FROM webhook.lanes WHERE lanes.merchant_id = page.merchant_id LIMIT 1) AS lane ON true
+WHERE
+    page.created_at < clock_timestamp() - $1::interval
+    AND NOT coalesce(lane.paused, false)
+    AND num_nulls(lane.suspended_at) = 1
+    AND coalesce(lane.wait_until <= clock_timestamp(), true)
+ORDER BY page.created_at
+LIMIT 1;
 
 -- name: is_known_merchant
 -- Tell whether anything is known of a merchant.

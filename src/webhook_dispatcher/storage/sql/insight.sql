@@ -108,7 +108,8 @@ LIMIT $3;
 
 -- name: read_overtaking
 -- Find who overtook an event: a later one of its merchant whose first attempt came before its own. It looks at the
--- last attempts before that one.
+-- last attempts before that one. Not to be asked of what ended without an attempt, or is sent by hand: nobody
+-- overtook that.
 -- $1 merchant_id text
 -- $2 seq bigint
 -- $3 created_at timestamptz
@@ -412,10 +413,19 @@ FROM (
 -- $5 most bigint
 -- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz,
 --   failures_in_a_row integer, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
---   oldest_waiting_at timestamptz, waiting bigint
+--   oldest_waiting_at timestamptz, paused_at timestamptz, paused_by text, failed_at timestamptz, failed_outcome text,
+--   failed_status integer, failed_reason text, waiting bigint
 -- order: by failing_since, then by oldest_waiting_at
 -- none: none matches; where behind_since is null, those that are not behind match too
-SELECT listed.*, waiting.events AS waiting
+SELECT
+    listed.*,
+    pause.handled_at AS paused_at,
+    pause.requested_by AS paused_by,
+    failure.started_at AS failed_at,
+    failure.outcome::text AS failed_outcome,
+    failure.status::integer AS failed_status,
+    failure.reason AS failed_reason,
+    waiting.events AS waiting
 FROM (
     SELECT
         known.merchant_id,
@@ -460,4 +470,27 @@ CROSS JOIN LATERAL (
         SELECT FROM webhook.owed WHERE owed.merchant_id = listed.merchant_id AND owed.due_at IS NULL LIMIT $4
     ) AS counted
 ) AS waiting
+-- The latest failure: it began before failing_since at most by as long as an attempt takes.
+LEFT JOIN LATERAL (
+    SELECT attempts.started_at, attempts.outcome, attempts.status, attempts.reason
+    FROM webhook.attempts
+    WHERE
+        listed.failing_since IS NOT NULL
+        AND attempts.merchant_id = listed.merchant_id
+        AND attempts.started_at >= listed.failing_since - interval '10 minutes'
+        AND attempts.outcome <> 'delivered'
+    ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+    LIMIT 1
+) AS failure ON true
+LEFT JOIN LATERAL (
+    SELECT control.command, control.requested_by, control.handled_at
+    FROM webhook.control
+    WHERE
+        listed.is_paused
+        AND left(coalesce(control.merchant_id, ''), 128) = listed.merchant_id
+        AND control.command IN ('pause', 'resume')
+        AND control.status = 'done'
+    ORDER BY left(coalesce(control.merchant_id, ''), 128) DESC, control.id DESC
+    LIMIT 1
+) AS pause ON pause.command = 'pause'
 ORDER BY listed.failing_since, listed.oldest_waiting_at, listed.merchant_id;

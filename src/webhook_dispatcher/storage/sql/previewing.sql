@@ -59,6 +59,34 @@ UNION ALL
     LIMIT $8
 );
 
+-- name: count_given_up_later
+-- Count what was written in a recovery's range and failed after it: nobody who asks for a night expects to miss that.
+-- $1 merchant_id text
+-- $2 since timestamptz
+-- $3 until timestamptz
+-- $4 types text[]
+-- $5 charge text
+-- $6 most bigint
+-- row: deliveries bigint
+-- order: one row
+SELECT count(*) AS deliveries
+FROM (
+    SELECT
+    FROM webhook.finished
+    WHERE
+        finished.state = 'failed'
+        AND finished.finished_at >= $3
+        AND finished.created_at >= $2
+        AND finished.created_at < $3
+        AND finished.failed_reason NOT IN ('skipped', 'cancelled')
+        AND finished.type <> 'webhook.test'
+        AND ($1::text IS NULL AND finished.merchant_id <> '$platform' OR finished.merchant_id = $1)
+        AND ($4::text[] IS NULL OR finished.type = ANY($4))
+        AND ($5::text IS NULL OR finished.charge_id = $5)
+        AND finished.merchant_id IN (SELECT endpoints.merchant_id FROM webhook.endpoints)
+    LIMIT $6
+) AS counted;
+
 -- name: preview_skip
 -- Count what a skip would give up, by state and by merchant.
 -- $1 merchant_id text
