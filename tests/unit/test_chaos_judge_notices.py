@@ -87,6 +87,15 @@ def test_what_was_told_and_accepted_later_was_told_rightly(builder: EvidenceBuil
     assert found(builder) == []
 
 
+def test_what_was_told_and_skipped_after_a_recover_was_told_rightly(builder: EvidenceBuilder) -> None:
+    exhaust(builder, "d")
+    builder.command("recover", 20, states=frozenset(("failed",)), since=0.0)
+    builder.command("skip", 21, took=1, before=30.0)
+    builder.fail("d", "skipped", 21.5)
+    builder.notice("delivery.failed", count=1, eventIds=["d"])
+    assert found(builder) == []
+
+
 def test_what_operators_gave_up_is_no_news(builder: EvidenceBuilder) -> None:
     builder.event("d", 10)
     builder.cancelled.add("d")
