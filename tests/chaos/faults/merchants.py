@@ -30,7 +30,7 @@ FORSAKEN = 4
 FIRST_EVENTS, MORE_EVENTS = 25, 3
 """Events that each of them gets at once, more than it takes to be suspended, and then every few seconds."""
 MORE_EVERY = 2.0
-SUSPENDED_WITHIN = 25.0
+SUSPENDED_WITHIN = 45.0
 """Seconds in which that must happen, other faults of the time included."""
 TRIED = 3.5
 """Intervals for which they fail all the same."""
