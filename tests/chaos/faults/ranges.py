@@ -85,7 +85,7 @@ async def skip(testbed: Testbed, hit: Hit) -> None:
 
 async def _who_is_owed(testbed: Testbed) -> str:
     """Choose a merchant that is owed something, as soon as there is one."""
-    for _ in range(40):
+    for _ in range(200):
         rows = await testbed.server.fetch(OWING, patience=PATIENCE)
         if rows:
             return str(rows[0]["merchant_id"])
