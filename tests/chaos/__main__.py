@@ -42,6 +42,12 @@ def main() -> None:
     parser.add_argument("--alone", type=float, default=0.5, help="part of merchants' faults, without others")
     parser.add_argument("--only", action="append", default=[], help="kinds whose names hold this text")
     parser.add_argument("--first", action="append", default=[], help="kinds that come before others")
+    parser.add_argument(
+        "--notices",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="tell the platform what fails, and suspend who fails for long: a minute more at the end",
+    )
     parser.add_argument("--server-bin", type=Path, default=programs(), help="the folder of another Postgres")
     parser.add_argument(
         "--setting", type=_setting, action="append", default=[], help="NAME=VALUE of the server, e.g. jit=off"
@@ -53,6 +59,7 @@ def main() -> None:
         merchants=asked.merchants,
         rate=asked.rate,
         alone=asked.alone,
+        has_notices=asked.notices,
         programs=asked.server_bin,
         server_settings=dict(asked.setting),
     )
@@ -76,7 +83,7 @@ def main() -> None:
                 "minutes": f"{asked.minutes:g}",
                 "machine": f"{os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f} at the end",
                 "faults that could not be brought about": str(outcome.missed or "none"),
-                "kinds left out on this machine": ", ".join(outcome.left_out) or "none",
+                "kinds left out": ", ".join(outcome.left_out) or "none",
             }
         )
         report = write_report(verdict, outcome.evidence, asked.report, notes)

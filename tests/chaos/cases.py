@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.commands import Commands
-from tests.chaos.evidence import Attempted, Delivery, Event, Evidence
-from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, FailedReason, Trigger
+from tests.chaos.evidence import Attempted, Delivery, Event, Evidence, Suspension
+from webhook_dispatcher.domain.event import NOTICE_TYPES, PLATFORM, TEST_EVENT_TYPE, FailedReason, Trigger
 from webhook_dispatcher.local.arrivals import Arrival
 
 BEFORE = 0.1
@@ -128,7 +128,10 @@ def _make(event: Event, evidence: Evidence, commands: Commands, first_delay: flo
 
 
 class Cases:
-    """Every event's case, and each merchant's in the order of first arrivals."""
+    """Every event's case, and each merchant's in the order of first arrivals.
+
+    notices: what came to the platform. unknown: what nobody wrote.
+    """
 
     def __init__(self, evidence: Evidence) -> None:
         self.commands = Commands(evidence.commands)
@@ -136,13 +139,19 @@ class Cases:
         self._by_id = {
             event.id: _make(event, evidence, self.commands, first_delay) for event in evidence.events
         }
+        self.notices: list[Arrival] = []
         self.unknown: list[Arrival] = []
+        self.suspensions: defaultdict[str, list[Suspension]] = defaultdict(list)
+        for suspension in evidence.suspensions:
+            self.suspensions[suspension.merchant_id].append(suspension)
         self._opened: dict[int, float] = {}
         for arrival in sorted(evidence.arrivals, key=lambda arrival: arrival.started_at):
             self._opened.setdefault(arrival.connection, arrival.started_at)
             case = self._by_id.get(arrival.event_id)
             if case is not None:
                 case.arrivals.append(arrival)
+            elif arrival.merchant_id == PLATFORM and arrival.type in NOTICE_TYPES:
+                self.notices.append(arrival)
             elif arrival.type != TEST_EVENT_TYPE:  # those the daemons make themselves
                 self.unknown.append(arrival)
         self.of_merchant: Mapping[str, list[Case]] = self._sorted_out()
@@ -162,6 +171,13 @@ class Cases:
     def is_kept(self, arrival: Arrival) -> bool:
         """Tell whether a request came on a connection that had carried one before."""
         return self._opened[arrival.connection] < arrival.started_at
+
+    def is_suspended(self, merchant_id: str, begin: float, end: float) -> bool:
+        """Tell whether a merchant was suspended at some time between two moments."""
+        return any(
+            one.began <= end and (one.ended is None or one.ended >= begin)
+            for one in self.suspensions.get(merchant_id, ())
+        )
 
     def get(self, event_id: str | None) -> Case | None:
         """Return an event's case; None for one that nobody wrote."""

@@ -142,11 +142,38 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspension:
+    """A merchant's suspension, as somebody saw it who looked twice a second.
+
+    began: by the database. seen_until: when it was last seen to last. ended: when it was first seen to be
+        over; None if it never was.
+    """
+
+    merchant_id: str
+    began: float
+    seen_until: float
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRow:
+    """A row of webhook.deliveries of `$platform` at the end of the run."""
+
+    id: str
+    type: str
+    state: str
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What the daemons ran with, in seconds, and what follows from it.
 
     attempts: scheduled ones (B).
     schedule: the delay before each attempt but the first; empty if the times of retries are not judged.
+    failing_after: how long a merchant must have failed before that is told; None: nothing is.
+    suspend_after, suspension_interval: after which time of nothing but failures a merchant is suspended, and
+        how often it is tried then.
     """
 
     lease: float
@@ -154,6 +181,9 @@ class Limits:
     sweep: float
     attempts: int
     schedule: Sequence[float] = ()
+    failing_after: float | None = None
+    suspend_after: float = float("inf")
+    suspension_interval: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +202,8 @@ class Evidence:
     commands: all that were given.
     withdrawn: ids of commands that the database said were taken back in time.
     in_force: ids of withdrawn commands whose effect an operator found all the same.
+    suspensions: all that were seen. notices: what was written for the platform.
+    to_monotonic: what makes an instant one of our clock.
     """
 
     seed: int
@@ -189,6 +221,9 @@ class Evidence:
     commands: Sequence[Command] = ()
     withdrawn: frozenset[int] = frozenset()
     in_force: frozenset[int] = frozenset()
+    suspensions: Sequence[Suspension] = ()
+    notices: Sequence[NoticeRow] = ()
+    to_monotonic: float = 0.0
 
 
 def daemon_of(arrival: Arrival) -> str:

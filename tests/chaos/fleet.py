@@ -1,6 +1,7 @@
 """The daemons: real processes that die, freeze and come back, each with a way of its own to the database."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -22,15 +23,19 @@ START_DEADLINE = 40.0
 class Victim:
     """One place in the fleet; its process is replaced when it has died.
 
+    durations: settings in seconds, for those of which the environment allows minutes at least.
     States: dead, alive (perhaps frozen).
     """
 
-    def __init__(self, slot: int, link: Link, settings: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, slot: int, link: Link, settings: Mapping[str, str], durations: Mapping[str, float], folder: Path
+    ) -> None:
         self.slot = slot
         self.link = link
         self.gauge: Gauge
         self.may_die = False
         self._settings = settings
+        self._durations = json.dumps(dict(durations))
         self._folder = folder
         self._generation = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,7 +74,7 @@ class Victim:
         self.gauge = Gauge(file)
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.victim", self.name, str(file)],
+                [sys.executable, "-m", "tests.chaos.victim", self.name, str(file), self._durations],
                 env=environment(self._settings),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

@@ -1,10 +1,11 @@
 """Whether merchants that fail together held up the others (I4), while nothing else was done to anybody.
 
-A merchant's event waits for us from its commit, or from the end of the first attempt before it where that is
-later, to its own first attempt: what a slow merchant's queue takes is not ours. Such waits of the other
-merchants are compared: of events committed while a group failed, with those of the same run just before, when
-the group accepted as much. The wait that one in twenty exceeds may be three times as long and a second more,
-and by as much longer as the runner waited for its turn meanwhile: a machine may become slow all of a sudden.
+A merchant's event waits for us from its commit, or from the end of the first attempt before it where that
+is later, to its own first attempt: what a slow merchant's queue takes is not ours, nor is a suspension.
+Such waits of the other merchants are compared: of events committed while a group failed, with those of the
+same run just before, when the group accepted as much. The wait that one in twenty exceeds may be three
+times as long and a second more, and by as much longer as the runner waited for its turn meanwhile: a
+machine may become slow all of a sudden.
 """
 
 from bisect import bisect_left
@@ -89,7 +90,7 @@ def _waits(cases: Cases) -> Iterator[Wait]:
         free_at = float("-inf")
         for at, case in sorted(served, key=lambda turn: turn[0]):
             committed = case.event.committed_at
-            if committed is not None:
+            if committed is not None and not cases.is_suspended(case.merchant_id, committed, at):
                 yield Wait(committed, max(0.0, at - max(committed, free_at)), case)
             free_at = max(free_at, _first_ended(case, at))
 

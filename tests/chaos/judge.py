@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.chaos import endings, isolation, lateness, obedience, order
+from tests.chaos import endings, isolation, lateness, notices, obedience, order, suspended
 from tests.chaos.cases import Cases
 from tests.chaos.evidence import Evidence, Injection, Phase
 from tests.chaos.history import Historian
@@ -30,12 +30,14 @@ def judge(evidence: Evidence) -> Verdict:
         *obedience.forgotten(cases, injections, evidence),
         *_about_order(lines, injections),
         *_about_repetitions(ledger, evidence),
-        *lateness.late(cases, injections, evidence.limits),
+        *lateness.late(cases, suspended.with_faults(evidence), evidence.limits),
+        *suspended.misjudged(cases, injections, evidence),
         *isolation.held_up(comparisons),
     ]
     historian = Historian(evidence, cases, injections)
     violations = [
         *obedience.disobeyed(evidence, historian),
+        *notices.mistold(cases, injections, evidence, historian),
         *_told(findings, historian),
         *_overdrawn(ledger, injections, historian),
         *(
@@ -66,6 +68,9 @@ def judge(evidence: Evidence) -> Verdict:
         ],
         counts=dict(Counter(violation.what for violation in violations)),
         replayed=sum(case.replayed for case in cases),
+        notices=dict(Counter({one.event_id: one.type for one in cases.notices}.values())),
+        suspensions=len(evidence.suspensions),
+        tries=sum(len(suspended.tries(cases, one, evidence.limits)) for one in evidence.suspensions),
     )
 
 

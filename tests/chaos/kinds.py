@@ -30,7 +30,10 @@ Inject = Callable[["Testbed", "Hit"], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of fault. `needs`: what the machine must offer ("mount"), or empty."""
+    """One kind of fault.
+
+    needs: what the machine must offer ("mount") or the run ("suspension"); or empty.
+    """
 
     name: str
     track: Track

@@ -8,13 +8,14 @@ begun for it: one that is served on and on has a queue, and is not starved. Of s
   touched this merchant, or that hit a daemon which served it just before, in or just after the stretch;
 - no more than so many take-overs may lie outside the times in which everything or this merchant was stopped:
   one that a fault thwarts begins anew, but each time the merchant needs only a moment to come through.
+A merchant's suspension counts as a fault that touched it: whatever it is owed waits.
 An event that was first sent by hand is excused: it had been cancelled, or had failed, before its turn.
 No retry comes early: the delay counts from the end of the attempt before, as both are on record.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 
 from tests.chaos.cases import Case, Cases
@@ -164,7 +165,8 @@ def recoveries(
     """Return, for each fault by number, how long everyone to whom something was owed then waited for it.
 
     In seconds from the fault's end (or from a kill); 0 where nothing was owed. Merchants that an operator
-    touched meanwhile are left out, and faults after which another one stopped everything in that time.
+    touched meanwhile are left out, or that were suspended, and faults after which another one stopped
+    everything in that time.
     repeated: by fault, merchant and moment of each request that was made again: it was owed, too.
     """
     spans = sorted(
@@ -183,18 +185,23 @@ def recoveries(
         for merchant_id, served in repeated.get(one.number, ()):
             if served > healed:
                 served_at[merchant_id] = max(served_at.get(merchant_id, served), served)
-        worst = _undisturbed(one, healed, served_at, injections)
+        suspended = {
+            merchant_id
+            for merchant_id, at in served_at.items()
+            if cases.is_suspended(merchant_id, healed, at)
+        }
+        worst = _undisturbed(one, healed, served_at, injections, suspended)
         if worst is not None:
             found[one.number] = worst
     return found
 
 
 def _undisturbed(
-    one: Injection, healed: float, served_at: dict[str, float], injections: Injections
+    one: Injection, healed: float, served_at: dict[str, float], injections: Injections, suspended: Set[str]
 ) -> float | None:
     last = max(served_at.values(), default=healed)
     meanwhile = [other for other in injections.between(healed, last) if other is not one]
-    touched = one.merchants.union(*(other.merchants for other in meanwhile))
+    touched = one.merchants.union(suspended, *(other.merchants for other in meanwhile))
     last = max((at for merchant_id, at in served_at.items() if merchant_id not in touched), default=healed)
     if any(other.stops_all and other.began <= last for other in meanwhile):
         return None

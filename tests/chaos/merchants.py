@@ -27,8 +27,23 @@ class Merchant:
         """Tell whether it shares a host."""
         return self.address == SHARED_ADDRESS
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Tell whether it accepts nothing, ever."""
+        return bool(self.behaviours) and all(map(_fails, self.behaviours))
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether it accepts everything."""
+        return not any(map(_fails, self.behaviours))
+
+
+def _fails(behaviour: Mapping[str, float | bool]) -> bool:
+    return not behaviour.keys().isdisjoint(("status", "hangs", "disconnects"))
+
 
 SHARED_ADDRESS = "127.200.0.1"
+PLATFORM_ADDRESS = "127.201.0.1"
 
 
 FLOODED = 50

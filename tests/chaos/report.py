@@ -72,6 +72,14 @@ def _totals(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
             ("failed", f"{sum(verdict.failed.values()):,}" + (f" ({failed})" if failed else "")),
             ("deleted by an operator", f"{verdict.deleted:,}"),
             ("delivered, and sent once more by `recover`", f"{verdict.replayed:,}"),
+            (
+                "merchants suspended, requests to them meanwhile",
+                f"{verdict.suspensions:,} times, {verdict.tries:,}",
+            ),
+            (
+                "notices to the platform",
+                ", ".join(f"{number:,} {kind}" for kind, number in sorted(verdict.notices.items())) or "none",
+            ),
             ("**lost**", f"**{counts.get(What.LOST, 0)}**"),
             ("still owed at the end", f"{counts.get(What.STUCK, 0)}"),
             (

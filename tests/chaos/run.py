@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 import asyncpg
 
 from tests.chaos.control import done, read_commands
-from tests.chaos.evidence import Attempted, Delivery, Evidence, Limits
+from tests.chaos.evidence import Attempted, Delivery, Evidence, Limits, NoticeRow
 from tests.chaos.kinds import Kind
 from tests.chaos.scheduler import Scheduler
-from tests.chaos.testbed import Testbed
+from tests.chaos.suspension_watch import SuspensionWatch
+from tests.chaos.testbed import Scale, Testbed
 from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.event import PLATFORM
 from webhook_dispatcher.local.arrivals import read_log
 
 SWEEP = 1.0
@@ -22,10 +24,19 @@ SWEEP = 1.0
 WRITERS = 5
 PEACE = 30.0
 """Seconds for which nothing may be finished, once nothing stands in the way, before we stop waiting."""
+A_MINUTE = 65.0
+"""Seconds after which failures of a minute are told, at the latest."""
 _OWED = """
-SELECT (SELECT count(*) FROM webhook.outbox)
+SELECT
+    (SELECT count(*) FROM webhook.outbox)
     + (SELECT count(*) FROM webhook.control WHERE status IN ('pending', 'running'))
+    + (SELECT count(*) FROM webhook.lane WHERE last_success_at > least(reported_failing_since, suspended_at))
+    AS owed,
+    (SELECT count(*) FROM webhook.unreported_failure) AS untold
 """
+_NOTICES = (
+    "SELECT event_id, type, state, object::text AS object FROM webhook.deliveries WHERE merchant_id = $1"
+)
 _DELIVERIES = """
 SELECT event_id, state, failed_reason, attempts, extract(epoch FROM created_at)::float8 AS created_at,
     extract(epoch FROM finished_at)::float8 AS finished_at
@@ -67,6 +78,8 @@ async def run(
         scheduler = Scheduler(testbed, kinds, tell, first)
         watching = asyncio.create_task(testbed.fleet.watch())
         beating = asyncio.create_task(testbed.heartbeat.run())
+        watch = SuspensionWatch(testbed.server.fetch)
+        looking = asyncio.create_task(watch.run())
         writing = asyncio.create_task(testbed.writers.run(WRITERS, testbed.stopped))
         faults = asyncio.create_task(scheduler.run())
         tell(f"{len(kinds)} kinds of fault, {len(testbed.merchants)} merchants, {server}")
@@ -78,19 +91,23 @@ async def run(
             testbed.stopped.set()
         await asyncio.gather(writing, faults)
         tell("peace")
+        if testbed.scale.has_notices:
+            testbed.accept_everywhere()
         await _come_to_rest(testbed, tell)
-        watching.cancel()
-        beating.cancel()
+        for task in (watching, beating, looking):
+            task.cancel()
         ended = time.monotonic()
         evidence = await _collect(testbed, scheduler, began, ended)
-    evidence = replace(evidence, arrivals=read_log(testbed.arrivals_file))
+    arrivals = read_log(testbed.arrivals_file)
+    evidence = replace(evidence, arrivals=arrivals, suspensions=watch.suspensions)
     left_out = [kind.name for kind in wanted if not _is_possible(kind, testbed)]
     complaints = testbed.book.complaints + testbed.fleet.deaths
     return Outcome(evidence, server, complaints, dict(scheduler.missed), left_out)
 
 
 def _is_possible(kind: Kind, testbed: Testbed) -> bool:
-    return kind.needs != "mount" or testbed.server.can_mount
+    offered = {"": True, "mount": testbed.server.can_mount, "suspension": testbed.scale.has_notices}
+    return offered[kind.needs]
 
 
 async def _come_to_rest(testbed: Testbed, tell: Callable[[str], None]) -> None:
@@ -98,13 +115,14 @@ async def _come_to_rest(testbed: Testbed, tell: Callable[[str], None]) -> None:
     least, ends = sys.maxsize, 0.0
     connection = await asyncpg.connect(testbed.server.dsn("postgres"))
     try:
-        while owed := await connection.fetchval(_OWED):
-            if owed < least:
-                least, ends = owed, time.monotonic() + PEACE
+        while sum(left := (await connection.fetch(_OWED))[0]):
+            if sum(left) < least:
+                least = sum(left)
+                ends = time.monotonic() + (A_MINUTE if left["untold"] else PEACE)
             elif time.monotonic() > ends:
                 break
             await asyncio.sleep(0.2)
-        tell(f"{owed} events and commands owed")
+        tell(f"{left['owed']} events and commands owed, {left['untold']} failures to be told")
     finally:
         await connection.close()
 
@@ -139,6 +157,10 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         }
         events = await testbed.writers.committed(connection)
         commands = await read_commands(connection, to_monotonic)
+        notices = [
+            NoticeRow(str(row["event_id"]), row["type"], row["state"], row["object"])
+            for row in await connection.fetch(_NOTICES, PLATFORM)
+        ]
     finally:
         await connection.close()
     book, scale = testbed.book, testbed.scale
@@ -146,9 +168,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         seed=testbed.seed,
         began=began,
         ended=ended,
-        limits=Limits(
-            scale.lease, scale.attempt_timeout, SWEEP, len(scale.schedule) + 1, tuple(scale.schedule)
-        ),
+        limits=_limits(scale),
         events=events,
         deliveries=deliveries,
         arrivals=[],
@@ -162,4 +182,18 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         commands=commands,
         withdrawn=frozenset(book.withdrawn),
         in_force=frozenset(book.in_force),
+        notices=notices,
+        to_monotonic=to_monotonic,
+    )
+
+
+def _limits(scale: Scale) -> Limits:
+    limits = Limits(scale.lease, scale.attempt_timeout, SWEEP, len(scale.schedule) + 1, tuple(scale.schedule))
+    if not scale.has_notices:
+        return limits
+    return replace(
+        limits,
+        failing_after=scale.failing_after,
+        suspend_after=scale.suspend_after,
+        suspension_interval=scale.suspension_interval,
     )

@@ -11,7 +11,7 @@ from tests.chaos.kinds import Kind, NotHitError, Track
 from tests.chaos.testbed import Testbed
 from tests.chaos.writers import AWAY
 
-LONGEST_FAULT = 60.0
+LONGEST_FAULT = 90.0
 """Seconds after which a fault that has not healed is an error of this program."""
 RESTS = dict.fromkeys(Track, (0.1, 0.6)) | {Track.MERCHANTS: (5.0, 20.0)}
 """Seconds between two faults of a track. Some of the merchants' need the run for themselves."""

@@ -7,7 +7,7 @@ import secrets
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.chaos.fleet import Fleet, Victim
 from tests.chaos.heartbeat import Heartbeat
 from tests.chaos.kinds import NotHitError
 from tests.chaos.link import Link
-from tests.chaos.merchants import SHARED_ADDRESS, Merchant, make_merchants
+from tests.chaos.merchants import PLATFORM_ADDRESS, SHARED_ADDRESS, Merchant, make_merchants
 from tests.chaos.names import Names, name_of
 from tests.chaos.quiet import Quiet
 from tests.chaos.receiver import Setting, SharedHost
@@ -30,6 +30,7 @@ from tests.chaos.server import Server
 from tests.chaos.writers import LEDGER, Writers
 from tests.servers import programs
 from tests.servers.database import free_port
+from webhook_dispatcher.domain.event import PLATFORM
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.confinement import death_signal
 
@@ -41,6 +42,7 @@ class Scale:
     """How large a run is, on which Postgres, and with which settings (seconds).
 
     alone: the part of the merchants' faults during which nothing else is done.
+    has_notices: the platform is told what fails, and who fails for too long is suspended.
     """
 
     daemons: int = 3
@@ -51,8 +53,22 @@ class Scale:
     attempt_timeout: float = 0.8
     schedule: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
     grace: float = 3.0
+    has_notices: bool = True
+    failing_after: float = 5.0
+    suspend_after: float = 12.0
+    suspension_interval: float = 6.0
     programs: Path = field(default_factory=programs)
     server_settings: Mapping[str, str] = field(default_factory=dict)
+
+    def durations(self) -> dict[str, float]:
+        """Return settings of the daemons that are shorter than settings may be."""
+        if not self.has_notices:
+            return {}
+        return {
+            "failing_after": self.failing_after,
+            "suspend_after": self.suspend_after,
+            "suspension_interval": self.suspension_interval,
+        }
 
     def notes(self) -> dict[str, str]:
         """Say it for the report."""
@@ -64,6 +80,10 @@ class Scale:
             "attempt time-out": f"{self.attempt_timeout:g} s (default 10 s)",
             "retry schedule": ", ".join(f"{delay:g} s" for delay in self.schedule),
             "statement time-out": "2 s (default 10 s)",
+            "notices and suspension": f"failing after {self.failing_after:g} s, suspended after "
+            f"{self.suspend_after:g} s, then tried every {self.suspension_interval:g} s"
+            if self.has_notices
+            else "off",
             "settings of the server": ", ".join(
                 f"{name} = {value}" for name, value in self.server_settings.items()
             )
@@ -104,7 +124,7 @@ class Testbed:
         self.hosted = [name for name, merchant in self.cast.items() if merchant.is_hosted]
         self.secrets: dict[str, list[Secret]] = {
             name: [Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)) for _ in range(SECRETS_EACH)]
-            for name in self.merchants
+            for name in (*self.merchants, PLATFORM)
         }
         self.server: Server
         self.names: Names
@@ -149,9 +169,9 @@ class Testbed:
             return
 
     @contextmanager
-    def borrow(self, count: int) -> Iterator[list[str]]:
-        """Give merchants that no other fault holds at the moment."""
-        free = [name for name in self.merchants if name not in self._borrowed]
+    def borrow(self, count: int, among: Sequence[str] | None = None) -> Iterator[list[str]]:
+        """Give merchants that no other fault holds at the moment. among: only some come into question."""
+        free = [name for name in among or self.merchants if name not in self._borrowed]
         if len(free) < count:
             raise NotHitError("all merchants are taken")
         taken = self.random.sample(free, count)
@@ -168,6 +188,8 @@ class Testbed:
 
     def url(self, merchant_id: str) -> str:
         """Return where a merchant is reached: some by name, the others by address."""
+        if merchant_id == PLATFORM:
+            return f"http://{PLATFORM_ADDRESS}:{self._port}/{PLATFORM}"
         merchant = self.cast[merchant_id]
         scheme = "https" if merchant.is_hosted else "http"
         host = name_of(merchant_id) if merchant.is_named else merchant.address
@@ -180,6 +202,10 @@ class Testbed:
     def behave_as_ever(self, merchants: Iterable[str]) -> None:
         """Let merchants do what they always do."""
         self._order({"behave": {name: self.cast[name].behaviours for name in merchants}})
+
+    def accept_everywhere(self) -> None:
+        """Let merchants who never accept anything do so from now on."""
+        self.behave([name for name, merchant in self.cast.items() if merchant.is_hopeless], {})
 
     def turn_shared_host(self, how: SharedHost) -> None:
         """Let the host that many merchants share be like this from now on."""
@@ -205,7 +231,7 @@ class Testbed:
             victims = []
             for slot in range(1, self.scale.daemons + 1):
                 link = await stack.enter_async_context(Link(self.server.socket))
-                victims.append(Victim(slot, link, self._settings(link), self.folder))
+                victims.append(Victim(slot, link, self._settings(link), self.scale.durations(), self.folder))
             self.fleet = Fleet(victims)
             stack.callback(self.fleet.end)
             await asyncio.gather(*(victim.start() for victim in victims))
@@ -239,7 +265,10 @@ class Testbed:
         """Start the receiver: a process of its own, so that nothing of ours slows it down."""
         setting = Setting(
             port=self._port,
-            addresses=[merchant.address for merchant in self.cast.values() if not merchant.is_hosted],
+            addresses=[
+                PLATFORM_ADDRESS,
+                *(merchant.address for merchant in self.cast.values() if not merchant.is_hosted),
+            ],
             shared_address=SHARED_ADDRESS,
             hosted=self.hosted,
             names=[name_of(name) for name in self.hosted],
@@ -264,11 +293,11 @@ class Testbed:
             raise RuntimeError("the receiver did not start")
 
     async def _configure(self) -> None:
-        """Make the ledger, and an endpoint for each merchant."""
+        """Make the ledger, and an endpoint for each merchant; one for the platform, if it is to be told."""
         superuser = await asyncpg.connect(self.server.dsn("postgres"))
         try:
             await superuser.execute(LEDGER)
-            for name in self.merchants:
+            for name in (*self.merchants, *([PLATFORM] if self.scale.has_notices else [])):
                 sealed = self.keyring.seal(name, self.secrets[name][0])
                 await superuser.execute(ENDPOINT, name, self.url(name), sealed.sealed, sealed.key_id)
         finally:

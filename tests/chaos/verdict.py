@@ -29,6 +29,11 @@ class What(StrEnum):
     FORGOTTEN = "recovered, and not sent again"
     DEFIED = "a withdrawn command took effect"
     UNENDED = "a command that nobody ended"
+    UNTOLD = "the platform was not told"
+    MISTOLD = "the platform was told what is not so"
+    OVERTRIED = "suspended, and tried too often"
+    UNLIFTED = "accepted, and suspended all the same"
+    UNDESERVED = "suspended without a reason"
     WRONG_SIGNATURE = "wrong signature"
     WRONG_BODY = "wrong body"
     WRONG_MERCHANT = "sent to another merchant"
@@ -137,6 +142,7 @@ class Verdict:
     isolation: for each fault of merchants that can be judged, how the others fared.
     resent: requests cut on a kept connection and sent again at once, in the same attempt.
     replayed: attempts of what was delivered, asked for by `recover`.
+    notices: those that arrived, by type. suspensions: those that were judged; tries: requests meanwhile.
     """
 
     violations: Sequence[Violation]
@@ -155,6 +161,9 @@ class Verdict:
     counts: Mapping[What, int] = field(default_factory=dict)
     isolation: Sequence[OthersWait] = ()
     replayed: int = 0
+    notices: Mapping[str, int] = field(default_factory=dict)
+    suspensions: int = 0
+    tries: int = 0
 
     @property
     def repeated_share(self) -> float:

@@ -1,13 +1,15 @@
 """A daemon that can be hit at named points of a delivery's life, and shows where its attempts stand.
 
-`python -m tests.chaos.victim NAME GAUGE` is `webhook-dispatcher run` with the parts that the composition root
-puts together wrapped: nothing of the product knows of it. NAME goes into the User-Agent. Orders come as lines
-on standard input, and are carried out at the next passage of their point, once:
+`python -m tests.chaos.victim NAME GAUGE DURATIONS` is `webhook-dispatcher run` with the parts that the
+composition root puts together wrapped: nothing of the product knows of it. NAME goes into the User-Agent.
+DURATIONS, as JSON, are settings in seconds, where the environment allows minutes at least. Orders come as
+lines on standard input, and are carried out at the next passage of their point, once:
 
     kill POINT | freeze POINT | stall SECONDS | clock SECONDS | disarm
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -241,7 +243,7 @@ def _replace(module: ModuleType, name: str, by: type) -> None:
 def main() -> None:
     """Run the daemon."""
     global gauge
-    name, file = sys.argv[1:]
+    name, file, durations = sys.argv[1:]
     gauge = Gauge(Path(file))
     _replace(composition, "PostgresClaims", HitClaims)
     _replace(composition, "PostgresRecords", HitRecords)
@@ -253,7 +255,8 @@ def main() -> None:
     for module in (composition, outbound):
         module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
     threading.Thread(target=orders.listen, daemon=True).start()
-    app.run(load_settings(os.environ))
+    scaled = {field: timedelta(seconds=seconds) for field, seconds in json.loads(durations).items()}
+    app.run(load_settings(os.environ).model_copy(update=scaled))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """A run as it should have gone, told piece by piece, for tests of the judge."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.chaos.evidence import (
@@ -13,15 +15,19 @@ from tests.chaos.evidence import (
     Evidence,
     Injection,
     Limits,
+    NoticeRow,
     Phase,
     Repeats,
+    Suspension,
 )
 from tests.chaos.judge import judge
 from tests.chaos.verdict import What
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 
 SCHEDULE = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
-LIMITS = Limits(lease=2.5, attempt_timeout=0.8, sweep=1.0, attempts=8)
+LIMITS = Limits(
+    lease=2.5, attempt_timeout=0.8, sweep=1.0, attempts=8, suspend_after=12.0, suspension_interval=6.0
+)
 
 
 class EvidenceBuilder:
@@ -42,6 +48,9 @@ class EvidenceBuilder:
         self.finished: dict[str, float] = {}
         self.withdrawn: set[int] = set()
         self.in_force: set[int] = set()
+        self.suspensions: list[Suspension] = []
+        self.notices: list[NoticeRow] = []
+        self.told_after: float | None = None
 
     def event(
         self,
@@ -161,13 +170,42 @@ class EvidenceBuilder:
             )
         )
 
+    def suspended(self, merchant: str, began: float, seen_until: float, is_over: bool = True) -> None:
+        """Suspend a merchant, as the runner saw it."""
+        ended = seen_until + 0.5 if is_over else None
+        self.suspensions.append(Suspension(merchant, began, seen_until, ended))
+
+    def notice(self, type: str, at: float = 90, merchant: str = "m1", **about: Any) -> Arrival:
+        """Tell the platform something; what is a float becomes an instant."""
+        texts = {
+            name: _instant(given) if isinstance(given, float) else given for name, given in about.items()
+        }
+        told = {"merchantId": merchant, **texts}
+        event_id = f"n{len(self.notices) + 1}"
+        self.notices.append(NoticeRow(event_id, type, "delivered", json.dumps(told)))
+        arrival = Arrival(
+            merchant_id="$platform",
+            event_id=event_id,
+            type=type,
+            attempt=1,
+            started_at=at,
+            connection=2,
+            signature=Signature.RIGHT,
+            headers={"user-agent": "webhook-dispatcher/0.1.0+d1.1"},
+            body=json.dumps({"id": event_id, "type": type, "data": {"object": told}}).encode(),
+            ended_at=at + 0.02,
+            status=200,
+        )
+        self.arrivals.append(arrival)
+        return arrival
+
     def evidence(self) -> Evidence:
         """Return what the judge is given."""
         return Evidence(
             seed=1,
             began=0.0,
             ended=120.0,
-            limits=replace(LIMITS, schedule=self.schedule),
+            limits=replace(LIMITS, schedule=self.schedule, failing_after=self.told_after),
             events=list(self.events.values()),
             deliveries={
                 name: Delivery(
@@ -188,7 +226,13 @@ class EvidenceBuilder:
             commands=self.commands,
             withdrawn=frozenset(self.withdrawn),
             in_force=frozenset(self.in_force),
+            suspensions=self.suspensions,
+            notices=self.notices,
         )
+
+
+def _instant(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def calm() -> EvidenceBuilder:

@@ -42,6 +42,17 @@ def test_others_wait_no_longer_than_just_before(wait: float, is_held_up: bool) -
     assert {what for what, _ in found(builder)} == ({What.HELD_UP} if is_held_up else set())
 
 
+def test_what_suspended_merchants_wait_for_is_not_the_groups_doing() -> None:
+    builder = EvidenceBuilder()
+    failing(builder)
+    served(builder, 10, ENDED, 0.05)
+    served(builder, BEGAN, ENDED, 4.0, merchant="s")
+    assert {what for what, _ in found(builder)} == {What.HELD_UP}
+    for number in range(10):
+        builder.suspended(f"s{number}", BEGAN - 1, ENDED + 4)
+    assert What.HELD_UP not in {what for what, _ in found(builder)}
+
+
 def test_the_verdict_says_how_the_others_fared() -> None:
     builder = EvidenceBuilder()
     failing(builder)

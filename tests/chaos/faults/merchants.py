@@ -4,13 +4,15 @@ During some of these faults nothing else is done, nor was for a while before: th
 whether others were held up (tests/chaos/isolation.py).
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from tests.chaos.evidence import Repeats
+from tests.chaos.faults.asking import PATIENCE
 from tests.chaos.hit import Hit
 from tests.chaos.injections import ALLOWANCE
-from tests.chaos.kinds import Track, fault
+from tests.chaos.kinds import NotHitError, Track, fault
 from tests.chaos.receiver import SharedHost
 from tests.chaos.run import SWEEP
 from tests.chaos.testbed import Testbed
@@ -23,6 +25,16 @@ BURST = 2
 """Events that each of a group gets at once: failures of first attempts are what says something."""
 MEASURED = 6.0
 """Seconds for which a group accepts what it gets, and then for which it fails."""
+FORSAKEN = 4
+"""Merchants that fail for so long that they are suspended."""
+FIRST_EVENTS, MORE_EVENTS = 25, 3
+"""Events that each of them gets at once, more than it takes to be suspended, and then every few seconds."""
+MORE_EVERY = 2.0
+SUSPENDED_WITHIN = 45.0
+"""Seconds in which that must happen, other faults of the time included."""
+TRIED = 3.5
+"""Intervals for which they fail all the same."""
+SUSPENDED = "SELECT merchant_id FROM webhook.lane WHERE suspended_at IS NOT NULL AND merchant_id = ANY($1)"
 ANSWERS: Mapping[str, Mapping[str, float | bool]] = {
     "answer 503": {"status": 503},
     "answer 401": {"status": 401},
@@ -57,11 +69,15 @@ async def _keep_busy(testbed: Testbed, hit: Hit, merchants: Sequence[str]) -> No
     for _ in range(2):
         if testbed.stopped.is_set():
             return
-        try:
-            await testbed.writers.write_burst(merchants, BURST)
-        except AWAY as error:
-            hit.note += f"; events were not written ({type(error).__name__})"
+        await _write(testbed, hit, merchants, BURST)
         await testbed.wait(MEASURED / 2)
+
+
+async def _write(testbed: Testbed, hit: Hit, merchants: Sequence[str], each: int) -> None:
+    try:
+        await testbed.writers.write_burst(merchants, each)
+    except AWAY as error:
+        hit.note += f"; events were not written ({type(error).__name__})"
 
 
 def _colluding(behaviour: Mapping[str, float | bool]) -> Callable[[Testbed, Hit], Awaitable[None]]:
@@ -123,3 +139,35 @@ async def lose_names(testbed: Testbed, hit: Hit) -> None:
         lambda: testbed.names.lose(testbed.hosted),
         lambda: testbed.names.lose(()),
     )
+
+
+@fault("merchants fail until they are suspended", Track.MERCHANTS, Repeats.NONE, needs="suspension")
+async def forsake(testbed: Testbed, hit: Hit) -> None:
+    """Let a few fail for longer than is borne with, be tried while they are suspended, and then accept again.
+
+    It touches nobody: when they were suspended the judge knows, and nothing else excuses what they wait for.
+    """
+    sound = [name for name, merchant in testbed.cast.items() if merchant.is_sound]
+    with testbed.borrow(FORSAKEN, sound) as merchants:
+        testbed.behave(merchants, {"status": 503})
+        try:
+            suspended = await _until_suspended(testbed, hit, merchants)
+            hit.note = f"{', '.join(suspended)} suspended{hit.note}"
+            await testbed.wait(TRIED * testbed.scale.suspension_interval)
+        finally:
+            testbed.behave_as_ever(merchants)
+
+
+async def _until_suspended(testbed: Testbed, hit: Hit, merchants: Sequence[str]) -> list[str]:
+    """Keep them busy until all are suspended, or time is up; return who is."""
+    ends = time.monotonic() + SUSPENDED_WITHIN
+    await _write(testbed, hit, merchants, FIRST_EVENTS)
+    while not testbed.stopped.is_set():
+        rows = await testbed.server.fetch(SUSPENDED, merchants, patience=PATIENCE)
+        if len(rows) == len(merchants) or (rows and time.monotonic() > ends):
+            return sorted(row["merchant_id"] for row in rows)
+        if time.monotonic() > ends:
+            raise NotHitError(f"none of {', '.join(merchants)} was suspended in time")
+        await _write(testbed, hit, merchants, MORE_EVENTS)
+        await testbed.wait(MORE_EVERY)
+    raise NotHitError("the run is over")
