@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
+from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, answered
 from tests.servers.database import Database
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, RetryFailed, Skip
 from webhook_dispatcher.domain.event import PLATFORM, State, Trigger
@@ -459,3 +459,22 @@ async def test_the_platform_is_left_out_of_what_is_done_to_all(
             assert (await opened.find_skippable(skip, 0, 10)).seqs == [waiting[name] for name in names]
         assert (await admin.preview_recovery(wanted)).merchants == dict.fromkeys(names, 2)
         assert (await admin.preview_skip(skip)).merchants == dict.fromkeys(names, 1)
+
+
+async def test_a_late_answer_to_an_earlier_attempt_does_not_end_what_is_sent_again(
+    storage: StorageHarness, here: Daemon, transaction: Transaction
+) -> None:
+    (seq,) = await storage.insert("m")
+    old, (event,) = await here.claim("m", lease=LAPSED)
+    sent_at = await storage.now()
+    there = await storage.daemon("there")
+    (new,) = await there.lease("m")
+    (same,) = await there.read("m")
+    await there.records.write([answered(same, new.epoch, await storage.now(), 200)], [], LEASE)
+    _, reopened = await reopen(transaction, await command(storage, "m"))
+    assert reopened == (seq,)
+    assert await here.records.write_late(answered(event, old.epoch, sent_at, 200)), "it is settled"
+    assert await storage.owed(seq) is not None
+    again = event._replace(attempts=1)
+    assert await here.records.write_late(answered(again, old.epoch, await storage.now(), 200))
+    assert await storage.owed(seq) is None, "the attempt of the replay itself ends it, however late"

@@ -268,7 +268,7 @@ WHERE
 
 -- name: record_late
 -- Write an attempt whose fence has fallen. The attempt is a fact. A 2xx closes the delivery wherever it
--- now stands; a failure changes nothing but the count of a delivery that was
+-- now stands, but for one that was delivered before and is sent again; a failure changes nothing but the count of a delivery that was
 -- cancelled or skipped meanwhile.
 -- $1 seq bigint
 -- $2 event_id uuid
@@ -297,6 +297,8 @@ owed AS MATERIALIZED (
     WHERE
         outbox.seq = $1
         AND $11
+        -- What was delivered and is to be sent once more is not done by an attempt that was made before.
+        AND (outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4)
         AND (
             EXISTS (SELECT FROM held)
             OR NOT EXISTS (SELECT FROM webhook.lane WHERE lane.merchant_id = $3)
@@ -367,4 +369,8 @@ attempted AS (
 SELECT
     NOT $11
     OR EXISTS (SELECT FROM owed)
-    OR NOT EXISTS (SELECT FROM webhook.outbox WHERE outbox.seq = $1) AS is_settled;
+    OR NOT EXISTS (
+        SELECT
+        FROM webhook.outbox
+        WHERE outbox.seq = $1 AND (outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4)
+    ) AS is_settled;
