@@ -335,7 +335,7 @@ READ_WHOLE: Mapping[str, str] = {
     "name_waiting_rows": "it looks at all lanes",
     "find_stranded": "it looks at all lanes",
     "list_suspended": "the view's rows are counted for `check`",
-    "read_endpoint_history": "an operator's question: it may go through the audit where statistics call it empty",
+    "read_endpoint_history": "for an operator: it may go through the audit where statistics call it empty",
     "list_commands": "its conditions are optional, and commands are given by hand",
     "list_deliveries": "its conditions are optional, and it is planned for what is given",
     "sample_sealed_secrets": "it looks at all secrets for those before the newest",
