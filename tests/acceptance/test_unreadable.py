@@ -76,7 +76,11 @@ async def test_unreadable_rows_wait_and_are_named_until_they_are_restored_or_qua
     assert told == {("m07", str(in_order.id), in_order.seq), ("m11", str(retry.id), retry.seq)}
     assert len(daemon.log("row.unreadable")) == 2
     assert all("toast" in line["detail"] for line in daemon.log("row.unreadable"))
-    assert await blocked_rows(daemon) == 2
+
+    async def both_show() -> bool:
+        return await blocked_rows(daemon) == 2
+
+    await until_found(both_show)
 
     as_dispatcher = installation.database.settings("webhook_dispatcher")
 
