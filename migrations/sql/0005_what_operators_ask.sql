@@ -108,7 +108,8 @@ ADD COLUMN failures_in_a_row integer NOT NULL DEFAULT 0;
 ALTER TABLE webhook.lane
 ADD COLUMN reported_failing_since timestamptz,
 ADD COLUMN suspended_at timestamptz;
-CREATE INDEX lane_failing ON webhook.lane (failing_since) WHERE failing_since IS NOT NULL;
+CREATE INDEX lane_failing ON webhook.lane (failing_since)
+WHERE failing_since IS NOT NULL AND reported_failing_since IS NULL;
 CREATE INDEX lane_reported ON webhook.lane (merchant_id) WHERE reported_failing_since IS NOT NULL;
 CREATE INDEX lane_to_suspend ON webhook.lane (failing_since) WHERE failing_since IS NOT NULL AND suspended_at IS NULL;
 CREATE INDEX lane_suspended ON webhook.lane (wait_until) WHERE suspended_at IS NOT NULL;
