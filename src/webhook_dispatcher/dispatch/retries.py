@@ -53,7 +53,7 @@ TRIAL_WAIT = 1.0
 LOOK = 2_000
 """Lanes read in one look."""
 BURST = 10
-"""Attempts that begin at once. A mass retry's come by the hundred, and first attempts would wait for them."""
+"""Attempts that begin at once. One claim may bring MAX_CLAIM, and first attempts would wait for them all."""
 BURST_INTERVAL = 0.005
 """Seconds until the next of them begin, so that what is ready meanwhile has its turn."""
 

@@ -12,7 +12,8 @@ SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SK
 -- name: next_commands
 -- Look for commands that may be taken up: the first pending one of each subject (of those without a subject, which
 -- only a superuser can put in: of all of them), unless a pending pause or resume of everything came before it, or it is
--- a resume of everything and any came before it, or a resume and what is being skipped came before it; and running ones whose worker's lease has ended. Left out are the named ones, and their subjects.
+-- a resume of everything and any came before it, or a resume and a skip of the same that came before it is running;
+-- and running ones whose worker's lease has ended. Left out are the named ones, and their subjects.
 -- A large value may be damaged: only its size is looked at here.
 -- $1 except_ids bigint[]
 -- $2 most bigint; of cancels, and of others: however many cancels there are, others do not wait for them

@@ -5,7 +5,7 @@
 -- Keep other dispatchers from suspending until this transaction ends.
 -- row: is_ours boolean
 -- order: one row
-SELECT pg_try_advisory_xact_lock(5831470021) AS is_ours;
+SELECT pg_try_advisory_xact_lock(hashtext('webhook.suspension')) AS is_ours;
 
 -- name: find_to_suspend
 -- Name merchants to be suspended. A fresh failure decides: while no dispatcher ran, nothing can have succeeded. So
