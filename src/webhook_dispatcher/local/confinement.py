@@ -132,6 +132,7 @@ def death_signal(parent: int, number: signal.Signals = signal.SIGINT) -> Callabl
         return None
 
     def ask() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})  # as inherited, it may be held back
         libc.prctl(PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:
             # The parent died before the request was made.

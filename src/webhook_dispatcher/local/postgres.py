@@ -184,12 +184,14 @@ class EmbeddedPostgres:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))
         }
-        with self.log_file.open("wb") as log:
-            program = confinement.spawn(command, environment, log)
+        program: subprocess.Popen[bytes] | None = None
         try:
+            with self.log_file.open("wb") as log, _interrupts_held_back():
+                program = confinement.spawn(command, environment, log)
             yield program
         except BaseException:
-            _end(program)
+            if program is not None:
+                _end(program)
             raise
 
     def _log_tail(self) -> str:
@@ -285,6 +287,16 @@ def _accepts_connections(cluster: Path, pid: int) -> bool:
     except FileNotFoundError:
         return False
     return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait: what is raised while a process forks, in the hooks of Python's modules, is lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -58,14 +57,12 @@ def demo(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     with scratch_dir(PREFIX, parent) as folder, (folder / "daemon.log").open("w") as log:
         logs.configure(settings.log_format, settings.log_level, log)
-        interrupted = _note_interrupts()
         console.print(f"starting a Postgres of its own in {folder}", soft_wrap=True)
         with (
             EmbeddedPostgres(folder, durable=False) as postgres,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            perform = _perform(postgres, folder, dict(session.environ), console, events, interrupted)
-            problems = runner.run(perform)
+            problems = runner.run(_perform(postgres, folder, dict(session.environ), console, events))
         if problems:
             _complain(console, problems, folder / "daemon.log")
     console.print(NEXT, soft_wrap=True)
@@ -73,33 +70,13 @@ def demo(
         raise typer.Exit(1)
 
 
-def _note_interrupts() -> list[int]:
-    """Have a first Ctrl-C noted in the list that is returned: raised while a process forks, it is lost."""
-    noted: list[int] = []
-
-    def interrupt(number: int, _: FrameType | None) -> None:
-        noted.append(number)
-        if len(noted) > 1:
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    return noted
-
-
 async def _perform(
-    postgres: EmbeddedPostgres,
-    folder: Path,
-    environ: dict[str, str],
-    console: Console,
-    events: int | None,
-    interrupted: list[int],
+    postgres: EmbeddedPostgres, folder: Path, environ: dict[str, str], console: Console, events: int | None
 ) -> list[str]:
     """Set everything up, play until the end or a signal, and return what was wrong."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    if interrupted:
-        raise KeyboardInterrupt
     console.print("making the schema, six merchants and their receiver, and starting a daemon")
     async with set_up(postgres, folder, environ, is_audited=events is not None) as stage:
         metrics = f"http://127.0.0.1:{stage.daemon.ops_port}/metrics"
