@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
-from webhook_dispatcher.cli.output import print_facts, print_json, print_table, said_of_pause, shown
+from webhook_dispatcher.cli.output import WIDTH, print_facts, print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.endpoint import EndpointView
@@ -22,7 +22,6 @@ from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.storage.administration import Administration, EndpointChange, PauseOfEverything
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
-WIDTH = 80
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")
 
 

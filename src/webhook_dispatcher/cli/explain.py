@@ -12,7 +12,7 @@ import typer
 from webhook_dispatcher.cli import explanation
 from webhook_dispatcher.cli.explanation import Explanation, Rules
 from webhook_dispatcher.cli.options import AsJson, MerchantFilter, ShardName, check_known
-from webhook_dispatcher.cli.output import print_json
+from webhook_dispatcher.cli.output import WIDTH, print_json
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, UnknownKey
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
@@ -27,7 +27,6 @@ from webhook_dispatcher.storage.insight import (
     insight,
 )
 
-WIDTH = 80
 _TOGETHER = re.compile(r"(?<=[0-9]) (?=(?:s|min|h|d)\b|[0-9]{2}:)")
 """Between a number and its unit, a day and its time, no line is broken."""
 MAX_EXPLAINED = 5

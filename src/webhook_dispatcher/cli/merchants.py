@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, ShardName
-from webhook_dispatcher.cli.output import print_json, shown
+from webhook_dispatcher.cli.output import WIDTH, print_json, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import many, short
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import MAX_AHEAD, MerchantFacts, MerchantFilter, insight
 
-WIDTH = 80
 BEHIND = timedelta(minutes=1)
 """A merchant whose oldest event has waited longer for its first attempt is behind."""
 

@@ -16,6 +16,8 @@ from webhook_dispatcher.storage.administration import PauseOfEverything
 if TYPE_CHECKING:
     from rich.table import Table
 
+WIDTH = 80
+"""What is no table is kept to so many columns."""
 WIDTH_WITHOUT_TERMINAL = 240
 
 
