@@ -15,7 +15,8 @@ BEGIN
             ('webhook_producer', 'LOGIN'),
             ('webhook_admin', 'LOGIN'),
             ('webhook_observer', 'LOGIN'),
-            ('webhook_dispatcher', 'LOGIN NOINHERIT')
+            ('webhook_dispatcher', 'LOGIN NOINHERIT'),
+            ('webhook_api', 'LOGIN')
         ) AS role_list (name, options)
     LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted.name) THEN

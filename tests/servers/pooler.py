@@ -21,7 +21,14 @@ START_DEADLINE = MAX_WAIT
 STOP_DEADLINE = MAX_WAIT
 # When the tests are killed it goes too; the SIGINT it would get otherwise makes it wait for its clients.
 DIES_AT_ONCE = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
-ROLES = ("postgres", "webhook_dispatcher", "webhook_admin", "webhook_producer", "webhook_observer")
+ROLES = (
+    "postgres",
+    "webhook_dispatcher",
+    "webhook_admin",
+    "webhook_producer",
+    "webhook_observer",
+    "webhook_api",
+)
 CONFIGURATION = """\
 [databases]
 * = host={host} port={port}
