@@ -1,4 +1,4 @@
-"""What the Partner API keeps and may see: keys, tokens, limits, answered requests, each merchant's own rows."""
+"""What the Partner API keeps and may see: keys, tokens, limits, answered requests, merchants' own rows."""
 
 from webhook_dispatcher.storage.migration import run_sql_file
 
