@@ -145,4 +145,25 @@ GRANT SELECT
 ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_charges, webhook.own_commands
 TO webhook_api;
 
+-- What requests with an Idempotency-Key were answered, or which command they gave, or that the charge service was asked
+-- and has not answered. Hash: of client id, method, target and key, so that no key meets another's.
+CREATE TABLE webhook.api_request (
+    hash bytea PRIMARY KEY CONSTRAINT hash_is_sha_256 CHECK (octet_length(hash) = 32),
+    body_hash bytea NOT NULL CONSTRAINT body_hash_is_sha_256 CHECK (octet_length(body_hash) = 32),
+    -- Who may write what became of it: a process that was late finds another's claim here, and writes nothing.
+    claim uuid NOT NULL DEFAULT gen_random_uuid(),
+    -- Until then it is being asked upstream; afterwards nobody knows what became of it, and the same key asks again.
+    asked_until timestamptz,
+    command_id bigint,
+    status smallint,
+    language text COLLATE "C",
+    answer text,
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT it_is_asked_or_ordered_or_answered CHECK (num_nonnulls(asked_until, command_id, answer) = 1),
+    CONSTRAINT an_answer_has_its_status CHECK ((answer IS NULL) = (status IS NULL))
+);
+CREATE INDEX api_request_expiry ON webhook.api_request (expires_at);
+GRANT SELECT, INSERT, UPDATE, DELETE ON webhook.api_request TO webhook_api;
+GRANT SELECT (hash, expires_at), DELETE ON webhook.api_request TO webhook_dispatcher;
+
 UPDATE webhook.state SET schema_version = 6;
