@@ -1,8 +1,8 @@
 """Credentials of the Partner API: client ids, their secrets, and access tokens; how they look and are hashed.
 
-The random part of a client id has 128 bits, that of a secret or a token 256, in base64 that URLs may hold. Where
-databases have names, client ids and tokens begin with the name of the merchant's (`eu1.…`). What is kept of a
-secret or a token is the SHA-256 of its random part (docs/adr/0015).
+The random part of a client id has 128 bits, that of a secret or a token 256, in base64 that URLs may hold.
+Where databases have names, client ids and tokens begin with that of the merchant's (`eu1.…`). What is kept of
+a secret or a token is the SHA-256 of its random part (docs/adr/0015).
 """
 
 import base64

@@ -1,1 +1,4 @@
-"""What the Partner API asks of the database, under a role that sees little of it: functions, and views of a merchant's own."""
+"""What the Partner API asks of the database.
+
+Its role sees little of it: functions, and views of what is a merchant's own.
+"""

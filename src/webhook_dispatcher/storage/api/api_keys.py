@@ -28,7 +28,12 @@ class ApiKeyView:
 
 
 async def create(
-    connection: asyncpg.Connection, merchant_id: str, client_id: str, secret_hash: bytes, name: str, person: str
+    connection: asyncpg.Connection,
+    merchant_id: str,
+    client_id: str,
+    secret_hash: bytes,
+    name: str,
+    person: str,
 ) -> None:
     """Make a key. StatementRefused: the outbox would take no event of that merchant either."""
     await _rows(connection, "create_api_key", merchant_id, client_id, secret_hash, name, person)

@@ -1,6 +1,7 @@
 """Limits that hold exactly, over all processes: api_limits.sql, bound.
 
-A request that is refused takes nothing. What is durable survives a crash of the database; all else is counted anew.
+A request that is refused takes nothing. What is durable survives a crash of the database; all else is then
+counted anew.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is counted: its name begins with its kind (`ip:`, `client:`, `card:`) and has at most 200 bytes."""
+    """What is counted. name: begins with its kind (`ip:`, `client:`, `card:`), and has at most 200 bytes."""
 
     name: str
     limit: Limit
@@ -56,7 +57,7 @@ class Taken:
 class Limits:
     """Takes of limits on a pool of connections; errors are ours (`storage.connection.translated`)."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool | asyncpg.Connection) -> None:
         self._pool = pool
 
     async def take(self, subjects: Sequence[Subject], clock: datetime | None = None) -> Taken:
@@ -78,7 +79,7 @@ class Limits:
         return Taken(row["retry_after"], min(limited, default=0), row["taken_at"], tuple(row["remaining"]))
 
     async def release(self, subject: Subject, at: datetime) -> bool:
-        """Release what was taken of a subject's limit at that instant; False when it was not there any more."""
+        """Release what was taken of a limit at that instant; False when it was not there any more."""
         with translated():
             is_released: bool = await self._pool.fetchval(
                 _LIMITS["release"].text, subject.name, subject.is_durable, at

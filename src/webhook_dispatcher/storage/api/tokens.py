@@ -1,4 +1,7 @@
-"""Access tokens: api_tokens.sql, bound. Only hashes get here, and no hash that is stored leaves the database."""
+"""Access tokens: api_tokens.sql, bound.
+
+Only hashes get here, and no hash that is stored leaves the database.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -47,7 +50,7 @@ class Issued:
 class Tokens:
     """Lets requests in and issues tokens on a pool; errors are ours (`storage.connection.translated`)."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool | asyncpg.Connection) -> None:
         self._pool = pool
 
     async def admit(self, token_hash: bytes, limit: Limit) -> Admission:
