@@ -92,6 +92,7 @@ INSERT INTO webhook.api_key (id, client_id, secret_hash, merchant_id, name, crea
 OVERRIDING SYSTEM VALUE
 SELECT n, 'client' || n, sha256(('s' || n)::bytea), '{NAMED}' || n, 'shop', 'cli:ana'
 FROM generate_series(1, {LANES}) AS n;
+SELECT setval(pg_get_serial_sequence('webhook.api_key', 'id'), {LANES});
 INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
 SELECT sha256(n::text::bytea), 1 + n % {LANES}, clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
