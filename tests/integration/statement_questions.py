@@ -336,9 +336,10 @@ QUESTIONS: Mapping[str, Question] = {
     "read_owing": Question((str(ASKED),), 2 * ASKED),
     "count_commands": Question((), 3 * ASKED),
     # api_tokens
-    "admit": Question((TOKEN, "600", "'1 minute'")),
+    # Asked first of all functions that read tables: what it compiles reads the catalogue.
+    "admit": Question((TOKEN, "600", "'1 minute'"), 4),
     "issue": Question((f"'{CLIENT}'", "sha256('s7')", "sha256('new')", "'1 hour'")),
-    "note_use": Question(("7",)),
+    "note_use": Question(("7",), 2),
     # api_limits
     "take": Question(
         (
