@@ -145,6 +145,355 @@ GRANT SELECT
 ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_charges, webhook.own_commands
 TO webhook_api;
 
+-- CREDENTIALS AND LIMITS
+
+-- What was taken of limits, a row for each subject (an API key, an address). Unlogged: a crash of the database empties
+-- it, and counting starts anew. Taken: milliseconds after `since`, ascending. Rows stay where they are when they change.
+CREATE UNLOGGED TABLE webhook.api_usage (
+    subject text COLLATE "C" PRIMARY KEY
+    CONSTRAINT subject_has_1_to_200_bytes CHECK (octet_length(subject) BETWEEN 1 AND 200),
+    since timestamptz NOT NULL,
+    taken integer[] NOT NULL CONSTRAINT taken_has_at_most_1500_entries CHECK (cardinality(taken) <= 1500),
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 30);
+ALTER TABLE webhook.api_usage ALTER COLUMN subject SET STORAGE PLAIN, ALTER COLUMN taken SET STORAGE PLAIN;
+
+-- The same of what guards a code that can be guessed. Logged: a crash frees no attempt.
+CREATE TABLE webhook.card_attempts (LIKE webhook.api_usage INCLUDING ALL);
+
+-- The next four are called by take_limits() alone, with the names that it sees.
+-- Read what a subject has used, and lock it, if asked to; its row is made then where it is missing.
+CREATE FUNCTION webhook.read_usage(named text, is_durable boolean, is_locking boolean) RETURNS webhook.api_usage
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    used webhook.api_usage;
+BEGIN
+    -- Upkeep may have removed the row between two looks.
+    LOOP
+        CASE
+            WHEN is_durable AND is_locking THEN
+                SELECT card_attempts.* INTO used FROM webhook.card_attempts WHERE card_attempts.subject = named FOR UPDATE;
+            WHEN is_durable THEN
+                SELECT card_attempts.* INTO used FROM webhook.card_attempts WHERE card_attempts.subject = named;
+            WHEN is_locking THEN
+                SELECT api_usage.* INTO used FROM webhook.api_usage WHERE api_usage.subject = named FOR UPDATE;
+            ELSE
+                SELECT api_usage.* INTO used FROM webhook.api_usage WHERE api_usage.subject = named;
+        END CASE;
+        IF used.subject IS NOT NULL THEN
+            RETURN used;
+        END IF;
+        used := ROW(named, date_trunc('milliseconds', clock_timestamp()), '{}', clock_timestamp())::webhook.api_usage;
+        CASE
+            WHEN NOT is_locking THEN
+                RETURN used;
+            WHEN is_durable THEN
+                INSERT INTO webhook.card_attempts SELECT used.* ON CONFLICT DO NOTHING;
+            ELSE
+                INSERT INTO webhook.api_usage SELECT used.* ON CONFLICT DO NOTHING;
+        END CASE;
+        IF FOUND THEN
+            RETURN used;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- The entries of a row that still count in a window that ends then. After the clock was set back by more than a window
+-- counting starts anew.
+CREATE FUNCTION webhook.counted_entries(used webhook.api_usage, span interval, at timestamptz) RETURNS integer[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF used.since + used.taken[cardinality(used.taken)] * interval '1 millisecond' > at + span THEN
+        RETURN '{}';
+    END IF;
+    -- Those at or before its beginning are over; how many these are is searched by halves.
+    RETURN used.taken[1 + width_bucket(
+        least(greatest(floor(extract(EPOCH FROM at - span - used.since) * 1000), -1), 2147483647)::integer, used.taken
+    ):];
+END
+$$;
+
+-- Write one more entry into a row that is locked.
+CREATE FUNCTION webhook.write_usage(counted webhook.api_usage, span interval, at timestamptz, is_durable boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    entry integer;
+BEGIN
+    IF cardinality(counted.taken) = 0 THEN
+        counted.since := at;
+    ELSIF at > counted.since + interval '10 days' THEN
+        -- Before milliseconds become more than an integer holds.
+        entry := counted.taken[1];
+        counted.since := counted.since + entry * interval '1 millisecond';
+        counted.taken := ARRAY(SELECT earlier - entry FROM unnest(counted.taken) AS earlier ORDER BY earlier);
+    END IF;
+    counted.taken := counted.taken || (extract(EPOCH FROM at - counted.since) * 1000)::integer;
+    IF is_durable THEN
+        UPDATE webhook.card_attempts
+        SET since = counted.since, taken = counted.taken, expires_at = at + span
+        WHERE card_attempts.subject = counted.subject;
+    ELSE
+        UPDATE webhook.api_usage
+        SET since = counted.since, taken = counted.taken, expires_at = at + span
+        WHERE api_usage.subject = counted.subject;
+    END IF;
+END
+$$;
+
+-- The places of several limits in the order in which their rows are locked. One of 0 is none.
+CREATE FUNCTION webhook.order_of_limits(subjects text[], limits integer[], is_durable boolean[]) RETURNS integer[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF (SELECT count(*) > count(DISTINCT subject) FROM unnest(subjects) AS subject) THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'a subject has one limit at a time';
+    END IF;
+    RETURN ARRAY(
+        SELECT place
+        FROM generate_subscripts(subjects, 1) AS place
+        WHERE limits[place] IS DISTINCT FROM 0
+        ORDER BY order_of_limits.is_durable[place], subjects[place] COLLATE "C"
+    );
+END
+$$;
+
+-- Take one of each limit, or none of any. In no window are more taken than the limit, over all processes: rows are locked
+-- in one order, the clock is read when all locks are held, and instants are rounded up to milliseconds before they are
+-- compared with a clock that is not. Retry_after, in whole seconds, is null where it was taken. Remaining: for each
+-- subject. A limit of 0 is none. Clock: for tests.
+CREATE FUNCTION webhook.take_limits(
+    subjects text[], limits integer[], windows interval[], is_durable boolean[], clock timestamptz DEFAULT NULL,
+    OUT retry_after interval, OUT remaining integer[], OUT taken_at timestamptz
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    places integer[];
+    place integer;
+    is_locking boolean;
+    used webhook.api_usage[];
+    one webhook.api_usage;
+    entries integer;
+    instant timestamptz;
+    millisecond CONSTANT interval := interval '1 millisecond';
+BEGIN
+    remaining := array_fill(NULL::integer, ARRAY[cardinality(subjects)]);
+    places := CASE
+        WHEN cardinality(subjects) <> 1 THEN webhook.order_of_limits(subjects, limits, take_limits.is_durable)
+        WHEN limits[1] = 0 THEN '{}'
+        ELSE ARRAY[1]
+    END;
+    FOREACH place IN ARRAY places LOOP
+        IF (
+            limits[place] BETWEEN 1 AND 1500 AND windows[place] BETWEEN interval '1 second' AND interval '1 day'
+            AND subjects[place] IS NOT NULL AND take_limits.is_durable[place] IS NOT NULL
+        ) IS NOT TRUE THEN
+            RAISE invalid_parameter_value USING MESSAGE = 'a limit is 0 to 1500 in 1 second to 1 day, of a subject';
+        END IF;
+    END LOOP;
+    -- Several are looked at without locks first: who is refused anyway leaves no row, and keeps nobody waiting.
+    FOREACH is_locking IN ARRAY CASE WHEN cardinality(places) > 1 THEN ARRAY[false, true] ELSE ARRAY[true] END LOOP
+        FOREACH place IN ARRAY places LOOP
+            used[place] := webhook.read_usage(subjects[place], take_limits.is_durable[place], is_locking);
+        END LOOP;
+        instant := coalesce(clock, clock_timestamp());
+        -- Up to the millisecond.
+        taken_at := date_trunc('milliseconds', instant + interval '999 microseconds');
+        FOREACH place IN ARRAY places LOOP
+            one := used[place];
+            one.taken := webhook.counted_entries(one, windows[place], instant);
+            used[place] := one;
+            entries := cardinality(one.taken);
+            remaining[place] := greatest(limits[place] - entries, 0);
+            IF entries >= limits[place] THEN
+                -- Until the oldest is over that has to be before one more fits.
+                retry_after := greatest(retry_after, make_interval(secs => ceil(extract(
+                    EPOCH FROM one.since + one.taken[entries - limits[place] + 1] * millisecond + windows[place] - instant
+                ))));
+            END IF;
+            -- Entries ascend, whatever the clock does.
+            taken_at := greatest(taken_at, one.since + one.taken[entries] * millisecond);
+        END LOOP;
+        IF retry_after IS NOT NULL THEN
+            taken_at := NULL;
+            RETURN;
+        END IF;
+    END LOOP;
+    FOREACH place IN ARRAY places LOOP
+        PERFORM webhook.write_usage(used[place], windows[place], taken_at, take_limits.is_durable[place]);
+        remaining[place] := remaining[place] - 1;
+    END LOOP;
+END
+$$;
+
+-- A row's entries without one of that instant; null where there is none.
+CREATE FUNCTION webhook.without_taken(since timestamptz, taken integer[], at timestamptz) RETURNS integer[]
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    place integer;
+BEGIN
+    IF at BETWEEN since AND since + interval '20 days' THEN
+        place := array_position(taken, (extract(EPOCH FROM at - since) * 1000)::integer);
+    END IF;
+    RETURN CASE WHEN place IS NOT NULL THEN taken[:place - 1] || taken[place + 1:] END;
+END
+$$;
+
+-- Release what take_limits() took of one subject's limit, named by the instant that it told: true where it was still
+-- there. For an attempt that was none.
+CREATE FUNCTION webhook.release_limit(named text, is_durable boolean, at timestamptz) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF is_durable THEN
+        UPDATE webhook.card_attempts SET taken = webhook.without_taken(since, taken, at)
+        WHERE card_attempts.subject = named AND webhook.without_taken(since, taken, at) IS NOT NULL;
+    ELSE
+        UPDATE webhook.api_usage SET taken = webhook.without_taken(since, taken, at)
+        WHERE api_usage.subject = named AND webhook.without_taken(since, taken, at) IS NOT NULL;
+    END IF;
+    RETURN FOUND;
+END
+$$;
+
+-- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. State:
+-- live, unknown, expired or revoked; all else is null but for live. Clock: for tests, of the limit alone.
+CREATE FUNCTION webhook.admit_token(
+    token bytea, most integer, span interval, clock timestamptz DEFAULT NULL,
+    OUT state text, OUT api_key_id bigint, OUT client_id text, OUT merchant_id text, OUT is_use_due boolean,
+    OUT retry_after interval, OUT remaining integer, OUT taken_at timestamptz
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found_token webhook.api_token;
+    owner webhook.api_key;
+BEGIN
+    -- One after the other, by their primary keys: no plan could read more.
+    SELECT api_token.* INTO found_token FROM webhook.api_token WHERE api_token.hash = token;
+    SELECT api_key.* INTO owner FROM webhook.api_key WHERE api_key.id = found_token.api_key_id;
+    state := CASE
+        WHEN owner.id IS NULL THEN 'unknown'
+        WHEN found_token.expires_at <= clock_timestamp() THEN 'expired'
+        WHEN owner.revoked_at IS NOT NULL THEN 'revoked'
+        ELSE 'live'
+    END;
+    IF state = 'live' THEN
+        api_key_id := owner.id;
+        client_id := owner.client_id;
+        merchant_id := owner.merchant_id;
+        is_use_due := coalesce(owner.last_used_at <= clock_timestamp() - interval '1 minute', true);
+        SELECT taken.retry_after, taken.remaining[1], taken.taken_at INTO retry_after, remaining, taken_at
+        FROM webhook.take_limits(ARRAY['key:' || owner.id], ARRAY[most], ARRAY[span], ARRAY[false], clock) AS taken;
+    END IF;
+END
+$$;
+
+-- Exchange a client's id and secret, by its hash, for an access token, by its hash. State: issued, wrong (an unknown client
+-- too, compared all the same) or revoked, which only the right secret is told. An hour at most.
+CREATE FUNCTION webhook.issue_token(
+    named text, given_hash bytea, token bytea, lifetime interval, OUT state text, OUT expires_at timestamptz
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner webhook.api_key;
+    is_right boolean;
+BEGIN
+    SELECT api_key.* INTO owner FROM webhook.api_key WHERE api_key.client_id = named;
+    is_right := coalesce(owner.secret_hash, sha256('nobody')) = given_hash AND owner.id IS NOT NULL;
+    state := CASE WHEN NOT is_right THEN 'wrong' WHEN owner.revoked_at IS NOT NULL THEN 'revoked' ELSE 'issued' END;
+    IF state = 'issued' THEN
+        INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
+        VALUES (token, owner.id, clock_timestamp() + least(lifetime, interval '1 hour'))
+        RETURNING api_token.expires_at INTO issue_token.expires_at;
+    END IF;
+END
+$$;
+
+-- Write down that a key was used, once a minute at most and never waiting: true where it was written.
+CREATE FUNCTION webhook.note_key_use(key_id bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM webhook.api_key
+    WHERE api_key.id = key_id AND coalesce(api_key.last_used_at <= clock_timestamp() - interval '1 minute', true)
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE webhook.api_key SET last_used_at = clock_timestamp() WHERE api_key.id = key_id;
+    RETURN true;
+END
+$$;
+
+-- Make a key for a merchant that the outbox would take events of. From then on daemons before version 6 end: they could not
+-- sign for a merchant that the API configures.
+CREATE FUNCTION webhook.create_api_key(
+    merchant text, new_client_id text, new_secret_hash bytea, new_name text, created_by text
+)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    person text := coalesce(nullif(left(btrim(created_by), 200), ''), session_user);
+    created bigint;
+BEGIN
+    IF merchant = '$platform' THEN
+        RAISE check_violation USING
+            MESSAGE = 'the platform has no API key', CONSTRAINT = 'platform_has_no_api_key';
+    END IF;
+    PERFORM webhook.event_can_be_sent(merchant, 'charge.created', clock_timestamp(), '{}');
+    INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
+    VALUES (new_client_id, new_secret_hash, merchant, btrim(new_name), person)
+    RETURNING id INTO created;
+    UPDATE webhook.state SET compatible_from = 6 WHERE state.is_only AND state.compatible_from < 6;
+    INSERT INTO webhook.audit (person, action, merchant_id, after)
+    VALUES (
+        person, 'api key created', merchant,
+        jsonb_build_object('client_id', new_client_id, 'name', btrim(new_name))
+    );
+    RETURN created;
+END
+$$;
+
+-- Revoke a key for good, and with it its access tokens: false where it was revoked before, null where there is none.
+CREATE FUNCTION webhook.revoke_api_key(named text, revoked_by text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    person text := coalesce(nullif(left(btrim(revoke_api_key.revoked_by), 200), ''), session_user);
+    revoked webhook.api_key;
+BEGIN
+    UPDATE webhook.api_key SET revoked_at = clock_timestamp(), revoked_by = person
+    WHERE api_key.client_id = named AND api_key.revoked_at IS NULL
+    RETURNING api_key.* INTO revoked;
+    IF NOT FOUND THEN
+        RETURN (SELECT false FROM webhook.api_key WHERE api_key.client_id = named);
+    END IF;
+    INSERT INTO webhook.audit (person, action, merchant_id, before)
+    VALUES (
+        person, 'api key revoked', revoked.merchant_id,
+        jsonb_build_object('client_id', revoked.client_id, 'name', revoked.name)
+    );
+    RETURN true;
+END
+$$;
+
+-- The keys without what could prove one.
+CREATE VIEW webhook.api_keys AS
+SELECT client_id, merchant_id, name, created_at, created_by, last_used_at, revoked_at, revoked_by
+FROM webhook.api_key;
+
+REVOKE EXECUTE ON FUNCTION
+webhook.read_usage, webhook.counted_entries, webhook.write_usage, webhook.order_of_limits, webhook.take_limits,
+webhook.without_taken, webhook.release_limit, webhook.admit_token, webhook.issue_token, webhook.note_key_use,
+webhook.create_api_key, webhook.revoke_api_key
+FROM public;
+GRANT EXECUTE ON FUNCTION
+webhook.take_limits, webhook.release_limit, webhook.admit_token, webhook.issue_token, webhook.note_key_use
+TO webhook_api;
+GRANT EXECUTE ON FUNCTION webhook.create_api_key, webhook.revoke_api_key TO webhook_admin;
+GRANT SELECT ON webhook.api_keys TO webhook_admin, webhook_observer;
+-- Upkeep clears away what expired. UPDATE is what locks need.
+GRANT SELECT (hash, expires_at), UPDATE (expires_at), DELETE ON webhook.api_token TO webhook_dispatcher;
+GRANT SELECT (subject, expires_at), UPDATE (expires_at), DELETE
+ON webhook.api_usage, webhook.card_attempts TO webhook_dispatcher;
+
 -- What requests with an Idempotency-Key were answered, or which command they gave, or that the charge service was asked
 -- and has not answered. Hash: of client id, method, target and key, so that no key meets another's.
 CREATE TABLE webhook.api_request (

@@ -88,6 +88,20 @@ INSERT INTO webhook.control (command, event_id, requested_by)
 SELECT 'cancel', lpad((2 * ({FIRST_OF_LANES} + n % {ASKED}) + 1)::text, 32, '0')::uuid, 'somebody'
 FROM generate_series(1, {3 * ASKED}) AS n;
 INSERT INTO webhook.control (command, args, requested_by) VALUES ('pause', '{{}}', 'somebody');
+INSERT INTO webhook.api_key (id, client_id, secret_hash, merchant_id, name, created_by)
+OVERRIDING SYSTEM VALUE
+SELECT n, 'client' || n, sha256(('s' || n)::bytea), '{NAMED}' || n, 'shop', 'cli:ana'
+FROM generate_series(1, {LANES}) AS n;
+SELECT setval(pg_get_serial_sequence('webhook.api_key', 'id'), {LANES});
+INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
+SELECT sha256(n::text::bytea), 1 + n % {LANES}, clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.api_usage (subject, since, taken, expires_at)
+SELECT 'key:' || n, clock_timestamp(), ARRAY[1], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.card_attempts (subject, since, taken, expires_at)
+SELECT 'card:' || n, clock_timestamp(), ARRAY[1], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+FROM generate_series(1, {ROWS}) AS n;
 """
 
 
@@ -130,6 +144,9 @@ ARE_RETRIES = _listed([event >= CLAIMED_FROM for event in EVENTS])
 STATES = _listed(["'delivered'" if n % 2 else "NULL::text" for n in range(ASKED)])
 DUE_ATS = _listed(["NULL" if n % 2 else "clock_timestamp()" for n in range(ASKED)])
 FIRST, MERCHANT = f"'{NAMED}0'", f"'{NAMED}1'"
+CLIENT = "client7"
+TOKEN = "sha256('7')"
+"""An access token of that client that has not expired."""
 NOW = "clock_timestamp()"
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
@@ -318,6 +335,29 @@ QUESTIONS: Mapping[str, Question] = {
     "read_backlog": Question((str(ASKED),), 2 * ASKED),
     "read_owing": Question((str(ASKED),), 2 * ASKED),
     "count_commands": Question((), 3 * ASKED),
+    # api_tokens
+    # Asked first of all functions that read tables: what it compiles reads the catalogue.
+    "admit": Question((TOKEN, "600", "'1 minute'"), 4),
+    "issue": Question((f"'{CLIENT}'", "sha256('s7')", "sha256('new')", "'1 hour'")),
+    "note_use": Question(("7",), 2),
+    # api_limits
+    "take": Question(
+        (
+            "ARRAY['key:7', 'card:7', 'new']",
+            "ARRAY[600, 10, 5]",
+            "ARRAY[interval '1 minute', '15 min', '1 min']",
+        )
+        + ("ARRAY[false, true, false]", "NULL"),
+        3,
+    ),
+    "release": Question(("'card:7'", "true", NOW)),
+    "has_api_rows": Question(()),
+    "clear_tokens": Question(("'1 minute'", str(ASKED)), ASKED),
+    "clear_usage": Question(("'key:5'", "'1 minute'", str(ASKED)), ASKED),
+    "clear_card_attempts": Question(("'card:5'", "'1 minute'", str(ASKED)), ASKED),
+    # api_keys
+    "create_api_key": Question((MERCHANT, "'new'", "sha256('new')", "'shop'", "'cli:ana'")),
+    "revoke_api_key": Question((f"'{CLIENT}'", "'cli:ana'")),
     # charge_index
     "lock_charge_index": Question(()),
     "choose_charge_index": Question(("NULL",)),
@@ -343,6 +383,7 @@ READ_WHOLE: Mapping[str, str] = {
     "read_owed": "it counts all that is owed, for somebody who is about to rename the database",
     "count_secrets": "it counts all secrets",
     "read_secrets_of_other_keys": "it looks for secrets of other keys",
+    "list_api_keys": "its condition is optional, and keys are made by hand",
     "count_lanes": "it looks at all lanes",
     "read_holders": "it looks at all lanes",
     "list_merchants": "it looks at all merchants",
@@ -370,5 +411,8 @@ SUBJECTS = (
     "installation",
     "inventory",
     "notices",
+    "api_tokens",
+    "api_limits",
+    "api_keys",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

@@ -38,6 +38,7 @@ def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_
     assert made["schema"] == f"webhook, of version {SCHEMA_VERSION}"
     assert made["roles"].split(", ") == [
         "webhook_admin",
+        "webhook_api",
         "webhook_dispatcher",
         "webhook_observer",
         "webhook_owner",
@@ -52,7 +53,7 @@ def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_
     assert made["installation"] == "prod-eu1"
     assert "there already" not in made
     orders = [line.strip().partition(" ")[0] for line in lines[lines.index("next, as this user:") + 1 : -1]]
-    assert orders == ["ALTER", "ALTER", "GRANT"]
+    assert orders == ["ALTER", "ALTER", "ALTER", "GRANT"]
     assert lines[-1] == "the schema is up to date"
     assert migrate(server, capsys) == ["nothing was to be done", "the schema is up to date"]
 
@@ -65,7 +66,7 @@ def test_second_database_of_a_server_has_its_roles_already(
     environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres", "second"), "WEBHOOK_INSTALLATION": "prod-eu2"}
     assert main(["migrate", "--no-charge-index"], Session(environ)) == 0
     out = capsys.readouterr().out
-    assert "  roles          none\n  there already  webhook_admin, webhook_dispatcher, " in out
+    assert "  roles          none\n  there already  webhook_admin, webhook_api, webhook_dispatcher, " in out
     assert "  charge index   none, as was chosen\n" in out
     assert "PASSWORD" not in out, "they have passwords"
 

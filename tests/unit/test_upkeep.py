@@ -26,11 +26,15 @@ RETENTION = timedelta(days=14)
 
 
 class FakeUpkeep:
-    """Notes what it is asked to do. made: partitions that were missing. needed: ids of keys in use."""
+    """Notes what it is asked to do.
+
+    made: partitions that were missing. needed: ids of keys in use. expired: access tokens that did.
+    """
 
     def __init__(self) -> None:
         self.done: list[tuple[str, object]] = []
         self.made = 0
+        self.expired = 0
         self.owed = Owed(0, 0, 0.0, 0.0, OldestSearch())
         self.needed = {"k1"}
         self.wrong: frozenset[str] = frozenset()
@@ -54,6 +58,10 @@ class FakeUpkeep:
 
     async def purge_unreported(self, keep: timedelta) -> None:
         self.done.append(("purge unreported", keep))
+
+    async def clear_api_rows(self) -> int:
+        self.done.append(("clear", None))
+        return self.expired
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         self.done.append(("measure", search))
@@ -82,7 +90,7 @@ async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> N
     await keep_logs(upkeep, RETENTION)
     assert upkeep.done == [
         *[("make", DAYS_AHEAD), ("drop", RETENTION)],
-        *[("purge", CONTROL_KEPT), ("purge unreported", RETENTION)],
+        *[("purge", CONTROL_KEPT), ("purge unreported", RETENTION), ("clear", None)],
     ]
 
 

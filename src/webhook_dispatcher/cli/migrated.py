@@ -5,6 +5,7 @@ from webhook_dispatcher.storage.inventory import Inventory, Migrated
 LOGINS = {
     "webhook_dispatcher": "ALTER ROLE webhook_dispatcher PASSWORD '…';    -- the daemon connects as it",
     "webhook_admin": "ALTER ROLE webhook_admin PASSWORD '…';         -- operators and the command line",
+    "webhook_api": "ALTER ROLE webhook_api PASSWORD '…';           -- the Partner API, where it is run",
 }
 GRANT = "GRANT webhook_producer TO …;                   -- the charge service's user"
 

@@ -90,6 +90,21 @@ COMMANDS_ASKED = {
         "commands stop 12",
     ),
 }
+API_KEY = {
+    "create": LateCommand(
+        "api_keys.create",
+        "Make an API key for a merchant and print its secret, once.",
+        "api-key create merchant-1 --name 'online shop'",
+    ),
+    "list": LateCommand(
+        "api_keys.list_", "Show API keys, revoked ones too, without their secrets.", "api-key list merchant-1"
+    ),
+    "revoke": LateCommand(
+        "api_keys.revoke",
+        "Revoke an API key for good, with all its access tokens, within a second.",
+        "api-key revoke Yc2mUTZkIhXnFQ0sLr1d_w",
+    ),
+}
 COMMANDS = {
     "run": LateCommand(
         "daemon.run",
@@ -135,6 +150,7 @@ COMMANDS = {
     "endpoint": TyperGroup(
         help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None
     ),
+    "api-key": TyperGroup(help="Who may use the Partner API.", commands=dict(API_KEY), rich_markup_mode=None),
     "deliveries": TyperGroup(
         help="What was sent, what is owed, what failed.", commands=dict(DELIVERIES), rich_markup_mode=None
     ),

@@ -31,13 +31,16 @@ _log = structlog.get_logger()
 
 
 async def keep_logs(upkeep: Upkeep, retention: timedelta) -> None:
-    """Make the log's next partitions, drop its oldest, and forget old commands and what was never told."""
+    """Make the log's next partitions, drop its oldest, and forget what is old, expired or was never told."""
     made = await upkeep.make_partitions(DAYS_AHEAD)
     dropped = await upkeep.drop_partitions(retention)
     await upkeep.purge_control(CONTROL_KEPT)
     await upkeep.purge_unreported(retention)
+    cleared = await upkeep.clear_api_rows()
     if made or dropped:
         _log.info("partitions.changed", made=made, dropped=dropped)
+    if cleared:
+        _log.info("api_tokens.cleared", count=cleared)
 
 
 class Gauges:

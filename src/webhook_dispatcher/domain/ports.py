@@ -457,6 +457,10 @@ class Upkeep(Protocol):
         """Forget failures that no notice has told of for longer than `keep`."""
         ...
 
+    async def clear_api_rows(self) -> int:
+        """Clear away the Partner API's tokens and counts that expired; return how many tokens these were."""
+        ...
+
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         """Measure what is owed: exact up to the limit, the oldest searched a step further."""
         ...

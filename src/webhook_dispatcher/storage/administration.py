@@ -19,6 +19,7 @@ from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageU
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, schema
+from webhook_dispatcher.storage.api import api_keys
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, PauseOf, Preview
@@ -464,6 +465,18 @@ class Administration:
                 if error.is_damage:
                     found.append(UnreadableRow(row["merchant_id"], row["seq"], row["id"], error.detail))
         return found, len(rows)
+
+    async def create_api_key(self, merchant_id: str, client_id: str, secret_hash: bytes, name: str) -> None:
+        """Make a key of the Partner API; StatementRefused where the merchant's id can be none."""
+        await api_keys.create(self.connection, merchant_id, client_id, secret_hash, name, self.person or "")
+
+    async def list_api_keys(self, merchant_id: str | None) -> list[api_keys.ApiKeyView]:
+        """Return the keys of all merchants or of one, revoked ones too."""
+        return await api_keys.list_(self.connection, merchant_id)
+
+    async def revoke_api_key(self, client_id: str) -> bool | None:
+        """Revoke a key for good; False when it was revoked before, None when there is none."""
+        return await api_keys.revoke(self.connection, client_id, self.person or "")
 
     @asynccontextmanager
     async def _change_of_endpoints(self) -> AsyncIterator[None]:

@@ -14,6 +14,7 @@ from asyncpg.pool import PoolConnectionProxy
 from webhook_dispatcher.domain.ports import OldestSearch, Owed
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import keys, schema
+from webhook_dispatcher.storage.api import expiry
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -83,6 +84,10 @@ class PostgresUpkeep:
         """See domain.ports.Upkeep; source: notices.sql `purge_unreported`."""
         with translated():
             await self._pool.execute(_PURGE_UNREPORTED.text, keep)
+
+    async def clear_api_rows(self) -> int:
+        """See domain.ports.Upkeep; source: storage.api.expiry."""
+        return await expiry.clear(self._pool)
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`, `read_oldest_pending`."""

@@ -7,7 +7,9 @@
 -- none: no database of this server has had the schema
 SELECT rolname AS role
 FROM pg_roles
-WHERE rolname IN ('webhook_owner', 'webhook_producer', 'webhook_dispatcher', 'webhook_admin', 'webhook_observer')
+WHERE rolname IN (
+    'webhook_owner', 'webhook_producer', 'webhook_dispatcher', 'webhook_admin', 'webhook_observer', 'webhook_api'
+)
 ORDER BY rolname;
 
 -- name: read_inventory

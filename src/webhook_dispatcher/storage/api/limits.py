@@ -1,0 +1,87 @@
+"""Limits that hold exactly, over all processes: api_limits.sql, bound.
+
+A request that is refused takes nothing. What is durable survives a crash of the database; all else is then
+counted anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import asyncpg
+
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+MAX_LIMIT = 1500
+WINDOWS = timedelta(seconds=1), timedelta(days=1)
+_LIMITS = load("api_limits")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most so many in any window of that length; 0 is no limit."""
+
+    most: int
+    window: timedelta
+
+    def __post_init__(self) -> None:
+        shortest, longest = WINDOWS
+        if not (0 <= self.most <= MAX_LIMIT and shortest <= self.window <= longest):
+            raise ValueError(f"a limit is 0 to {MAX_LIMIT} in {shortest} to {longest}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is counted. name: begins with its kind (`ip:`, `client:`, `card:`), and has at most 200 bytes."""
+
+    name: str
+    limit: Limit
+    is_durable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of taking. retry_after: whole seconds; None means that it was taken.
+
+    remaining: the least that is left of any of the limits. at: the instant it counts as, to release it by.
+    left: what is left of each limit, in the order of the subjects; None where there is no limit.
+    """
+
+    retry_after: timedelta | None
+    remaining: int
+    at: datetime | None
+    left: tuple[int | None, ...] = ()
+
+
+class Limits:
+    """Takes of limits on a pool of connections; errors are ours (`storage.connection.translated`)."""
+
+    def __init__(self, pool: asyncpg.Pool | asyncpg.Connection) -> None:
+        self._pool = pool
+
+    async def take(self, subjects: Sequence[Subject], clock: datetime | None = None) -> Taken:
+        """Take one of each subject's limit, or none of any; a subject stands there once.
+
+        clock: the time instead of the database's, for tests.
+        """
+        with translated():
+            row = await self._pool.fetchrow(
+                _LIMITS["take"].text,
+                [subject.name for subject in subjects],
+                [subject.limit.most for subject in subjects],
+                [subject.limit.window for subject in subjects],
+                [subject.is_durable for subject in subjects],
+                clock,
+            )
+        assert row is not None
+        limited = [left for left in row["remaining"] if left is not None]
+        return Taken(row["retry_after"], min(limited, default=0), row["taken_at"], tuple(row["remaining"]))
+
+    async def release(self, subject: Subject, at: datetime) -> bool:
+        """Release what was taken of a limit at that instant; False when it was not there any more."""
+        with translated():
+            is_released: bool = await self._pool.fetchval(
+                _LIMITS["release"].text, subject.name, subject.is_durable, at
+            )
+        return is_released

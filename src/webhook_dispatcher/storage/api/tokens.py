@@ -1,0 +1,83 @@
+"""Access tokens: api_tokens.sql, bound.
+
+Only hashes get here, and no hash that is stored leaves the database.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import asyncpg
+
+from webhook_dispatcher.storage.api.limits import Limit, Taken
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_TOKENS = load("api_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """Who asks. token_hash: by which statements find whose rows they may read."""
+
+    token_hash: bytes
+    api_key_id: int
+    client_id: str
+    merchant_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Whether a request is let in. bearer, taken: of a live token alone.
+
+    is_use_due: its key's last use was written down more than a minute ago (`note_use`).
+    """
+
+    state: Literal["live", "unknown", "expired", "revoked"]
+    bearer: Bearer | None = None
+    taken: Taken | None = None
+    is_use_due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What came of asking for a token. An unknown client and a wrong secret are both `wrong`."""
+
+    state: Literal["issued", "wrong", "revoked"]
+    expires_at: datetime | None = None
+
+
+class Tokens:
+    """Lets requests in and issues tokens on a pool; errors are ours (`storage.connection.translated`)."""
+
+    def __init__(self, pool: asyncpg.Pool | asyncpg.Connection) -> None:
+        self._pool = pool
+
+    async def admit(self, token_hash: bytes, limit: Limit) -> Admission:
+        """Look a token up and take one of its key's limit if it is live, in one statement."""
+        row = await self._row("admit", token_hash, limit.most, limit.window)
+        if row["state"] != "live":
+            return Admission(row["state"])
+        return Admission(
+            "live",
+            Bearer(token_hash, row["api_key_id"], row["client_id"], row["merchant_id"]),
+            Taken(row["retry_after"], row["remaining"] or 0, row["taken_at"], (row["remaining"],)),
+            row["is_use_due"],
+        )
+
+    async def issue(
+        self, client_id: str, secret_hash: bytes, token_hash: bytes, lifetime: timedelta
+    ) -> Issued:
+        """Keep a new token of a client with that secret; it lives an hour at most."""
+        row = await self._row("issue", client_id, secret_hash, token_hash, lifetime)
+        return Issued(row["state"], row["expires_at"])
+
+    async def note_use(self, api_key_id: int) -> None:
+        """Write down that a key was used, once a minute at most; never waits for others."""
+        await self._row("note_use", api_key_id)
+
+    async def _row(self, name: str, *arguments: object) -> asyncpg.Record:
+        with translated():
+            row = await self._pool.fetchrow(_TOKENS[name].text, *arguments)
+        assert row is not None
+        return row

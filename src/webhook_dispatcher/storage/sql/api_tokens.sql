@@ -1,0 +1,37 @@
+-- Access tokens of the Partner API: who asks, and whether they may.
+
+-- name: admit
+-- Let a request in by its access token, and take one of its key's limit if the token is live.
+-- $1 token_hash bytea
+-- $2 most integer
+-- $3 span interval
+-- row: state text, api_key_id bigint, client_id text, merchant_id text, is_use_due boolean, retry_after interval,
+--   remaining integer, taken_at timestamptz
+-- order: one row
+SELECT
+    admitted.state,
+    admitted.api_key_id,
+    admitted.client_id,
+    admitted.merchant_id,
+    admitted.is_use_due,
+    admitted.retry_after,
+    admitted.remaining,
+    admitted.taken_at
+FROM webhook.admit_token($1, $2, $3) AS admitted;
+
+-- name: issue
+-- Exchange a client's id and secret for an access token; of both the hash is given.
+-- $1 client_id text
+-- $2 secret_hash bytea
+-- $3 token_hash bytea
+-- $4 lifetime interval
+-- row: state text, expires_at timestamptz
+-- order: one row
+SELECT issued.state, issued.expires_at FROM webhook.issue_token($1, $2, $3, $4) AS issued;
+
+-- name: note_use
+-- Write down that a key was used, unless it was within the last minute or somebody else is about to.
+-- $1 api_key_id bigint
+-- row: is_noted boolean
+-- order: one row
+SELECT webhook.note_key_use($1) AS is_noted;

@@ -1,0 +1,347 @@
+"""Keys and access tokens of the Partner API: who is let in, who is not, and what that takes."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from tests.integration.storage_harness import PATIENCE
+from tests.servers.database import Database
+from tests.waiting import until
+from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.api import expiry
+from webhook_dispatcher.storage.api.limits import Limit, Limits, Subject
+from webhook_dispatcher.storage.api.tokens import Admission, Tokens
+from webhook_dispatcher.storage.connection import connect
+from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE
+from webhook_dispatcher.storage.upkeep import PostgresUpkeep
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+LIMIT = Limit(600, MINUTE)
+CLIENT = "Yc2mUTZkIhXnFQ0sLr1d_w"
+FORGET = "UPDATE webhook.api_token SET expires_at = clock_timestamp() - interval '2 minutes'"
+ADMIT = "SELECT FROM webhook.admit_token(sha256('t'), 600, '1 minute')"
+FUNCTIONS = {"admit_token", "issue_token", "note_key_use", "release_limit", "take_limits"}
+
+
+def sha(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+@pytest.fixture
+async def db(database: Database) -> AsyncIterator[asyncpg.Connection]:
+    connection = await database.connect()
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def api(database: Database) -> AsyncIterator[asyncpg.Connection]:
+    """Connect as the Partner API does."""
+    connection = await connect(
+        database.dsn("webhook_api"), application_name="api", command_timeout=PATIENCE, planning=PLANNED_ONCE
+    )
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def admin(database: Database) -> AsyncIterator[Administration]:
+    """Administrate as ana, with a key for merchant m whose secret is `s`."""
+    connection = await database.connect("webhook_admin")
+    opened = Administration(connection)
+    opened.person = "cli:ana"
+    await opened.create_api_key("m", CLIENT, sha("s"), "online shop")
+    yield opened
+    await connection.close()
+
+
+async def issue(api: asyncpg.Connection, token: str = "t") -> None:
+    assert (await Tokens(api).issue(CLIENT, sha("s"), sha(token), HOUR)).state == "issued"
+
+
+async def state(api: asyncpg.Connection, token: str = "t") -> str:
+    return (await Tokens(api).admit(sha(token), LIMIT)).state
+
+
+async def test_a_token_is_issued_for_the_right_secret_and_lets_its_merchant_in(
+    admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection
+) -> None:
+    tokens = Tokens(api)
+    issued = await tokens.issue(CLIENT, sha("s"), sha("t"), 9 * HOUR)
+    assert issued.expires_at is not None
+    assert timedelta() < issued.expires_at - datetime.now(UTC) <= HOUR, "an hour at most"
+    admitted = await tokens.admit(sha("t"), LIMIT)
+    assert admitted.bearer is not None
+    assert (admitted.bearer.merchant_id, admitted.bearer.client_id) == ("m", CLIENT)
+    assert admitted.taken is not None
+    assert (admitted.taken.remaining, admitted.taken.retry_after) == (599, None)
+    assert await db.fetchval("SELECT array_agg(subject) FROM webhook.api_usage") == [
+        f"key:{admitted.bearer.api_key_id}"
+    ]
+
+
+async def test_over_the_keys_limit_a_live_token_is_told_when_to_come_again(
+    admin: Administration, api: asyncpg.Connection
+) -> None:
+    await issue(api, "t")
+    await issue(api, "of the same key")
+    once = Limit(1, MINUTE)
+    assert (await Tokens(api).admit(sha("t"), once)).taken is not None
+    taken = (await Tokens(api).admit(sha("of the same key"), once)).taken
+    assert taken is not None
+    assert taken.retry_after == MINUTE
+
+
+async def test_who_is_not_let_in_takes_nothing(
+    admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection
+) -> None:
+    await issue(api)
+    assert await Tokens(api).admit(sha("x"), LIMIT) == Admission("unknown")
+    await admin.revoke_api_key(CLIENT)
+    assert await Tokens(api).admit(sha("t"), LIMIT) == Admission("revoked")
+    await db.execute(FORGET)
+    assert await Tokens(api).admit(sha("t"), LIMIT) == Admission("expired")
+    assert await db.fetchval("SELECT count(*) FROM webhook.api_usage") == 0
+
+
+async def test_a_revoked_key_lets_nobody_in_from_the_next_request_on(
+    admin: Administration, api: asyncpg.Connection
+) -> None:
+    await issue(api)
+    assert await state(api) == "live"
+    assert await admin.revoke_api_key(CLIENT) is True
+    assert await state(api) == "revoked"
+    assert await admin.revoke_api_key(CLIENT) is False
+    assert await admin.revoke_api_key("nobody") is None
+
+
+async def test_a_revoked_key_is_told_only_with_the_right_secret(
+    admin: Administration, api: asyncpg.Connection
+) -> None:
+    await admin.revoke_api_key(CLIENT)
+    tokens = Tokens(api)
+    assert (await tokens.issue(CLIENT, sha("s"), sha("t"), HOUR)).state == "revoked"
+    assert (await tokens.issue(CLIENT, sha("x"), sha("t"), HOUR)).state == "wrong"
+    assert await state(api) == "unknown", "none was issued"
+
+
+@pytest.mark.parametrize(
+    ("client", "secret"), [(CLIENT, sha("x")), ("nobody", sha("s")), ("nobody", sha("nobody"))]
+)
+async def test_wrong_credentials_get_one_answer_and_take_one_statement(
+    admin: Administration, api: asyncpg.Connection, client: str, secret: bytes
+) -> None:
+    asked: list[str] = []
+    with api.query_logger(lambda query: asked.append(query.query)):
+        issued = await Tokens(api).issue(client, secret, sha("t"), HOUR)
+        assert (issued.state, issued.expires_at) == ("wrong", None)
+        assert (await Tokens(api).issue(CLIENT, sha("s"), sha("t"), HOUR)).state == "issued"
+        await until(lambda: len(asked) >= 2)
+    assert len(asked) == 2
+    assert len(set(asked)) == 1, "the same as right ones take"
+
+
+async def test_use_is_written_down_once_a_minute_and_waits_for_nobody(
+    admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection
+) -> None:
+    await issue(api)
+    tokens = Tokens(api)
+    admitted = await tokens.admit(sha("t"), LIMIT)
+    assert admitted.is_use_due
+    assert admitted.bearer is not None
+    async with db.transaction():
+        await db.execute("SELECT FROM webhook.api_key FOR UPDATE")
+        await tokens.note_use(admitted.bearer.api_key_id)
+    assert (await admin.list_api_keys("m"))[0].last_used_at is None, "somebody else held it"
+    await tokens.note_use(admitted.bearer.api_key_id)
+    first = (await admin.list_api_keys("m"))[0].last_used_at
+    assert first is not None
+    assert not (await tokens.admit(sha("t"), LIMIT)).is_use_due
+    await tokens.note_use(admitted.bearer.api_key_id)
+    assert (await admin.list_api_keys("m"))[0].last_used_at == first
+    await db.execute("UPDATE webhook.api_key SET last_used_at = last_used_at - interval '61 seconds'")
+    assert (await tokens.admit(sha("t"), LIMIT)).is_use_due
+
+
+async def test_keys_are_audited_and_listed_without_what_could_prove_one(
+    admin: Administration, database: Database
+) -> None:
+    await admin.create_api_key("n", "other", sha("s2"), " shop ")
+    await admin.revoke_api_key(CLIENT)
+    rows = await admin.connection.fetch("SELECT * FROM webhook.audit ORDER BY id")
+    assert [(row["action"], row["person"], row["merchant_id"]) for row in rows] == [
+        ("api key created", "cli:ana", "m"),
+        ("api key created", "cli:ana", "n"),
+        ("api key revoked", "cli:ana", "m"),
+    ]
+    assert sha("s").hex() not in str(rows)
+    observer = await database.connect("webhook_observer")
+    for connection in (admin.connection, observer):
+        row = await connection.fetchrow("SELECT * FROM webhook.api_keys WHERE merchant_id = 'm'")
+        assert row is not None
+        assert row["revoked_by"] == "cli:ana"
+        assert "secret_hash" not in row
+    await observer.close()
+    assert [(key.client_id, key.name) for key in await admin.list_api_keys(None)] == [
+        (CLIENT, "online shop"),
+        ("other", "shop"),
+    ]
+
+
+async def test_the_first_key_ends_daemons_that_could_not_serve_the_api(
+    db: asyncpg.Connection, database: Database
+) -> None:
+    oldest = "SELECT compatible_from FROM webhook.state"
+    assert await db.fetchval(oldest) < 6
+    admin = Administration(await database.connect("webhook_admin"))
+    await admin.create_api_key("m", CLIENT, sha("s"), "shop")
+    assert await db.fetchval(oldest) == 6
+    await db.execute("UPDATE webhook.state SET compatible_from = 7")
+    await admin.create_api_key("m", "second", sha("s"), "shop")
+    assert await db.fetchval(oldest) == 7
+    await admin.connection.close()
+
+
+@pytest.mark.parametrize("merchant", ["$platform", "", "m\n", "x" * 129])
+async def test_a_key_is_for_merchants_that_the_outbox_takes(
+    admin: Administration, db: asyncpg.Connection, merchant: str
+) -> None:
+    with pytest.raises(StatementRefused, match=r"platform|merchant_id_has_1_to_128"):
+        await admin.create_api_key(merchant, "other", sha("s"), "shop")
+    assert await db.fetchval("SELECT count(*) FROM webhook.api_key") == 1
+
+
+READ_ONLY_BY_VIEWS = """
+SELECT format('%I.%I', nspname, relname)
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE
+    nspname = 'webhook' AND relkind IN ('r', 'p', 'v', 'S')
+    AND CASE relkind
+        WHEN 'S' THEN has_sequence_privilege('webhook_api', pg_class.oid, 'USAGE, SELECT, UPDATE')
+        ELSE has_any_column_privilege('webhook_api', pg_class.oid, 'SELECT, INSERT, UPDATE, REFERENCES')
+        OR has_table_privilege('webhook_api', pg_class.oid, 'DELETE, TRUNCATE, TRIGGER')
+    END
+"""
+
+
+async def test_the_api_may_read_its_views_and_call_its_functions_and_nothing_else(
+    db: asyncpg.Connection,
+) -> None:
+    relations = {row[0] for row in await db.fetch(READ_ONLY_BY_VIEWS)}
+    assert all(name.startswith("webhook.own_") for name in relations), relations
+    functions = await db.fetch(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'webhook'::regnamespace AND prosecdef "
+        "AND has_function_privilege('webhook_api', oid, 'EXECUTE')"
+    )
+    assert {row[0] for row in functions} >= FUNCTIONS
+    assert not {row[0] for row in functions} & {"create_api_key", "revoke_api_key", "withdraw_command"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT FROM webhook.endpoint",
+        "SELECT FROM webhook.outbox",
+        "SELECT FROM webhook.delivery_log",
+        "SELECT FROM webhook.control",
+        "SELECT secret_hash FROM webhook.api_key",
+        "SELECT hash FROM webhook.api_token",
+        "UPDATE webhook.api_token SET expires_at = 'infinity'",
+        "DELETE FROM webhook.api_token",
+        "INSERT INTO webhook.api_token VALUES (sha256('x'), 1, 'infinity')",
+        "UPDATE webhook.api_key SET revoked_at = NULL",
+        "UPDATE webhook.api_usage SET taken = '{}'",
+        "DELETE FROM webhook.card_attempts",
+        "SELECT webhook.create_api_key('m', 'c', sha256('x'), 'n', 'b')",
+        "SELECT webhook.revoke_api_key('c', 'b')",
+        "SELECT webhook.read_usage('key:1', false, true)",
+    ],
+)
+async def test_what_the_api_may_not_do(
+    admin: Administration, api: asyncpg.Connection, statement: str
+) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await api.fetch(statement)
+
+
+@pytest.mark.parametrize("role", ["webhook_observer", "webhook_producer", "webhook_admin"])
+async def test_nobody_else_takes_limits_or_reads_hashes(database: Database, role: str) -> None:
+    connection = await database.connect(role)
+    for statement in (
+        "SELECT secret_hash FROM webhook.api_key",
+        "SELECT hash FROM webhook.api_token",
+        "SELECT webhook.take_limits(ARRAY['x'], ARRAY[1], ARRAY[interval '1 minute'], ARRAY[false])",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.fetch(statement)
+    await connection.close()
+
+
+async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(
+    admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection, database: Database
+) -> None:
+    for number in range(7):
+        await issue(api, f"t{number}")
+        subjects = [Subject(f"{kind}:{number}", LIMIT, kind == "card") for kind in ("key", "card")]
+        await Limits(api).take(subjects)
+    tables = {"api_token": "hash", "api_usage": "subject", "card_attempts": "subject"}
+    for table, key in tables.items():
+        await db.execute(
+            f"UPDATE webhook.{table} SET expires_at = clock_timestamp() - interval '61 seconds' "
+            f"WHERE {key} <> ALL(ARRAY(SELECT {key} FROM webhook.{table} ORDER BY {key} LIMIT 2))"
+        )
+    holder = await database.connect()
+    async with database.pool("daemon", 1, PATIENCE) as pool, holder.transaction():
+        for table, key in tables.items():
+            await holder.execute(f"SELECT FROM webhook.{table} ORDER BY {key} DESC LIMIT 1 FOR UPDATE")
+        assert await expiry.clear(pool, 2) == 4
+        left = [await db.fetchval(f"SELECT count(*) FROM webhook.{table}") for table in tables]
+        assert left == [3, 3, 3], "two live ones and one that was locked"
+    await holder.close()
+
+
+async def test_upkeep_takes_one_look_where_there_is_no_api(database: Database) -> None:
+    asked: list[str] = []
+    async with database.pool("daemon", 1, PATIENCE) as pool:
+        async with pool.acquire() as connection:
+            connection.add_query_logger(lambda query: asked.append(query.query))
+        assert await PostgresUpkeep(pool).clear_api_rows() == 0
+        await pool.execute("SELECT 'the end'")
+        await until(lambda: asked[-1:] == ["SELECT 'the end'"])
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("planning", [PLANNED_ONCE, PLANNED_EACH_TIME, BY_INDEXES, {}])
+async def test_admission_beside_100_000_tokens_goes_by_indexes(
+    admin: Administration, db: asyncpg.Connection, database: Database, planning: Mapping[str, str]
+) -> None:
+    """Planned while there was nothing, and again with statistics of what is there."""
+    api = await connect(
+        database.dsn("webhook_api"), application_name="api", command_timeout=PATIENCE, planning=planning
+    )
+    await issue(api)
+    for _ in range(7):
+        assert await state(api) == "live"
+    await db.execute(
+        "INSERT INTO webhook.api_token "
+        "SELECT sha256(n::text::bytea), 1, clock_timestamp() + interval '1 hour' "
+        "FROM generate_series(1, 100000) AS n"
+    )
+    for analyze in ("SELECT", "ANALYZE webhook.api_token"):
+        await db.execute(analyze)
+        # What was planned and cached of the catalogue is made anew.
+        assert await state(api) == "live"
+        async with api.transaction():
+            lines = await api.fetch(f"EXPLAIN (ANALYZE, BUFFERS) {ADMIT}")
+            scans = await api.fetch(
+                "SELECT relname FROM pg_stat_xact_user_tables WHERE schemaname = 'webhook' AND seq_scan > 0"
+            )
+        buffers = sum(int(count) for count in re.findall(r"shared (?:hit|read)=(\d+)", lines[1][0]))
+        assert 0 < buffers <= 25, lines
+        assert planning == {} or scans == []
+    await api.close()
