@@ -145,4 +145,8 @@ GRANT SELECT
 ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_charges, webhook.own_commands
 TO webhook_api;
 
+-- The front: whether this is a schema that the program serves, and of which installation.
+GRANT SELECT ON webhook.state TO webhook_api;
+GRANT EXECUTE ON FUNCTION webhook.server_identifier TO webhook_api;
+
 UPDATE webhook.state SET schema_version = 6;
