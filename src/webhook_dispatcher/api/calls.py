@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from webhook_dispatcher.api.operations import Operation
 
-NO_HEADERS: Mapping[str, str] = {}
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Bearer(Protocol):
@@ -84,7 +85,7 @@ class Answer:
 
     data: bytes
     status: int = 200
-    headers: Mapping[str, str] = NO_HEADERS
+    headers: Mapping[str, str] = field(default_factory=dict)
     next_cursor: str | None = None
     language: Language | None = None
 

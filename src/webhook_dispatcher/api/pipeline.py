@@ -166,8 +166,11 @@ class Pipeline:
             headers["Cache-Control"] = "no-store"
         if finished.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
+        closes = closes or not request.content.is_eof() or _is_draining(request)
+        if closes:
+            headers["Connection"] = "close"
         response = Response(status=finished.status, body=finished.body, headers=headers)
-        if closes or not request.content.is_eof() or _is_draining(request):
+        if closes:
             response.force_close()
         took = self._clock.elapsed() - call.began
         self._metrics.count(call.operation, finished.status, took, refused)

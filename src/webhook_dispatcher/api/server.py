@@ -274,4 +274,3 @@ class ApiServer(Server):
             self._watch.cancel()
         for connection in [*self._open]:
             connection.abort()
-        await self.shutdown(0)
