@@ -1,4 +1,4 @@
-"""The Partner API's program with operations made for tests, on no database: `python -m tests.acceptance.api_program`.
+"""The Partner API's program with operations made for tests, on no database.
 
 Deadlines are a second, and bodies together a little more than two.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 from pydantic import AwareDatetime, Field
 
+from tests.waiting import until
 from webhook_dispatcher.api import request_body, server
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import TOKEN_MISSING
@@ -64,8 +65,7 @@ async def time_out(asked: Asked) -> Answer:
 
 
 async def wait(asked: Asked) -> Answer:
-    while not Path(os.environ[RELEASE]).exists():
-        await asyncio.sleep(0.01)
+    await until(Path(os.environ[RELEASE]).exists)
     return Answer(b'"released"')
 
 

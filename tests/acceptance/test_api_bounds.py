@@ -53,7 +53,7 @@ async def test_idle_connections_beyond_the_limit_go_and_others_are_served(tmp_pa
 
 
 async def test_heads_that_do_not_end_are_told_so_and_others_are_served(tmp_path: Path) -> None:
-    async with running(tmp_path) as (process, api), AsyncExitStack() as stack:
+    async with running(tmp_path) as (_, api), AsyncExitStack() as stack:
         clients = await many(stack, api, MAX_CONNECTIONS - 1, b"GET / HTTP/1.1\r\nX: ")
         assert (await asked(api.port, GET)).status == 200
 

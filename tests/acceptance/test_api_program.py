@@ -1,4 +1,4 @@
-"""`webhook-dispatcher api` on a real database: what it refuses to run with, and how it says that it is ready."""
+"""`webhook-dispatcher api` on a real database: what it refuses to run with, and when it is ready."""
 
 import base64
 from collections.abc import Iterator, Mapping
