@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
+from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
 from webhook_dispatcher.cli.late import LateCommand
 from webhook_dispatcher.cli.program import program
@@ -46,7 +47,8 @@ counts as not set. They are declared in `src/webhook_dispatcher/settings/fields.
 METRICS = """\
 ## Metrics
 
-Served for Prometheus at `/metrics` of `WEBHOOK_OPS_ADDRESS`. Gauges of the database (`webhook_pending`,
+Served for Prometheus at `/metrics` of `WEBHOOK_OPS_ADDRESS`, and those that begin with `webhook_api_` at that of
+`WEBHOOK_API_OPS_ADDRESS`. Gauges of the database (`webhook_pending`,
 `webhook_oldest_*`) are the same from every daemon: take the maximum (by `shard`, where databases have names),
 not the sum. No label holds a merchant, a URL or an id. They are declared in
 `src/webhook_dispatcher/telemetry/metrics.py`.
@@ -154,10 +156,11 @@ def _rendered(value: object) -> str:
 
 
 def _metrics() -> Iterator[tuple[str, Metric]]:
-    """Make the metrics of a daemon and of its processes, and name each as Prometheus sees it."""
+    """Make the metrics of a daemon, of its processes and of the Partner API, and name each as Prometheus sees it."""
     daemon = Metrics("of the program", shard="its name")
     processes = ProcessMetrics(CollectorRegistry(), ["its name"], lambda *_: 0, 0.0)
-    for metric in (*vars(daemon).values(), *vars(processes).values()):
+    api = ApiMetrics("of the program", (), lambda: 0, list)
+    for metric in (*vars(daemon).values(), *vars(processes).values(), *vars(api).values()):
         if isinstance(metric, Metric):
             family = next(iter(metric.collect()))
             yield family.name + ("_total" if family.type == "counter" else ""), metric

@@ -145,6 +145,9 @@ GRANT SELECT
 ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_charges, webhook.own_commands
 TO webhook_api;
 
+-- The front: whether this is a schema that the program serves, and of which installation.
+GRANT SELECT ON webhook.state TO webhook_api;
+GRANT EXECUTE ON FUNCTION webhook.server_identifier TO webhook_api;
 -- CREDENTIALS AND LIMITS
 
 -- What was taken of limits, a row for each subject (an API key, an address). Unlogged: a crash of the database empties

@@ -46,6 +46,8 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.proxy() is None
     assert settings.egress_ca_file is None
     assert settings.installation is None
+    assert (settings.api_address, settings.api_ops_address) == ("127.0.0.1:8080", "127.0.0.1:9465")
+    assert (settings.api_trusted_proxies, settings.api_max_connections) == ((), 1000)
 
 
 def test_given_values_are_read() -> None:
@@ -177,6 +179,10 @@ MALFORMED = [
     ("LANE_RETRIES", "1.5", "whole number from 1 to 100"),
     ("UNCONFIGURED_HOLD", "P1M", "such as PT10S"),
     ("OPS_ADDRESS", "9464", "host:port"),
+    ("API_ADDRESS", "8080", "host:port"),
+    ("API_OPS_ADDRESS", "9465", "host:port"),
+    ("API_TRUSTED_PROXIES", "10.0.0.1/8", "did you mean 10.0.0.0/8?"),
+    ("API_MAX_CONNECTIONS", "0", "whole number from 1 to 100000"),
     ("OPS_ADDRESS", "localhost:99999", "host:port"),
     ("OPS_ADDRESS", "::1:9464", "host:port"),
     ("LOG_FORMAT", "xml", "one of json, console"),

@@ -14,9 +14,14 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 def raise_open_files(max_lanes: int) -> None:
     """Use as many open files as we may have, and refuse more lanes than they serve."""
+    check_open_files(max_lanes, allow_open_files())
+
+
+def allow_open_files() -> int:
+    """Use as many open files as we may have, and return how many that is."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    check_open_files(max_lanes, sys.maxsize if limit == resource.RLIM_INFINITY else limit)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def usable_cpus(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int:

@@ -116,6 +116,11 @@ COMMANDS = {
         "Create the schema `webhook`, or bring it up to date; does nothing when it is.",
         "migrate --sql",
     ),
+    "api": LateCommand(
+        "api.api",
+        "Serve the Partner API until stopped (SIGTERM or Ctrl-C), as webhook_api, without encryption keys.",
+        "api",
+    ),
     "child": LateCommand("daemon.child", "Deliver events as one process of a supervisor."),
     "demo": LateCommand(
         "demo.demo",

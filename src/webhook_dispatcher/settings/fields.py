@@ -176,6 +176,25 @@ class Settings(BaseModel):
         "may repeat the event, and is waited for half a second at most.",
     )
 
+    api_address: Annotated[str, forms.ADDRESS] = _described(
+        "127.0.0.1:8080",
+        "Where `api` serves the Partner API, as plain HTTP: TLS is the load balancer's.",
+    )
+    api_ops_address: Annotated[str, forms.ADDRESS] = _described(
+        "127.0.0.1:9465", "Where `api` serves `/metrics`, `/healthz` and `/readyz`."
+    )
+    api_trusted_proxies: Annotated[tuple[forms.Network, ...], forms.NETWORKS] = _described(
+        (),
+        "Networks of load balancers whose `X-Forwarded-For` is believed; of it the right-most address that "
+        "is in none of them counts.",
+        "none",
+    )
+    api_max_connections: Annotated[int, forms.whole_number(1, 100_000)] = _described(
+        1000,
+        "Connections that one process of `api` keeps; beyond, the one that has been idle the longest is "
+        "closed. Each needs an open file, and 64 are needed besides.",
+    )
+
     @model_validator(mode="after")
     def _proxy_is_for_https(self) -> "Settings":
         if self.egress_proxy and self.egress_allow_http:

@@ -28,7 +28,7 @@ class OpsServer:
     """Serves while it is entered.
 
     readiness: names what stands in the way of delivering, if anything. notes: names what operators should
-    know although it is no fault.
+    know although it is no fault. setting: what has the address, for when it cannot be listened on.
     """
 
     def __init__(
@@ -37,11 +37,13 @@ class OpsServer:
         registry: CollectorRegistry,
         readiness: Callable[[], Sequence[str]],
         notes: Callable[[], Sequence[str]],
+        setting: str = "WEBHOOK_OPS_ADDRESS",
     ) -> None:
         self._address = address
         self._registry = registry
         self._readiness = readiness
         self._notes = notes
+        self._setting = setting
         self._latest: deque[web.RequestHandler] = deque()
         self._rendered = b""
         self._rendered_until = 0.0
@@ -73,9 +75,7 @@ class OpsServer:
         except OSError as error:
             await self._runner.cleanup()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise ConfigurationError(
-                f"WEBHOOK_OPS_ADDRESS: cannot listen on {self._address}: {reason}"
-            ) from None
+            raise ConfigurationError(f"{self._setting}: cannot listen on {self._address}: {reason}") from None
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

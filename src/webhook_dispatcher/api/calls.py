@@ -1,0 +1,120 @@
+"""What goes through the pipeline: what was asked, and an answer or a refusal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import BaseModel
+
+from webhook_dispatcher.api.catalogue import Language
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
+
+    from webhook_dispatcher.api.operations import Operation
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Bearer(Protocol):
+    """Whose token came with a request: what admission found in the database."""
+
+    @property
+    def token_hash(self) -> bytes:
+        """What every statement of the request finds the merchant by."""
+        ...
+
+    @property
+    def api_key_id(self) -> int:
+        """The key that the token was issued for."""
+        ...
+
+    @property
+    def client_id(self) -> str:
+        """The key's public name."""
+        ...
+
+    @property
+    def merchant_id(self) -> str:
+        """For logs and for what is sent upstream; statements find it by the token."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What is wrong with one field. field: dotted path with numeric indexes, such as `recipients.0.share`."""
+
+    field: str
+    message: str
+
+
+class Refused(Exception):
+    """A request ends with an error of the catalogue.
+
+    extra: further fields of `error`, such as failureReason. status: an upstream's, for a code that has none
+    of its own. language: the one in which it was first told, when it is told again.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        details: tuple[Detail, ...] = (),
+        headers: Mapping[str, str] = NO_HEADERS,
+        extra: Mapping[str, object] = NO_HEADERS,
+        *,
+        status: int | None = None,
+        language: Language | None = None,
+        closes: bool = False,
+    ) -> None:
+        super().__init__(code)
+        self.code = code
+        self.details = details
+        self.headers = headers
+        self.extra = extra
+        self.status = status
+        self.language = language
+        self.closes = closes
+        """Whether nothing more can be read from the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A success. data: JSON. language: the one of the first answer, where this repeats it."""
+
+    data: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    next_cursor: str | None = None
+    language: Language | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as far as it is known; each step of the pipeline knows more.
+
+    raw_body: what was sent, whose hash an idempotency key is bound to. target: path with query, as sent.
+    address: the client's, as far as the proxies before us are trusted. began: by the clock's `elapsed`.
+    """
+
+    request_id: str
+    language: Language
+    operation: "Operation"
+    parameters: Mapping[str, str]
+    headers: "CIMultiDictProxy[str]"
+    target: str
+    address: IPv4Address | IPv6Address
+    began: float
+    query: BaseModel | None = None
+    body: BaseModel | None = None
+    raw_body: bytes = b""
+    bearer: Bearer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What admission found. headers: what every answer of this request says besides, such as RateLimit."""
+
+    bearer: Bearer | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,78 @@
+"""The bytes of every answer: one shape for successes, one for errors. Source: contract 7."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import orjson
+
+from webhook_dispatcher.api import request_ids
+from webhook_dispatcher.api.calls import Answer, Refused
+from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, Language, entry_of
+from webhook_dispatcher.domain.event import render_instant
+
+SERVER = "webhook-dispatcher"
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What an answer says of its request. at: seconds since 1970; took: seconds."""
+
+    request_id: str
+    at: float
+    took: float
+
+    def fields(self) -> dict[str, object]:
+        """Return it as it is shown."""
+        return {
+            "requestId": self.request_id,
+            "timestamp": render_instant(datetime.fromtimestamp(self.at, UTC)),
+            "processingTimeMs": int(self.took * 1000),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A finished answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def success(answer: Answer, meta: Meta, language: Language) -> Envelope:
+    """Put an answer's data into the envelope, byte for byte."""
+    fields = meta.fields()
+    if answer.next_cursor is not None:
+        fields["nextCursor"] = answer.next_cursor
+    body = b'{"success":true,"data":%b,"meta":%b}' % (answer.data, orjson.dumps(fields))
+    return Envelope(answer.status, _headers(meta, answer.language or language) | {**answer.headers}, body)
+
+
+def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
+    """Say what was refused, in the client's language; a code that may not leave is an internal error."""
+    told = refused.language or language
+    entry = entry_of(refused.code)
+    is_known = entry is not CATALOGUE[INTERNAL]
+    fields = {
+        "code": refused.code if is_known else INTERNAL,
+        "type": entry.type,
+        "message": entry.messages[told],
+        "details": [{"field": detail.field, "message": detail.message} for detail in refused.details],
+    }
+    body = orjson.dumps(
+        {"success": False, "error": {**refused.extra, **fields}, "meta": meta.fields()},
+    )
+    status = entry.status or refused.status or 422
+    return Envelope(status, _headers(meta, told) | {**refused.headers}, body)
+
+
+def _headers(meta: Meta, language: Language) -> dict[str, str]:
+    return {
+        "Content-Type": "application/json",
+        "Content-Language": language,
+        "Vary": "Accept-Language",
+        request_ids.HEADER: meta.request_id,
+        "Server": SERVER,
+        "X-Content-Type-Options": "nosniff",
+    }

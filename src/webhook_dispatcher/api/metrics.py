@@ -1,0 +1,74 @@
+"""The API's metrics, in a registry of their own; no label holds a merchant, a path or an id.
+
+Source: contract 6.
+"""
+
+from collections.abc import Callable, Sequence
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from webhook_dispatcher.api.catalogue import CATALOGUE
+
+DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+NO_OPERATION = "none"
+"""The operation of a request that did not get as far as one."""
+
+
+class ApiMetrics:
+    """One attribute for each metric, named without `webhook_api_`."""
+
+    def __init__(
+        self,
+        version: str,
+        operations: Sequence[str],
+        connections: Callable[[], float],
+        readiness: Callable[[], Sequence[str]],
+    ) -> None:
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "api_requests",
+            "Requests that were answered.",
+            ["operation", "status"],
+            namespace="webhook",
+            registry=registry,
+        )
+        self.duration = Histogram(
+            "api_request_duration_seconds",
+            "From a request's head to its answer.",
+            ["operation"],
+            namespace="webhook",
+            registry=registry,
+            buckets=DURATION_BUCKETS,
+        )
+        self.refusals = Counter(
+            "api_refusals",
+            "Requests that were refused, by their error code.",
+            ["code"],
+            namespace="webhook",
+            registry=registry,
+        )
+        self.connections = _gauge("api_connections", "Connections that are open.", registry)
+        self.connections.set_function(connections)
+        self.ready = _gauge("api_ready", "1 while requests can be answered, as `/readyz` says.", registry)
+        self.ready.set_function(lambda: float(not readiness()))
+        self.build_info = Gauge(
+            "api_build_info", "The version that runs.", ["version"], namespace="webhook", registry=registry
+        )
+        self.build_info.labels(version).set(1)
+        for operation in (*operations, NO_OPERATION):
+            self.duration.labels(operation)
+        for code in CATALOGUE:
+            self.refusals.labels(code)
+
+    def count(self, operation: str, status: int, seconds: float, refused: int | None) -> None:
+        """Count an answered request. refused: the code of its error."""
+        self.requests.labels(operation, status).inc()
+        self.duration.labels(operation).observe(seconds)
+        if refused is not None:
+            self.refusals.labels(refused).inc()
+
+
+def _gauge(name: str, meaning: str, registry: CollectorRegistry) -> Gauge:
+    return Gauge(name, meaning, namespace="webhook", registry=registry)

@@ -1,0 +1,184 @@
+"""What becomes of a request, step by step: the whole promise of the Partner API, in its order.
+
+Not aiohttp's middlewares: those see neither what cannot be parsed nor `Expect`. Whatever a step refuses, and
+whatever goes wrong, becomes an error in the envelope; nothing is answered in any other form.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import structlog
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response
+
+from webhook_dispatcher.api import clients, envelope, heads, languages, request_body, request_ids
+from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
+from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, UNAVAILABLE, Language, entry_of
+from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics
+from webhook_dispatcher.api.operations import Router
+from webhook_dispatcher.api.server import Connection
+from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.errors import StorageUnavailable
+
+_log = structlog.get_logger()
+
+
+class Admission(Protocol):
+    """Credentials and limits, by the head alone."""
+
+    async def admit(self, asked: Asked) -> Admitted:
+        """Say whose request it is, or refuse it."""
+        ...
+
+
+class Idempotency(Protocol):
+    """The same request twice has one effect and one answer."""
+
+    async def once(self, asked: Asked, carry_out: Callable[[Asked], Awaitable[Answer]]) -> Answer:
+        """Carry it out, or say what came of it before; a refusal counts as an answer."""
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """A request on its way: what every answer needs, even if nothing else is known of it."""
+
+    request_id: str
+    language: Language
+    began: float
+    operation: str = NO_OPERATION
+    is_secret: bool = False
+    admitted: Admitted = field(default_factory=Admitted)
+
+
+class Pipeline:
+    """Answers requests."""
+
+    def __init__(
+        self,
+        router: Router,
+        admission: Admission,
+        idempotency: Idempotency,
+        clock: Clock,
+        metrics: ApiMetrics,
+        trusted_proxies: Sequence[clients.Network],
+    ) -> None:
+        self._router = router
+        self._admission = admission
+        self._idempotency = idempotency
+        self._clock = clock
+        self._metrics = metrics
+        self._trusted_proxies = trusted_proxies
+        self._budget = request_body.MemoryBudget()
+
+    async def __call__(self, request: BaseRequest) -> Response:
+        """Answer a request, whatever happens."""
+        call = self._begin(request)
+        with structlog.contextvars.bound_contextvars(request_id=call.request_id):
+            try:
+                return self._succeed(call, request, await self._carry_out(call, request))
+            except Refused as refused:
+                return self._refuse(call, request, refused)
+            except ConnectionError:
+                # The client is gone.
+                raise
+            except StorageUnavailable as error:
+                _log.warning("request.unanswered", operation=call.operation, error=str(error))
+                return self._refuse(call, request, Refused(UNAVAILABLE, headers={"Retry-After": "1"}))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and never shown
+                _log.error("request.failed", operation=call.operation, exc_info=error)
+                return self._refuse(call, request, Refused(INTERNAL))
+
+    async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
+        """Keep the promise: each step knows more than the one before it, or refuses."""
+        path = heads.examine(request)
+        expects_continue = heads.expects_continue(request)
+        operation, parameters = self._router.find(request.method, path)
+        call.operation, call.is_secret = operation.name, operation.is_secret
+        request_body.check_head(request, operation)
+        asked = Asked(
+            request_id=call.request_id,
+            language=call.language,
+            operation=operation,
+            parameters=parameters,
+            headers=request.headers,
+            target=request.raw_path,
+            address=self._address_of(request),
+            began=call.began,
+        )
+        call.admitted = await self._admission.admit(asked)
+        with self._budget.reserved() as reservation:
+            body = await request_body.read(request, reservation, expects_continue)
+            asked = replace(asked, bearer=call.admitted.bearer, raw_body=body)
+            return await self._idempotency.once(asked, self._handle)
+
+    async def _handle(self, asked: Asked) -> Answer:
+        """Read what was asked by the operation's models, and do it."""
+        operation, language = asked.operation, asked.language
+        kind = request_body.content_type(asked.headers)
+        query = request_body.parse_query(operation, asked.target.partition("?")[2], language)
+        body = request_body.parse(operation, asked.raw_body, kind, language)
+        return await operation.handler(replace(asked, query=query, body=body))
+
+    def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
+        """Answer what could not be parsed; of such a request nothing is known, not even its headers."""
+        call = self._begin(request)
+        code = heads.judge(error)
+        if code is None:
+            _log.error("request.failed", request_id=call.request_id, exc_info=error)
+        return self._refuse(call, request, Refused(code or INTERNAL, closes=True))
+
+    def _begin(self, request: BaseRequest) -> Call:
+        headers = request.headers
+        return Call(
+            request_ids.choose(headers.get(request_ids.HEADER)),
+            languages.choose(headers.get("Accept-Language")),
+            self._clock.elapsed(),
+        )
+
+    def _address_of(self, request: BaseRequest) -> clients.Address:
+        forwarded = request.headers.getall("X-Forwarded-For", [])
+        return clients.address_of(request.remote, forwarded, self._trusted_proxies)
+
+    def _succeed(self, call: Call, request: BaseRequest, answer: Answer) -> Response:
+        return self._send(call, request, envelope.success(answer, self._meta(call), call.language))
+
+    def _refuse(self, call: Call, request: BaseRequest, refused: Refused) -> Response:
+        code = INTERNAL if entry_of(refused.code) is CATALOGUE[INTERNAL] else refused.code
+        if code != refused.code:
+            _log.error(
+                "code.unknown", request_id=call.request_id, operation=call.operation, code=refused.code
+            )
+        finished = envelope.error(refused, self._meta(call), call.language)
+        return self._send(call, request, finished, code, refused.closes)
+
+    def _send(
+        self,
+        call: Call,
+        request: BaseRequest,
+        finished: envelope.Envelope,
+        refused: int | None = None,
+        closes: bool = False,
+    ) -> Response:
+        headers = {**call.admitted.headers, **finished.headers}
+        if call.is_secret:
+            headers["Cache-Control"] = "no-store"
+        if finished.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        closes = closes or not request.content.is_eof() or _is_draining(request)
+        if closes:
+            headers["Connection"] = "close"
+        response = Response(status=finished.status, body=finished.body, headers=headers)
+        if closes:
+            response.force_close()
+        took = self._clock.elapsed() - call.began
+        self._metrics.count(call.operation, finished.status, took, refused)
+        return response
+
+    def _meta(self, call: Call) -> envelope.Meta:
+        return envelope.Meta(call.request_id, self._clock.unix(), self._clock.elapsed() - call.began)
+
+
+def _is_draining(request: BaseRequest) -> bool:
+    return isinstance(request.protocol, Connection) and request.protocol.is_draining

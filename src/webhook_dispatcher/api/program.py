@@ -1,0 +1,227 @@
+"""The program `webhook-dispatcher api`: what it is made of, how it starts, and how it stops.
+
+It holds nothing that another process would need: any number of them stand behind a load balancer. It listens
+as soon as its databases were asked once, even when they are away: what needs them is then 503.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import asyncpg
+import structlog
+
+from webhook_dispatcher import __version__
+from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
+from webhook_dispatcher.api.catalogue import TOKEN_MISSING
+from webhook_dispatcher.api.clients import Network
+from webhook_dispatcher.api.metrics import ApiMetrics
+from webhook_dispatcher.api.operations import OPERATIONS, Operation, Router
+from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
+from webhook_dispatcher.api.server import ApiServer
+from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.errors import (
+    ConfigurationError,
+    DispatcherError,
+    SchemaMismatch,
+    StorageUnavailable,
+)
+from webhook_dispatcher.storage import installation, schema
+from webhook_dispatcher.storage.connection import create_pool, describe
+from webhook_dispatcher.storage.session import PLANNED_EACH_TIME
+from webhook_dispatcher.telemetry.address import split_address
+from webhook_dispatcher.telemetry.health import OpsServer
+
+STATEMENT_TIME = timedelta(seconds=5)
+POOL_SIZE = 10
+CHECK_SECONDS = 5.0
+"""How often each database is asked whether it is there, and of a version that we serve."""
+MAX_BACKLOG = 1024
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator has chosen. databases: their URLs, by name. grace: seconds."""
+
+    address: str
+    ops_address: str
+    trusted_proxies: Sequence[Network]
+    max_connections: int
+    grace: float
+    databases: Mapping[str | None, str]
+    is_pooled: bool = False
+    installation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What requests are answered with."""
+
+    operations: Sequence[Operation]
+    admission: Admission
+    idempotency: Idempotency
+
+
+class NobodyAdmitted:
+    """Admits to nothing that asks for a token."""
+
+    async def admit(self, asked: Asked) -> Admitted:
+        """Refuse, unless anybody may ask."""
+        if asked.operation.limit == "none":
+            return Admitted()
+        raise Refused(TOKEN_MISSING)
+
+
+class EachTime:
+    """Keeps no answers."""
+
+    async def once(self, asked: Asked, carry_out: Callable[[Asked], Awaitable[Answer]]) -> Answer:
+        """Carry it out."""
+        return await carry_out(asked)
+
+
+Pools = Mapping[str | None, asyncpg.Pool]
+
+
+def compose(pools: Pools) -> Parts:
+    """Put together what answers requests; pools: one for each database, by its name."""
+    return Parts(OPERATIONS, NobodyAdmitted(), EachTime())
+
+
+class Program:
+    """The running parts, and how to stop them. parts: makes what answers, when the pools are open."""
+
+    def __init__(self, options: Options, clock: Clock, parts: Callable[[Pools], Parts] = compose) -> None:
+        self._options = options
+        self._clock = clock
+        self._parts = parts
+        self._stop, self._end_of_grace = asyncio.Event(), asyncio.Event()
+        self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
+        self._failure: DispatcherError | None = None
+        self._server: ApiServer | None = None
+        self.port = self.ops_port = 0
+
+    def readiness(self) -> Sequence[str]:
+        """Name what stands in the way of answering."""
+        if self._server is None:
+            return ["not listening yet"]
+        ending = ["stopping"] if self._stop.is_set() else []
+        databases = self._options.databases
+        return ending + [f"{describe(databases[name])}: {reason}" for name, reason in self._away.items()]
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Open the pools, ask each database once, and listen."""
+        pools = {name: await self._pool(stack, dsn) for name, dsn in self._options.databases.items()}
+        await self._check(pools)
+        parts = self._parts(pools)
+        metrics = ApiMetrics(
+            __version__,
+            [operation.name for operation in parts.operations],
+            lambda: self._server.count if self._server else 0,
+            self.readiness,
+        )
+        address = self._options.ops_address
+        ops = OpsServer(address, metrics.registry, self.readiness, list, "WEBHOOK_API_OPS_ADDRESS")
+        await stack.enter_async_context(ops)
+        self.ops_port = ops.port
+        pipeline = Pipeline(
+            Router(parts.operations),
+            parts.admission,
+            parts.idempotency,
+            self._clock,
+            metrics,
+            self._options.trusted_proxies,
+        )
+        await self._listen(ApiServer(pipeline, self._options.max_connections))
+        watching = asyncio.create_task(self._watch(pools))
+        stack.callback(watching.cancel)
+        _log.info("api.started", version=__version__, port=self.port, ops_port=self.ops_port)
+
+    async def _pool(self, stack: AsyncExitStack, dsn: str) -> asyncpg.Pool:
+        return await stack.enter_async_context(
+            create_pool(
+                dsn,
+                application_name="webhook-dispatcher api",
+                command_timeout=STATEMENT_TIME,
+                size=POOL_SIZE,
+                pooled=self._options.is_pooled,
+                planning=PLANNED_EACH_TIME,
+            )
+        )
+
+    async def _listen(self, server: ApiServer) -> None:
+        host, port = split_address(self._options.address)
+        backlog = min(self._options.max_connections, MAX_BACKLOG)
+        try:
+            self._listener = await server.loop.create_server(server, host, port, backlog=backlog)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise ConfigurationError(
+                f"WEBHOOK_API_ADDRESS: cannot listen on {self._options.address}: {reason}"
+            ) from None
+        self.port = self._listener.sockets[0].getsockname()[1]
+        server.watch()
+        self._server = server
+
+    async def _check(self, pools: Pools) -> None:
+        """Ask every database whether it is there and ours; SchemaMismatch and ConfigurationError end us."""
+        await asyncio.gather(*(self._check_one(name, pool) for name, pool in pools.items()))
+
+    async def _check_one(self, name: str | None, pool: asyncpg.Pool) -> None:
+        try:
+            await schema.check(pool)
+            (await installation.read(pool)).verify(self._options.installation)
+        except StorageUnavailable as error:
+            _log.warning("database.awaited", shard=name, error=str(error))
+            self._away[name] = str(error)
+        else:
+            self._away.pop(name, None)
+
+    async def _watch(self, pools: Pools) -> None:
+        while not self._stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), CHECK_SECONDS)
+                return
+            try:
+                await self._check(pools)
+            except (SchemaMismatch, ConfigurationError) as error:
+                self._failure = error
+                self.stop()
+            except DispatcherError as error:
+                _log.warning("database.unchecked", error=str(error))
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self._stop.set()
+
+    def cut_short(self) -> None:
+        """End the grace now."""
+        self._end_of_grace.set()
+
+    async def finished(self) -> None:
+        """Wait until it is asked to end."""
+        await self._stop.wait()
+
+    def failure(self) -> DispatcherError | None:
+        """Say what it ended for, if not for being asked."""
+        return self._failure
+
+    async def drain(self) -> None:
+        """Take no new connections in, let requests under way end, then close."""
+        self.stop()
+        if self._server is None:
+            return
+        self._listener.close()
+        draining = asyncio.create_task(self._server.drain(self._options.grace))
+        cutting = asyncio.create_task(self._end_of_grace.wait())
+        await asyncio.wait([draining, cutting], return_when=asyncio.FIRST_COMPLETED)
+        cutting.cancel()
+        if not draining.done():
+            await self._server.drain(0)
+        await draining
+        _log.info("api.stopped")

@@ -1,0 +1,186 @@
+"""The body of a request: whether one may come, how it is read within bounds, and what it says."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import parse_qsl
+
+import orjson
+from aiohttp.web_protocol import RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from pydantic import BaseModel
+
+from webhook_dispatcher.api import validation
+from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.catalogue import (
+    BODY_TOO_LARGE,
+    MALFORMED_REQUEST,
+    NOT_JSON,
+    TOO_SLOW,
+    UNAVAILABLE,
+    WRONG_CONTENT_TYPE,
+    Language,
+)
+from webhook_dispatcher.api.operations import Operation
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
+
+FORM = "application/x-www-form-urlencoded"
+MAX_BODY_BYTES = 1_048_576
+MAX_BODY_SECONDS = 20.0
+"""How long a body may take to arrive, however it comes."""
+MAX_BYTES = 64 * 1_048_576
+"""What all bodies that are being read may take together."""
+MAX_MEMBERS = 10_000
+"""Members that the objects of one body may have together."""
+MAX_QUERY_FIELDS = 32
+
+NUL = b"\\u0000"
+"""The only way in which JSON can hold U+0000."""
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class MemoryBudget:
+    """The bytes that bodies may take together."""
+
+    def __init__(self, size: int = MAX_BYTES) -> None:
+        self._left = size
+
+    @contextmanager
+    def reserved(self) -> Iterator["Reservation"]:
+        """Reserve bytes as they come, until left."""
+        reservation = Reservation(self)
+        try:
+            yield reservation
+        finally:
+            self._left += reservation.size
+
+    def take(self, size: int) -> None:
+        """Take bytes, or refuse."""
+        if size > self._left:
+            raise Refused(UNAVAILABLE, headers={"Retry-After": "1"}, closes=True)
+        self._left -= size
+
+
+class Reservation:
+    """One body's part of the budget."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        """Take so many bytes more, or refuse."""
+        if self.size + size > MAX_BODY_BYTES:
+            raise Refused(BODY_TOO_LARGE, closes=True)
+        self._budget.take(size)
+        self.size += size
+
+
+def check_head(request: BaseRequest, operation: Operation) -> None:
+    """Refuse a body by what the head says of it, before any of it is read."""
+    if not request.body_exists:
+        return
+    if not operation.takes_body:
+        raise Refused(MALFORMED_REQUEST, closes=True)
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise Refused(BODY_TOO_LARGE, closes=True)
+    if request.headers.getall("Content-Encoding", ["identity"]) != ["identity"]:
+        raise Refused(WRONG_CONTENT_TYPE, closes=True)
+    if content_type(request.headers) not in operation.content_types:
+        raise Refused(WRONG_CONTENT_TYPE, closes=True)
+
+
+def content_type(headers: "CIMultiDictProxy[str]") -> str:
+    """Return the content type without its parameters, in small letters; empty: none, or several."""
+    given = headers.getall("Content-Type", [])
+    return given[0].partition(";")[0].strip().lower() if len(given) == 1 else ""
+
+
+async def read(request: BaseRequest, reservation: Reservation, expects_continue: bool) -> bytes:
+    """Read the body within its bounds; tell the client to send it if it waits for that."""
+    if not request.body_exists:
+        return b""
+    if expects_continue and not request.content.is_eof():
+        await _tell_to_continue(request)
+    parts = []
+    try:
+        async with asyncio.timeout(MAX_BODY_SECONDS):
+            while part := await request.content.readany():
+                reservation.grow(len(part))
+                parts.append(part)
+    except TimeoutError:
+        raise Refused(TOO_SLOW, closes=True) from None
+    except RequestPayloadError:
+        raise Refused(MALFORMED_REQUEST, closes=True) from None
+    return b"".join(parts)
+
+
+async def _tell_to_continue(request: BaseRequest) -> None:
+    writer = request.writer
+    await writer.write(CONTINUE)
+    # The answer itself has not begun: an error may still take its place.
+    writer.output_size = 0
+
+
+def parse(operation: Operation, body: bytes, kind: str, language: Language) -> BaseModel | None:
+    """Read a body by the operation's model; kind: its content type."""
+    if not operation.takes_body:
+        return None
+    if operation.body is None and not body:
+        return None
+    model = operation.body or validation.Nothing
+    if kind == FORM:
+        return validation.from_strings(model, fields_of(body.decode("latin-1"), language), language)
+    decoded = _decoded(body)
+    if NUL in body:
+        validation.refuse_nul(decoded, language)
+    return validation.from_json(model, body, language)
+
+
+def parse_query(operation: Operation, query: str, language: Language) -> BaseModel:
+    """Read the query by the operation's model; without one there must be none."""
+    return validation.from_strings(
+        operation.query or validation.Nothing, fields_of(query, language), language
+    )
+
+
+def fields_of(text: str, language: Language) -> Mapping[str, str]:
+    """Return the fields of a query or form; each may be there once, and none may hold U+0000."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_FIELDS)
+    except ValueError:
+        raise validation.refuse_field("", "undecodable", language) from None
+    fields = dict(pairs)
+    for name in fields:
+        if "\0" in name or "\0" in fields[name]:
+            raise validation.refuse_field(name.replace("\0", "\N{REPLACEMENT CHARACTER}"), "nul", language)
+        if sum(name == other for other, _ in pairs) > 1:
+            raise validation.refuse_field(name, "repeated", language)
+    return fields
+
+
+def _decoded(body: bytes) -> object:
+    """Decode JSON as strictly as anybody may: each name once, no NaN, no lone surrogate, no endless depth."""
+    members = 0
+
+    def unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+        nonlocal members
+        members += len(pairs)
+        found = dict(pairs)
+        if len(found) < len(pairs) or members > MAX_MEMBERS:
+            raise ValueError
+        return found
+
+    try:
+        orjson.loads(body)
+        return json.loads(body, object_pairs_hook=unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise Refused(NOT_JSON) from None
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(text)

@@ -1,0 +1,17 @@
+"""`api`."""
+
+import typer
+
+from webhook_dispatcher.cli.session import session_of
+
+
+def api(context: typer.Context) -> None:
+    """Serve the Partner API until stopped (SIGTERM or Ctrl-C), as one process: start as many as are wanted.
+
+    Connects as webhook_api; holds no encryption keys. Refuses a schema of another version (exit 3).
+    """
+    settings = session_of(context).settings()
+    settings.databases()
+    from webhook_dispatcher.app import api as program
+
+    program.run(settings)

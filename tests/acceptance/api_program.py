@@ -1,0 +1,139 @@
+"""The Partner API's program with operations made for tests, on no database.
+
+Deadlines are a second, and bodies together a little more than two.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import orjson
+from pydantic import AwareDatetime, Field
+
+from tests.waiting import until
+from webhook_dispatcher.api import request_body, server
+from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
+from webhook_dispatcher.api.catalogue import TOKEN_MISSING
+from webhook_dispatcher.api.operations import JSON, Operation
+from webhook_dispatcher.api.program import EachTime, Options, Parts, Program
+from webhook_dispatcher.api.request_body import FORM
+from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.app.api import serve
+from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.settings import load_settings
+from webhook_dispatcher.telemetry import logs
+
+RELEASE = "TEST_RELEASE"
+"""The variable that names a file; while it is not there, slow operations wait."""
+SECRET = "sesame-in-a-traceback"
+LARGE = 8 * 1_048_576
+
+
+class Share(Model):
+    share: int = Field(ge=1)
+
+
+class Thing(Model):
+    name: str = Field(min_length=1, max_length=20)
+    recipients: list[Share] = Field(default=[], max_length=3)
+    created_at: AwareDatetime | None = None
+
+
+class Page(Model):
+    limit: int = Field(default=10, ge=1, le=100)
+
+
+async def read(asked: Asked) -> Answer:
+    shown = {
+        **asked.parameters,
+        "address": str(asked.address),
+        "query": asked.query and asked.query.model_dump(),
+    }
+    return Answer(orjson.dumps(shown))
+
+
+async def create(asked: Asked) -> Answer:
+    return Answer(asked.raw_body or b"null", 201)
+
+
+async def fail(asked: Asked) -> Answer:
+    raise RuntimeError(SECRET)
+
+
+async def time_out(asked: Asked) -> Answer:
+    raise TimeoutError
+
+
+async def wait(asked: Asked) -> Answer:
+    await until(Path(os.environ[RELEASE]).exists)
+    return Answer(b'"released"')
+
+
+async def give_much(asked: Asked) -> Answer:
+    return Answer(orjson.dumps("x" * LARGE))
+
+
+async def page(asked: Asked) -> Answer:
+    return Answer(b"[1.10,\n 2]", next_cursor="c2")
+
+
+async def answer_hidden(asked: Asked) -> Answer:
+    raise Refused(-13001, status=409)
+
+
+async def answer_in_range(asked: Asked) -> Answer:
+    raise Refused(-3005, status=409, extra={"failureReason": "closed", "code": 1})
+
+
+OPERATIONS = (
+    Operation("GET", "/v1/things/{id}", "read_thing", read, query=Page, limit="none"),
+    Operation("POST", "/v1/things", "create_thing", create, body=Thing, limit="none"),
+    Operation("PUT", "/v1/things", "put_thing", create, body=Thing, limit="none"),
+    Operation(
+        "POST", "/v1/forms", "create_by_form", create, body=Thing, limit="none", content_types=(JSON, FORM)
+    ),
+    Operation("POST", "/v1/actions", "act", create, limit="none"),
+    Operation("GET", "/v1/broken", "fail", fail, limit="none"),
+    Operation("GET", "/v1/late", "time_out", time_out, limit="none"),
+    Operation("GET", "/v1/slow", "wait", wait, limit="none"),
+    Operation("GET", "/v1/large", "give_much", give_much, limit="none"),
+    Operation("GET", "/v1/pages", "page", page, limit="none"),
+    Operation("GET", "/v1/hidden", "answer_hidden", answer_hidden, limit="none"),
+    Operation("GET", "/v1/in-range", "answer_in_range", answer_in_range, limit="none"),
+    Operation("GET", "/v1/secret", "secret", read, limit="none", is_secret=True),
+    Operation("POST", "/v1/private", "private", create, body=Thing),
+)
+
+
+class ForTests:
+    """Admits everybody to what has no limit, and nobody else."""
+
+    async def admit(self, asked: Asked) -> Admitted:
+        if asked.operation.limit != "none":
+            raise Refused(TOKEN_MISSING)
+        return Admitted(headers={"RateLimit": '"key";r=599'})
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    server.MAX_HEAD_SECONDS = server.MAX_DRAIN_SECONDS = request_body.MAX_BODY_SECONDS = 1.0
+    server.LOOK_EVERY = 0.1
+    with open("/dev/stderr", "w") as stream:
+        logs.configure("json", "info", stream)
+        settings = load_settings(
+            {name: text for name, text in os.environ.items() if name.startswith("WEBHOOK_")}
+        )
+        options = Options(
+            settings.api_address,
+            settings.api_ops_address,
+            settings.api_trusted_proxies,
+            settings.api_max_connections,
+            settings.shutdown_grace.total_seconds(),
+            {},
+        )
+        parts = Parts(OPERATIONS, ForTests(), EachTime())
+        asyncio.run(serve(Program(options, SystemClock(), lambda _: parts)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""`webhook-dispatcher api` on a real database: what it refuses to run with, and when it is ready."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.acceptance.api_process import ANYWHERE
+from tests.acceptance.processes import Daemon, http_get
+from tests.acceptance.raw_http import asked
+from tests.servers.database import Database
+from tests.waiting import until_found
+from webhook_dispatcher.api import catalogue as codes
+
+API = ("webhook_dispatcher", "api")
+KEY = base64.b64encode(b"k" * 32).decode()
+
+
+@contextmanager
+def started(folder: Path, settings: Mapping[str, str]) -> Iterator[Daemon]:
+    daemon = Daemon.spawn({**ANYWHERE, **settings}, folder / "log", folder, API)
+    try:
+        yield daemon
+    finally:
+        daemon.kill()
+
+
+async def test_it_serves_and_says_that_it_is_ready(database: Database, tmp_path: Path) -> None:
+    with started(tmp_path, database.settings("webhook_api")) as daemon:
+        line = await daemon.logged("api.started")
+        assert await http_get(line["ops_port"], "/readyz") == (200, "ready\n")
+        reply = await asked(line["port"], b"GET /v1/webhook HTTP/1.1\r\nHost: api\r\n\r\n")
+        assert (reply.status, reply.error["code"]) == (404, codes.NO_SUCH_PATH)
+        daemon.terminate()
+        assert await daemon.ended() == 0
+        assert daemon.problems() == []
+
+
+async def test_it_does_not_hold_the_keys_that_open_secrets(database: Database, tmp_path: Path) -> None:
+    with started(tmp_path, database.settings("webhook_api") | {"SECRET_KEYS": f"k1:{KEY}"}) as daemon:
+        assert await daemon.ended() == 2
+        assert "must not hold the keys that open secrets" in daemon.log_file.read_text()
+
+
+async def test_it_needs_a_database(tmp_path: Path) -> None:
+    with started(tmp_path, {}) as daemon:
+        assert await daemon.ended() == 2
+        assert "WEBHOOK_DATABASE_URL" in daemon.log_file.read_text()
+
+
+async def test_an_address_that_is_taken_is_named(database: Database, tmp_path: Path) -> None:
+    with started(tmp_path, database.settings("webhook_api")) as first:
+        port = (await first.logged("api.started"))["port"]
+        (tmp_path / "second").mkdir()
+        taken = {**database.settings("webhook_api"), "API_ADDRESS": f"127.0.0.1:{port}"}
+        with started(tmp_path / "second", taken) as second:
+            assert await second.ended() == 2
+            assert f"WEBHOOK_API_ADDRESS: cannot listen on 127.0.0.1:{port}" in second.log_file.read_text()
+
+
+async def test_another_schema_ends_it_at_the_start_and_later(database: Database, tmp_path: Path) -> None:
+    connection = await database.connect()
+    with started(tmp_path, database.settings("webhook_api")) as daemon:
+        await daemon.logged("api.started")
+        await connection.execute("UPDATE webhook.state SET compatible_from = 99, schema_version = 99")
+        assert await daemon.ended() == 3
+    with started(tmp_path, database.settings("webhook_api")) as daemon:
+        assert await daemon.ended() == 3
+    await connection.close()
+
+
+async def test_another_installation_is_refused(database: Database, tmp_path: Path) -> None:
+    connection = await database.connect()
+    await connection.execute("UPDATE webhook.state SET installation = 'prod'")
+    await connection.close()
+    with started(tmp_path, database.settings("webhook_api") | {"INSTALLATION": "staging"}) as daemon:
+        assert await daemon.ended() == 2
+        assert "belongs to 'prod'" in daemon.log_file.read_text()
+
+
+async def test_a_database_that_is_away_is_named_and_the_others_are_served(
+    database: Database, tmp_path: Path
+) -> None:
+    urls = f"eu1={database.dsn('webhook_api')} eu2=postgresql://nobody@127.0.0.1:1/none"
+    with started(tmp_path, {"DATABASE_URL": urls}) as daemon:
+        line = await daemon.logged("api.started")
+        status, text = await http_get(line["ops_port"], "/readyz")
+        assert (status, text.count("\n")) == (503, 1)
+        assert "database 'none' at 127.0.0.1:1" in text
+        reply = await asked(line["port"], b"GET /v1/webhook HTTP/1.1\r\nHost: api\r\n\r\n")
+        assert reply.status == 404
+
+
+async def test_a_database_that_comes_back_is_noticed(database: Database, tmp_path: Path) -> None:
+    connection = await database.connect()
+    await connection.execute("ALTER ROLE webhook_api CONNECTION LIMIT 0")
+    try:
+        with started(tmp_path, database.settings("webhook_api")) as daemon:
+            line = await daemon.logged("api.started")
+            assert (await http_get(line["ops_port"], "/readyz"))[0] == 503
+            await connection.execute("ALTER ROLE webhook_api CONNECTION LIMIT -1")
+
+            async def is_ready() -> bool:
+                return (await http_get(line["ops_port"], "/readyz"))[0] == 200
+
+            await until_found(is_ready)
+    finally:
+        await connection.execute("ALTER ROLE webhook_api CONNECTION LIMIT -1")
+        await connection.close()

@@ -1,0 +1,143 @@
+"""The Partner API's small parts: languages, addresses, paths, request ids, connections in order."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from webhook_dispatcher.api import clients, languages, request_ids
+from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH, UNAVAILABLE
+from webhook_dispatcher.api.operations import Operation, Router
+from webhook_dispatcher.api.request_body import MAX_BODY_BYTES, MemoryBudget
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        (None, "en"),
+        ("", "en"),
+        ("ru", "ru"),
+        ("ru-RU", "ru"),
+        ("UZ-Cyrl-UZ", "uz"),
+        ("de, fr", "en"),
+        ("de, ru;q=0.1", "ru"),
+        ("uz;q=0.5, ru;q=0.8", "ru"),
+        ("uz, ru", "uz"),
+        ("ru;q=0, uz;q=0.001", "uz"),
+        ("ru;q=0", "en"),
+        ("en;q=0, *;q=0.1", "en"),
+        ("*, ru;q=0.9", "en"),
+        ("*;q=0.1, ru;q=0.9", "ru"),
+        ("ru;q=2, uz;q=nan", "en"),
+        ("ru ; Q=1.000 ,", "ru"),
+        ("russian", "en"),
+        (",".join(["de"] * languages.MAX_RANGES + ["ru"]), "en"),
+        ("\udcff", "en"),
+    ],
+)
+def test_the_language_is_the_one_that_fits_best(header: str | None, language: str) -> None:
+    assert languages.choose(header) == language
+
+
+TRUSTED = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("198.51.100.7", ["6.6.6.6"], "198.51.100.7"),
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["6.6.6.6, 198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["6.6.6.6, 198.51.100.7, 10.0.0.2"], "198.51.100.7"),
+        ("10.0.0.1", ["6.6.6.6", "198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["6.6.6.6, nonsense"], "10.0.0.1"),
+        ("10.0.0.1", ["6.6.6.6, "], "10.0.0.1"),
+        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("::ffff:10.0.0.1", ["::ffff:198.51.100.7"], "198.51.100.7"),
+        ("fd00::1", ["[2001:db8::1]:443"], "2001:db8::1"),
+        ("fd00::1", ["198.51.100.7:443"], "198.51.100.7"),
+        ("10.0.0.1", [", ".join(["6.6.6.6"] + ["10.0.0.2"] * 100)], "10.0.0.2"),
+        (None, ["6.6.6.6"], "0.0.0.0"),
+    ],
+)
+def test_the_address_is_one_that_a_client_cannot_choose(
+    peer: str | None, forwarded: list[str], address: str
+) -> None:
+    assert clients.address_of(peer, forwarded, TRUSTED) == ip_address(address)
+
+
+def test_ipv6_is_counted_by_its_networks() -> None:
+    assert clients.subjects_of(ip_address("198.51.100.7")) == ("198.51.100.7",)
+    assert clients.subjects_of(ip_address("2001:db8:1:2:3:4:5:6")) == ("2001:db8:1:2::/64", "2001:db8:1::/48")
+
+
+def test_a_request_id_that_is_not_fit_is_replaced_by_a_new_one() -> None:
+    assert request_ids.choose("abc~1") == "abc~1"
+    assert request_ids.choose("a\nb") != request_ids.choose("a\nb")
+
+
+async def answer(asked: Asked) -> Answer:
+    return Answer(b"{}")
+
+
+ROUTER = Router(
+    [
+        Operation("GET", "/v1/things/{id}", "read", answer),
+        Operation("DELETE", "/v1/things/{id}", "remove", answer),
+        Operation("POST", "/v1/things/retry", "retry", answer),
+        Operation("GET", "/v1/things/{id}/parts/{part}", "part", answer),
+        Operation("GET", "/openapi.json", "document", answer),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name", "parameters"),
+    [
+        ("GET", "/v1/things/a%20b", "read", {"id": "a b"}),
+        ("DELETE", "/v1/things/x", "remove", {"id": "x"}),
+        ("POST", "/v1/things/retry", "retry", {}),
+        ("GET", "/v1/things/x/parts/y", "part", {"id": "x", "part": "y"}),
+        ("GET", "/openapi.json", "document", {}),
+    ],
+)
+def test_a_path_leads_to_its_operation(method: str, path: str, name: str, parameters: dict[str, str]) -> None:
+    operation, found = ROUTER.find(method, path)
+    assert (operation.name, found) == (name, parameters)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "allow"),
+    [
+        ("GET", "/v1/things/retry", METHOD_NOT_ALLOWED, "POST"),
+        ("POST", "/v1/things/x", METHOD_NOT_ALLOWED, "DELETE, GET"),
+        ("GET", "/v1/things/{id}", NO_SUCH_PATH, None),
+        ("GET", "/v1/things/", NO_SUCH_PATH, None),
+        ("GET", "/openapi_json", NO_SUCH_PATH, None),
+        ("GET", "/v1/things/x\n", NO_SUCH_PATH, None),
+        ("GET", "/v1/things/" + "x" * 513, NO_SUCH_PATH, None),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_what_there_is(
+    method: str, path: str, code: int, allow: str | None
+) -> None:
+    with pytest.raises(Refused) as caught:
+        ROUTER.find(method, path)
+    assert (caught.value.code, caught.value.headers.get("Allow")) == (code, allow)
+
+
+def test_one_operation_cannot_be_there_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        Router([*ROUTER.operations, Operation("GET", "/openapi.json", "again", answer)])
+
+
+def test_bodies_share_a_budget_and_release_what_they_took() -> None:
+    budget = MemoryBudget(2 * MAX_BODY_BYTES)
+    with budget.reserved() as first, budget.reserved() as second, budget.reserved() as third:
+        first.grow(MAX_BODY_BYTES)
+        second.grow(MAX_BODY_BYTES)
+        with pytest.raises(Refused) as caught:
+            third.grow(1)
+        assert caught.value.code == UNAVAILABLE
+    with budget.reserved() as again:
+        again.grow(MAX_BODY_BYTES)
