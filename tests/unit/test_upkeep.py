@@ -36,6 +36,7 @@ class FakeUpkeep:
         self.wrong: frozenset[str] = frozenset()
         self.mismatch: SchemaMismatch | None = None
         self.is_away = False
+        self.is_published = True
 
     async def check_schema(self) -> None:
         if self.mismatch is not None:
@@ -66,6 +67,10 @@ class FakeUpkeep:
 
     async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
         return self.wrong
+
+    async def confirm_sealing_key(self, keyring: Keyring) -> bool:
+        self.done.append(("confirm", keyring.sealing_id))
+        return self.is_published
 
 
 def gauges(upkeep: FakeUpkeep) -> tuple[Gauges, Metrics]:
