@@ -1,6 +1,6 @@
 """Sealing with a public half: what it makes is HPKE as RFC 9180 has it, and only the right key opens it.
 
-HPKE is written down here a second time, from the RFC and with other parts than ours: it opens the RFC's vector.
+HPKE is written down here a second time, from the RFC and with other parts than ours: it opens the RFC's.
 """
 
 import base64
@@ -167,7 +167,7 @@ def test_what_was_sealed_for_another_key_under_our_id_does_not_open(key: bytes) 
 @example(255)
 def test_with_one_bit_changed_it_does_not_open(bit: int) -> None:
     sealed = bytearray(public(RING).seal("m", Secret(TEXT)).sealed)
-    # The highest bit of a public half is not part of the number that it stands for: it is agreed on all the same.
+    # The highest bit of a public half is not part of the number that it stands for: it is agreed on too.
     sealed[bit // 8] ^= 1 << bit % 8
     refuses(RING, "m", SealedSecret("hpke1:k", bytes(sealed)))
 
@@ -194,5 +194,5 @@ def test_what_opens_and_is_no_secret_signs_nothing(plain: bytes) -> None:
 
 @pytest.mark.parametrize("half", [b"", bytes(31), bytes(32)])
 def test_what_is_no_public_half_seals_nothing(half: bytes) -> None:
-    with pytest.raises(ValueError, match="X25519 public key|shared key"):
+    with pytest.raises(ValueError, match=r"X25519 public key|shared key"):
         SealingKey("k", half).seal("m", Secret(TEXT))

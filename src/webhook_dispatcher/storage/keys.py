@@ -68,29 +68,30 @@ async def examine(connection: Connection, keyring: Keyring) -> Examined:
     opened = []
     unchecked = [key_id for key_id in keyring.key_ids if key_id not in checks]
     for key_id, samples in (await _sample(connection, unchecked)).items():
-        fitting = [(merchant, sealed) for merchant, sealed in samples if keyring.fits(merchant, sealed)]
+        witnesses = await _witnesses(connection, keyring, key_id, samples)
+        fitting = [(merchant, sealed) for merchant, sealed in witnesses if keyring.fits(merchant, sealed)]
         if fitting:
             opened.append(fitting[0])
-        elif witnesses := await _witnesses(connection, keyring, key_id, samples):
-            wrong.append(WrongKey(key_id, witnesses))
+        elif witnesses:
+            wrong.append(WrongKey(key_id, tuple(sorted({merchant for merchant, _ in witnesses}))))
     return Examined(tuple(wrong), tuple(opened))
 
 
 async def _witnesses(
     connection: Connection, keyring: Keyring, key_id: str, samples: Sequence[tuple[str, SealedSecret]]
-) -> tuple[str, ...]:
-    """Return whose secrets show that a key is wrong: none of these samples opens.
+) -> list[tuple[str, SealedSecret]]:
+    """Return those of the samples of a key id that show by opening, or not, whether our key is the right one.
 
-    Anybody can seal for a public half, and badly: that shows nothing, unless the half is another key's.
+    Anybody can seal for a public half, and badly: that shows something only where it opens with the half
+    that is published, and is left out otherwise.
     """
-    published = {
-        row["key_id"]: row["public_half"] for row in await _rows(connection, "read_public_halves", [key_id])
-    }
-    ours = keyring.public_half(key_id)
-    is_other = published.get(key_id, ours) != ours
-    return tuple(
-        sorted({merchant for merchant, sealed in samples if is_other or not sealed.is_by_public_half})
-    )
+    published = await _rows(connection, "read_public_halves", [key_id])
+    is_published = [row["public_half"] for row in published] == [keyring.public_half(key_id)]
+    return [
+        (merchant, sealed)
+        for merchant, sealed in samples
+        if not sealed.is_by_public_half or (is_published and keyring.fits(merchant, sealed))
+    ]
 
 
 async def settle(connection: Connection, keyring: Keyring) -> tuple[WrongKey, ...]:
