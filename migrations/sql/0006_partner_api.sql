@@ -322,12 +322,21 @@ BEGIN
     END CASE;
     -- One at a time of a merchant, or two at once would each find room for one more.
     PERFORM pg_advisory_xact_lock(hashtextextended(asking.merchant, 6006));
-    SELECT count(*), count(*) FILTER (WHERE control.command = 'retry_failed')
+    -- Apart, so that each is found by its index. What runs has a time until which it does.
+    SELECT count(*), count(*) FILTER (WHERE open.command = 'retry_failed')
     INTO open_commands, open_mass_commands
-    FROM webhook.control
-    WHERE
-        control.subject = asking.merchant AND control.status IN ('pending', 'running')
-        AND starts_with(control.requested_by, 'api:');
+    FROM (
+        SELECT control.command, control.requested_by
+        FROM webhook.control
+        WHERE control.subject = asking.merchant AND control.status = 'pending'
+        UNION ALL
+        SELECT control.command, control.requested_by
+        FROM webhook.control
+        WHERE
+            control.subject = asking.merchant AND control.status = 'running'
+            AND control.running_until IS NOT NULL
+    ) AS open
+    WHERE starts_with(open.requested_by, 'api:');
     IF open_commands >= 10 OR (given.command = 'retry_failed' AND open_mass_commands > 0) THEN
         RAISE SQLSTATE 'WH409' USING MESSAGE = 'too many commands of this merchant have not ended yet';
     END IF;

@@ -309,13 +309,13 @@ QUESTIONS: Mapping[str, Question] = {
     "confirm_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'", f"'\\x{'00' * 16}'")),
     "add_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'")),
     "read_public_halves": Question(("ARRAY['k1', 'k2']",), 2),
-    # api_endpoints
-    "read_own_endpoint": Question((TOKEN,)),
+    # api_endpoints: what functions plan anew, when statistics have changed, reads the catalogue; 2 rows allow for it.
+    "read_own_endpoint": Question((TOKEN,), 2),
     "read_current_sealing_key": Question(()),
     "own_put_endpoint": Question((TOKEN, "'https://example.com/new'", "NULL", "NULL")),
     "own_rotate_secret": Question((TOKEN, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'")),
     "own_remove_endpoint": Question((TOKEN,)),
-    "own_command": Question((TOKEN, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL")),
+    "own_command": Question((TOKEN, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 2),
     "read_own_command": Question((TOKEN, "1")),
     # administration
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),

@@ -255,7 +255,10 @@ async def test_ten_commands_may_be_open_and_one_that_goes_through_many(api: Api)
     assert (await api.endpoints.ask(api.m1, CommandName.PAUSE)).result is Asked.TOO_MANY
     assert await api.state() == before
     # Running ones are open; those that have ended are not.
-    finish = "UPDATE webhook.control SET status = $1 WHERE command = 'retry_failed' AND merchant_id = 'm1'"
+    finish = (
+        "UPDATE webhook.control SET status = $1, running_until = clock_timestamp() "
+        "WHERE command = 'retry_failed' AND merchant_id = 'm1'"
+    )
     await api.db.execute(finish, "running")
     assert await mass(api.m1) is Asked.TOO_MANY
     await api.db.execute(finish, "done")
