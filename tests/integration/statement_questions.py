@@ -309,7 +309,7 @@ QUESTIONS: Mapping[str, Question] = {
     "confirm_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'", f"'\\x{'00' * 16}'")),
     "add_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'")),
     "read_public_halves": Question(("ARRAY['k1', 'k2']",), 2),
-    # api_endpoints: what functions plan anew, when statistics have changed, reads the catalogue; 2 rows allow for it.
+    # api_endpoints; two rows allow for the catalogue, which functions read to plan anew
     "read_own_endpoint": Question((TOKEN,), 2),
     "read_current_sealing_key": Question(()),
     "own_put_endpoint": Question((TOKEN, "'https://example.com/new'", "NULL", "NULL")),
