@@ -38,6 +38,15 @@ $$
 """
 """Keeps autovacuum away: after it, plans would be made anew."""
 
+BEARER = f"""
+INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
+VALUES ('client', sha256(''), '{NAMED}1', 'a test', 'a test');
+INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
+SELECT sha256('a token'), api_key.id, 'infinity' FROM webhook.api_key;
+INSERT INTO webhook.sealing_key (key_id, public_half) VALUES ('k1', sha256(''))
+"""
+"""A token of the second of 5,000 merchants, without which its functions refuse to do anything."""
+
 FILL = f"""
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
 SELECT '{NAMED}' || n, 'https://example.com/', '\\x00', 'k1' FROM generate_series(0, {LANES - 1}) AS n;
@@ -143,6 +152,7 @@ FENCES = _listed([event if event >= CLAIMED_FROM else 0 for event in EVENTS])
 ARE_RETRIES = _listed([event >= CLAIMED_FROM for event in EVENTS])
 STATES = _listed(["'delivered'" if n % 2 else "NULL::text" for n in range(ASKED)])
 DUE_ATS = _listed(["NULL" if n % 2 else "clock_timestamp()" for n in range(ASKED)])
+TOKEN = "sha256('a token')"
 FIRST, MERCHANT = f"'{NAMED}0'", f"'{NAMED}1'"
 CLIENT = "client7"
 TOKEN = "sha256('7')"
@@ -313,6 +323,17 @@ QUESTIONS: Mapping[str, Question] = {
     # keys
     "read_key_checks": Question(("ARRAY['k1', 'k2']",), 2),
     "insert_key_check": Question(("'k1'", "'\\x00112233445566778899aabbccddeeff'")),
+    "confirm_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'", f"'\\x{'00' * 16}'")),
+    "add_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'")),
+    "read_public_halves": Question(("ARRAY['k1', 'k2']",), 2),
+    # api_endpoints; two rows allow for the catalogue, which functions read to plan anew
+    "read_own_endpoint": Question((TOKEN,), 2),
+    "read_current_sealing_key": Question(()),
+    "own_put_endpoint": Question((TOKEN, "'https://example.com/new'", "NULL", "NULL")),
+    "own_rotate_secret": Question((TOKEN, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'")),
+    "own_remove_endpoint": Question((TOKEN,)),
+    "own_command": Question((TOKEN, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 2),
+    "read_own_command": Question((TOKEN, "1")),
     # administration
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
@@ -414,5 +435,6 @@ SUBJECTS = (
     "api_tokens",
     "api_limits",
     "api_keys",
+    "api_endpoints",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.storage_harness import StorageHarness
 from webhook_dispatcher.cli.rekey import reencrypt
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.signing import Keyring, Secret
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret
 from webhook_dispatcher.storage import keys
 from webhook_dispatcher.storage.administration import Administration, administration
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -143,3 +143,126 @@ async def test_the_daemon_learns_of_a_first_secret_under_another_key(storage: St
             await configure(database, RIGHT, "m1")
         assert await upkeep.find_wrong_keys(WRONG) == {"k1"}
         assert await upkeep.find_wrong_keys(RIGHT) == frozenset()
+
+
+PUBLISHED = "SELECT key_id, public_half FROM webhook.sealing_key ORDER BY key_id"
+BY_HALF = keyring(k1="r", k2="s")
+"""Its first key is the right one; what its public half seals is what the Partner API stores."""
+
+
+def by_half(ring: Keyring, merchant: str) -> SealedSecret:
+    return SealingKey(ring.sealing_id, ring.public_half(ring.sealing_id)).seal(merchant, SECRET)
+
+
+async def store_by_half(storage: StorageHarness, ring: Keyring, *merchants: str) -> None:
+    for merchant in merchants:
+        sealed = by_half(ring, merchant)
+        await storage.db.execute(ENDPOINT, merchant, sealed.sealed, sealed.key_id)
+
+
+async def published(storage: StorageHarness) -> dict[str, bytes]:
+    return {row["key_id"]: row["public_half"] for row in await storage.db.fetch(PUBLISHED)}
+
+
+async def test_a_secret_that_the_published_half_sealed_vouches_for_its_key(storage: StorageHarness) -> None:
+    await store_by_half(storage, RIGHT, "m1")
+    async with storage.database.pool("webhook-dispatcher upkeep", 1, HOUR) as pool:
+        upkeep = PostgresUpkeep(pool)
+        assert await upkeep.find_wrong_keys(RIGHT) == frozenset()
+        assert await checks(storage) == {}, "it is not published"
+        assert await upkeep.confirm_sealing_key(RIGHT)
+        assert await upkeep.find_wrong_keys(keyring(k2="s", k1="r")) == frozenset()
+        assert await checks(storage) == {"k1": RIGHT.check_value("k1")}
+
+
+async def test_what_anybody_can_seal_neither_refuses_a_key_nor_vouches_for_another(
+    storage: StorageHarness,
+) -> None:
+    # As a process that was broken into could leave it: sealed for a half that is not the published one.
+    await store_by_half(storage, WRONG, "m1", "m2")
+    async with storage.database.pool("webhook-dispatcher upkeep", 1, HOUR) as pool:
+        upkeep = PostgresUpkeep(pool)
+        assert await upkeep.confirm_sealing_key(RIGHT)
+        for ring in (RIGHT, WRONG, keyring(k1="x")):
+            assert await upkeep.find_wrong_keys(ring) == frozenset()
+    assert await checks(storage) == {}
+    await store(storage, RIGHT, "m3")
+    async with admin(storage) as database:
+        assert await database.find_wrong_keys(RIGHT) == ()
+        with pytest.raises(ConfigurationError, match=r"opens none of the secrets tried .* \(of 'm3'\)"):
+            await database.verify_keys(WRONG)
+
+
+async def test_keys_are_missed_by_their_own_id_whichever_way_they_sealed(storage: StorageHarness) -> None:
+    await store_by_half(storage, RIGHT, "m1")
+    await store(storage, keyring(k3="t"), "m2")
+    async with storage.database.pool("webhook-dispatcher upkeep", 1, HOUR) as pool:
+        upkeep = PostgresUpkeep(pool)
+        assert await upkeep.read_unknown_keys(("k2",)) == {"k1", "k3"}
+        assert await upkeep.read_unknown_keys(("k1", "k3")) == frozenset()
+
+
+async def test_rekeying_turns_what_the_public_half_sealed_into_what_the_key_seals(
+    storage: StorageHarness,
+) -> None:
+    await store_by_half(storage, RIGHT, "m1", "m2")
+    moving = keyring(k2="s", k1="r")
+    async with admin(storage) as database:
+        again = by_half(RIGHT, "m2")
+        await database.rotate_secret("m2", moving.seal("m2", SECRET), HOUR, moving)
+        rekeyed = await reencrypt(database, moving)
+        assert (rekeyed.reencrypted, rekeyed.already_current, rekeyed.unopened) == (2, 1, {})
+        # Under the newest key already, and yet not in its own form.
+        await store_by_half(storage, moving, "m3")
+        assert (await reencrypt(database, moving)).reencrypted == 1
+    rows = await storage.db.fetch("SELECT * FROM webhook.endpoint ORDER BY merchant_id")
+    assert [(row["key_id"], row["previous_key_id"]) for row in rows] == [
+        ("k2", None),
+        ("k2", "k2"),
+        ("k2", None),
+    ]
+    newest = keyring(k2="s")
+    for row in rows:
+        assert newest.open(row["merchant_id"], SealedSecret("k2", row["secret"])).revealed == SECRET.revealed
+    assert again.opened_by == "k1"
+
+
+async def test_the_public_half_is_published_with_a_secret_and_replaces_none(storage: StorageHarness) -> None:
+    async with admin(storage) as database:
+        await configure(database, BY_HALF, "m1")
+        assert await published(storage) == {"k1": RIGHT.public_half("k1")}
+        await storage.db.execute("UPDATE webhook.sealing_key SET public_half = sha256('another')")
+        await database.rotate_secret("m1", RIGHT.seal("m1", SECRET), None, RIGHT)
+        assert (await published(storage))["k1"] != RIGHT.public_half("k1")
+
+
+async def test_another_half_under_an_id_counts_while_its_holder_is_there_and_then_makes_way(
+    storage: StorageHarness,
+) -> None:
+    async with storage.database.pool("webhook-dispatcher upkeep", 1, HOUR) as pool:
+        upkeep = PostgresUpkeep(pool)
+        assert await upkeep.confirm_sealing_key(WRONG)
+        assert not await upkeep.confirm_sealing_key(RIGHT)
+        assert await published(storage) == {"k1": WRONG.public_half("k1")}
+        age = "UPDATE webhook.sealing_key SET confirmed_at = clock_timestamp() - interval '6 minutes'"
+        await storage.db.execute(age)
+        assert not await upkeep.confirm_sealing_key(RIGHT), "first nobody may seal with the other any more"
+        current = "SELECT count(*) FROM webhook.current_sealing_key"
+        assert await storage.db.fetchval(current) == 0
+        assert await published(storage) == {"k1": WRONG.public_half("k1")}
+        assert await upkeep.confirm_sealing_key(RIGHT)
+        assert await published(storage) == {"k1": RIGHT.public_half("k1")}
+        assert await storage.db.fetchval(current) == 1
+
+
+async def test_nothing_is_published_under_an_id_that_stands_for_another_key(storage: StorageHarness) -> None:
+    await store(storage, RIGHT, "m1")
+    async with storage.database.pool("webhook-dispatcher upkeep", 1, HOUR) as pool:
+        upkeep = PostgresUpkeep(pool)
+        assert await upkeep.find_wrong_keys(RIGHT) == frozenset()
+        assert not await upkeep.confirm_sealing_key(WRONG)
+        assert await published(storage) == {}
+        assert await upkeep.confirm_sealing_key(RIGHT)
+        before = await storage.db.fetchval("SELECT confirmed_at FROM webhook.sealing_key")
+        assert await upkeep.confirm_sealing_key(RIGHT)
+        assert await storage.db.fetchval("SELECT confirmed_at FROM webhook.sealing_key") > before

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.statement_cost import PLANS, Cost, execute, prepare
-from tests.integration.statement_questions import FILL, LEAVE_ALONE, QUESTIONS, READ_WHOLE, STATEMENTS
+from tests.integration.statement_questions import BEARER, FILL, LEAVE_ALONE, QUESTIONS, READ_WHOLE, STATEMENTS
 from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage.connection import connect
@@ -102,6 +102,7 @@ async def early(plan_database: Database) -> AsyncIterator[asyncpg.Connection]:
     """Have a session whose general plans were made while there was nothing, and then the rows."""
     admin = await plan_database.connect()
     await admin.execute(LEAVE_ALONE)
+    await admin.execute(BEARER)
     await admin.execute("VACUUM ANALYZE")
     connection = await _session(plan_database)
     await _ask_all(connection)

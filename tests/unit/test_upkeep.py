@@ -15,6 +15,7 @@ from webhook_dispatcher.dispatch.upkeep import (
     SEARCH_ANEW,
     Gauges,
     check_schema,
+    confirm_sealing_key,
     keep_logs,
 )
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
@@ -40,6 +41,7 @@ class FakeUpkeep:
         self.wrong: frozenset[str] = frozenset()
         self.mismatch: SchemaMismatch | None = None
         self.is_away = False
+        self.is_published = True
 
     async def check_schema(self) -> None:
         if self.mismatch is not None:
@@ -74,6 +76,10 @@ class FakeUpkeep:
 
     async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
         return self.wrong
+
+    async def confirm_sealing_key(self, keyring: Keyring) -> bool:
+        self.done.append(("confirm", keyring.sealing_id))
+        return self.is_published
 
 
 def gauges(upkeep: FakeUpkeep) -> tuple[Gauges, Metrics]:
@@ -200,3 +206,13 @@ async def test_lanes_are_mended_page_by_page_and_round_after_round(monkeypatch: 
     for _ in range(5):
         await mending.step()
     assert lanes.asked == ["", "b", "d", "", "b"]
+
+
+async def test_a_public_half_that_cannot_be_published_is_logged_each_time() -> None:
+    upkeep, keyring = FakeUpkeep(), Keyring({"k1": b"k" * 32})
+    with capture_logs() as logs:
+        await confirm_sealing_key(upkeep, keyring)
+        upkeep.is_published = False
+        await confirm_sealing_key(upkeep, keyring)
+    assert upkeep.done == [("confirm", "k1")] * 2
+    assert [(line["event"], line["key_id"]) for line in logs] == [("sealing_key.refused", "k1")]

@@ -40,9 +40,11 @@ from webhook_dispatcher.dispatch.sweep import MEND_INTERVAL, SWEEP_INTERVAL, Ret
 from webhook_dispatcher.dispatch.upkeep import (
     GAUGE_INTERVAL,
     SCHEMA_INTERVAL,
+    SEALING_INTERVAL,
     UPKEEP_INTERVAL,
     Gauges,
     check_schema,
+    confirm_sealing_key,
     keep_logs,
     watch_event_loop,
 )
@@ -256,6 +258,7 @@ class Daemon:
         suspension = Suspension(suspensions, settings.suspend_after, interval, self.metrics)
         reporting = Reporting(notices, settings.failing_after, self.metrics)
         schema_check = partial(check_schema, upkeep, self._end_for)
+        sealing = partial(confirm_sealing_key, upkeep, keyring)
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
         work = _together(
             self._dispatcher.run(),
@@ -269,6 +272,7 @@ class Daemon:
             loop(REPORT_INTERVAL, reporting.step, "notices.failed"),
             loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
             loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
+            loop(SEALING_INTERVAL, sealing, "sealing_key.unconfirmed"),
         )
         self._tasks = [asyncio.create_task(work), asyncio.create_task(self._dispatcher.record())]
         # Beats to the end of the drain: attempts that time out meanwhile are the merchants'.

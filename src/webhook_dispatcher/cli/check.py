@@ -236,10 +236,10 @@ async def _stored_keys(keyring: Keyring | None, database: Administration) -> lis
     lacking: set[str] = set()
     unopened: dict[str, UnopenedSecret] = {}
     async for merchant, sealed in _sealed_secrets(database):
-        used.add(sealed.key_id)
+        used.add(sealed.opened_by)
         try:
             if keyring is None:
-                raise UnknownKey(sealed.key_id, "WEBHOOK_SECRET_KEYS is not set")
+                raise UnknownKey(sealed.opened_by, "WEBHOOK_SECRET_KEYS is not set")
             keyring.open(merchant, sealed)
         except UnknownKey as error:
             lacking.add(str(error))

@@ -24,6 +24,7 @@ COUNT_LIMIT = 100_000
 SEARCH_ANEW = 60
 """Measurements after which the lowest pending number is searched from the beginning again."""
 SCHEMA_INTERVAL = Interval(5.0)
+SEALING_INTERVAL = Interval(60.0)
 EVENT_LOOP_LAG_INTERVAL = 0.25
 """Seconds between two measurements of the event loop's lag."""
 
@@ -92,6 +93,13 @@ async def check_schema(upkeep: Upkeep, on_mismatch: Callable[[SchemaMismatch], N
         await upkeep.check_schema()
     except SchemaMismatch as error:
         on_mismatch(error)
+
+
+async def confirm_sealing_key(upkeep: Upkeep, keyring: Keyring) -> None:
+    """Publish with what the Partner API may seal secrets for us, and say that we are there to open them."""
+    if not await upkeep.confirm_sealing_key(keyring):
+        reason = "another key's public half is published under that id"
+        _log.error("sealing_key.refused", key_id=keyring.sealing_id, reason=reason)
 
 
 async def watch_event_loop(clock: Clock, metrics: Metrics, beat: Callable[[], None]) -> None:

@@ -472,3 +472,7 @@ class Upkeep(Protocol):
     async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
         """Return the ids of keys held that are not the ones those ids stand for."""
         ...
+
+    async def confirm_sealing_key(self, keyring: Keyring) -> bool:
+        """Publish the public half of the key that seals, or confirm it; False where another stands there."""
+        ...

@@ -3,6 +3,7 @@
 The header is Stripe's scheme (`t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over `t.body`); source: contract 1.
 Secrets are sealed with AES-256-GCM. The merchant id is associated data: a sealed secret moved to another
 merchant's row does not open. Stored form: 12 bytes of nonce, then ciphertext and tag; the key's id beside it.
+Who has no keys seals with the public half of one (`domain.sealing`); the id then begins with `hpke1:`.
 A key's check is what only its holder can compute of its id: it tells a wrong key under a right id.
 """
 
@@ -12,8 +13,13 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from webhook_dispatcher.domain import sealing
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 SECRET_PREFIX = "whsec_"
 SECRET_RANDOM_BYTES = 32
@@ -50,10 +56,36 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
-    """A secret as stored: which key sealed it, and nonce plus ciphertext."""
+    """A secret as stored: which key sealed it, and nonce plus ciphertext.
+
+    key_id: the key's own id, or `hpke1:` and the id where its public half has sealed.
+    """
 
     key_id: str
     sealed: bytes
+
+    @property
+    def opened_by(self) -> str:
+        """The id of the key that opens it."""
+        return sealing.opened_by(self.key_id)
+
+    @property
+    def is_by_public_half(self) -> bool:
+        """Tell whether anybody can have sealed it."""
+        return self.key_id.startswith(sealing.PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class SealingKey:
+    """The public half of a key: it seals, and opens nothing. key_id: of the key whose holder opens."""
+
+    key_id: str
+    public_half: bytes
+
+    def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
+        """Encrypt a secret for storage; nobody without the key can open it, we included."""
+        sealed = sealing.seal(self.public_half, merchant_id, secret.revealed)
+        return SealedSecret(sealing.by_public_half(self.key_id), sealed)
 
 
 class Keyring:
@@ -67,6 +99,7 @@ class Keyring:
 
         self._keys = dict(keys)
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
+        self._private_halves: dict[str, X25519PrivateKey] = {}
         self._sealing_id = next(iter(keys))
 
     @classmethod
@@ -101,6 +134,10 @@ class Keyring:
         """The id of the key that seals."""
         return self._sealing_id
 
+    def public_half(self, key_id: str) -> bytes:
+        """Return what anybody may know of a key: it seals for us, and opens nothing."""
+        return self._private_half(key_id).public_key().public_bytes_raw()
+
     def seal(self, merchant_id: str, secret: Secret) -> SealedSecret:
         """Encrypt a secret for storage."""
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -112,20 +149,33 @@ class Keyring:
         from cryptography.exceptions import InvalidTag
 
         cipher = self._ciphers.get(sealed.key_id)
-        if cipher is None:
-            raise UnknownKey(sealed.key_id, "not among WEBHOOK_SECRET_KEYS")
         nonce, ciphertext = sealed.sealed[:NONCE_BYTES], sealed.sealed[NONCE_BYTES:]
         try:
-            plain = cipher.decrypt(nonce, ciphertext, merchant_id.encode())
+            if cipher is None:
+                plain = self._unseal(merchant_id, sealed)
+            else:
+                plain = cipher.decrypt(nonce, ciphertext, merchant_id.encode())
         except (InvalidTag, ValueError):
             reason = "does not open the stored secret, which is damaged unless the key is wrong"
-            raise UnopenedSecret(sealed.key_id, reason) from None
+            raise UnopenedSecret(sealed.opened_by, reason) from None
         try:
             return Secret(plain.decode())
         except ValueError:
             # Something else than us sealed it. To sign with it would be worse than to wait.
             reason = f"what it opens for merchant {merchant_id!r} is too short or no text: rotate that secret"
-            raise UnopenedSecret(sealed.key_id, reason, is_key_right=True) from None
+            raise UnopenedSecret(sealed.opened_by, reason, is_key_right=True) from None
+
+    def _unseal(self, merchant_id: str, sealed: SealedSecret) -> bytes:
+        """Decrypt what a public half has sealed; UnknownKey where we do not hold its key."""
+        key_id = sealed.opened_by
+        if key_id not in self._keys or not sealed.is_by_public_half:
+            raise UnknownKey(key_id, "not among WEBHOOK_SECRET_KEYS")
+        return sealing.unseal(self._private_half(key_id), merchant_id, sealed.sealed)
+
+    def _private_half(self, key_id: str) -> "X25519PrivateKey":
+        if key_id not in self._private_halves:
+            self._private_halves[key_id] = sealing.private_half(self._keys[key_id])
+        return self._private_halves[key_id]
 
     def fits(self, merchant_id: str, sealed: SealedSecret) -> bool:
         """Tell whether we hold the key that sealed this, whatever it was that it sealed."""

@@ -2,7 +2,8 @@
 
 For each key id a few bytes are kept that only the key's holder can compute. They are written by who has
 opened a stored secret with the key, and never changed: a wrong key under a right id is refused before it
-seals anything, and two processes with two keys under one new id cannot both seal with it.
+seals anything, and two processes with two keys under one new id cannot both seal with it. Beside them the
+public half of the key that seals is published, for those who may seal and not open.
 """
 
 from collections import defaultdict
@@ -14,6 +15,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.sealing import by_public_half
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
@@ -66,12 +68,30 @@ async def examine(connection: Connection, keyring: Keyring) -> Examined:
     opened = []
     unchecked = [key_id for key_id in keyring.key_ids if key_id not in checks]
     for key_id, samples in (await _sample(connection, unchecked)).items():
-        fitting = [(merchant, sealed) for merchant, sealed in samples if keyring.fits(merchant, sealed)]
+        witnesses = await _witnesses(connection, keyring, key_id, samples)
+        fitting = [(merchant, sealed) for merchant, sealed in witnesses if keyring.fits(merchant, sealed)]
         if fitting:
             opened.append(fitting[0])
-        else:
-            wrong.append(WrongKey(key_id, tuple(sorted({merchant for merchant, _ in samples}))))
+        elif witnesses:
+            wrong.append(WrongKey(key_id, tuple(sorted({merchant for merchant, _ in witnesses}))))
     return Examined(tuple(wrong), tuple(opened))
+
+
+async def _witnesses(
+    connection: Connection, keyring: Keyring, key_id: str, samples: Sequence[tuple[str, SealedSecret]]
+) -> list[tuple[str, SealedSecret]]:
+    """Return those of the samples of a key id that show by opening, or not, whether our key is the right one.
+
+    Anybody can seal for a public half, and badly: that shows something only where it opens with the half
+    that is published, and is left out otherwise.
+    """
+    published = await _rows(connection, "read_public_halves", [key_id])
+    is_published = [row["public_half"] for row in published] == [keyring.public_half(key_id)]
+    return [
+        (merchant, sealed)
+        for merchant, sealed in samples
+        if not sealed.is_by_public_half or (is_published and keyring.fits(merchant, sealed))
+    ]
 
 
 async def settle(connection: Connection, keyring: Keyring) -> tuple[WrongKey, ...]:
@@ -80,7 +100,7 @@ async def settle(connection: Connection, keyring: Keyring) -> tuple[WrongKey, ..
     wrong = list(examined.wrong)
     for merchant_id, sealed in examined.opened:
         if not await _keep(connection, keyring, merchant_id, sealed):
-            wrong.append(WrongKey(sealed.key_id))
+            wrong.append(WrongKey(sealed.opened_by))
     return tuple(wrong)
 
 
@@ -93,20 +113,31 @@ async def verify(connection: Connection, keyring: Keyring) -> None:
 async def note(connection: Connection, keyring: Keyring, merchant_id: str, sealed: SealedSecret) -> None:
     """Keep the check of the key that has sealed a secret, in the transaction that stores the secret.
 
-    ConfigurationError: another key was stored under this id first; what was sealed must not be stored.
+    Its public half is published too, if none is: a dispatcher confirms it. ConfigurationError: another key
+    was stored under this id first; what was sealed must not be stored.
     """
     if not await _keep(connection, keyring, merchant_id, sealed):
-        raise refusal([WrongKey(sealed.key_id)])
+        raise refusal([WrongKey(sealed.opened_by)])
+    await _rows(connection, "add_sealing_key", keyring.sealing_id, keyring.public_half(keyring.sealing_id))
+
+
+async def confirm_sealing_key(connection: Connection, keyring: Keyring) -> bool:
+    """Publish the public half of the key that seals, or confirm it; False while another is published."""
+    key_id = keyring.sealing_id
+    value, public_half = keyring.check_value(key_id), keyring.public_half(key_id)
+    rows = await _rows(connection, "confirm_sealing_key", key_id, public_half, value)
+    return bool(rows) and bool(rows[0]["is_published"])
 
 
 async def _keep(connection: Connection, keyring: Keyring, merchant_id: str, sealed: SealedSecret) -> bool:
     """Keep a check that a secret vouches for; False: there is one, and it is another key's."""
-    value = keyring.check_value(sealed.key_id)
+    key_id = sealed.opened_by
+    value = keyring.check_value(key_id)
     if not keyring.fits(merchant_id, sealed):
         return False
-    if await _rows(connection, "insert_key_check", sealed.key_id, value):
+    if await _rows(connection, "insert_key_check", key_id, value):
         return True
-    return [row["value"] for row in await _rows(connection, "read_key_checks", [sealed.key_id])] == [value]
+    return [row["value"] for row in await _rows(connection, "read_key_checks", [key_id])] == [value]
 
 
 async def _sample(
@@ -114,8 +145,10 @@ async def _sample(
 ) -> dict[str, list[tuple[str, SealedSecret]]]:
     found: dict[str, list[tuple[str, SealedSecret]]] = defaultdict(list)
     if key_ids:
-        for row in await _rows(connection, "sample_sealed_secrets", [*key_ids], MAX_SAMPLES):
-            found[row["key_id"]].append((row["merchant_id"], SealedSecret(row["key_id"], row["sealed"])))
+        stored = [*key_ids, *map(by_public_half, key_ids)]
+        for row in await _rows(connection, "sample_sealed_secrets", stored, MAX_SAMPLES):
+            sealed = SealedSecret(row["key_id"], row["sealed"])
+            found[sealed.opened_by].append((row["merchant_id"], sealed))
     return found
 
 

@@ -12,6 +12,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.ports import OldestSearch, Owed
+from webhook_dispatcher.domain.sealing import by_public_half, opened_by
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import keys, schema
 from webhook_dispatcher.storage.api import expiry
@@ -117,12 +118,17 @@ class PostgresUpkeep:
     async def read_unknown_keys(self, held: tuple[str, ...]) -> frozenset[str]:
         """See domain.ports.Upkeep; source: upkeep.sql `read_unknown_keys`."""
         with translated():
-            rows = await self._pool.fetch(_UPKEEP["read_unknown_keys"].text, list(held))
-        return frozenset(row["key_id"] for row in rows)
+            stored = [*held, *map(by_public_half, held)]
+            rows = await self._pool.fetch(_UPKEEP["read_unknown_keys"].text, stored)
+        return frozenset(opened_by(row["key_id"]) for row in rows)
 
     async def find_wrong_keys(self, keyring: Keyring) -> frozenset[str]:
         """See domain.ports.Upkeep; source: storage.keys."""
         return frozenset(wrong.key_id for wrong in await keys.settle(self._pool, keyring))
+
+    async def confirm_sealing_key(self, keyring: Keyring) -> bool:
+        """See domain.ports.Upkeep; source: storage.keys."""
+        return await keys.confirm_sealing_key(self._pool, keyring)
 
     async def _today(self) -> date:
         with translated():

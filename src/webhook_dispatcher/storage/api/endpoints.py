@@ -1,0 +1,181 @@
+"""A merchant's own endpoint, by its token: the statements of api_endpoints.sql, bound and mapped.
+
+No merchant's id is ever given: the database finds it by the token, again for each statement. What a merchant
+may be told comes back as a value; a StorageError says that the database did not do it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_STATEMENTS = load("api_endpoints")
+_REFUSALS = {"WH401": "not_allowed", "WH409": "too_many"}
+"""What a function's own SQLSTATE means."""
+
+Connection = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy
+
+
+class Put(StrEnum):
+    """What became of a merchant's URL. KEY_IS_OLD: seal with the current public half, and ask again."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    KEY_IS_OLD = "key_is_old"
+    NOT_CONFIGURED = "not_configured"
+    NOT_ALLOWED = "not_allowed"
+
+
+class Rotation(StrEnum):
+    """What became of a merchant's secret. KEY_IS_OLD: as for Put."""
+
+    ROTATED = "rotated"
+    KEY_IS_OLD = "key_is_old"
+    NOT_CONFIGURED = "not_configured"
+    NOT_ALLOWED = "not_allowed"
+
+
+class Removal(StrEnum):
+    """What became of a merchant's endpoint."""
+
+    REMOVED = "removed"
+    NOT_CONFIGURED = "not_configured"
+    NOT_ALLOWED = "not_allowed"
+
+
+class Asked(StrEnum):
+    """What became of a command that a merchant gave. TOO_MANY: of its commands have not ended."""
+
+    GIVEN = "given"
+    NOT_FOUND = "not_found"
+    TOO_MANY = "too_many"
+    NOT_ALLOWED = "not_allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEndpoint:
+    """A merchant's endpoint as it is shown to the merchant."""
+
+    url: str
+    paused: bool
+    created_at: datetime
+    updated_at: datetime
+    secret_created_at: datetime
+    last_success_at: datetime | None
+    failing_since: datetime | None
+    failures_in_a_row: int
+    suspended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """A change of secret; previous_until: when the one before stops to sign, where it still does."""
+
+    result: Rotation
+    previous_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCommand:
+    """A command as it was taken; id: None where it was not."""
+
+    result: Asked
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """What became of a merchant's command."""
+
+    id: int
+    command: str
+    event_id: UUID | None
+    created_at: datetime
+    status: CommandStatus
+    handled_at: datetime | None
+    result: dict[str, Any] | None
+    error_code: int | None
+    error_message: str | None
+
+
+class Endpoints:
+    """Works on a pool, or on a connection in a transaction: NOT_ALLOWED and TOO_MANY have ended that one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self, token: bytes) -> OwnEndpoint | None:
+        """Return the merchant's endpoint; None where there is none, or the token has ended."""
+        rows = await self._rows("read_own_endpoint", token)
+        return OwnEndpoint(**rows[0]) if rows else None
+
+    async def sealing_key(self) -> SealingKey | None:
+        """Return the public half to seal with, for now; None where no dispatcher confirms one."""
+        rows = await self._rows("read_current_sealing_key")
+        return SealingKey(rows[0]["key_id"], rows[0]["public_half"]) if rows else None
+
+    async def put(self, token: bytes, url: str, sealed: SealedSecret | None) -> Put:
+        """Configure the merchant with this secret, or change the URL alone; the same URL writes nothing."""
+        row = await self._change("own_put_endpoint", token, url, *_columns(sealed))
+        return Put(row["result"])
+
+    async def rotate(self, token: bytes, sealed: SealedSecret, overlap: timedelta | None) -> Rotated:
+        """Replace the merchant's secret; with an overlap the one before signs too until that has ended."""
+        row = await self._change("own_rotate_secret", token, *_columns(sealed), overlap)
+        return Rotated(Rotation(row["result"]), row.get("previous_until"))
+
+    async def remove(self, token: bytes) -> Removal:
+        """Remove the merchant's endpoint and secret."""
+        return Removal((await self._change("own_remove_endpoint", token))["result"])
+
+    async def ask(
+        self,
+        token: bytes,
+        command: CommandName,
+        event_id: UUID | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> GivenCommand:
+        """Give a command: `retry` takes `event_id`, `retry_failed` both `since` and `until`."""
+        row = await self._change("own_command", token, command, event_id, since, until)
+        return GivenCommand(Asked(row["result"]), row.get("id"))
+
+    async def command(self, token: bytes, command_id: int) -> OwnCommand | None:
+        """Return what became of a command; None where it is not the merchant's, or the token has ended."""
+        rows = await self._rows("read_own_command", token, command_id)
+        if not rows:
+            return None
+        status, result = CommandStatus(rows[0]["status"]), rows[0]["result"]
+        return OwnCommand(**{**rows[0], "status": status, "result": json.loads(result) if result else None})
+
+    async def _change(self, name: str, *arguments: object) -> Mapping[str, Any]:
+        """Ask for a change; where the database refuses it to this merchant, `result` alone says why."""
+        try:
+            row: Mapping[str, Any] = (await self._rows(name, *arguments))[0]
+        except StatementRefused as error:
+            if error.sqlstate not in _REFUSALS:
+                raise
+            return {"result": _REFUSALS[error.sqlstate]}
+        return row
+
+    async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
+        with translated():
+            rows: Sequence[Any] = await self._connection.fetch(_STATEMENTS[name].text, *arguments)
+        return rows
+
+
+def _columns(sealed: SealedSecret | None) -> tuple[bytes | None, str | None]:
+    return (None, None) if sealed is None else (sealed.sealed, sealed.key_id)

@@ -1,0 +1,84 @@
+-- What a merchant's token does with its own endpoint: it alone says whose that is.
+
+-- name: read_own_endpoint
+-- Show the endpoint of the token's merchant, without its secret.
+-- $1 token bytea
+-- row: url text, paused boolean, created_at timestamptz, updated_at timestamptz, secret_created_at timestamptz,
+--   last_success_at timestamptz, failing_since timestamptz, failures_in_a_row integer, suspended_at timestamptz
+-- none: the token is not valid any more, or its merchant has no endpoint
+SELECT
+    own.url, own.paused, own.created_at, own.updated_at, own.secret_created_at, own.last_success_at,
+    own.failing_since, own.failures_in_a_row, own.suspended_at
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM webhook.own_endpoint
+    WHERE own_endpoint.merchant_id = me.merchant_id
+    LIMIT 1
+) AS own;
+
+-- name: read_current_sealing_key
+-- Read the public half to seal with.
+-- row: key_id text, public_half bytea
+-- none: no dispatcher has confirmed one within the last hour
+SELECT current_sealing_key.key_id, current_sealing_key.public_half
+FROM webhook.current_sealing_key;
+
+-- name: own_put_endpoint
+-- Configure the token's merchant, or change its URL. WH401 where the token is not valid.
+-- $1 token bytea
+-- $2 url text
+-- $3 secret bytea
+-- $4 key_id text
+-- row: result text
+-- none: cannot be
+SELECT webhook.own_put_endpoint($1, $2, $3, $4) AS result;
+
+-- name: own_rotate_secret
+-- Replace the secret of the token's merchant. WH401 where the token is not valid.
+-- $1 token bytea
+-- $2 secret bytea
+-- $3 key_id text
+-- $4 overlap interval
+-- row: result text, previous_until timestamptz
+-- none: cannot be
+SELECT rotated.result, rotated.previous_until
+FROM webhook.own_rotate_secret($1, $2, $3, $4) AS rotated;
+
+-- name: own_remove_endpoint
+-- Remove the endpoint of the token's merchant. WH401 where the token is not valid.
+-- $1 token bytea
+-- row: result text
+-- none: cannot be
+SELECT CASE WHEN webhook.own_remove_endpoint($1) THEN 'removed' ELSE 'not_configured' END AS result;
+
+-- name: own_command
+-- Give a command for the token's merchant; no id: the event is not the merchant's. WH401 where the token is not valid,
+-- WH409 where too many of the merchant's have not ended.
+-- $1 token bytea
+-- $2 command text
+-- $3 event_id uuid
+-- $4 since timestamptz
+-- $5 until timestamptz
+-- row: id bigint, result text
+-- none: cannot be
+SELECT given.id, CASE WHEN given.id IS NULL THEN 'not_found' ELSE 'given' END AS result
+FROM webhook.own_command($1, $2, $3, $4, $5) AS given (id);
+
+-- name: read_own_command
+-- Show what became of a command of the token's merchant.
+-- $1 token bytea
+-- $2 id bigint
+-- row: id bigint, command text, event_id uuid, created_at timestamptz, status text, handled_at timestamptz,
+--   result jsonb, error_code integer, error_message text
+-- none: the token is not valid any more, or its merchant has no such command
+SELECT
+    own.id, own.command, own.event_id, own.created_at, own.status, own.handled_at, own.result, own.error_code,
+    own.error_message
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM webhook.own_commands
+    WHERE own_commands.id = $2 AND own_commands.merchant_id = me.merchant_id
+    LIMIT 1
+) AS own;
