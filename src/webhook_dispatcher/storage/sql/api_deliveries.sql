@@ -6,7 +6,7 @@
 -- List deliveries, the newest first. At most 1,000 rows are examined, whatever the filter: if more than these may
 -- match, the last of them comes back as well, though it may not match, to go on behind it.
 -- What is owed is asked apart in order and out of it: each has an index by seq. What is finished lies in partitions by
--- day: before the day of finished_since none is read. Ordered by merchant too, which ANY keeps from being dropped: the
+-- day: what was finished a day before `since` is not read, since it was created before that. Ordered by merchant too, which ANY keeps from being dropped: the
 -- indexes that begin with merchants are then the only ones in that order. A limit that the planner does not know keeps
 -- it from sorting all of a merchant's rows where statistics say that they are few.
 -- $1 token bytea
@@ -15,11 +15,10 @@
 -- $4 type text
 -- $5 since timestamptz
 -- $6 until timestamptz
--- $7 finished_since timestamptz, -infinity for all days
--- $8 most bigint
+-- $7 most bigint
 -- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
 --   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
---   finished_at timestamptz, is_match boolean; ordered by seq, the newest first
+--   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, or the token is not live
 SELECT page.*
 FROM webhook.bearer($1) AS me
@@ -27,7 +26,8 @@ CROSS JOIN LATERAL (
     SELECT
         numbered.event_id, numbered.seq, numbered.type, numbered.created_at, numbered.state, numbered.failed_reason,
         numbered.attempts, numbered.next_attempt_at, numbered.last_status, numbered.last_outcome,
-        numbered.finished_at, judged.is_match
+        numbered.finished_at, judged.is_match,
+        numbered.number = 1000 AS is_last_examined
     FROM (
         SELECT examined.*, row_number() OVER (ORDER BY examined.merchant_id DESC, examined.seq DESC) AS number
         FROM (
@@ -70,7 +70,7 @@ CROSS JOIN LATERAL (
                         last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
                     FROM webhook.own_finished
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
-                        AND finished_at >= $7
+                        AND finished_at >= coalesce($5::timestamptz - interval '1 day', '-infinity')
                         AND ($3::text IS NULL OR $3 IN ('delivered', 'failed'))
                     ORDER BY merchant_id DESC, seq DESC
                     LIMIT (SELECT 1000)
@@ -89,7 +89,7 @@ CROSS JOIN LATERAL (
     ) AS judged
     WHERE judged.is_match OR numbered.number = 1000
     ORDER BY numbered.merchant_id DESC, numbered.seq DESC
-    LIMIT $8
+    LIMIT $7
 ) AS page
 ORDER BY page.seq DESC;
 
@@ -106,12 +106,12 @@ ORDER BY page.seq DESC;
 -- $8 most bigint
 -- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
 --   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
---   finished_at timestamptz, is_match boolean; ordered by seq, the newest first
+--   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
 -- none: no delivery matches, the token is not live, or charges are not indexed
 SELECT page.*
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
-    SELECT known.*, true AS is_match
+    SELECT known.*, true AS is_match, false AS is_last_examined
     FROM (
         SELECT
             event_id, seq, type, created_at,
