@@ -88,6 +88,10 @@ INSERT INTO webhook.control (command, event_id, requested_by)
 SELECT 'cancel', lpad((2 * ({FIRST_OF_LANES} + n % {ASKED}) + 1)::text, 32, '0')::uuid, 'somebody'
 FROM generate_series(1, {3 * ASKED}) AS n;
 INSERT INTO webhook.control (command, args, requested_by) VALUES ('pause', '{{}}', 'somebody');
+INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
+VALUES ('reader', sha256('secret'), '{NAMED}1', 'reads', 'somebody');
+INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
+SELECT sha256('reader'), id, 'infinity' FROM webhook.api_key WHERE client_id = 'reader';
 """
 
 
@@ -161,6 +165,11 @@ RECORD = Question(
     ),
     ASKED,
 )
+
+READER = "sha256('reader')"
+"""The token of MERCHANT."""
+NEWEST = str(2**63 - 1)
+UNFILTERED = ("NULL", "NULL", "NULL", "NULL")
 
 QUESTIONS: Mapping[str, Question] = {
     # claiming
@@ -318,6 +327,15 @@ QUESTIONS: Mapping[str, Question] = {
     "read_backlog": Question((str(ASKED),), 2 * ASKED),
     "read_owing": Question((str(ASKED),), 2 * ASKED),
     "count_commands": Question((), 3 * ASKED),
+    # api_deliveries
+    "list_own_deliveries": Question((READER, NEWEST, *UNFILTERED, str(ASKED)), ASKED),
+    # Whatever one charge has is found: here the charge of all that is owed would be.
+    "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED))),
+    "read_own_delivery": Question((READER, _uuid(LOGGED - 1))),
+    "read_own_attempts": Question((READER, _uuid(LOGGED - 1), "1000")),
+    # api_charges
+    "read_own_charge": Question((READER, "'ch_none'")),
+    "are_charges_indexed": Question(()),
     # charge_index
     "lock_charge_index": Question(()),
     "choose_charge_index": Question(("NULL",)),
@@ -370,5 +388,7 @@ SUBJECTS = (
     "installation",
     "inventory",
     "notices",
+    "api_deliveries",
+    "api_charges",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}
