@@ -341,6 +341,7 @@ QUESTIONS: Mapping[str, Question] = {
     "choose_charge_index": Question(("NULL",)),
     "has_charge_index": Question(()),
     "read_unindexed": Question((), 100),
+    "has_outbox_order": Question(()),
 }
 
 READ_WHOLE: Mapping[str, str] = {

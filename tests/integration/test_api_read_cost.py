@@ -1,5 +1,6 @@
 """What merchants' reads cost in a log of 31 days: some buffers for each partition and row, however many rows there are."""
 
+import os
 from collections.abc import AsyncIterator, Mapping
 
 import asyncpg
@@ -15,7 +16,7 @@ from webhook_dispatcher.storage.session import PLANNED_ONCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-FEW, MANY = 30_000, 300_000
+FEW, MANY = 30_000, int(os.environ.get("API_READ_ROWS", "300000"))
 PARTITIONS = 31
 BUFFERS = 4
 """For a partition, and for a row: what is owed counts as two partitions more, the token as one."""
