@@ -16,7 +16,8 @@ WALKS = 25
 SEQS = "SELECT seq FROM webhook.deliveries WHERE merchant_id = 'm' ORDER BY seq DESC"
 REOPEN = """
 WITH moved AS (DELETE FROM webhook.delivery_log WHERE seq = $1 RETURNING *)
-INSERT INTO webhook.outbox (seq, id, merchant_id, type, created_at, object, attempts, due_at) OVERRIDING SYSTEM VALUE
+INSERT INTO webhook.outbox (seq, id, merchant_id, type, created_at, object, attempts, due_at)
+OVERRIDING SYSTEM VALUE
 SELECT seq, event_id, merchant_id, type, created_at, object, attempts, clock_timestamp() FROM moved
 """
 POSTPONE = "UPDATE webhook.outbox SET due_at = clock_timestamp(), attempts = attempts + 1 WHERE seq = $1"
@@ -38,7 +39,9 @@ async def _change(storage: StorageHarness, chance: random.Random) -> None:
             case 2:
                 await storage.db.execute(REOPEN, seq)
             case 3:
-                await storage.db.execute(FINISH, [seq], "failed", timedelta(hours=chance.choice([0, 0, 0, 13])))
+                await storage.db.execute(
+                    FINISH, [seq], "failed", timedelta(hours=chance.choice([0, 0, 0, 13]))
+                )
             case _:
                 await storage.db.execute(FINISH, [seq], "delivered", timedelta(0))
     if chance.random() < 0.2:

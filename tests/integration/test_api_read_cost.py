@@ -1,4 +1,4 @@
-"""What merchants' reads cost in a log of 31 days: some buffers for each partition and row, however many rows there are."""
+"""What merchants' reads cost in a log of 31 days: some buffers for each partition and row, however full."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -51,7 +51,9 @@ SELECT
     json_build_object('id', 'ch_' || n / 4), 'delivered', 1, at
 FROM generate_series(1, {rows}) AS n
 CROSS JOIN LATERAL (
-    SELECT date_trunc('day', clock_timestamp(), 'UTC') - interval '22 days' + n * interval '31 days' / ({rows} + 1) AS at
+    SELECT
+        date_trunc('day', clock_timestamp(), 'UTC') - interval '22 days'
+        + n * interval '31 days' / ({rows} + 1) AS at
 ) AS time
 """
 OWE = """
@@ -68,8 +70,8 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
     await admin.close()
     session = await asyncpg.connect(database.dsn("postgres"))
-    for statement in (MAKE_PARTITIONS, FILL.format(rows=rows), OWE.format(rows=rows), "VACUUM ANALYZE"):
-        await session.execute(statement)
+    for text in (MAKE_PARTITIONS, FILL.format(rows=rows), OWE.format(rows=rows), "VACUUM ANALYZE"):
+        await session.execute(text)
     token_hash = await token_of(session, "big")
     for name, value in PLANNED_ONCE.items():
         await session.execute(f"SET {name} = '{value}'")
@@ -90,7 +92,9 @@ async def sessions(postgres: EmbeddedPostgres) -> AsyncIterator[Mapping[int, tup
     await admin.close()
 
 
-def _list(state: str = "NULL", type_: str = "NULL", since: str = "NULL", until: str = "NULL") -> tuple[str, ...]:
+def _list(
+    state: str = "NULL", type_: str = "NULL", since: str = "NULL", until: str = "NULL"
+) -> tuple[str, ...]:
     return "list_own_deliveries", "{token}", NEWEST, state, type_, since, until, str(PAGE + 1)
 
 

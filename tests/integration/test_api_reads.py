@@ -1,4 +1,4 @@
-"""What a merchant reads of its deliveries and charges, and what it does not: page by page, and byte for byte."""
+"""What a merchant reads of its deliveries and charges, and what it does not: page by page, byte for byte."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -26,7 +26,9 @@ SELECT
 FROM moved
 """
 ATTEMPT = """
-INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome)
+INSERT INTO webhook.attempt_log (
+    event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
+)
 VALUES ($1, $2, 1, 'schedule', clock_timestamp(), 5, 200, 'delivered')
 """
 ID_OF = "SELECT event_id FROM webhook.deliveries WHERE seq = $1"
@@ -66,9 +68,9 @@ class Api:
 
 @pytest.fixture
 async def api(storage: StorageHarness) -> AsyncIterator[Api]:
-    tokens = [await token_of(storage.db, merchant) for merchant in ("m", "other")]
+    token, foreign = [await token_of(storage.db, merchant) for merchant in ("m", "other")]
     async with api_pool(storage.database) as pool:
-        yield Api(Deliveries(pool), Charges(pool), pool, *tokens, storage)
+        yield Api(Deliveries(pool), Charges(pool), pool, token, foreign, storage)
 
 
 async def test_the_newest_come_first_from_outbox_and_log(api: Api) -> None:
@@ -155,6 +157,7 @@ async def test_a_payload_comes_byte_for_byte_with_its_attempts(api: Api) -> None
         assert (found.object, found.delivery.seq) == (AWKWARD.encode(), seq)
         await api.finish(seq)
         await api.storage.db.execute(ATTEMPT, event_id, "m")
+    assert found is not None
     assert [attempt.outcome for attempt in found.attempts] == ["delivered"]
 
 
@@ -172,7 +175,9 @@ async def test_what_is_foreign_is_what_does_not_exist(api: Api) -> None:
         assert await api.deliveries.get(api.foreign, event_id) is None
     for charge_id in ("ch_1", "none", "x" * 300, "a\0b"):
         assert await api.charges.read_object(api.foreign, charge_id) is None
-        assert (await api.deliveries.list(api.foreign, Filter(charge_id=charge_id), NEWEST, 5)).deliveries == []
+        assert (
+            await api.deliveries.list(api.foreign, Filter(charge_id=charge_id), NEWEST, 5)
+        ).deliveries == []
 
 
 async def test_without_the_index_charges_are_refused(api: Api) -> None:

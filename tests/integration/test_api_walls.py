@@ -27,7 +27,10 @@ READS = {
     for name, statement in load(subject).items()
     if OWN_VIEW.search(statement.text)
 }
-VIEWS = "SELECT relname FROM pg_class WHERE relnamespace = 'webhook'::regnamespace AND relname LIKE 'own!_%' ESCAPE '!'"
+VIEWS = """
+SELECT relname FROM pg_class
+WHERE relnamespace = 'webhook'::regnamespace AND relname LIKE 'own!_%' ESCAPE '!'
+"""
 VALUES: Mapping[str, object] = {
     "before_seq": 2**63 - 1,
     "state": None,
@@ -67,9 +70,7 @@ def _arguments(statement: Statement, values: Mapping[str, object]) -> list[objec
 
 
 @EVERY_READ
-async def test_the_owner_finds_it(
-    storage: StorageHarness, pool: asyncpg.Pool, statement: Statement
-) -> None:
+async def test_the_owner_finds_it(storage: StorageHarness, pool: asyncpg.Pool, statement: Statement) -> None:
     values = await _values(storage, await token_of(storage.db, "m"))
     assert len(await pool.fetch(statement.text, *_arguments(statement, values))) == 1
 

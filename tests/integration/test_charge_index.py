@@ -203,7 +203,8 @@ async def test_the_outbox_gets_its_index_where_the_migration_could_not_make_it(
         await storage.db.execute("DROP INDEX webhook.outbox_out_of_order")
     else:
         await storage.db.execute(
-            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'webhook.outbox_out_of_order'::regclass"
+            "UPDATE pg_index SET indisvalid = false "
+            "WHERE indexrelid = 'webhook.outbox_out_of_order'::regclass"
         )
     said = list[str]()
     await schema.migrate(storage.database.dsn("postgres"), tell=said.append)

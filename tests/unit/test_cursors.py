@@ -72,5 +72,3 @@ def test_any_other_text_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "\ud800", "A" * 100_000, "gAAAAA==", "7", "{}"])
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     assert "damaged" in _refusal(text)
-
-

@@ -1,1 +1,1 @@
-"""The Partner API: what merchants ask over HTTP. It sees the database by functions and views of its own alone."""
+"""The Partner API: what merchants ask over HTTP. It sees the database by functions and views of its own."""

@@ -1,4 +1,4 @@
-"""Cursors of lists: encrypted under a key that one database's processes share, so that nobody reads or makes one.
+"""Cursors of lists: encrypted under a key that one database's processes share, so that nobody else makes one.
 
 A cursor holds the operation, the filters (their hash), the merchant and the position, and is good for these
 alone. What is promised of the pages: no row that was there at page one is skipped or repeated.
@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 from cryptography.fernet import Fernet, InvalidToken
 
@@ -56,7 +55,9 @@ class Cursors:
         if (operation, merchant_id) != (listing.operation, listing.merchant_id):
             raise CursorRefused("the cursor is of another list: begin again without it")
         if filters_hash != listing.filters_hash:
-            raise CursorRefused("the cursor was made with other filters: give those, or begin again without it")
+            raise CursorRefused(
+                "the cursor was made with other filters: give those, or begin again without it"
+            )
         return position
 
     def _open(self, cursor: str) -> tuple[str, str, str, int]:

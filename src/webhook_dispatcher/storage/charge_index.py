@@ -52,7 +52,8 @@ async def _make_outbox_order(connection: asyncpg.Connection, tell: Callable[[str
     if is_valid is False:
         await connection.execute("DROP INDEX CONCURRENTLY webhook.outbox_out_of_order")
     await connection.execute(
-        "CREATE INDEX CONCURRENTLY outbox_out_of_order ON webhook.outbox (merchant_id, seq) WHERE due_at IS NOT NULL"
+        "CREATE INDEX CONCURRENTLY outbox_out_of_order ON webhook.outbox (merchant_id, seq) "
+        "WHERE due_at IS NOT NULL"
     )
 
 

@@ -15,7 +15,9 @@ class ChargesNotIndexed(DispatcherError):
     """Charges cannot be looked up here. Reaction: say so; nothing else is wrong."""
 
     def __init__(self) -> None:
-        super().__init__("deliveries are not indexed by their charge: run `webhook-dispatcher migrate --charge-index`")
+        super().__init__(
+            "deliveries are not indexed by their charge: run `webhook-dispatcher migrate --charge-index`"
+        )
 
 
 class Charges:
