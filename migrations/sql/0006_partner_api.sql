@@ -145,6 +145,68 @@ GRANT SELECT
 ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_charges, webhook.own_commands
 TO webhook_api;
 
+-- What merchants read of their deliveries. What is owed and what is finished apart, by columns that indexes find and
+-- sort by; charge_id as in webhook.charges. The merchant is compared inside CASE: a statement says itself by which
+-- index its rows are found, and this condition, which is the second wall, changes nothing about the plan.
+CREATE VIEW webhook.own_owed AS
+SELECT
+    outbox.seq,
+    outbox.id AS event_id,
+    outbox.merchant_id,
+    outbox.type,
+    outbox.created_at,
+    outbox.attempts,
+    outbox.due_at,
+    outbox.claim IS NOT NULL AS is_claimed,
+    outbox.on_failure,
+    outbox.last_status,
+    outbox.last_outcome,
+    webhook.charge_key(outbox.object) COLLATE "C" AS charge_id,
+    outbox.object
+FROM webhook.outbox
+WHERE CASE WHEN outbox.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
+
+CREATE VIEW webhook.own_finished AS
+SELECT
+    delivery_log.seq,
+    delivery_log.event_id,
+    delivery_log.merchant_id,
+    delivery_log.type,
+    delivery_log.created_at,
+    delivery_log.state,
+    delivery_log.failed_reason,
+    delivery_log.attempts,
+    delivery_log.last_status,
+    delivery_log.last_outcome,
+    delivery_log.finished_at,
+    webhook.charge_key(delivery_log.object) COLLATE "C" AS charge_id,
+    delivery_log.object
+FROM webhook.delivery_log
+WHERE CASE WHEN delivery_log.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
+GRANT SELECT ON webhook.own_owed, webhook.own_finished TO webhook_api;
+GRANT SELECT (has_charge_index) ON webhook.state TO webhook_api;
+GRANT EXECUTE ON FUNCTION webhook.charge_key TO webhook_api;
+
+-- A merchant's events outside the order, the newest first: no list reads all that waits for a retry. An event that is
+-- delivered at its first attempt never has a row here, and costs nothing. Where events are there already, `migrate`
+-- makes it afterwards, concurrently.
+DO $$
+BEGIN
+    IF pg_sequence_last_value('webhook.outbox_seq_seq') IS NULL THEN
+        CREATE INDEX outbox_out_of_order ON webhook.outbox (merchant_id, seq) WHERE due_at IS NOT NULL;
+    END IF;
+END
+$$;
+
+-- What the cursors of lists are encrypted with: one random row, for all processes of this database and no other.
+CREATE TABLE webhook.cursor_key (
+    is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT cursor_key_has_one_row CHECK (is_only),
+    key bytea NOT NULL CONSTRAINT key_has_32_bytes CHECK (octet_length(key) = 32)
+);
+-- Each uuid has 122 random bits.
+INSERT INTO webhook.cursor_key (key)
+SELECT sha256(string_agg(uuid_send(gen_random_uuid()), '')) FROM generate_series(1, 4);
+GRANT SELECT ON webhook.cursor_key TO webhook_api;
 -- Sealing without the keys that open: the public half of the encryption key that seals, published by who holds it and
 -- confirmed once a minute by each dispatcher. What is sealed with it is stored under the key id 'hpke1:' and this one.
 CREATE TABLE webhook.sealing_key (

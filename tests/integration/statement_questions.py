@@ -111,6 +111,10 @@ FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.card_attempts (subject, since, taken, expires_at)
 SELECT 'card:' || n, clock_timestamp(), ARRAY[1], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
+VALUES ('reader', sha256('secret'), '{NAMED}1', 'reads', 'somebody');
+INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
+SELECT sha256('reader'), id, 'infinity' FROM webhook.api_key WHERE client_id = 'reader';
 """
 
 
@@ -188,6 +192,11 @@ RECORD = Question(
     ),
     ASKED,
 )
+
+READER = "sha256('reader')"
+"""The token of MERCHANT."""
+NEWEST = str(2**63 - 1)
+UNFILTERED = ("NULL", "NULL", "NULL", "NULL")
 
 QUESTIONS: Mapping[str, Question] = {
     # claiming
@@ -379,11 +388,21 @@ QUESTIONS: Mapping[str, Question] = {
     # api_keys
     "create_api_key": Question((MERCHANT, "'new'", "sha256('new')", "'shop'", "'cli:ana'")),
     "revoke_api_key": Question((f"'{CLIENT}'", "'cli:ana'")),
+    # api_deliveries
+    "list_own_deliveries": Question((READER, NEWEST, *UNFILTERED, str(ASKED)), ASKED),
+    # Whatever one charge has is found: here the charge of all that is owed would be.
+    "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED))),
+    "read_own_delivery": Question((READER, _uuid(LOGGED - 1))),
+    "read_own_attempts": Question((READER, _uuid(LOGGED - 1), "1000")),
+    # api_charges
+    "read_own_charge": Question((READER, "'ch_none'")),
+    "are_charges_indexed": Question(()),
     # charge_index
     "lock_charge_index": Question(()),
     "choose_charge_index": Question(("NULL",)),
     "has_charge_index": Question(()),
     "read_unindexed": Question((), 100),
+    "has_outbox_order": Question(()),
 }
 
 READ_WHOLE: Mapping[str, str] = {
@@ -436,5 +455,7 @@ SUBJECTS = (
     "api_limits",
     "api_keys",
     "api_endpoints",
+    "api_deliveries",
+    "api_charges",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

@@ -3,6 +3,8 @@
 A migration makes it in a new schema. What may have rows is indexed here, concurrently, one table after the
 other, the newest partition first: days of log take a while, and whoever interrupts it goes on with the next
 `migrate`. Two at once would wait for each other: the second waits until the first has ended.
+
+So is the index by which merchants' lists find what waits for a retry, where the outbox may have rows.
 """
 
 import itertools
@@ -33,10 +35,26 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
             # Asked again and again: a session that waited for the lock would be waited for by the index.
             while not await connection.fetchval(_STATEMENTS["lock_charge_index"].text):
                 await connection.execute(_MOMENT)
+            await _make_outbox_order(connection, tell)
             if await connection.fetchval(_STATEMENTS["choose_charge_index"].text, wanted):
                 await _make(connection, tell)
             else:
                 await _drop(connection, tell)
+
+
+async def _make_outbox_order(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
+    """Index what waits out of order, if the migration could not; one that was interrupted is made anew."""
+    is_valid = await connection.fetchval(_STATEMENTS["has_outbox_order"].text)
+    if is_valid:
+        return
+    tell("indexing what waits for a retry in webhook.outbox")
+    await connection.execute("SET lock_timeout = 0")
+    if is_valid is False:
+        await connection.execute("DROP INDEX CONCURRENTLY webhook.outbox_out_of_order")
+    await connection.execute(
+        "CREATE INDEX CONCURRENTLY outbox_out_of_order ON webhook.outbox (merchant_id, seq) "
+        "WHERE due_at IS NOT NULL"
+    )
 
 
 async def _make(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
--- Whether deliveries are found by their charge, and which tables lack the index for it.
+-- Whether deliveries are found by their charge, which tables lack the index for it, and whether the outbox lacks its own.
 
 -- name: lock_charge_index
 -- Keep others from making or dropping the index until this connection is closed.
@@ -57,3 +57,13 @@ WHERE
         ELSE left_over.indisvalid IS NOT TRUE
     END
 ORDER BY owner.relname DESC;
+
+-- name: has_outbox_order
+-- Tell whether the outbox has the index of what is out of order.
+-- row: is_valid boolean
+-- order: one row; null where there is none
+SELECT (
+    SELECT pg_index.indisvalid
+    FROM pg_index
+    WHERE pg_index.indexrelid = to_regclass('webhook.outbox_out_of_order')
+) AS is_valid;

@@ -1,0 +1,143 @@
+"""What a merchant reads of its deliveries: api_deliveries.sql, bound.
+
+No merchant's id gets here: each statement finds the merchant by the token's hash. A token that has ended, an
+id that is another merchant's and one that does not exist are the same: nothing is found.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from webhook_dispatcher.storage.api.charges import Charges, is_possible
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+MAX_LIMIT = 100
+MAX_ATTEMPTS = 1_000
+NEWEST = 2**63 - 1
+"""The position of a list's first page."""
+_STATEMENTS = load("api_deliveries")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which deliveries are wanted: those that match all. Times are of `created_at`, since ≤ it < until."""
+
+    state: str | None = None
+    type: str | None = None
+    charge_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDelivery:
+    """One delivery as its merchant sees it."""
+
+    event_id: UUID
+    seq: int
+    type: str
+    created_at: datetime
+    state: str
+    failed_reason: str | None
+    attempts: int
+    next_attempt_at: datetime | None
+    last_status: int | None
+    last_outcome: str | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAttempt:
+    """One attempt at it."""
+
+    attempt: int
+    trigger: str
+    started_at: datetime
+    duration_ms: int
+    status: int | None
+    outcome: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeDelivery:
+    """One delivery with its payload (the producer's bytes) and its attempts, the first of them first."""
+
+    delivery: OwnDelivery
+    object: bytes
+    attempts: Sequence[OwnAttempt]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some deliveries, the newest first. position: from where to go on; None where there are no more.
+
+    A page may be short, and even empty, and have a position: so many rows were looked at that do not match.
+    """
+
+    deliveries: Sequence[OwnDelivery]
+    position: int | None
+
+
+class Deliveries:
+    """Reads on a pool, whose sessions plan once (`storage.session.PLANNED_ONCE`); errors are ours."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+        self._charges = Charges(pool)
+
+    async def list(self, token_hash: bytes, wanted: Filter, position: int, limit: int) -> Page:
+        """Return at most `limit` (1 to 100) deliveries below a position, which is NEWEST at first.
+
+        Errors: ChargesNotIndexed where a charge is asked for and nothing was found for want of the index.
+        """
+        if not 1 <= limit <= MAX_LIMIT:
+            raise ValueError(f"limit: must be 1 to {MAX_LIMIT}, not {limit}")
+        page = _page(await self._examined(token_hash, wanted, position, limit), limit)
+        if wanted.charge_id is not None and not page.deliveries:
+            await self._charges.refuse_unindexed()
+        return page
+
+    async def get(self, token_hash: bytes, event_id: UUID) -> WholeDelivery | None:
+        """Return one delivery; of an id that was used again, the latest."""
+        rows = await self._rows("read_own_delivery", token_hash, event_id)
+        if not rows:
+            return None
+        found = dict(rows[0])
+        text: str = found.pop("object")
+        made = await self._rows("read_own_attempts", token_hash, event_id, MAX_ATTEMPTS)
+        return WholeDelivery(OwnDelivery(**found), text.encode(), [OwnAttempt(**row) for row in made])
+
+    async def _examined(
+        self, token_hash: bytes, wanted: Filter, position: int, limit: int
+    ) -> Sequence[dict[str, Any]]:
+        conditions = (wanted.state, wanted.type, wanted.since, wanted.until)
+        if wanted.charge_id is None:
+            return await self._rows("list_own_deliveries", token_hash, position, *conditions, limit + 1)
+        if not is_possible(wanted.charge_id):
+            return []
+        return await self._rows(
+            "list_own_deliveries_of_charge", token_hash, position, *conditions, wanted.charge_id, limit + 1
+        )
+
+    async def _rows(self, name: str, *arguments: object) -> Sequence[dict[str, Any]]:
+        with translated():
+            return [dict(row) for row in await self._pool.fetch(_STATEMENTS[name].text, *arguments)]
+
+
+def _page(examined: Sequence[dict[str, Any]], limit: int) -> Page:
+    """Take what matches, and say where to go on: behind the last that is shown, or that was examined."""
+    end = next((row["seq"] for row in examined if row["is_last_examined"]), None)
+    matching = [_delivery(row) for row in examined if row["is_match"]]
+    if len(matching) > limit:
+        return Page(matching[:limit], matching[limit - 1].seq)
+    return Page(matching, end)
+
+
+def _delivery(row: dict[str, Any]) -> OwnDelivery:
+    return OwnDelivery(**{name: value for name, value in row.items() if not name.startswith("is_")})

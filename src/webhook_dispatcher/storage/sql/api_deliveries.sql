@@ -1,0 +1,192 @@
+-- What a merchant reads of its deliveries. Each statement finds the merchant by the token's hash alone: webhook.bearer()
+-- comes first, and what stands inside LATERAL, behind a LIMIT, is read for its row only (docs/contract.md, section 3).
+-- An event that is another merchant's is answered as one that does not exist, by the same statement and plan.
+
+-- name: list_own_deliveries
+-- List deliveries, the newest first. At most 1,000 rows are examined, whatever the filter: if more than these may
+-- match, the last of them comes back as well, though it may not match, to go on behind it.
+-- What is owed is asked apart in order and out of it: each has an index by seq. What is finished lies in partitions by
+-- day: what was finished a day before `since` is not read, since it was created before that. Ordered by merchant too, which ANY keeps from being dropped: the
+-- indexes that begin with merchants are then the only ones in that order. A limit that the planner does not know keeps
+-- it from sorting all of a merchant's rows where statistics say that they are few.
+-- $1 token bytea
+-- $2 before_seq bigint
+-- $3 state text, or null, as all that follows
+-- $4 type text
+-- $5 since timestamptz
+-- $6 until timestamptz
+-- $7 most bigint
+-- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
+--   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
+-- none: no delivery matches, or the token is not live
+SELECT page.*
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        numbered.event_id, numbered.seq, numbered.type, numbered.created_at, numbered.state, numbered.failed_reason,
+        numbered.attempts, numbered.next_attempt_at, numbered.last_status, numbered.last_outcome,
+        numbered.finished_at, judged.is_match,
+        numbered.number = 1000 AS is_last_examined
+    FROM (
+        SELECT examined.*, row_number() OVER (ORDER BY examined.merchant_id DESC, examined.seq DESC) AS number
+        FROM (
+            SELECT known.*
+            FROM (
+                (
+                    SELECT
+                        merchant_id, seq, event_id, type, created_at, 'pending' AS state, NULL::text AS failed_reason,
+                        attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
+                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::timestamptz AS finished_at
+                    FROM webhook.own_owed
+                    WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
+                        AND due_at IS NULL
+                        AND ($3::text IS NULL OR $3 = 'pending')
+                    ORDER BY merchant_id DESC, seq DESC
+                    LIMIT (SELECT 1000)
+                )
+                UNION ALL
+                (
+                    SELECT
+                        merchant_id, seq, event_id, type, created_at,
+                        CASE WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
+                        NULL::text AS failed_reason, attempts::integer AS attempts,
+                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::timestamptz AS finished_at
+                    FROM webhook.own_owed
+                    WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
+                        AND due_at IS NOT NULL
+                        AND ($3::text IS NULL OR $3 IN ('pending_retry', 'delivered'))
+                    ORDER BY merchant_id DESC, seq DESC
+                    LIMIT (SELECT 1000)
+                )
+                UNION ALL
+                (
+                    SELECT
+                        merchant_id, seq, event_id, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
+                        attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
+                        last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+                    FROM webhook.own_finished
+                    WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
+                        AND finished_at >= coalesce($5::timestamptz - interval '1 day', '-infinity')
+                        AND ($3::text IS NULL OR $3 IN ('delivered', 'failed'))
+                    ORDER BY merchant_id DESC, seq DESC
+                    LIMIT (SELECT 1000)
+                )
+            ) AS known
+            ORDER BY known.merchant_id DESC, known.seq DESC
+            LIMIT (SELECT 1000)
+        ) AS examined
+    ) AS numbered
+    CROSS JOIN LATERAL (
+        SELECT
+            ($3::text IS NULL OR numbered.state = $3)
+            AND ($4::text IS NULL OR numbered.type = $4)
+            AND ($5::timestamptz IS NULL OR numbered.created_at >= $5)
+            AND ($6::timestamptz IS NULL OR numbered.created_at < $6) AS is_match
+    ) AS judged
+    WHERE judged.is_match OR numbered.number = 1000
+    ORDER BY numbered.merchant_id DESC, numbered.seq DESC
+    LIMIT $7
+) AS page
+ORDER BY page.seq DESC;
+
+-- name: list_own_deliveries_of_charge
+-- List the deliveries of one charge, the newest first: as list_own_deliveries, found by the charge key. Those of a
+-- charge are few, and all of them are found before they are sorted.
+-- $1 token bytea
+-- $2 before_seq bigint
+-- $3 state text, or null, as all that follows
+-- $4 type text
+-- $5 since timestamptz
+-- $6 until timestamptz
+-- $7 charge_id text
+-- $8 most bigint
+-- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
+--   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
+-- none: no delivery matches, the token is not live, or charges are not indexed
+SELECT page.*
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT known.*, true AS is_match, false AS is_last_examined
+    FROM (
+        SELECT
+            event_id, seq, type, created_at,
+            CASE
+                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+            END AS state,
+            NULL::text AS failed_reason, attempts::integer AS attempts,
+            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+        FROM webhook.own_owed
+        WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
+            AND (SELECT has_charge_index FROM webhook.state)
+        UNION ALL
+        SELECT
+            event_id, seq, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
+            attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+        FROM webhook.own_finished
+        WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
+            AND (SELECT has_charge_index FROM webhook.state)
+        OFFSET 0
+    ) AS known
+    WHERE
+        known.seq < $2
+        AND ($3::text IS NULL OR known.state = $3)
+        AND ($4::text IS NULL OR known.type = $4)
+        AND ($5::timestamptz IS NULL OR known.created_at >= $5)
+        AND ($6::timestamptz IS NULL OR known.created_at < $6)
+    ORDER BY known.seq DESC
+    LIMIT $8
+) AS page
+ORDER BY page.seq DESC;
+
+-- name: read_own_delivery
+-- Read one delivery with its payload: of an id that was used again, the latest.
+-- $1 token bytea
+-- $2 event_id uuid
+-- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
+--   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, object text
+-- none: not known, dropped with its day's log, another merchant's, or the token is not live
+SELECT delivery.*
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        known.event_id, known.seq, known.type, known.created_at, known.state::text AS state,
+        known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
+        known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
+        known.object::text AS object
+    FROM (
+        SELECT *
+        FROM webhook.own_deliveries
+        WHERE event_id = $2 AND merchant_id = me.merchant_id
+        OFFSET 0
+    ) AS known
+    ORDER BY known.seq DESC
+    LIMIT 1
+) AS delivery;
+
+-- name: read_own_attempts
+-- Read the attempts of one event, the first ones.
+-- $1 token bytea
+-- $2 event_id uuid
+-- $3 most bigint
+-- row: attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer, outcome text,
+--   reason text; ordered by started_at
+-- none: not attempted yet, dropped with their day's log, another merchant's, or the token is not live
+SELECT made.*
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        attempt::integer AS attempt, trigger::text AS trigger, started_at, duration_ms::integer AS duration_ms,
+        status::integer AS status, outcome::text AS outcome, reason
+    FROM webhook.own_attempts
+    WHERE event_id = $2 AND merchant_id = me.merchant_id
+    LIMIT $3
+) AS made
+ORDER BY made.started_at, made.attempt;

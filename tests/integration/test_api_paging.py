@@ -1,0 +1,72 @@
+"""Pages of deliveries that are walked while everything moves: what was there at page one is seen once."""
+
+import random
+from datetime import timedelta
+
+import pytest
+
+from tests.integration.api_harness import api_pool, token_of
+from tests.integration.storage_harness import StorageHarness
+from tests.integration.test_api_reads import FINISH
+from webhook_dispatcher.api.cursors import Cursors, Listing
+from webhook_dispatcher.storage.api.deliveries import NEWEST, Deliveries, Filter
+
+EVENTS = 60
+WALKS = 25
+SEQS = "SELECT seq FROM webhook.deliveries WHERE merchant_id = 'm' ORDER BY seq DESC"
+REOPEN = """
+WITH moved AS (DELETE FROM webhook.delivery_log WHERE seq = $1 RETURNING *)
+INSERT INTO webhook.outbox (seq, id, merchant_id, type, created_at, object, attempts, due_at)
+OVERRIDING SYSTEM VALUE
+SELECT seq, event_id, merchant_id, type, created_at, object, attempts, clock_timestamp() FROM moved
+"""
+POSTPONE = "UPDATE webhook.outbox SET due_at = clock_timestamp(), attempts = attempts + 1 WHERE seq = $1"
+DROP = "DELETE FROM webhook.delivery_log WHERE finished_at < clock_timestamp() - interval '12 hours'"
+"""As dropping a partition does: what was finished first is gone."""
+KEY = "SELECT key FROM webhook.cursor_key"
+
+
+async def _change(storage: StorageHarness, chance: random.Random) -> None:
+    """Do something of what goes on beside: events arrive, fail, are finished, sent again, and dropped."""
+    seqs = [row["seq"] for row in await storage.db.fetch(SEQS)]
+    chosen = chance.sample(seqs, min(len(seqs), 12))
+    for seq in chosen:
+        match chance.randrange(5):
+            case 0:
+                await storage.insert(chance.choice(["m", "other"]))
+            case 1:
+                await storage.db.execute(POSTPONE, seq)
+            case 2:
+                await storage.db.execute(REOPEN, seq)
+            case 3:
+                await storage.db.execute(
+                    FINISH, [seq], "failed", timedelta(hours=chance.choice([0, 0, 0, 13]))
+                )
+            case _:
+                await storage.db.execute(FINISH, [seq], "delivered", timedelta(0))
+    if chance.random() < 0.2:
+        await storage.db.execute(DROP)
+
+
+@pytest.mark.parametrize("seed", range(WALKS))
+async def test_nothing_that_was_there_at_page_one_is_skipped_or_repeated(
+    storage: StorageHarness, seed: int
+) -> None:
+    chance = random.Random(seed)
+    token_hash = await token_of(storage.db, "m")
+    await storage.insert("m", *["{}"] * EVENTS)
+    listing = Listing("listDeliveries", "m", {})
+    async with api_pool(storage.database) as pool:
+        cursors = Cursors(await pool.fetchval(KEY))
+        deliveries = Deliveries(pool)
+        there = {row["seq"] for row in await storage.db.fetch(SEQS)}
+        seen, cursor = list[int](), cursors.make(listing, NEWEST)
+        while cursor:
+            position = cursors.position(listing, cursor)
+            page = await deliveries.list(token_hash, Filter(), position, chance.randint(1, 20))
+            seen += [delivery.seq for delivery in page.deliveries]
+            cursor = "" if page.position is None else cursors.make(listing, page.position)
+            await _change(storage, chance)
+    still_there = {row["seq"] for row in await storage.db.fetch(SEQS)}
+    assert seen == sorted(set(seen), reverse=True), "none twice, and in order"
+    assert there & still_there <= set(seen), "none skipped"

@@ -1,0 +1,144 @@
+"""What merchants' reads cost in a log of 31 days: some buffers for each partition and row, however full."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from tests.integration.api_harness import token_of
+from tests.integration.statement_cost import PLANS, Cost, execute, prepare
+from tests.integration.test_api_walls import READS
+from tests.servers.database import TEMPLATE, Database
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage.session import PLANNED_ONCE
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FEW, MANY = 30_000, int(os.environ.get("API_READ_ROWS", "300000"))
+PARTITIONS = 31
+BUFFERS = 4
+"""For a partition, and for a row: what is owed counts as two partitions more, the token as one."""
+PLACES = PARTITIONS + 3
+PAGE = 50
+NEWEST = str(2**63 - 1)
+MAKE_PARTITIONS = """
+DO $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    day date;
+BEGIN
+    SET ROLE webhook_owner;
+    FOR day IN SELECT generate_series(today - 22, today - 2, interval '1 day')::date LOOP
+        EXECUTE format(
+            'CREATE TABLE webhook.%I PARTITION OF webhook.delivery_log FOR VALUES FROM (%L) TO (%L)',
+            'delivery_log' || to_char(day, '_YYYYMMDD'),
+            day::text || ' 00:00:00+00', (day + 1)::text || ' 00:00:00+00'
+        );
+    END LOOP;
+    RESET ROLE;
+END
+$$
+"""
+FILL = """
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, attempts, finished_at
+)
+SELECT
+    n, lpad(n::text, 32, '0')::uuid, CASE WHEN n % 2 = 0 THEN 'big' ELSE 'm' || n % 1000 END,
+    CASE WHEN n % 100 < 2 THEN 'charge.failed' ELSE 'charge.succeeded' END, at,
+    json_build_object('id', 'ch_' || n / 4), 'delivered', 1, at
+FROM generate_series(1, {rows}) AS n
+CROSS JOIN LATERAL (
+    SELECT
+        date_trunc('day', clock_timestamp(), 'UTC') - interval '22 days'
+        + n * interval '31 days' / ({rows} + 1) AS at
+) AS time
+"""
+OWE = """
+INSERT INTO webhook.outbox (seq, merchant_id, type, object, due_at) OVERRIDING SYSTEM VALUE
+SELECT {rows} + n, 'big', 'charge.succeeded', '{{}}', CASE WHEN n % 3 = 0 THEN clock_timestamp() END
+FROM generate_series(1, 5000) AS n
+"""
+
+
+async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Connection, str]:
+    """Fill a database, and prepare every read; return the token as SQL too."""
+    database = Database(postgres, f"webhook_api_{rows}")
+    admin = await asyncpg.connect(postgres.dsn())
+    await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
+    await admin.close()
+    session = await asyncpg.connect(database.dsn("postgres"))
+    for text in (MAKE_PARTITIONS, FILL.format(rows=rows), OWE.format(rows=rows), "VACUUM ANALYZE"):
+        await session.execute(text)
+    token_hash = await token_of(session, "big")
+    for name, value in PLANNED_ONCE.items():
+        await session.execute(f"SET {name} = '{value}'")
+    for name, statement in READS.items():
+        await prepare(session, name, statement)
+    return session, f"'\\x{token_hash.hex()}'"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sessions(postgres: EmbeddedPostgres) -> AsyncIterator[Mapping[int, tuple[asyncpg.Connection, str]]]:
+    opened = {rows: await _session(postgres, rows) for rows in (FEW, MANY)}
+    yield opened
+    for session, _ in opened.values():
+        await session.close()
+    admin = await asyncpg.connect(postgres.dsn())
+    for rows in opened:
+        await admin.execute(f"DROP DATABASE webhook_api_{rows} WITH (FORCE)")
+    await admin.close()
+
+
+def _list(
+    state: str = "NULL", type_: str = "NULL", since: str = "NULL", until: str = "NULL"
+) -> tuple[str, ...]:
+    return "list_own_deliveries", "{token}", NEWEST, state, type_, since, until, str(PAGE + 1)
+
+
+def _deep(part: int, **filters: str) -> tuple[str, ...]:
+    """Go on from a position in the log: at a part of its rows."""
+    name, token, _, *rest = _list(**filters)
+    return name, token, "{rows} / " + str(part), *rest
+
+
+EXAMINED = 1_000
+ASKED = {
+    "no filter": (_list(), PAGE),
+    "no filter, further on": (_deep(2), PAGE),
+    "pending": (_list("'pending'"), PAGE),
+    "pending_retry": (_list("'pending_retry'"), PAGE),
+    "failed": (_list("'failed'"), EXAMINED),
+    "delivered": (_list("'delivered'"), PAGE),
+    "type": (_deep(2, type_="'charge.failed'"), EXAMINED),
+    "since": (_list(since="clock_timestamp() + interval '8 days'"), EXAMINED),
+    "until": (_list(until="clock_timestamp() - interval '20 days'"), EXAMINED),
+    "one charge's deliveries": (
+        ("list_own_deliveries_of_charge", "{token}", NEWEST, *["NULL"] * 4, "'ch_' || {rows} / 8", str(PAGE)),
+        4,
+    ),
+    "one charge": (("read_own_charge", "{token}", "'ch_' || {rows} / 8"), 4),
+    "no charge": (("read_own_charge", "{token}", "'none'"), 0),
+    "one delivery": (("read_own_delivery", "{token}", "lpad('1000', 32, '0')::uuid"), 1),
+    "no delivery": (("read_own_delivery", "{token}", "lpad('1001', 32, '0')::uuid"), 1),
+}
+"""By name, what is asked, and how many rows it may be about."""
+
+
+@PLANS
+@pytest.mark.parametrize("name", ASKED)
+async def test_reads_are_bounded_and_flat(
+    sessions: Mapping[int, tuple[asyncpg.Connection, str]], name: str, plan_cache_mode: str
+) -> None:
+    (statement, *values), about = ASKED[name]
+    found = dict[int, Cost]()
+    for rows, (session, token) in sessions.items():
+        await session.execute(f"SET plan_cache_mode = {plan_cache_mode}")
+        given = [value.format(token=token, rows=rows) for value in values]
+        found[rows] = await execute(session, statement, *given)
+    few, many = found[FEW].buffers, found[MANY].buffers
+    assert many <= BUFFERS * (PLACES + about)
+    assert many <= few + PLACES + about / 10, "an index may be a level higher"
+    assert max(cost.most_handled for cost in found.values()) <= EXAMINED

@@ -1,0 +1,150 @@
+"""Every statement that reads a merchant's own rows finds whose they are by the token, before anything else.
+
+The first wall is bearer(), which each statement begins with; the second is in the views, which show nothing
+to a statement that forgot it.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from tests.integration.api_harness import UNKNOWN, api_pool, token_of
+from tests.integration.statement_cost import PLANS
+from tests.integration.storage_harness import StorageHarness
+from tests.servers.database import Database
+from webhook_dispatcher.storage.statements import Statement, load
+
+HOUR = timedelta(hours=1)
+SUBJECTS = ("api_deliveries", "api_charges")
+OWN_VIEW = re.compile(r"webhook\.own_[a-z_]+")
+READS = {
+    name: statement
+    for subject in SUBJECTS
+    for name, statement in load(subject).items()
+    if OWN_VIEW.search(statement.text)
+}
+VIEWS = """
+SELECT relname FROM pg_class
+WHERE relnamespace = 'webhook'::regnamespace AND relname LIKE 'own!_%' ESCAPE '!'
+"""
+VALUES: Mapping[str, object] = {
+    "before_seq": 2**63 - 1,
+    "state": None,
+    "type": None,
+    "since": None,
+    "until": None,
+    "most": 10,
+    "charge_id": "ch_1",
+}
+"""What each statement is asked, by the names of its parameters; token and event id are the test's."""
+INSERT = """
+INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m', 'charge.created', '{"id": "ch_1"}')
+RETURNING id
+"""
+ATTEMPT = """
+INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
+VALUES ($1, 'm', 1, 'schedule', clock_timestamp(), 5, 'timeout')
+"""
+EVERY_READ = pytest.mark.parametrize("statement", READS.values(), ids=READS)
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+    async with api_pool(database) as opened:
+        yield opened
+
+
+async def _values(storage: StorageHarness, token_hash: bytes) -> dict[str, object]:
+    """Insert an event of merchant m that was attempted, and return what to ask for it."""
+    event_id = await storage.db.fetchval(INSERT)
+    await storage.db.execute(ATTEMPT, event_id)
+    return {**VALUES, "token": token_hash, "event_id": event_id}
+
+
+def _arguments(statement: Statement, values: Mapping[str, object]) -> list[object]:
+    return [values[name] for name, _ in statement.parameters]
+
+
+@EVERY_READ
+async def test_the_owner_finds_it(storage: StorageHarness, pool: asyncpg.Pool, statement: Statement) -> None:
+    values = await _values(storage, await token_of(storage.db, "m"))
+    assert len(await pool.fetch(statement.text, *_arguments(statement, values))) == 1
+
+
+@EVERY_READ
+@pytest.mark.parametrize("state", ["unknown", "expired", "revoked", "foreign"])
+async def test_nobody_else_does(
+    storage: StorageHarness, pool: asyncpg.Pool, statement: Statement, state: str
+) -> None:
+    tokens = {
+        "unknown": UNKNOWN,
+        "expired": await token_of(storage.db, "m", -HOUR),
+        "revoked": await token_of(storage.db, "m", is_revoked=True),
+        "foreign": await token_of(storage.db, "other"),
+    }
+    values = await _values(storage, tokens[state])
+    assert await pool.fetch(statement.text, *_arguments(statement, values)) == []
+
+
+@EVERY_READ
+@PLANS
+async def test_the_token_is_looked_up_before_anything_is_read(
+    storage: StorageHarness, statement: Statement, plan_cache_mode: str
+) -> None:
+    token_hash = await token_of(storage.db, "m")
+    values = {name: f"'{value}'" if value is not None else "NULL" for name, value in VALUES.items()}
+    values |= {"token": f"'\\x{token_hash.hex()}'", "event_id": "gen_random_uuid()"}
+    given = ", ".join(values[name] for name, _ in statement.parameters)
+    types = ", ".join(sqltype for _, sqltype in statement.parameters)
+    await storage.db.execute(f"SET plan_cache_mode = {plan_cache_mode}")
+    await storage.db.execute(f"PREPARE asked ({types}) AS {statement.text}")
+    explained = await storage.db.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE asked ({given})")
+    plan = json.loads(explained)[0]["Plan"]
+    if plan["Node Type"] == "Sort":
+        (plan,) = plan["Plans"]
+    assert plan["Node Type"] == "Nested Loop"
+    outer, inner = plan["Plans"]
+    assert outer.get("Function Name") == "bearer", "the outer side comes first"
+    assert "bearer" not in json.dumps(inner)
+
+
+@EVERY_READ
+async def test_without_bearer_the_second_wall_shows_nothing(
+    storage: StorageHarness, pool: asyncpg.Pool, statement: Statement
+) -> None:
+    """The same statement, which takes the merchant as it is told instead of asking whose the token is."""
+    token_hash = await token_of(storage.db, "m")
+    values = await _values(storage, token_hash)
+    forgetful = statement.text.replace(
+        "webhook.bearer($1) AS me", "(SELECT 'm' AS merchant_id WHERE $1::bytea IS NOT NULL) AS me"
+    )
+    assert forgetful != statement.text
+    arguments = _arguments(statement, values)
+    async with pool.acquire() as connection:
+        assert await connection.fetch(forgetful, *arguments) == []
+        async with connection.transaction():
+            await connection.execute("SELECT set_config('webhook.bearer', $1, true)", token_hash.hex())
+            assert len(await connection.fetch(forgetful, *arguments)) == 1, "only the setting was missing"
+
+
+async def test_every_view_alone_shows_nothing(storage: StorageHarness, pool: asyncpg.Pool) -> None:
+    await _values(storage, await token_of(storage.db, "m"))
+    views = [row["relname"] for row in await storage.db.fetch(VIEWS)]
+    assert {"own_owed", "own_finished", "own_deliveries", "own_attempts"} <= set(views)
+    for view in views:
+        assert await pool.fetch(f"SELECT * FROM webhook.{view}") == []
+    assert await pool.fetch("SELECT * FROM webhook.own_owed WHERE merchant_id = 'm'") == []
+
+
+async def test_what_one_statement_was_allowed_the_next_is_not(
+    storage: StorageHarness, pool: asyncpg.Pool
+) -> None:
+    values = await _values(storage, await token_of(storage.db, "m"))
+    statement = READS["read_own_delivery"]
+    async with pool.acquire() as connection:
+        assert await connection.fetch(statement.text, *_arguments(statement, values))
+        assert await connection.fetch("SELECT * FROM webhook.own_owed") == []
