@@ -1,0 +1,1 @@
+"""The Partner API: what merchants' programs ask by HTTP."""
