@@ -1,4 +1,4 @@
-"""Values that unit tests begin with: an event and an endpoint, the instant, the lease, the keys, the codes."""
+"""Values that unit tests begin with: an event and an endpoint, the instant, lease, keys and codes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -118,7 +118,12 @@ def test_an_own_error_of_a_range_is_not_passed() -> None:
 
 
 def test_other_fields_stay_but_never_ours() -> None:
-    given = {"failureReason": "insufficient_funds", "limit": {"left": 3}, "message": "m", "type": "t"}
+    given: dict[str, Any] = {
+        "failureReason": "insufficient_funds",
+        "limit": {"left": 3},
+        "message": "m",
+        "type": "t",
+    }
     kept = {"failureReason": "insufficient_funds", "limit": {"left": 3}}
     assert error(422, -9004, details=[], **given) == UpstreamError(-9004, 422, extra=kept)
 
