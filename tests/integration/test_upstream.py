@@ -1,8 +1,9 @@
 """The client of the charge service over real sockets: what arrives there, and what broken answers become."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
@@ -213,7 +214,11 @@ async def test_neither_proxies_nor_passwords_of_the_environment_are_used(
 
 async def test_cookies_are_not_kept() -> None:
     told = status("200 OK", "Set-Cookie: session=1; Path=/", body=b"{}")
-    async with RawReceiver(answering(told)) as receiver, forwarding(receiver.url("")) as upstream:
+    # By name: cookies of addresses are not kept in any case.
+    async with (
+        RawReceiver(answering(told)) as receiver,
+        forwarding(receiver.url("", host="localhost")) as upstream,
+    ):
         for _ in range(2):
             await upstream.forward(charge())
         assert ["cookie" in request.headers for request in receiver.requests] == [False, False]
@@ -223,6 +228,21 @@ async def test_nobody_there_cannot_have_acted() -> None:
     async with forwarding(f"http://127.0.0.1:{free_port()}") as upstream:
         reply = await upstream.forward(charge())
     assert reply == UpstreamAway("ClientConnectorError", may_have_acted=False)
+
+
+async def test_who_does_not_take_connections_cannot_have_acted() -> None:
+    with socket.socket() as full, ExitStack() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        # The queue of connections that nobody accepts has one place, so the second is not answered.
+        for _ in range(2):
+            other = waiting.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(full.getsockname())
+        async with forwarding(f"http://127.0.0.1:{full.getsockname()[1]}", SOON) as upstream:
+            reply = await upstream.forward(charge())
+    assert isinstance(reply, UpstreamAway)
+    assert not reply.may_have_acted
 
 
 async def closes(request: Request) -> None:
