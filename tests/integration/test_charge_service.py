@@ -44,9 +44,12 @@ class KeptOutbox:
     events: list[Event] = field(default_factory=list)
     may_write: asyncio.Event = field(default_factory=asyncio.Event)
     is_broken: bool = False
+    is_slow: bool = False
 
     async def write(self, events: Sequence[Event]) -> None:
         await self.may_write.wait()
+        if self.is_slow:
+            await asyncio.sleep(0.05)
         if self.is_broken:
             raise OSError("the database is away")
         self.events += events
@@ -286,6 +289,7 @@ async def test_of_equal_requests_at_once_one_acts(partner: Partner) -> None:
 
 async def test_of_two_charges_with_one_external_id_at_once_one_is_made(partner: Partner) -> None:
     card = await partner.card()
+    partner.outbox.is_slow = True
     replies = await asyncio.gather(*(partner.charge(card) for _ in range(10)))
     assert Counter(type(reply) for reply in replies) == {Forwarded: 1, UpstreamError: 9}
     assert len(partner.outbox.events) == 3

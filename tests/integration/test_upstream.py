@@ -314,6 +314,11 @@ async def test_who_waits_for_a_connection_in_vain_has_sent_nothing() -> None:
         await asyncio.gather(holder, return_exceptions=True)
 
 
+async def announces_too_much(request: Request) -> None:
+    await request.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n")
+    await hangs(request)
+
+
 async def endless(request: Request) -> None:
     await request.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while True:
@@ -329,7 +334,7 @@ async def endless_headers(request: Request) -> None:
 HUGE = status("200 OK", body=b'"' + b"x" * 20 * MAX_BYTES + b'"')
 
 
-@pytest.mark.parametrize("behave", [answering(HUGE), endless, endless_headers])
+@pytest.mark.parametrize("behave", [answering(HUGE), announces_too_much, endless, endless_headers])
 async def test_what_is_too_large_is_not_read_to_its_end(
     behave: Callable[[Request], Awaitable[None]],
 ) -> None:

@@ -170,7 +170,6 @@ class Upstream:
             auto_decompress=False,
             # Neither a proxy nor a password from the environment.
             trust_env=False,
-            skip_auto_headers=("Content-Type", "Accept"),
             # aiohttp rounds deadlines up to whole seconds; asyncio.timeout does not.
             timeout=ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, self._timeout)),
             trace_configs=[_tracing()],

@@ -120,7 +120,7 @@ def _success(status: int, body: bytes) -> Reply:
 
 def _error(status: int, error: Mapping[str, object], codes: KnownCodes, retry_after: str | None) -> Reply:
     code = error.get("code")
-    if isinstance(code, int) and not isinstance(code, bool) and codes.may_pass(code):
+    if isinstance(code, int) and codes.may_pass(code):
         known = codes.statuses.get(code)
         # With 5xx a code of the table passes alone: it says what became of the request.
         if known is not None or status < HTTPStatus.INTERNAL_SERVER_ERROR:
