@@ -13,15 +13,12 @@ import pytest
 from aiohttp import (
     ClientOSError,
     ClientPayloadError,
-    ClientResponse,
     ClientResponseError,
     ServerDisconnectedError,
 )
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import StreamWriter
 from aioresponses import aioresponses
 
-from tests.unit.fakes.network import FakeBuffers
+from tests.unit.fakes.network import FakeBuffers, Replied
 from webhook_dispatcher.domain.verdict import Answer, Outcome
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.aiohttp_connections import Dial, current_dial
@@ -37,14 +34,6 @@ REQUEST: Any = None
 async def sender() -> AsyncIterator[AiohttpSender]:
     async with AiohttpSender(Guard(EgressPolicy()), timedelta(seconds=5), "test") as sender:
         yield sender
-
-
-class Replied(ClientResponse):
-    """A response as aioresponses makes it, with what aiohttp 3.14 wants besides."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(*args, stream_writer=StreamWriter(BaseProtocol(loop), loop), **kwargs)
 
 
 class Receiver(aioresponses):

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 from uuid import UUID
 
+from aiohttp import ClientResponse
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import StreamWriter
+
 from webhook_dispatcher.domain.verdict import Answer, Failure
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.connection import HttpConnection
@@ -141,3 +145,11 @@ class FakeSender:
     def event_ids(self) -> list[int]:
         """Return the events sent, by the number that make_event made their ids from."""
         return [UUID(headers["Service-Event-Id"]).int for _, headers, _ in self.sent]
+
+
+class Replied(ClientResponse):
+    """A response as aioresponses makes it, with what aiohttp 3.14 wants besides."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(*args, stream_writer=StreamWriter(BaseProtocol(loop), loop), **kwargs)
