@@ -207,6 +207,7 @@ CREATE TABLE webhook.cursor_key (
 INSERT INTO webhook.cursor_key (key)
 SELECT sha256(string_agg(uuid_send(gen_random_uuid()), '')) FROM generate_series(1, 4);
 GRANT SELECT ON webhook.cursor_key TO webhook_api;
+
 -- Sealing without the keys that open: the public half of the encryption key that seals, published by who holds it and
 -- confirmed once a minute by each dispatcher. What is sealed with it is stored under the key id 'hpke1:' and this one.
 CREATE TABLE webhook.sealing_key (

@@ -394,6 +394,7 @@ QUESTIONS: Mapping[str, Question] = {
     "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED))),
     "read_own_delivery": Question((READER, _uuid(LOGGED - 1))),
     "read_own_attempts": Question((READER, _uuid(LOGGED - 1), "1000")),
+    "read_cursor_key": Question(()),
     # api_charges
     "read_own_charge": Question((READER, "'ch_none'")),
     "are_charges_indexed": Question(()),

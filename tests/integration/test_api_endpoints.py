@@ -16,7 +16,7 @@ from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret
 from webhook_dispatcher.storage import keys
-from webhook_dispatcher.storage.api.endpoints import Asked, Endpoints, GivenCommand, Put, Removal, Rotation
+from webhook_dispatcher.storage.api.endpoints import Gave, Endpoints, GivenCommand, Put, Removal, Rotation
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.statements import Statement, load
 
@@ -198,7 +198,7 @@ async def test_a_tokens_commands_are_its_merchants_and_no_others(api: Api) -> No
     pause = await api.endpoints.ask(api.m1, CommandName.PAUSE)
     retry = await api.endpoints.ask(api.m1, CommandName.RETRY, events["m1"])
     mass = await api.endpoints.ask(api.m1, CommandName.RETRY_FAILED, None, SINCE, UNTIL)
-    assert {given.result for given in (pause, retry, mass)} == {Asked.GIVEN}
+    assert {given.result for given in (pause, retry, mass)} == {Gave.GIVEN}
     rows = await api.db.fetch(
         "SELECT id, command, merchant_id, event_id, args, requested_by, subject FROM webhook.control "
         "ORDER BY id"
@@ -214,7 +214,7 @@ async def test_a_tokens_commands_are_its_merchants_and_no_others(api: Api) -> No
     assert (
         foreign
         == await api.endpoints.ask(api.m1, CommandName.RETRY, uuid4())
-        == GivenCommand(Asked.NOT_FOUND)
+        == GivenCommand(Gave.NOT_FOUND)
     )
     assert await api.endpoints.ask(api.m1, CommandName.RETRY) == foreign, "nor without an event"
     assert await api.state() == before
@@ -235,12 +235,12 @@ async def test_an_event_id_that_another_merchant_has_used_since_is_not_found(api
     event = uuid4()
     await api.db.execute(logged, 1, event, "m1")
     await api.db.execute(logged, 2, event, "m2")
-    assert (await api.endpoints.ask(api.m1, CommandName.RETRY, event)).result is Asked.NOT_FOUND
-    assert (await api.endpoints.ask(api.m2, CommandName.RETRY, event)).result is Asked.GIVEN
+    assert (await api.endpoints.ask(api.m1, CommandName.RETRY, event)).result is Gave.NOT_FOUND
+    assert (await api.endpoints.ask(api.m2, CommandName.RETRY, event)).result is Gave.GIVEN
 
 
 async def test_ten_commands_may_be_open_and_one_that_goes_through_many(api: Api) -> None:
-    async def mass(token: bytes) -> Asked:
+    async def mass(token: bytes) -> Gave:
         return (await api.endpoints.ask(token, CommandName.RETRY_FAILED, None, SINCE, UNTIL)).result
 
     # What operators ask for does not count.
@@ -250,9 +250,9 @@ async def test_ten_commands_may_be_open_and_one_that_goes_through_many(api: Api)
     )
     assert [await mass(api.m1), await mass(api.m1), await mass(api.m2)] == ["given", "too_many", "given"]
     nine = [(await api.endpoints.ask(api.m1, CommandName.TEST_EVENT)).result for _ in range(10)]
-    assert nine == [Asked.GIVEN] * 9 + [Asked.TOO_MANY]
+    assert nine == [Gave.GIVEN] * 9 + [Gave.TOO_MANY]
     before = await api.state()
-    assert (await api.endpoints.ask(api.m1, CommandName.PAUSE)).result is Asked.TOO_MANY
+    assert (await api.endpoints.ask(api.m1, CommandName.PAUSE)).result is Gave.TOO_MANY
     assert await api.state() == before
     # Running ones are open; those that have ended are not.
     finish = (
@@ -260,20 +260,20 @@ async def test_ten_commands_may_be_open_and_one_that_goes_through_many(api: Api)
         "WHERE command = 'retry_failed' AND merchant_id = 'm1'"
     )
     await api.db.execute(finish, "running")
-    assert await mass(api.m1) is Asked.TOO_MANY
+    assert await mass(api.m1) is Gave.TOO_MANY
     await api.db.execute(finish, "done")
-    assert await mass(api.m1) is Asked.GIVEN
+    assert await mass(api.m1) is Gave.GIVEN
 
 
 async def test_of_two_mass_commands_at_once_the_second_waits_and_is_refused(api: Api) -> None:
     other = await session(api.storage)
     ask = (CommandName.RETRY_FAILED, None, SINCE, UNTIL)
     async with other.transaction():
-        assert (await Endpoints(other).ask(api.m1, *ask)).result is Asked.GIVEN
-        assert (await api.endpoints.ask(api.m2, *ask)).result is Asked.GIVEN, "nobody else waits"
+        assert (await Endpoints(other).ask(api.m1, *ask)).result is Gave.GIVEN
+        assert (await api.endpoints.ask(api.m2, *ask)).result is Gave.GIVEN, "nobody else waits"
         late = asyncio.ensure_future(api.endpoints.ask(api.m1, *ask))
         await api.storage.until_waiting("api", late)
-    assert (await late).result is Asked.TOO_MANY
+    assert (await late).result is Gave.TOO_MANY
     await other.close()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import BaseModel
 
 from webhook_dispatcher.api.catalogue import Language
+from webhook_dispatcher.storage.api.database import Database
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -81,13 +82,26 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A success. data: JSON. language: the one of the first answer, where this repeats it."""
+    """A success. data: JSON. language: the one of the first answer, where this repeats it.
+
+    kept: what is told when the same request comes again, where that is less: a secret is told once.
+    """
 
     data: bytes
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     next_cursor: str | None = None
     language: Language | None = None
+    kept: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A command was given, and daemons carry it out; language and headers: as for Answer."""
+
+    command_id: int
+    language: Language | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,7 @@ class Asked:
 
     raw_body: what was sent, whose hash an idempotency key is bound to. target: path with query, as sent.
     address: the client's, as far as the proxies before us are trusted. began: by the clock's `elapsed`.
+    database: where its statements run: a pool, or the transaction that keeps what came of it. shard: its name.
     """
 
     request_id: str
@@ -110,6 +125,8 @@ class Asked:
     body: BaseModel | None = None
     raw_body: bytes = b""
     bearer: Bearer | None = None
+    database: Database | None = None
+    shard: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +134,6 @@ class Admitted:
     """What admission found. headers: what every answer of this request says besides, such as RateLimit."""
 
     bearer: Bearer | None = None
+    database: Database | None = None
+    shard: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)

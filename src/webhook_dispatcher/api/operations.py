@@ -11,11 +11,13 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel
 
-from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH
+from webhook_dispatcher.storage.api.endpoints import OwnCommand
 
-Handler = Callable[[Asked], Awaitable[Answer]]
+Handler = Callable[[Asked], Awaitable[Answer | Given]]
 JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _VALUE = r"(?P<\1>[A-Za-z0-9._~%:@!$&'()*+,;=-]{1,512})"
@@ -34,11 +36,14 @@ class Operation:
     handler: Handler
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
+    form: type[BaseModel] | None = None
     answer: type[BaseModel] | None = None
+    outcome: Callable[[OwnCommand], bytes] | None = None
     limit: Literal["token", "key", "card", "none"] = "key"
     idempotency: Literal["required", "accepted", "none"] = "none"
     statuses: tuple[int, ...] = (200,)
     content_types: tuple[str, ...] = (JSON,)
+    is_list: bool = False
     is_secret: bool = False
 
     @property
@@ -86,6 +91,3 @@ def _decoded(value: str) -> str:
     except UnicodeDecodeError:
         raise Refused(NO_SUCH_PATH) from None
 
-
-OPERATIONS: tuple[Operation, ...] = ()
-"""Every operation that we answer ourselves."""

@@ -13,7 +13,7 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
 from webhook_dispatcher.api import clients, envelope, heads, languages, request_body, request_ids
-from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
+from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, UNAVAILABLE, Language, entry_of
 from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics
 from webhook_dispatcher.api.operations import Router
@@ -35,7 +35,7 @@ class Admission(Protocol):
 class Idempotency(Protocol):
     """The same request twice has one effect and one answer."""
 
-    async def once(self, asked: Asked, carry_out: Callable[[Asked], Awaitable[Answer]]) -> Answer:
+    async def once(self, asked: Asked, carry_out: Callable[[Asked], Awaitable[Answer | Given]]) -> Answer:
         """Carry it out, or say what came of it before; a refusal counts as an answer."""
         ...
 
@@ -110,10 +110,13 @@ class Pipeline:
         call.admitted = await self._admission.admit(asked)
         with self._budget.reserved() as reservation:
             body = await request_body.read(request, reservation, expects_continue)
-            asked = replace(asked, bearer=call.admitted.bearer, raw_body=body)
+            admitted = call.admitted
+            asked = replace(
+                asked, bearer=admitted.bearer, database=admitted.database, shard=admitted.shard, raw_body=body
+            )
             return await self._idempotency.once(asked, self._handle)
 
-    async def _handle(self, asked: Asked) -> Answer:
+    async def _handle(self, asked: Asked) -> Answer | Given:
         """Read what was asked by the operation's models, and do it."""
         operation, language = asked.operation, asked.language
         kind = request_body.content_type(asked.headers)

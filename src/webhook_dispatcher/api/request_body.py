@@ -23,12 +23,11 @@ from webhook_dispatcher.api.catalogue import (
     WRONG_CONTENT_TYPE,
     Language,
 )
-from webhook_dispatcher.api.operations import Operation
+from webhook_dispatcher.api.operations import FORM, Operation
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-FORM = "application/x-www-form-urlencoded"
 MAX_BODY_BYTES = 1_048_576
 MAX_BODY_SECONDS = 20.0
 """How long a body may take to arrive, however it comes."""
@@ -134,7 +133,7 @@ def parse(operation: Operation, body: bytes, kind: str, language: Language) -> B
         return None
     model = operation.body or validation.Nothing
     if kind == FORM:
-        return validation.from_strings(model, fields_of(body.decode("latin-1"), language), language)
+        return validation.from_strings(operation.form or model, fields_of(body.decode("latin-1"), language), language)
     decoded = _decoded(body)
     if NUL in body:
         validation.refuse_nul(decoded, language)

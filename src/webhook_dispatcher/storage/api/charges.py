@@ -3,6 +3,7 @@
 import asyncpg
 
 from webhook_dispatcher.domain.errors import DispatcherError
+from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -23,8 +24,8 @@ class ChargesNotIndexed(DispatcherError):
 class Charges:
     """Reads on a pool, as `storage.api.deliveries` does."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
-        self._pool = pool
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def read_object(self, token_hash: bytes, charge_id: str) -> bytes | None:
         """Return the object of a charge's latest event, byte for byte.
@@ -34,7 +35,7 @@ class Charges:
         if not is_possible(charge_id):
             return None
         with translated():
-            found: str | None = await self._pool.fetchval(
+            found: str | None = await self._database.fetchval(
                 _STATEMENTS["read_own_charge"].text, token_hash, charge_id
             )
         if found is None:
@@ -45,7 +46,7 @@ class Charges:
     async def refuse_unindexed(self) -> None:
         """Raise ChargesNotIndexed unless charges can be asked for."""
         with translated():
-            if not await self._pool.fetchval(_STATEMENTS["are_charges_indexed"].text):
+            if not await self._database.fetchval(_STATEMENTS["are_charges_indexed"].text):
                 raise ChargesNotIndexed
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from webhook_dispatcher.storage.api.charges import Charges, is_possible
+from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -87,9 +88,9 @@ class Page:
 class Deliveries:
     """Reads on a pool, whose sessions plan once (`storage.session.PLANNED_ONCE`); errors are ours."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
-        self._pool = pool
-        self._charges = Charges(pool)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._charges = Charges(database)
 
     async def list(self, token_hash: bytes, wanted: Filter, position: int, limit: int) -> Page:
         """Return at most `limit` (1 to 100) deliveries below a position, which is NEWEST at first.
@@ -113,6 +114,11 @@ class Deliveries:
         made = await self._rows("read_own_attempts", token_hash, event_id, MAX_ATTEMPTS)
         return WholeDelivery(OwnDelivery(**found), text.encode(), [OwnAttempt(**row) for row in made])
 
+    async def cursor_key(self) -> bytes:
+        """Return what this database's cursors are encrypted with."""
+        key: bytes = (await self._rows("read_cursor_key"))[0]["key"]
+        return key
+
     async def _examined(
         self, token_hash: bytes, wanted: Filter, position: int, limit: int
     ) -> Sequence[dict[str, Any]]:
@@ -127,7 +133,7 @@ class Deliveries:
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[dict[str, Any]]:
         with translated():
-            return [dict(row) for row in await self._pool.fetch(_STATEMENTS[name].text, *arguments)]
+            return [dict(row) for row in await self._database.fetch(_STATEMENTS[name].text, *arguments)]
 
 
 def _page(examined: Sequence[dict[str, Any]], limit: int) -> Page:

@@ -13,19 +13,17 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
+from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
 _STATEMENTS = load("api_endpoints")
 _REFUSALS = {"WH401": "not_allowed", "WH409": "too_many"}
 """What a function's own SQLSTATE means."""
-
-Connection = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy
 
 
 class Put(StrEnum):
@@ -56,7 +54,7 @@ class Removal(StrEnum):
     NOT_ALLOWED = "not_allowed"
 
 
-class Asked(StrEnum):
+class Gave(StrEnum):
     """What became of a command that a merchant gave. TOO_MANY: of its commands have not ended."""
 
     GIVEN = "given"
@@ -92,7 +90,7 @@ class Rotated:
 class GivenCommand:
     """A command as it was taken; id: None where it was not."""
 
-    result: Asked
+    result: Gave
     id: int | None = None
 
 
@@ -114,8 +112,8 @@ class OwnCommand:
 class Endpoints:
     """Works on a pool, or on a connection in a transaction: NOT_ALLOWED and TOO_MANY have ended that one."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def read(self, token: bytes) -> OwnEndpoint | None:
         """Return the merchant's endpoint; None where there is none, or the token has ended."""
@@ -151,7 +149,7 @@ class Endpoints:
     ) -> GivenCommand:
         """Give a command: `retry` takes `event_id`, `retry_failed` both `since` and `until`."""
         row = await self._change("own_command", token, command, event_id, since, until)
-        return GivenCommand(Asked(row["result"]), row.get("id"))
+        return GivenCommand(Gave(row["result"]), row.get("id"))
 
     async def command(self, token: bytes, command_id: int) -> OwnCommand | None:
         """Return what became of a command; None where it is not the merchant's, or the token has ended."""
@@ -173,7 +171,7 @@ class Endpoints:
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
         with translated():
-            rows: Sequence[Any] = await self._connection.fetch(_STATEMENTS[name].text, *arguments)
+            rows: Sequence[Any] = await self._database.fetch(_STATEMENTS[name].text, *arguments)
         return rows
 
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import asyncpg
 
+from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -57,8 +58,8 @@ class Taken:
 class Limits:
     """Takes of limits on a pool of connections; errors are ours (`storage.connection.translated`)."""
 
-    def __init__(self, pool: asyncpg.Pool | asyncpg.Connection) -> None:
-        self._pool = pool
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def take(self, subjects: Sequence[Subject], clock: datetime | None = None) -> Taken:
         """Take one of each subject's limit, or none of any; a subject stands there once.
@@ -66,7 +67,7 @@ class Limits:
         clock: the time instead of the database's, for tests.
         """
         with translated():
-            row = await self._pool.fetchrow(
+            row = await self._database.fetchrow(
                 _LIMITS["take"].text,
                 [subject.name for subject in subjects],
                 [subject.limit.most for subject in subjects],
@@ -81,7 +82,7 @@ class Limits:
     async def release(self, subject: Subject, at: datetime) -> bool:
         """Release what was taken of a limit at that instant; False when it was not there any more."""
         with translated():
-            is_released: bool = await self._pool.fetchval(
+            is_released: bool = await self._database.fetchval(
                 _LIMITS["release"].text, subject.name, subject.is_durable, at
             )
         return is_released

@@ -9,8 +9,8 @@ from datetime import timedelta
 from uuid import UUID
 
 import asyncpg
-from asyncpg.pool import PoolConnectionProxy
 
+from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -18,8 +18,6 @@ LIFETIME = timedelta(hours=24)
 """How long an answer is kept (partner-api.md leaves it open; the issue's choice)."""
 
 _STATEMENTS = load("api_requests")
-
-Connection = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,8 @@ class KnownRequest:
 class Requests:
     """Works on a connection within a transaction; what is forwarded also on a pool."""
 
-    def __init__(self, connection: Connection, lifetime: timedelta = LIFETIME) -> None:
-        self._connection = connection
+    def __init__(self, database: Database, lifetime: timedelta = LIFETIME) -> None:
+        self._database = database
         self._lifetime = lifetime
 
     async def lock(self, request_hash: bytes) -> bool:
@@ -109,4 +107,4 @@ class Requests:
 
     async def _row(self, name: str, *arguments: object) -> asyncpg.Record | None:
         with translated():
-            return await self._connection.fetchrow(_STATEMENTS[name].text, *arguments)
+            return await self._database.fetchrow(_STATEMENTS[name].text, *arguments)

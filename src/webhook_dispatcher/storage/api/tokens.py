@@ -10,6 +10,7 @@ from typing import Literal
 import asyncpg
 
 from webhook_dispatcher.storage.api.limits import Limit, Taken
+from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -50,8 +51,8 @@ class Issued:
 class Tokens:
     """Lets requests in and issues tokens on a pool; errors are ours (`storage.connection.translated`)."""
 
-    def __init__(self, pool: asyncpg.Pool | asyncpg.Connection) -> None:
-        self._pool = pool
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def admit(self, token_hash: bytes, limit: Limit) -> Admission:
         """Look a token up and take one of its key's limit if it is live, in one statement."""
@@ -78,6 +79,6 @@ class Tokens:
 
     async def _row(self, name: str, *arguments: object) -> asyncpg.Record:
         with translated():
-            row = await self._pool.fetchrow(_TOKENS[name].text, *arguments)
+            row = await self._database.fetchrow(_TOKENS[name].text, *arguments)
         assert row is not None
         return row

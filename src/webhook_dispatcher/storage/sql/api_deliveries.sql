@@ -190,3 +190,11 @@ CROSS JOIN LATERAL (
     LIMIT $3
 ) AS made
 ORDER BY made.started_at, made.attempt;
+
+-- name: read_cursor_key
+-- Read what the cursors of lists are encrypted with.
+-- row: key bytea
+-- order: one row
+SELECT cursor_key.key
+FROM webhook.cursor_key
+WHERE cursor_key.is_only;

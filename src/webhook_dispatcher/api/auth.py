@@ -1,0 +1,138 @@
+"""`POST /v1/auth/token`: credentials are exchanged for an access token.
+
+As JSON, or as RFC 6749's client credentials: a form, the client named in it or by HTTP Basic. Limits come first,
+whether or not such a client exists; an unknown client and a wrong secret are asked for, compared and answered alike.
+"""
+
+import base64
+import binascii
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+from urllib.parse import unquote_plus
+
+import asyncpg
+from pydantic import ConfigDict, Field
+
+from webhook_dispatcher.api.admission import Databases, RateLimits, limit_headers
+from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
+from webhook_dispatcher.api.clients import subjects_of
+from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret
+from webhook_dispatcher.storage.api.limits import Limit, Limits, Subject
+from webhook_dispatcher.storage.api.tokens import Tokens
+
+LIFETIME = timedelta(hours=1)
+"""Source: partner-api.md 5.1."""
+WIDE_FACTOR = 10
+"""A /48 of IPv6 may ask so many times as often as one address."""
+NOBODY = bytes(32)
+"""No secret has this hash: what is no secret at all is compared like one."""
+
+
+class TokenRequest(Model):
+    """Credentials, as JSON."""
+
+    client_id: str = Field(min_length=1, max_length=128)
+    client_secret: str = Field(min_length=1, max_length=128)
+
+
+class TokenForm(Model):
+    """Credentials, as RFC 6749 4.4.2 has them; the client may be named by HTTP Basic instead (2.3.1)."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    grant_type: Literal["client_credentials"]
+    client_id: str | None = Field(None, max_length=128)
+    client_secret: str | None = Field(None, max_length=128)
+    scope: str | None = Field(None, max_length=1000)
+
+
+class TokenAnswer(Model):
+    """An access token, for `Authorization: Bearer`."""
+
+    access_token: str
+    token_type: Literal["Bearer"]
+    expires_in: int
+    expires_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Credentials as they were given, right or wrong."""
+
+    client_id: str
+    client_secret: str
+
+
+class Issuing:
+    """The operation."""
+
+    def __init__(self, databases: Databases, limits: RateLimits) -> None:
+        self._databases = databases
+        self._limits = limits
+
+    async def issue(self, asked: Asked) -> Answer:
+        """Issue a token; Refused says no more than that the credentials are wrong, or that the key is revoked."""
+        given = _given(asked)
+        client_id = ClientId.parse(given.client_id)
+        database = self._databases.named(client_id.shard) if client_id else None
+        headers = await self._take(asked, given, database or self._databases.first)
+        secret = ClientSecret.parse(given.client_secret)
+        token = AccessToken.from_random(secrets.token_bytes(SECRET_BYTES), client_id.shard if client_id else None)
+        issued = await Tokens(database or self._databases.first).issue(
+            str(client_id) if client_id and database else "",
+            secret.hash if secret else NOBODY,
+            token.hash,
+            LIFETIME,
+        )
+        if issued.expires_at is None:
+            raise Refused(KEY_REVOKED if issued.state == "revoked" else WRONG_CREDENTIALS, headers=headers)
+        answer = write(
+            TokenAnswer,
+            access_token=token.revealed,
+            token_type="Bearer",
+            expires_in=int(LIFETIME.total_seconds()),
+            expires_at=issued.expires_at,
+        )
+        return Answer(answer, headers=headers)
+
+    async def _take(self, asked: Asked, given: Given, database: asyncpg.Pool) -> dict[str, str]:
+        """Count the attempt against the client and the address, both or neither."""
+        limits = self._limits
+        named = hashlib.sha256(given.client_id.encode()).hexdigest()
+        subjects = [Subject(f"client:{named}", limits.client)]
+        for subject, factor in zip(subjects_of(asked.address), (1, WIDE_FACTOR), strict=False):
+            limit = Limit(limits.address.most * factor, limits.address.window)
+            subjects.append(Subject(f"ip:{subject}", limit))
+        taken = await Limits(database).take(subjects)
+        headers = limit_headers("token", limits.client, taken)
+        if taken.retry_after is not None:
+            raise Refused(LIMIT_EXCEEDED, headers=headers)
+        return headers
+
+
+def _given(asked: Asked) -> Given:
+    if isinstance(asked.body, TokenRequest):
+        return Given(asked.body.client_id, asked.body.client_secret)
+    assert isinstance(asked.body, TokenForm)
+    basic = _basic(asked)
+    if basic is not None and asked.body.client_id in (None, basic.client_id):
+        return basic
+    return Given(asked.body.client_id or "", asked.body.client_secret or "")
+
+
+def _basic(asked: Asked) -> Given | None:
+    """Read HTTP Basic; both halves are encoded as forms are (RFC 6749 2.3.1)."""
+    scheme, _, encoded = asked.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "basic" or len(encoded) > 512:
+        return None
+    try:
+        name, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode("ascii").partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return Given(unquote_plus(name), unquote_plus(secret)) if colon else None

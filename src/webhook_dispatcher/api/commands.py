@@ -1,0 +1,119 @@
+"""`GET /v1/commands/{id}`, and what becomes of the commands that other operations give.
+
+Daemons carry them out. An operation waits for that, two seconds at most; then the client asks by the command's id.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
+from webhook_dispatcher.api.catalogue import (
+    DELIVERY_NOT_FOUND,
+    INTERNAL,
+    INVALID_TOKEN,
+    INVALID_URL,
+    NOT_CONFIGURED,
+    NOT_FOUND,
+    STATE_FORBIDS,
+)
+from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.domain.command import CommandStatus
+from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, OwnCommand
+
+PATIENCE_SECONDS = 2.0
+FIRST_LOOK_SECONDS = 0.03
+MAX_LOOK_SECONDS = 0.3
+MAX_ID = 2**63 - 1
+TOO_MANY = "too many commands of this merchant have not ended yet"
+COMMAND_CODES = (INVALID_URL, NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS)
+"""What a rejected command may tell a merchant; a malformed one can only be our own fault."""
+_OPEN = (CommandStatus.PENDING, CommandStatus.RUNNING)
+
+
+class CommandAnswer(Model):
+    """A command, and how far it has come. result: while it is running, its progress."""
+
+    command_id: str
+    command: str
+    status: CommandStatus
+    created_at: Instant
+    handled_at: Instant | None
+    result: dict[str, Any] | None
+    error_code: int | None
+
+
+class Accepted(Model):
+    """A command that has not ended: ask `GET /v1/commands/{id}`."""
+
+    command_id: str
+    status: CommandStatus
+
+
+async def show(asked: Asked) -> Answer:
+    """Show one of the merchant's own commands; any other is not found."""
+    text = asked.parameters["id"]
+    command_id = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+    command = await _read(asked, command_id) if 0 < command_id <= MAX_ID else None
+    if command is None:
+        raise Refused(NOT_FOUND)
+    return Answer(write(CommandAnswer, command, command_id=str(command.id)))
+
+
+async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
+    """Wait for what becomes of a command, if one was given, and answer with it."""
+    if isinstance(outcome, Answer):
+        return outcome
+    command = await _ended(asked, outcome.command_id)
+    if command.status in _OPEN:
+        answer = Answer(write(Accepted, command_id=str(command.id), status=command.status), 202)
+    else:
+        answer = _rendered(asked, command, outcome)
+    return replace(answer, headers={**answer.headers, **outcome.headers}, language=outcome.language)
+
+
+def _rendered(asked: Asked, command: OwnCommand, given: Given) -> Answer:
+    """Say what became of a command, as its operation shows it."""
+    if command.status is CommandStatus.WITHDRAWN:
+        raise Refused(STATE_FORBIDS, headers=given.headers, language=given.language)
+    if command.status is CommandStatus.REJECTED:
+        code = command.error_code if command.error_code in COMMAND_CODES else INTERNAL
+        raise Refused(code or INTERNAL, headers=given.headers, language=given.language)
+    assert asked.operation.outcome is not None
+    return Answer(asked.operation.outcome(command))
+
+
+async def _ended(asked: Asked, command_id: int) -> OwnCommand:
+    """Return the command when it has ended, or as it is when that takes too long."""
+    waited, pause = 0.0, FIRST_LOOK_SECONDS
+    patience = PATIENCE_SECONDS if asked.operation.outcome is not None else 0.0
+    while True:
+        command = await _read(asked, command_id)
+        if command is None:
+            # Its token has ended meanwhile.
+            raise Refused(INVALID_TOKEN)
+        if command.status not in _OPEN or waited >= patience:
+            return command
+        await asyncio.sleep(pause)  # noqa: TID251 - between two looks; nothing could wake us through a pooler
+        waited, pause = waited + pause, min(pause * 1.5, MAX_LOOK_SECONDS)
+
+
+async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
+    assert asked.bearer is not None
+    return await Endpoints(asked.database).command(asked.bearer.token_hash, command_id)
+
+
+
+def given(command: GivenCommand) -> Given:
+    """Turn a command that was asked for into what an operation answers with, or refuse it."""
+    match command.result:
+        case Gave.GIVEN:
+            assert command.id is not None
+            return Given(command.id)
+        case Gave.NOT_FOUND:
+            raise Refused(DELIVERY_NOT_FOUND)
+        case Gave.TOO_MANY:
+            raise Refused(STATE_FORBIDS, extra={"reason": TOO_MANY})
+        case Gave.NOT_ALLOWED:
+            raise Refused(INVALID_TOKEN)

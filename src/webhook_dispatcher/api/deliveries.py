@@ -1,0 +1,195 @@
+"""The merchant's deliveries: listed, looked at one by one, sent again."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+from uuid import UUID
+
+import structlog
+from pydantic import AwareDatetime, Field
+
+from webhook_dispatcher.api import validation
+from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
+from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
+from webhook_dispatcher.api.commands import given
+from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
+from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.storage.api.charges import ChargesNotIndexed
+from webhook_dispatcher.storage.api.deliveries import (
+    MAX_LIMIT,
+    NEWEST,
+    Deliveries,
+    Filter,
+)
+from webhook_dispatcher.storage.api.endpoints import Endpoints, OwnCommand
+
+State = Literal["pending", "pending_retry", "delivered", "failed"]
+LISTING = "deliveries"
+
+_log = structlog.get_logger()
+
+
+class DeliveriesQuery(Model):
+    """Which deliveries: those that match all that is given, the newest first. Times are of `createdAt`."""
+
+    limit: int = Field(20, ge=1, le=MAX_LIMIT)
+    cursor: str | None = Field(None, min_length=1, max_length=1000)
+    state: State | None = None
+    type: str | None = Field(None, min_length=1, max_length=100)
+    charge: str | None = Field(None, min_length=1, max_length=255)
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+
+class DeliveryAnswer(Model):
+    """One delivery. failedReason: of a failed one; lastOutcome: how its latest attempt ended."""
+
+    event_id: UUID
+    type: str
+    created_at: Instant
+    state: State
+    failed_reason: str | None
+    attempts: int
+    next_attempt_at: Instant | None
+    last_status: int | None
+    last_outcome: str | None
+    finished_at: Instant | None
+
+
+class AttemptAnswer(Model):
+    """One attempt. durationMs: milliseconds; reason: why it failed, in words that may change."""
+
+    attempt: int
+    trigger: str
+    started_at: Instant
+    duration_ms: int
+    status: int | None
+    outcome: str
+    reason: str | None
+
+
+class WholeDeliveryAnswer(DeliveryAnswer):
+    """The same with its attempts, the first of them first, and the event as it is sent."""
+
+    attempt_log: list[AttemptAnswer]
+    payload: dict[str, Any]
+
+
+class Retried(Model):
+    """A delivery that is being attempted again. inFlight: an attempt was under way, and is the one."""
+
+    event_id: UUID
+    in_flight: bool
+
+
+class RetryWindow(Model):
+    """Which failed deliveries: those that were given up in since ≤ finishedAt < until."""
+
+    since: AwareDatetime
+    until: AwareDatetime
+
+
+class Lists:
+    """Lists deliveries, page by page."""
+
+    def __init__(self) -> None:
+        self._cursors: dict[str | None, Cursors] = {}
+
+    async def list(self, asked: Asked) -> Answer:
+        """List deliveries; a page may be short, and even empty, and have a cursor all the same."""
+        query = asked.query
+        assert isinstance(query, DeliveriesQuery) and asked.bearer is not None
+        listing = Listing(LISTING, asked.bearer.merchant_id, _filters(query))
+        cursors = await self._cursors_of(asked)
+        position = NEWEST
+        if query.cursor is not None:
+            try:
+                position = cursors.position(listing, query.cursor)
+            except CursorRefused:
+                raise validation.refuse_field("cursor", "cursor", asked.language) from None
+        wanted = Filter(query.state, query.type, query.charge, query.since, query.until)
+        with charges_refused():
+            page = await _deliveries(asked).list(_token(asked), wanted, position, query.limit)
+        following = None if page.position is None else cursors.make(listing, page.position)
+        shown = b",".join(write(DeliveryAnswer, found) for found in page.deliveries)
+        return Answer(b"[%b]" % shown, next_cursor=following)
+
+    async def _cursors_of(self, asked: Asked) -> Cursors:
+        """Return what the cursors of a database are made with; its key never changes."""
+        if asked.shard not in self._cursors:
+            self._cursors[asked.shard] = Cursors(await _deliveries(asked).cursor_key())
+        return self._cursors[asked.shard]
+
+
+async def show(asked: Asked) -> Answer:
+    """Show one delivery with its attempts and its payload, byte for byte as it is sent."""
+    found = await _deliveries(asked).get(_token(asked), event_id_of(asked))
+    if found is None:
+        raise Refused(DELIVERY_NOT_FOUND)
+    delivery = found.delivery
+    event = Event(delivery.seq, delivery.event_id, "", delivery.type, delivery.created_at, found.object)
+    attempts = b",".join(write(AttemptAnswer, attempt) for attempt in found.attempts)
+    shown = write(DeliveryAnswer, delivery)[:-1]
+    return Answer(b'%b,"attemptLog":[%b],"payload":%b}' % (shown, attempts, event.body()))
+
+
+async def retry(asked: Asked) -> Given:
+    """Attempt a delivery again: a failed one now, a waiting one before its time."""
+    return given(await _endpoints(asked).ask(_token(asked), CommandName.RETRY, event_id_of(asked)))
+
+
+async def retry_failed(asked: Asked) -> Given:
+    """Attempt all deliveries again that were given up in a span of time."""
+    window = asked.body
+    assert isinstance(window, RetryWindow)
+    if window.since >= window.until:
+        raise validation.refuse_field("until", "empty_window", asked.language)
+    command = await _endpoints(asked).ask(
+        _token(asked), CommandName.RETRY_FAILED, since=window.since, until=window.until
+    )
+    return given(command)
+
+
+def retried(command: OwnCommand) -> bytes:
+    """Say that a delivery is being attempted again."""
+    in_flight = bool((command.result or {}).get("in_flight"))
+    return write(Retried, event_id=command.event_id, in_flight=in_flight)
+
+
+def event_id_of(asked: Asked) -> UUID:
+    """Read the event's id; what is no UUID is a field that is not valid."""
+    try:
+        return UUID(asked.parameters["eventId"])
+    except ValueError:
+        raise validation.refuse_field("eventId", "uuid", asked.language) from None
+
+
+@contextmanager
+def charges_refused() -> Iterator[None]:
+    """Answer that charges cannot be looked up here, where an operator chose to do without their index."""
+    try:
+        yield
+    except ChargesNotIndexed as error:
+        _log.error("charges.not_indexed", error=str(error))
+        raise Refused(UNAVAILABLE) from None
+
+
+def _filters(query: DeliveriesQuery) -> Mapping[str, str | None]:
+    given = query.model_dump(mode="json", exclude={"limit", "cursor"})
+    return {name: None if value is None else str(value) for name, value in given.items()}
+
+
+def _deliveries(asked: Asked) -> Deliveries:
+    return Deliveries(asked.database)
+
+
+def _endpoints(asked: Asked) -> Endpoints:
+    return Endpoints(asked.database)
+
+
+def _token(asked: Asked) -> bytes:
+    assert asked.bearer is not None
+    return asked.bearer.token_hash

@@ -1,0 +1,18 @@
+"""How answers are written: by the models that the OpenAPI document is made from, so that they cannot differ."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer
+
+from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.domain.event import render_instant
+
+Instant = Annotated[datetime, PlainSerializer(render_instant, return_type=str)]
+"""ISO 8601, UTC, milliseconds, Z."""
+
+
+def write(model: type[Model], source: object = None, **values: Any) -> bytes:
+    """Write an answer by its model: `values`, and for all other fields the source's attributes of those names."""
+    found = {name: getattr(source, name) for name in model.model_fields if name not in values}
+    return model.model_construct(None, **found, **values).model_dump_json(by_alias=True).encode()

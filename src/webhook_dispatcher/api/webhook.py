@@ -1,0 +1,228 @@
+"""The merchant's own webhook: where its events are sent, the secret that signs them, a test, a pause.
+
+A secret is made here, told once and sealed with a public half; nothing in this process opens it again.
+"""
+
+import secrets
+from datetime import timedelta
+
+import structlog
+from pydantic import Field
+
+from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
+from webhook_dispatcher.api.catalogue import (
+    INVALID_TOKEN,
+    INVALID_URL,
+    NOT_CONFIGURED,
+    UNAVAILABLE,
+)
+from webhook_dispatcher.api.commands import given
+from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret
+from webhook_dispatcher.storage.api.endpoints import (
+    Endpoints,
+    OwnCommand,
+    OwnEndpoint,
+    Put,
+    Removal,
+    Rotation,
+)
+from webhook_dispatcher.transport.guard import Guard
+
+MAX_OVERLAP_SECONDS = 7 * 24 * 3600
+MAX_SEALINGS = 3
+"""How often a secret is sealed again because the key that seals has just changed."""
+
+_log = structlog.get_logger()
+
+
+class WebhookAnswer(Model):
+    """Where events are sent, and how that fares."""
+
+    url: str
+    paused: bool
+    created_at: Instant
+    updated_at: Instant
+    secret_created_at: Instant
+    last_success_at: Instant | None
+    failing_since: Instant | None
+    failures_in_a_row: int
+    suspended_at: Instant | None
+
+
+class CreatedWebhook(WebhookAnswer):
+    """The same with the signing secret; null when the answer is told again: it is told once."""
+
+    secret: str | None
+
+
+class WebhookUrl(Model):
+    """Where events are to be sent."""
+
+    url: str = Field(min_length=1, max_length=4096)
+
+
+class Overlap(Model):
+    """How much longer the secret before signs beside the new one; 0: not at all."""
+
+    overlap_seconds: int = Field(0, ge=0, le=MAX_OVERLAP_SECONDS)
+
+
+class RotatedSecret(Model):
+    """The new signing secret; null when the answer is told again: it is told once."""
+
+    secret: str | None
+    previous_secret_until: Instant | None
+
+
+class Removed(Model):
+    """Nothing is sent any more; what is owed waits for an endpoint, and is given up after a while."""
+
+    removed: bool
+
+
+class Paused(Model):
+    """Whether events are kept back."""
+
+    paused: bool
+
+
+class TestResult(Model):
+    """What came of a test event."""
+
+    event_id: str
+    outcome: str
+    status: int | None
+    reason: str | None
+
+
+async def show(asked: Asked) -> Answer:
+    """Show where events are sent."""
+    return Answer(write(WebhookAnswer, await _endpoint(asked)))
+
+
+async def remove(asked: Asked) -> Answer:
+    """Stop sending, and forget URL and secret."""
+    match await _endpoints(asked).remove(_token(asked)):
+        case Removal.REMOVED:
+            return Answer(write(Removed, removed=True))
+        case Removal.NOT_CONFIGURED:
+            raise Refused(NOT_CONFIGURED)
+        case Removal.NOT_ALLOWED:
+            raise Refused(INVALID_TOKEN)
+
+
+class Putting:
+    """Creates or changes the URL. guard: which URLs may be sent to."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def put(self, asked: Asked) -> Answer:
+        """Change the URL, or create the endpoint with a secret of its own."""
+        assert isinstance(asked.body, WebhookUrl)
+        url = asked.body.url
+        if (fault := self._guard.find_fault(url)) is not None:
+            raise Refused(INVALID_URL, extra={"reason": fault})
+        result = await _endpoints(asked).put(_token(asked), url, None)
+        if result is not Put.NOT_CONFIGURED:
+            return await self._changed(asked, result)
+        secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
+        for _ in range(MAX_SEALINGS):
+            result = await _endpoints(asked).put(_token(asked), url, await _sealed(asked, secret))
+            if result is not Put.KEY_IS_OLD:
+                return await self._changed(asked, result, secret)
+        raise _unsealed("the sealing key changes all the time")
+
+    async def _changed(self, asked: Asked, result: Put, secret: Secret | None = None) -> Answer:
+        if result is Put.NOT_ALLOWED:
+            raise Refused(INVALID_TOKEN)
+        endpoint = await _endpoint(asked)
+        if result is not Put.CREATED or secret is None:
+            return Answer(write(WebhookAnswer, endpoint))
+        told = write(CreatedWebhook, endpoint, secret=secret.revealed.decode())
+        return Answer(told, 201, kept=write(CreatedWebhook, endpoint, secret=None))
+
+
+async def rotate(asked: Asked) -> Answer:
+    """Make a new secret; with an overlap the one before goes on signing for so long."""
+    assert isinstance(asked.body, Overlap)
+    overlap = timedelta(seconds=asked.body.overlap_seconds) or None
+    secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
+    for _ in range(MAX_SEALINGS):
+        rotated = await _endpoints(asked).rotate(_token(asked), await _sealed(asked, secret), overlap)
+        match rotated.result:
+            case Rotation.ROTATED:
+                told, kept = (
+                    write(RotatedSecret, secret=shown, previous_secret_until=rotated.previous_until)
+                    for shown in (secret.revealed.decode(), None)
+                )
+                return Answer(told, kept=kept)
+            case Rotation.NOT_CONFIGURED:
+                raise Refused(NOT_CONFIGURED)
+            case Rotation.NOT_ALLOWED:
+                raise Refused(INVALID_TOKEN)
+            case Rotation.KEY_IS_OLD:
+                continue
+    raise _unsealed("the sealing key changes all the time")
+
+
+async def test(asked: Asked) -> Given:
+    """Send a test event."""
+    return await _give(asked, CommandName.TEST_EVENT)
+
+
+async def pause(asked: Asked) -> Given:
+    """Keep events back, in order."""
+    return await _give(asked, CommandName.PAUSE)
+
+
+async def resume(asked: Asked) -> Given:
+    """Send what was kept back, and go on."""
+    return await _give(asked, CommandName.RESUME)
+
+
+def tested(command: OwnCommand) -> bytes:
+    """Say what came of a test event."""
+    result = command.result or {}
+    return write(TestResult, **{name: result.get(name) for name in TestResult.model_fields})
+
+
+def paused(command: OwnCommand) -> bytes:
+    """Say whether events are kept back now."""
+    return write(Paused, paused=command.command == CommandName.PAUSE)
+
+
+async def _give(asked: Asked, command: CommandName) -> Given:
+    if await _endpoints(asked).read(_token(asked)) is None:
+        raise Refused(NOT_CONFIGURED)
+    return given(await _endpoints(asked).ask(_token(asked), command))
+
+
+async def _endpoint(asked: Asked) -> OwnEndpoint:
+    if (endpoint := await _endpoints(asked).read(_token(asked))) is None:
+        raise Refused(NOT_CONFIGURED)
+    return endpoint
+
+
+async def _sealed(asked: Asked, secret: Secret) -> SealedSecret:
+    if (key := await _endpoints(asked).sealing_key()) is None:
+        raise _unsealed("no dispatcher has confirmed its sealing key within the last hour: is one running?")
+    assert asked.bearer is not None
+    return key.seal(asked.bearer.merchant_id, secret)
+
+
+def _unsealed(reason: str) -> Refused:
+    _log.error("secret.unsealed", reason=reason)
+    return Refused(UNAVAILABLE, headers={"Retry-After": "60"})
+
+
+def _endpoints(asked: Asked) -> Endpoints:
+    return Endpoints(asked.database)
+
+
+def _token(asked: Asked) -> bytes:
+    assert asked.bearer is not None
+    return asked.bearer.token_hash
