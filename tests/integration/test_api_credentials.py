@@ -12,9 +12,10 @@ from tests.integration.storage_harness import PATIENCE
 from tests.servers.database import Database
 from tests.waiting import until
 from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.api import expiry
-from webhook_dispatcher.storage.api.limits import Limit, Limits, Subject
+from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.tokens import Admission, Tokens
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE

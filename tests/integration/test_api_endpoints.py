@@ -16,7 +16,7 @@ from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret
 from webhook_dispatcher.storage import keys
-from webhook_dispatcher.storage.api.endpoints import Gave, Endpoints, GivenCommand, Put, Removal, Rotation
+from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, Put, Removal, Rotation
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.statements import Statement, load
 
@@ -212,9 +212,7 @@ async def test_a_tokens_commands_are_its_merchants_and_no_others(api: Api) -> No
     before = await api.state()
     foreign = await api.endpoints.ask(api.m1, CommandName.RETRY, events["m2"])
     assert (
-        foreign
-        == await api.endpoints.ask(api.m1, CommandName.RETRY, uuid4())
-        == GivenCommand(Gave.NOT_FOUND)
+        foreign == await api.endpoints.ask(api.m1, CommandName.RETRY, uuid4()) == GivenCommand(Gave.NOT_FOUND)
     )
     assert await api.endpoints.ask(api.m1, CommandName.RETRY) == foreign, "nor without an event"
     assert await api.state() == before

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from tests.integration.storage_harness import PATIENCE
 from tests.servers.database import Database, own_server
 from tests.waiting import until
+from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
-from webhook_dispatcher.storage.api.limits import Limit, Limits, Subject, Taken
+from webhook_dispatcher.storage.api.limits import Limits, Subject, Taken
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 

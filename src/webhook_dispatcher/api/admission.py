@@ -1,19 +1,17 @@
 """Who asks, and how often: the credentials and limits of all operations but the token's own.
 
-A token says by its name which database its merchant is in, and everything that is asked with it is asked there.
+A token says by its name which database its merchant is in; whatever is asked with it is asked there.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
-
-import asyncpg
 
 from webhook_dispatcher.api.calls import Admitted, Asked, Refused
 from webhook_dispatcher.api.catalogue import INVALID_TOKEN, KEY_REVOKED, LIMIT_EXCEEDED, TOKEN_MISSING
 from webhook_dispatcher.domain.credentials import AccessToken
-from webhook_dispatcher.storage.api.limits import Limit, Taken
+from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
+from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.limits import Taken
 from webhook_dispatcher.storage.api.tokens import Admission, Tokens
 
 MAX_AUTHORIZATION = 512
@@ -21,31 +19,18 @@ MAX_AUTHORIZATION = 512
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """How often anybody may ask. Source: partner-api.md 8.
-
-    client, address: tokens, for one client id and one IP; card: confirmations of one card; key: all else.
-    """
-
-    client: Limit = Limit(30, timedelta(minutes=1))
-    address: Limit = Limit(60, timedelta(minutes=1))
-    card: Limit = Limit(10, timedelta(minutes=15))
-    key: Limit = Limit(600, timedelta(minutes=1))
-
-
 class Databases:
     """The databases by their names; None is the name of a single one without."""
 
-    def __init__(self, pools: Mapping[str | None, asyncpg.Pool]) -> None:
+    def __init__(self, pools: Mapping[str | None, Database]) -> None:
         self._pools = pools
 
-    def named(self, shard: str | None) -> asyncpg.Pool | None:
+    def named(self, shard: str | None) -> Database | None:
         """Return the database that a token or client id names; None where there is no such."""
         return self._pools.get(shard)
 
     @property
-    def first(self) -> asyncpg.Pool:
+    def first(self) -> Database:
         """Where those are counted who name no database of ours."""
         return next(iter(self._pools.values()))
 
@@ -67,12 +52,12 @@ class ByToken:
             raise Refused(INVALID_TOKEN)
         tokens = Tokens(database)
         admission = await tokens.admit(token.hash, self._limit)
-        admitted = self._admitted(admission, database)
+        admitted = self._admitted(admission, database, token.shard)
         if admission.is_use_due and admitted.bearer is not None:
             await tokens.note_use(admitted.bearer.api_key_id)
         return admitted
 
-    def _admitted(self, admission: Admission, database: asyncpg.Pool) -> Admitted:
+    def _admitted(self, admission: Admission, database: Database, shard: str | None) -> Admitted:
         if admission.state == "revoked":
             raise Refused(KEY_REVOKED)
         if admission.bearer is None or admission.taken is None:
@@ -80,7 +65,7 @@ class ByToken:
         headers = limit_headers("key", self._limit, admission.taken)
         if admission.taken.retry_after is not None:
             raise Refused(LIMIT_EXCEEDED, headers=headers)
-        return Admitted(admission.bearer, database, headers)
+        return Admitted(admission.bearer, database, shard, headers)
 
 
 def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:

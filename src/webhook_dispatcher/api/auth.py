@@ -1,7 +1,8 @@
 """`POST /v1/auth/token`: credentials are exchanged for an access token.
 
-As JSON, or as RFC 6749's client credentials: a form, the client named in it or by HTTP Basic. Limits come first,
-whether or not such a client exists; an unknown client and a wrong secret are asked for, compared and answered alike.
+As JSON, or as RFC 6749's client credentials: a form, the client named in it or by HTTP Basic. Limits come
+first, whether or not such a client exists; an unknown client and a wrong secret are asked for, compared and
+answered alike.
 """
 
 import base64
@@ -13,17 +14,18 @@ from datetime import timedelta
 from typing import Literal
 from urllib.parse import unquote_plus
 
-import asyncpg
 from pydantic import ConfigDict, Field
 
-from webhook_dispatcher.api.admission import Databases, RateLimits, limit_headers
+from webhook_dispatcher.api.admission import Databases, limit_headers
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
 from webhook_dispatcher.api.clients import subjects_of
 from webhook_dispatcher.api.models import Instant, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret
-from webhook_dispatcher.storage.api.limits import Limit, Limits, Subject
+from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
+from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.tokens import Tokens
 
 LIFETIME = timedelta(hours=1)
@@ -77,13 +79,15 @@ class Issuing:
         self._limits = limits
 
     async def issue(self, asked: Asked) -> Answer:
-        """Issue a token; Refused says no more than that the credentials are wrong, or that the key is revoked."""
+        """Issue a token; Refused says that the credentials are wrong or the key is revoked, and no more."""
         given = _given(asked)
         client_id = ClientId.parse(given.client_id)
         database = self._databases.named(client_id.shard) if client_id else None
         headers = await self._take(asked, given, database or self._databases.first)
         secret = ClientSecret.parse(given.client_secret)
-        token = AccessToken.from_random(secrets.token_bytes(SECRET_BYTES), client_id.shard if client_id else None)
+        token = AccessToken.from_random(
+            secrets.token_bytes(SECRET_BYTES), client_id.shard if client_id else None
+        )
         issued = await Tokens(database or self._databases.first).issue(
             str(client_id) if client_id and database else "",
             secret.hash if secret else NOBODY,
@@ -101,7 +105,7 @@ class Issuing:
         )
         return Answer(answer, headers=headers)
 
-    async def _take(self, asked: Asked, given: Given, database: asyncpg.Pool) -> dict[str, str]:
+    async def _take(self, asked: Asked, given: Given, database: Database) -> dict[str, str]:
         """Count the attempt against the client and the address, both or neither."""
         limits = self._limits
         named = hashlib.sha256(given.client_id.encode()).hexdigest()

@@ -110,7 +110,6 @@ class Asked:
 
     raw_body: what was sent, whose hash an idempotency key is bound to. target: path with query, as sent.
     address: the client's, as far as the proxies before us are trusted. began: by the clock's `elapsed`.
-    database: where its statements run: a pool, or the transaction that keeps what came of it. shard: its name.
     """
 
     request_id: str
@@ -124,14 +123,24 @@ class Asked:
     query: BaseModel | None = None
     body: BaseModel | None = None
     raw_body: bytes = b""
-    bearer: Bearer | None = None
-    database: Database | None = None
-    shard: str | None = None
+    admitted: "Admitted" = field(default_factory=lambda: Admitted())
+
+    @property
+    def bearer(self) -> Bearer:
+        """Whose token it came with; for operations that ask for one."""
+        assert self.admitted.bearer is not None
+        return self.admitted.bearer
+
+    @property
+    def database(self) -> Database:
+        """Where its statements run: a pool, or the transaction that keeps what came of it."""
+        assert self.admitted.database is not None
+        return self.admitted.database
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What admission found. headers: what every answer of this request says besides, such as RateLimit."""
+    """What admission found. shard: the database's name; headers: what every answer says besides (RateLimit)."""
 
     bearer: Bearer | None = None
     database: Database | None = None

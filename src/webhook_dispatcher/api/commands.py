@@ -1,6 +1,7 @@
 """`GET /v1/commands/{id}`, and what becomes of the commands that other operations give.
 
-Daemons carry them out. An operation waits for that, two seconds at most; then the client asks by the command's id.
+Daemons carry them out. An operation waits for that, two seconds at most; then the client asks by the
+command's id.
 """
 
 import asyncio
@@ -100,9 +101,7 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
 
 
 async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
-    assert asked.bearer is not None
     return await Endpoints(asked.database).command(asked.bearer.token_hash, command_id)
-
 
 
 def given(command: GivenCommand) -> Given:

@@ -101,7 +101,7 @@ class Lists:
     async def list(self, asked: Asked) -> Answer:
         """List deliveries; a page may be short, and even empty, and have a cursor all the same."""
         query = asked.query
-        assert isinstance(query, DeliveriesQuery) and asked.bearer is not None
+        assert isinstance(query, DeliveriesQuery)
         listing = Listing(LISTING, asked.bearer.merchant_id, _filters(query))
         cursors = await self._cursors_of(asked)
         position = NEWEST
@@ -119,9 +119,9 @@ class Lists:
 
     async def _cursors_of(self, asked: Asked) -> Cursors:
         """Return what the cursors of a database are made with; its key never changes."""
-        if asked.shard not in self._cursors:
-            self._cursors[asked.shard] = Cursors(await _deliveries(asked).cursor_key())
-        return self._cursors[asked.shard]
+        if asked.admitted.shard not in self._cursors:
+            self._cursors[asked.admitted.shard] = Cursors(await _deliveries(asked).cursor_key())
+        return self._cursors[asked.admitted.shard]
 
 
 async def show(asked: Asked) -> Answer:
@@ -191,5 +191,4 @@ def _endpoints(asked: Asked) -> Endpoints:
 
 
 def _token(asked: Asked) -> bytes:
-    assert asked.bearer is not None
     return asked.bearer.token_hash

@@ -1,9 +1,9 @@
 """The same request twice has one effect and one answer: what `Idempotency-Key` promises.
 
-What we do ourselves is done in one transaction with what is kept of it, so that a process that dies leaves both or
-nothing. An operation that gives a command is bound to that command: a repeat waits for what becomes of it, as the
-first request does, and never gives another. What is not kept has had no effect: refused credentials and limits,
-fields that are not valid, our own failures.
+What we do ourselves is done in one transaction with what is kept of it, so that a process that dies leaves
+both or nothing. A request that gives a command is bound to that command: a repeat waits for what becomes of it,
+as the first request does, and never gives another. What is not kept has had no effect: refused credentials and
+limits, fields that are not valid, our own failures.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ CarryOut = Callable[[Asked], Awaitable[Answer | Given]]
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequest:
-    """A request as it is known again. hash: of who asked for what by which key; body_hash: of what was sent."""
+    """A request as it is known again. hash: who asked for what by which key; body_hash: what was sent."""
 
     hash: bytes
     body_hash: bytes
@@ -62,7 +62,7 @@ class OnceForEachKey:
         if asked.operation.idempotency == "none":
             return await carry_out(asked)
         async with transaction(asked.database) as connection:
-            within = replace(asked, database=connection)
+            within = replace(asked, admitted=replace(asked.admitted, database=connection))
             return await (carry_out(within) if key is None else _keyed(within, key, carry_out))
 
 
@@ -93,7 +93,7 @@ async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
 
 
 def _is_kept(refused: Refused) -> bool:
-    """Whether the same key gets this refusal again. Not what may be mended, nor what says nothing of the request."""
+    """Whether the same key gets this refusal again: not what can be mended, or says nothing of the request."""
     status = entry_of(refused.code).status or refused.status or 0
     return 400 <= status < 500 and status not in (401, 429) and refused.code != VALIDATION_FAILED
 
@@ -131,14 +131,11 @@ def _repeat(known: KnownRequest, request: KeyedRequest) -> Outcome:
         return Answer(answer.text.encode(), answer.status, REPLAYED, language=language)
     error = orjson.loads(answer.text)
     details = tuple(Detail(field, message) for field, message in error["details"])
-    return Refused(
-        error["code"], details, REPLAYED, error["extra"], status=answer.status, language=language
-    )
+    return Refused(error["code"], details, REPLAYED, error["extra"], status=answer.status, language=language)
 
 
 def keyed(asked: Asked, key: str) -> KeyedRequest:
     """Say by what a request is known again: the key of one client, for one operation on one thing."""
-    assert asked.bearer is not None
     digest = hashlib.sha256()
     for part in (asked.bearer.client_id, asked.operation.method, asked.target, key):
         encoded = part.encode()
@@ -147,7 +144,7 @@ def keyed(asked: Asked, key: str) -> KeyedRequest:
 
 
 def key_of(asked: Asked) -> str | None:
-    """Read the key; a quoted string means the same as a bare one. Refused where it is none, or there are two."""
+    """Read the key; a quoted string means the same as a bare one. Refused where it is none, or two."""
     given = asked.headers.getall(HEADER, [])
     if not given:
         return None
@@ -161,4 +158,3 @@ def key_of(asked: Asked) -> str | None:
 
 def _language(text: str) -> Language | None:
     return next((language for language in LANGUAGES if language == text), None)
-

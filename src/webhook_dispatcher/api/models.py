@@ -1,4 +1,4 @@
-"""How answers are written: by the models that the OpenAPI document is made from, so that they cannot differ."""
+"""How answers are written: by the models that the OpenAPI document is made from, so that both are alike."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,6 +13,6 @@ Instant = Annotated[datetime, PlainSerializer(render_instant, return_type=str)]
 
 
 def write(model: type[Model], source: object = None, **values: Any) -> bytes:
-    """Write an answer by its model: `values`, and for all other fields the source's attributes of those names."""
+    """Write an answer by its model: `values`, and else the source's attributes of the fields' names."""
     found = {name: getattr(source, name) for name in model.model_fields if name not in values}
     return model.model_construct(None, **found, **values).model_dump_json(by_alias=True).encode()

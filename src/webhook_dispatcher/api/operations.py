@@ -90,4 +90,3 @@ def _decoded(value: str) -> str:
         return unquote(value, errors="strict")
     except UnicodeDecodeError:
         raise Refused(NO_SUCH_PATH) from None
-

@@ -110,10 +110,7 @@ class Pipeline:
         call.admitted = await self._admission.admit(asked)
         with self._budget.reserved() as reservation:
             body = await request_body.read(request, reservation, expects_continue)
-            admitted = call.admitted
-            asked = replace(
-                asked, bearer=admitted.bearer, database=admitted.database, shard=admitted.shard, raw_body=body
-            )
+            asked = replace(asked, admitted=call.admitted, raw_body=body)
             return await self._idempotency.once(asked, self._handle)
 
     async def _handle(self, asked: Asked) -> Answer | Given:

@@ -6,22 +6,24 @@ as soon as its databases were asked once, even when they are away: what needs th
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import asyncpg
 import structlog
 
 from webhook_dispatcher import __version__
-from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
-from webhook_dispatcher.api.catalogue import TOKEN_MISSING
+from webhook_dispatcher.api.admission import ByToken, Databases
 from webhook_dispatcher.api.clients import Network
+from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
-from webhook_dispatcher.api.operations import OPERATIONS, Operation, Router
+from webhook_dispatcher.api.operations import Operation, Router
 from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
 from webhook_dispatcher.api.server import ApiServer
+from webhook_dispatcher.api.table import table
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
@@ -29,11 +31,13 @@ from webhook_dispatcher.domain.errors import (
     SchemaMismatch,
     StorageUnavailable,
 )
+from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.storage import installation, schema
 from webhook_dispatcher.storage.connection import create_pool, describe
-from webhook_dispatcher.storage.session import PLANNED_EACH_TIME
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.telemetry.address import split_address
 from webhook_dispatcher.telemetry.health import OpsServer
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
 STATEMENT_TIME = timedelta(seconds=5)
 POOL_SIZE = 10
@@ -54,6 +58,8 @@ class Options:
     max_connections: int
     grace: float
     databases: Mapping[str | None, str]
+    limits: RateLimits
+    egress: EgressPolicy
     is_pooled: bool = False
     installation: str | None = None
 
@@ -67,39 +73,23 @@ class Parts:
     idempotency: Idempotency
 
 
-class NobodyAdmitted:
-    """Admits to nothing that asks for a token."""
-
-    async def admit(self, asked: Asked) -> Admitted:
-        """Refuse, unless anybody may ask."""
-        if asked.operation.limit == "none":
-            return Admitted()
-        raise Refused(TOKEN_MISSING)
-
-
-class EachTime:
-    """Keeps no answers."""
-
-    async def once(self, asked: Asked, carry_out: Callable[[Asked], Awaitable[Answer]]) -> Answer:
-        """Carry it out."""
-        return await carry_out(asked)
-
-
 Pools = Mapping[str | None, asyncpg.Pool]
 
 
-def compose(pools: Pools) -> Parts:
+def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy) -> Parts:
     """Put together what answers requests; pools: one for each database, by its name."""
-    return Parts(OPERATIONS, NobodyAdmitted(), EachTime())
+    databases = Databases(pools)
+    operations = table(databases, limits, Guard(egress))
+    return Parts(operations, ByToken(databases, limits), OnceForEachKey())
 
 
 class Program:
     """The running parts, and how to stop them. parts: makes what answers, when the pools are open."""
 
-    def __init__(self, options: Options, clock: Clock, parts: Callable[[Pools], Parts] = compose) -> None:
+    def __init__(self, options: Options, clock: Clock, parts: Callable[[Pools], Parts] | None = None) -> None:
         self._options = options
         self._clock = clock
-        self._parts = parts
+        self._parts = parts or partial(compose, limits=options.limits, egress=options.egress)
         self._stop, self._end_of_grace = asyncio.Event(), asyncio.Event()
         self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
         self._failure: DispatcherError | None = None
@@ -150,7 +140,7 @@ class Program:
                 command_timeout=STATEMENT_TIME,
                 size=POOL_SIZE,
                 pooled=self._options.is_pooled,
-                planning=PLANNED_EACH_TIME,
+                planning=PLANNED_ONCE,
             )
         )
 

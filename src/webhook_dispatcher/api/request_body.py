@@ -133,7 +133,9 @@ def parse(operation: Operation, body: bytes, kind: str, language: Language) -> B
         return None
     model = operation.body or validation.Nothing
     if kind == FORM:
-        return validation.from_strings(operation.form or model, fields_of(body.decode("latin-1"), language), language)
+        return validation.from_strings(
+            operation.form or model, fields_of(body.decode("latin-1"), language), language
+        )
     decoded = _decoded(body)
     if NUL in body:
         validation.refuse_nul(decoded, language)

@@ -1,8 +1,9 @@
 """All operations, in one table: what is routed, limited, validated, documented and tested."""
 
 from webhook_dispatcher.api import auth, charges, commands, deliveries, webhook
-from webhook_dispatcher.api.admission import Databases, RateLimits
+from webhook_dispatcher.api.admission import Databases
 from webhook_dispatcher.api.operations import FORM, JSON, Operation
+from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import Guard
 
 

@@ -33,6 +33,8 @@ def options_of(settings: Settings) -> Options:
         databases={
             shard.name: settings.of_shard(shard.name).database_dsn() for shard in settings.databases()
         },
+        limits=settings.api_limits,
+        egress=settings.egress_policy(),
         is_pooled=settings.is_pooled,
         installation=settings.installation,
     )

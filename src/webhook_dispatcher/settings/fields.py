@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.settings import forms, shards
@@ -193,6 +194,13 @@ class Settings(BaseModel):
         1000,
         "Connections that one process of `api` keeps; beyond, the one that has been idle the longest is "
         "closed. Each needs an open file, and 64 are needed besides.",
+    )
+
+    api_limits: Annotated[RateLimits, forms.LIMITS] = _described(
+        RateLimits(),
+        "How often a client id and an IP address may ask for tokens, a card may be confirmed, and an API key "
+        "may ask for all else; 0 is no limit. Merchants were told the defaults: others are for tests.",
+        "`client=30/PT1M address=60/PT1M card=10/PT15M key=600/PT1M`",
     )
 
     @model_validator(mode="after")

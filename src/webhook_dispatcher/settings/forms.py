@@ -17,6 +17,7 @@ from pydantic import PlainValidator, SecretStr
 
 from webhook_dispatcher.domain.duration import parse_duration, render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import link
@@ -244,6 +245,7 @@ def installation(text: str) -> str:
 INSTALLATION = text(installation, "1 to 63 characters of `a-z0-9._-`")
 PROCESSES = text(processes, f"whole number from 1 to {MAX_PROCESSES}, or `auto`")
 SECRET_KEYS = text(secret_keys, "`id:base64key`, or several, separated by commas")
+LIMITS = text(RateLimits.parse, "limits such as `key=600/PT1M`, separated by white space")
 SCHEDULE = text(schedule, f"1 to {MAX_RETRIES} durations of at most `P30D`, separated by commas")
 ADDRESS = text(address, "`host:port`")
 NETWORKS = text(networks, "networks, separated by commas")

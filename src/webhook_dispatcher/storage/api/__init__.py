@@ -1,1 +1,1 @@
-"""What the Partner API does in the database, as webhook_api: each statement brings the token that it is for."""
+"""What the Partner API does in the database, as webhook_api: a statement brings the token that it is for."""

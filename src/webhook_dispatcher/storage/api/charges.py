@@ -1,7 +1,5 @@
 """What a merchant reads of its charges: api_charges.sql, bound. The token's hash says whose they are."""
 
-import asyncpg
-
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated

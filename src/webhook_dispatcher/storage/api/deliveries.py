@@ -10,8 +10,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from webhook_dispatcher.storage.api.charges import Charges, is_possible
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated

@@ -12,8 +12,6 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey

@@ -8,28 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import asyncpg
-
+from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
-MAX_LIMIT = 1500
-WINDOWS = timedelta(seconds=1), timedelta(days=1)
 _LIMITS = load("api_limits")
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """At most so many in any window of that length; 0 is no limit."""
-
-    most: int
-    window: timedelta
-
-    def __post_init__(self) -> None:
-        shortest, longest = WINDOWS
-        if not (0 <= self.most <= MAX_LIMIT and shortest <= self.window <= longest):
-            raise ValueError(f"a limit is 0 to {MAX_LIMIT} in {shortest} to {longest}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ class Requests:
         """Keep what was answered, in the transaction that has the effect."""
         await self._keep(request_hash, body_hash, None, answer.status, answer.language, answer.text)
 
-    async def keep_command(self, request_hash: bytes, body_hash: bytes, command_id: int, language: str) -> None:
+    async def keep_command(
+        self, request_hash: bytes, body_hash: bytes, command_id: int, language: str
+    ) -> None:
         """Bind the request to the command that it gave, in the same transaction."""
         await self._keep(request_hash, body_hash, command_id, None, language, None)
 

@@ -9,8 +9,9 @@ from typing import Literal
 
 import asyncpg
 
-from webhook_dispatcher.storage.api.limits import Limit, Taken
+from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.limits import Taken
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
