@@ -47,8 +47,8 @@ counts as not set. They are declared in `src/webhook_dispatcher/settings/fields.
 METRICS = """\
 ## Metrics
 
-Served for Prometheus at `/metrics` of `WEBHOOK_OPS_ADDRESS`, and those that begin with `webhook_api_` at that of
-`WEBHOOK_API_OPS_ADDRESS`. Gauges of the database (`webhook_pending`,
+Served for Prometheus at `/metrics` of `WEBHOOK_OPS_ADDRESS`, those that begin with `webhook_api_` at
+that of `WEBHOOK_API_OPS_ADDRESS`. Gauges of the database (`webhook_pending`,
 `webhook_oldest_*`) are the same from every daemon: take the maximum (by `shard`, where databases have names),
 not the sum. No label holds a merchant, a URL or an id. They are declared in
 `src/webhook_dispatcher/telemetry/metrics.py`.
@@ -156,7 +156,7 @@ def _rendered(value: object) -> str:
 
 
 def _metrics() -> Iterator[tuple[str, Metric]]:
-    """Make the metrics of a daemon, of its processes and of the Partner API, and name each as Prometheus sees it."""
+    """Make all metrics, the Partner API's too, and name each as Prometheus sees it."""
     daemon = Metrics("of the program", shard="its name")
     processes = ProcessMetrics(CollectorRegistry(), ["its name"], lambda *_: 0, 0.0)
     api = ApiMetrics("of the program", (), lambda: 0, list)

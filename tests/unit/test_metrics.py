@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from docs.reference import metrics_table
+from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics
 
@@ -28,7 +29,7 @@ OF_A_DATABASE = {
 
 
 def promised() -> dict[str, set[str]]:
-    """Return the labels of each metric of a daemon, as the contract writes them: `name{label,label}`."""
+    """Return the labels of each metric that is no process's, as the contract writes them."""
     text = CONTRACT_FILE.read_text(encoding="utf-8").partition("\n## 6. ")[2]
     # Names are repeated further down without their labels.
     first = dict(reversed(re.findall(r"`(webhook_\w+)(?:\{([\w,]+)\})?`", text)))
@@ -39,7 +40,8 @@ def promised() -> dict[str, set[str]]:
     }
 
 
-CONTRACT = promised()
+OF_THE_API = {name: labels for name, labels in promised().items() if name.startswith("webhook_api_")}
+CONTRACT = {name: labels for name, labels in promised().items() if name not in OF_THE_API}
 
 
 def table_rows() -> list[list[str]]:
@@ -59,7 +61,7 @@ def test_names_and_labels_are_the_contracts() -> None:
     processes = {
         name: labels | ({"shard"} if name != whole else set()) for name, labels in OF_PROCESSES.items()
     }
-    assert found == CONTRACT | named | processes
+    assert found == CONTRACT | OF_THE_API | named | processes
     assert all(row[3] for row in table_rows())
     assert all(
         ("`shard` where databases have names" in row[2]) == ("shard" in found[row[0].strip("`")])
@@ -92,6 +94,15 @@ def test_named_database_labels_what_is_its_own() -> None:
     labelled = {line.partition("{")[0] for line in text.splitlines() if 'shard="eu1"' in line}
     assert labelled == OF_A_DATABASE
     assert names(metrics.registry) == set(CONTRACT)
+
+
+def test_the_api_shows_its_own_and_no_others() -> None:
+    metrics = ApiMetrics("1.2.3", ["read"], lambda: 3, lambda: ["away"])
+    metrics.count("read", 404, 0.1, -16014)
+    assert names(metrics.registry) == set(OF_THE_API)
+    assert metrics.registry.get_sample_value("webhook_api_ready") == 0
+    labels = {"operation": "read", "status": "404"}
+    assert metrics.registry.get_sample_value("webhook_api_requests_total", labels) == 1
 
 
 @pytest.mark.parametrize(
