@@ -15,7 +15,7 @@ from webhook_dispatcher.api import request_body, server
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import TOKEN_MISSING
 from webhook_dispatcher.api.operations import JSON, Operation
-from webhook_dispatcher.api.program import EachTime, Options, Parts, Program
+from webhook_dispatcher.api.program import Options, Parts, Program
 from webhook_dispatcher.api.request_body import FORM
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.app.api import serve
@@ -114,6 +114,15 @@ class ForTests:
         return Admitted(headers={"RateLimit": '"key";r=599'})
 
 
+class EachTime:
+    """Keeps no answers."""
+
+    async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
+        answer = await carry_out(asked)
+        assert isinstance(answer, Answer)
+        return answer
+
+
 def main() -> None:
     """Serve until told to stop."""
     server.MAX_HEAD_SECONDS = server.MAX_DRAIN_SECONDS = request_body.MAX_BODY_SECONDS = 1.0
@@ -131,7 +140,7 @@ def main() -> None:
             settings.shutdown_grace.total_seconds(),
             {},
         )
-        parts = Parts(OPERATIONS, ForTests(), EachTime())
+        parts = Parts(OPERATIONS, ForTests()())
         asyncio.run(serve(Program(options, SystemClock(), lambda _: parts)))
 
 

@@ -30,7 +30,7 @@ async def test_it_serves_and_says_that_it_is_ready(database: Database, tmp_path:
         line = await daemon.logged("api.started")
         assert await http_get(line["ops_port"], "/readyz") == (200, "ready\n")
         reply = await asked(line["port"], b"GET /v1/webhook HTTP/1.1\r\nHost: api\r\n\r\n")
-        assert (reply.status, reply.error["code"]) == (404, codes.NO_SUCH_PATH)
+        assert (reply.status, reply.error["code"]) == (401, codes.TOKEN_MISSING)
         daemon.terminate()
         assert await daemon.ended() == 0
         assert daemon.problems() == []

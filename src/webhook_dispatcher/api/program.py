@@ -58,8 +58,8 @@ class Options:
     max_connections: int
     grace: float
     databases: Mapping[str | None, str]
-    limits: RateLimits
-    egress: EgressPolicy
+    limits: RateLimits = RateLimits()
+    egress: EgressPolicy = EgressPolicy()
     is_pooled: bool = False
     installation: str | None = None
 
