@@ -1,6 +1,7 @@
 """The client of the charge service over real sockets: what arrives there, and what broken answers become."""
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -36,6 +37,9 @@ HEADERS = {
 NASTY = st.text(
     st.sampled_from("a/.%\\?#&=;:@ \r\n\t\0\x7f\x85é\N{HOT BEVERAGE}2fF") | st.characters(), max_size=30
 )
+
+NASTY_IDS = NASTY.filter(lambda text: not re.search("[\ud800-\udfff]", text))
+"""As they reach us: from the database, and checked."""
 
 
 def charge(**changes: object) -> UpstreamRequest:
@@ -126,8 +130,8 @@ class Recorder:
 @given(
     card=NASTY,
     query=st.lists(st.tuples(NASTY, NASTY), max_size=3),
-    merchant=NASTY.filter(bool),
-    request_id=NASTY,
+    merchant=NASTY_IDS.filter(bool),
+    request_id=NASTY_IDS,
     key=NASTY,
     body=st.binary(max_size=200)
     | st.just(b"\r\n\r\nPOST /v1/charges HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -316,7 +320,6 @@ async def test_who_waits_for_a_connection_in_vain_has_sent_nothing() -> None:
 
 async def announces_too_much(request: Request) -> None:
     await request.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n")
-    await hangs(request)
 
 
 async def endless(request: Request) -> None:

@@ -223,6 +223,11 @@ async def test_what_goes_wrong_is_a_value(
     assert isinstance(await upstream.forward(request()), kind)
 
 
+async def test_ids_that_are_no_text_are_not_taken_for_an_answer(upstream: Upstream) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        await upstream.forward(request(merchant_id="\ud800"))
+
+
 async def test_an_error_of_ours_is_not_taken_for_the_charge_services(
     upstream: Upstream, charge_service: ChargeService
 ) -> None:

@@ -188,19 +188,23 @@ class Upstream:
         """
         target = target_of(request.template, request.parameters, request.query)
         url = URL(self._base + target, encoded=True)
+        # Before the try: ids that are no text would be a fault of ours, not of its answer.
+        headers = headers_of(request, self._user_agent)
         progress = _Progress()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._exchange(request, url, progress)
+                return await self._exchange(request, url, headers, progress)
         except _EXPECTED as error:
             return _failure(error, progress)
 
-    async def _exchange(self, request: UpstreamRequest, url: URL, progress: _Progress) -> Reply:
+    async def _exchange(
+        self, request: UpstreamRequest, url: URL, headers: Mapping[str, str], progress: _Progress
+    ) -> Reply:
         async with self._session.request(
             request.method,
             url,
             data=request.body,
-            headers=headers_of(request, self._user_agent),
+            headers=headers,
             allow_redirects=False,
             trace_request_ctx=progress,
         ) as response:
