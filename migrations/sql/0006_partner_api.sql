@@ -145,164 +145,11 @@ GRANT SELECT
 ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_charges, webhook.own_commands
 TO webhook_api;
 
--- What merchants read of their deliveries. What is owed and what is finished apart, by columns that indexes find and
--- sort by; charge_id as in webhook.charges. The merchant is compared inside CASE: a statement says itself by which
--- index its rows are found, and this condition, which is the second wall, changes nothing about the plan.
-CREATE VIEW webhook.own_owed AS
-SELECT
-    outbox.seq,
-    outbox.id AS event_id,
-    outbox.merchant_id,
-    outbox.type,
-    outbox.created_at,
-    outbox.attempts,
-    outbox.due_at,
-    outbox.claim IS NOT NULL AS is_claimed,
-    outbox.on_failure,
-    outbox.last_status,
-    outbox.last_outcome,
-    webhook.charge_key(outbox.object) COLLATE "C" AS charge_id,
-    outbox.object
-FROM webhook.outbox
-WHERE CASE WHEN outbox.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
-
-CREATE VIEW webhook.own_finished AS
-SELECT
-    delivery_log.seq,
-    delivery_log.event_id,
-    delivery_log.merchant_id,
-    delivery_log.type,
-    delivery_log.created_at,
-    delivery_log.state,
-    delivery_log.failed_reason,
-    delivery_log.attempts,
-    delivery_log.last_status,
-    delivery_log.last_outcome,
-    delivery_log.finished_at,
-    webhook.charge_key(delivery_log.object) COLLATE "C" AS charge_id,
-    delivery_log.object
-FROM webhook.delivery_log
-WHERE CASE WHEN delivery_log.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
-GRANT SELECT ON webhook.own_owed, webhook.own_finished TO webhook_api;
-GRANT SELECT (has_charge_index) ON webhook.state TO webhook_api;
-GRANT EXECUTE ON FUNCTION webhook.charge_key TO webhook_api;
-
--- A merchant's events outside the order, the newest first: no list reads all that waits for a retry. An event that is
--- delivered at its first attempt never has a row here, and costs nothing. Where events are there already, `migrate`
--- makes it afterwards, concurrently.
-DO $$
-BEGIN
-    IF pg_sequence_last_value('webhook.outbox_seq_seq') IS NULL THEN
-        CREATE INDEX outbox_out_of_order ON webhook.outbox (merchant_id, seq) WHERE due_at IS NOT NULL;
-    END IF;
-END
-$$;
-
--- What the cursors of lists are encrypted with: one random row, for all processes of this database and no other.
-CREATE TABLE webhook.cursor_key (
-    is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT cursor_key_has_one_row CHECK (is_only),
-    key bytea NOT NULL CONSTRAINT key_has_32_bytes CHECK (octet_length(key) = 32)
-);
--- Each uuid has 122 random bits.
-INSERT INTO webhook.cursor_key (key)
-SELECT sha256(string_agg(uuid_send(gen_random_uuid()), '')) FROM generate_series(1, 4);
-GRANT SELECT ON webhook.cursor_key TO webhook_api;
-
--- Sealing without the keys that open: the public half of the encryption key that seals, published by who holds it and
--- confirmed once a minute by each dispatcher. What is sealed with it is stored under the key id 'hpke1:' and this one.
-CREATE TABLE webhook.sealing_key (
-    key_id text COLLATE "C" PRIMARY KEY
-    CONSTRAINT key_id_has_1_to_64_plain_characters CHECK (key_id ~ '^[A-Za-z0-9._-]{1,64}$'),
-    public_half bytea NOT NULL CONSTRAINT public_half_has_32_bytes CHECK (octet_length(public_half) = 32),
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    confirmed_at timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-GRANT SELECT, INSERT, UPDATE (public_half, created_at, confirmed_at) ON webhook.sealing_key TO webhook_dispatcher;
--- The command line adds one that is missing. It replaces none: whoever could would have secrets sealed for himself.
-GRANT SELECT, INSERT ON webhook.sealing_key TO webhook_admin;
-
--- The one to seal with: the newest that dispatchers still confirm. One that they stopped confirming, though the others
--- go on, was taken out of their settings again; without any for an hour nothing is sealed.
-CREATE VIEW webhook.current_sealing_key AS
-SELECT sealing_key.key_id, sealing_key.public_half
-FROM webhook.sealing_key
-WHERE
-    sealing_key.confirmed_at > clock_timestamp() - interval '1 hour'
-    AND sealing_key.confirmed_at
-    > (SELECT max(others.confirmed_at) - interval '5 minutes' FROM webhook.sealing_key AS others)
-ORDER BY sealing_key.created_at DESC, sealing_key.key_id DESC
-LIMIT 1;
-GRANT SELECT ON webhook.sealing_key, webhook.current_sealing_key TO webhook_api;
-
--- Whose token this is, and let the audit name its key until the transaction ends. Without anybody all functions that
--- change something end here: none of them ever works for no merchant.
-CREATE FUNCTION webhook.authorized_merchant(token bytea, OUT merchant text, OUT person text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    SELECT bearer.merchant_id, 'api:' || bearer.client_id INTO merchant, person FROM webhook.bearer(token) AS bearer;
-    IF merchant IS NULL THEN
-        RAISE SQLSTATE 'WH401' USING MESSAGE = 'the token is unknown, expired or revoked';
-    END IF;
-    PERFORM set_config('webhook.person', person, true);
-END
-$$;
-REVOKE EXECUTE ON FUNCTION webhook.authorized_merchant FROM public;
-
--- Whether a secret is sealed with the current public half; keeps that half until the transaction ends. Bounds are
--- those of a secret: 24 bytes and the 48 that sealing adds.
-CREATE FUNCTION webhook.is_sealed_currently(secret bytea, sealed_key_id text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    current_id text;
-BEGIN
-    IF secret IS NULL OR octet_length(secret) NOT BETWEEN 72 AND 1024 THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'this is no sealed secret';
-    END IF;
-    PERFORM FROM webhook.sealing_key WHERE sealing_key.key_id = substr(sealed_key_id, 7) FOR SHARE;
-    -- A statement of its own: it sees what was published while the one before waited.
-    SELECT current_sealing_key.key_id INTO current_id FROM webhook.current_sealing_key;
-    RETURN coalesce('hpke1:' || current_id = sealed_key_id, false);
-END
-$$;
-REVOKE EXECUTE ON FUNCTION webhook.is_sealed_currently FROM public;
-
--- Configure the token's merchant, or change its URL; its secret stays. 'created', 'changed', 'unchanged' (nothing is
--- written), or 'key_is_old' (seal again), 'not_configured' (there is no endpoint, and no secret was given).
-CREATE FUNCTION webhook.own_put_endpoint(token bytea, url text, secret bytea, key_id text) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-    url_before text;
-BEGIN
-    IF own_put_endpoint.url IS NULL OR length(own_put_endpoint.url) NOT BETWEEN 1 AND 4096 THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'this is no URL';
-    END IF;
-    LOOP
-        SELECT endpoint.url INTO url_before FROM webhook.endpoint WHERE endpoint.merchant_id = own FOR NO KEY UPDATE;
-        IF url_before = own_put_endpoint.url THEN
-            RETURN 'unchanged';
-        END IF;
-        IF FOUND THEN
-            UPDATE webhook.endpoint SET url = own_put_endpoint.url, updated_at = clock_timestamp()
-            WHERE endpoint.merchant_id = own;
-            RETURN 'changed';
-        END IF;
-        IF secret IS NULL THEN
-            RETURN 'not_configured';
-        END IF;
-        IF NOT webhook.is_sealed_currently(secret, own_put_endpoint.key_id) THEN
-            RETURN 'key_is_old';
-        END IF;
-        INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
-        VALUES (own, own_put_endpoint.url, own_put_endpoint.secret, own_put_endpoint.key_id)
-        ON CONFLICT DO NOTHING;
-        IF FOUND THEN
-            RETURN 'created';
 -- The front: whether this is a schema that the program serves, and of which installation.
 GRANT SELECT ON webhook.state TO webhook_api;
 GRANT EXECUTE ON FUNCTION webhook.server_identifier TO webhook_api;
--- CREDENTIALS AND LIMITS
+
+UPDATE webhook.state SET schema_version = 6;
 
 -- What was taken of limits, a row for each subject (an API key, an address). Unlogged: a crash of the database empties
 -- it, and counting starts anew. Taken: milliseconds after `since`, ascending. Rows stay where they are when they change.
@@ -355,116 +202,6 @@ BEGIN
     END LOOP;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION webhook.own_put_endpoint FROM public;
-
--- Replace the secret of the token's merchant; with an overlap the one before it goes on signing until that ends.
--- 'rotated', 'key_is_old', 'not_configured'.
-CREATE FUNCTION webhook.own_rotate_secret(
-    token bytea, secret bytea, key_id text, overlap interval, OUT result text, OUT previous_until timestamptz
-)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-BEGIN
-    IF overlap <= interval '0' OR overlap > interval '30 days' THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'the overlap is not within 30 days';
-    END IF;
-    IF NOT webhook.is_sealed_currently(secret, own_rotate_secret.key_id) THEN
-        result := 'key_is_old';
-        RETURN;
-    END IF;
-    UPDATE webhook.endpoint
-    SET
-        previous_secret = CASE WHEN overlap IS NOT NULL THEN endpoint.secret END,
-        previous_key_id = CASE WHEN overlap IS NOT NULL THEN endpoint.key_id END,
-        previous_until = clock_timestamp() + overlap,
-        secret = own_rotate_secret.secret,
-        key_id = own_rotate_secret.key_id,
-        secret_created_at = clock_timestamp(),
-        updated_at = clock_timestamp()
-    WHERE endpoint.merchant_id = own
-    RETURNING endpoint.previous_until INTO own_rotate_secret.previous_until;
-    result := CASE WHEN FOUND THEN 'rotated' ELSE 'not_configured' END;
-END
-$$;
-REVOKE EXECUTE ON FUNCTION webhook.own_rotate_secret FROM public;
-
--- Remove the endpoint of the token's merchant; false where there is none.
-CREATE FUNCTION webhook.own_remove_endpoint(token bytea) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    own text := (webhook.authorized_merchant(token)).merchant;
-BEGIN
-    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = own;
-    RETURN FOUND;
-END
-$$;
-REVOKE EXECUTE ON FUNCTION webhook.own_remove_endpoint FROM public;
-
--- Give a command for the token's merchant; its id, or null where the event is not the merchant's (or nobody's). Ten of
--- a merchant's may be open that were given like this, and one of those that go through many deliveries: else WH409.
-CREATE FUNCTION webhook.own_command(token bytea, command text, event_id uuid, since timestamptz, until timestamptz)
-RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
-#variable_conflict use_column
-DECLARE
-    asking record := webhook.authorized_merchant(token);
-    given webhook.control;
-    open_commands bigint;
-    open_mass_commands bigint;
-BEGIN
-    given.command := own_command.command;
-    CASE own_command.command
-        WHEN 'test_event', 'pause', 'resume' THEN
-            given.merchant_id := asking.merchant;
-            given.args := '{}';
-        WHEN 'retry' THEN
-            given.event_id := own_command.event_id;
-            given.args := '{}';
-            -- The delivery that the command would find, as the trigger that receives it looks for it.
-            IF given.event_id IS NULL OR webhook.command_subject(given) IS DISTINCT FROM asking.merchant THEN
-                RETURN NULL;
-            END IF;
-        WHEN 'retry_failed' THEN
-            IF NOT coalesce(isfinite(since) AND isfinite(until) AND since < until, false) THEN
-                RAISE invalid_parameter_value USING MESSAGE = 'a mass retry needs a range of time';
-            END IF;
-            given.merchant_id := asking.merchant;
-            given.args := jsonb_build_object('since', since, 'until', until);
-        ELSE
-            RAISE invalid_parameter_value USING MESSAGE = 'no merchant may give this command';
-    END CASE;
-    -- One at a time of a merchant, or two at once would each find room for one more.
-    PERFORM pg_advisory_xact_lock(hashtextextended(asking.merchant, 6006));
-    -- Apart, so that each is found by its index. What runs has a time until which it does.
-    SELECT count(*), count(*) FILTER (WHERE open.command = 'retry_failed')
-    INTO open_commands, open_mass_commands
-    FROM (
-        SELECT control.command, control.requested_by
-        FROM webhook.control
-        WHERE control.subject = asking.merchant AND control.status = 'pending'
-        UNION ALL
-        SELECT control.command, control.requested_by
-        FROM webhook.control
-        WHERE
-            control.subject = asking.merchant AND control.status = 'running'
-            AND control.running_until IS NOT NULL
-    ) AS open
-    WHERE starts_with(open.requested_by, 'api:');
-    IF open_commands >= 10 OR (given.command = 'retry_failed' AND open_mass_commands > 0) THEN
-        RAISE SQLSTATE 'WH409' USING MESSAGE = 'too many commands of this merchant have not ended yet';
-    END IF;
-    INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by)
-    VALUES (given.command, given.merchant_id, given.event_id, given.args, asking.person)
-    RETURNING control.id INTO given.id;
-    RETURN given.id;
-END
-$$;
-REVOKE EXECUTE ON FUNCTION webhook.own_command FROM public;
-GRANT EXECUTE
-ON FUNCTION webhook.own_put_endpoint, webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command
-TO webhook_api;
 
 -- The entries of a row that still count in a window that ends then. After the clock was set back by more than a window
 -- counting starts anew.
@@ -760,6 +497,281 @@ GRANT SELECT ON webhook.api_keys TO webhook_admin, webhook_observer;
 GRANT SELECT (hash, expires_at), UPDATE (expires_at), DELETE ON webhook.api_token TO webhook_dispatcher;
 GRANT SELECT (subject, expires_at), UPDATE (expires_at), DELETE
 ON webhook.api_usage, webhook.card_attempts TO webhook_dispatcher;
+
+UPDATE webhook.state SET schema_version = 6;
+
+-- What merchants read of their deliveries. What is owed and what is finished apart, by columns that indexes find and
+-- sort by; charge_id as in webhook.charges. The merchant is compared inside CASE: a statement says itself by which
+-- index its rows are found, and this condition, which is the second wall, changes nothing about the plan.
+CREATE VIEW webhook.own_owed AS
+SELECT
+    outbox.seq,
+    outbox.id AS event_id,
+    outbox.merchant_id,
+    outbox.type,
+    outbox.created_at,
+    outbox.attempts,
+    outbox.due_at,
+    outbox.claim IS NOT NULL AS is_claimed,
+    outbox.on_failure,
+    outbox.last_status,
+    outbox.last_outcome,
+    webhook.charge_key(outbox.object) COLLATE "C" AS charge_id,
+    outbox.object
+FROM webhook.outbox
+WHERE CASE WHEN outbox.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
+
+CREATE VIEW webhook.own_finished AS
+SELECT
+    delivery_log.seq,
+    delivery_log.event_id,
+    delivery_log.merchant_id,
+    delivery_log.type,
+    delivery_log.created_at,
+    delivery_log.state,
+    delivery_log.failed_reason,
+    delivery_log.attempts,
+    delivery_log.last_status,
+    delivery_log.last_outcome,
+    delivery_log.finished_at,
+    webhook.charge_key(delivery_log.object) COLLATE "C" AS charge_id,
+    delivery_log.object
+FROM webhook.delivery_log
+WHERE CASE WHEN delivery_log.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
+GRANT SELECT ON webhook.own_owed, webhook.own_finished TO webhook_api;
+GRANT SELECT (has_charge_index) ON webhook.state TO webhook_api;
+GRANT EXECUTE ON FUNCTION webhook.charge_key TO webhook_api;
+
+-- A merchant's events outside the order, the newest first: no list reads all that waits for a retry. An event that is
+-- delivered at its first attempt never has a row here, and costs nothing. Where events are there already, `migrate`
+-- makes it afterwards, concurrently.
+DO $$
+BEGIN
+    IF pg_sequence_last_value('webhook.outbox_seq_seq') IS NULL THEN
+        CREATE INDEX outbox_out_of_order ON webhook.outbox (merchant_id, seq) WHERE due_at IS NOT NULL;
+    END IF;
+END
+$$;
+
+-- What the cursors of lists are encrypted with: one random row, for all processes of this database and no other.
+CREATE TABLE webhook.cursor_key (
+    is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT cursor_key_has_one_row CHECK (is_only),
+    key bytea NOT NULL CONSTRAINT key_has_32_bytes CHECK (octet_length(key) = 32)
+);
+-- Each uuid has 122 random bits.
+INSERT INTO webhook.cursor_key (key)
+SELECT sha256(string_agg(uuid_send(gen_random_uuid()), '')) FROM generate_series(1, 4);
+GRANT SELECT ON webhook.cursor_key TO webhook_api;
+
+UPDATE webhook.state SET schema_version = 6;
+
+-- Sealing without the keys that open: the public half of the encryption key that seals, published by who holds it and
+-- confirmed once a minute by each dispatcher. What is sealed with it is stored under the key id 'hpke1:' and this one.
+CREATE TABLE webhook.sealing_key (
+    key_id text COLLATE "C" PRIMARY KEY
+    CONSTRAINT key_id_has_1_to_64_plain_characters CHECK (key_id ~ '^[A-Za-z0-9._-]{1,64}$'),
+    public_half bytea NOT NULL CONSTRAINT public_half_has_32_bytes CHECK (octet_length(public_half) = 32),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    confirmed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+GRANT SELECT, INSERT, UPDATE (public_half, created_at, confirmed_at) ON webhook.sealing_key TO webhook_dispatcher;
+-- The command line adds one that is missing. It replaces none: whoever could would have secrets sealed for himself.
+GRANT SELECT, INSERT ON webhook.sealing_key TO webhook_admin;
+
+-- The one to seal with: the newest that dispatchers still confirm. One that they stopped confirming, though the others
+-- go on, was taken out of their settings again; without any for an hour nothing is sealed.
+CREATE VIEW webhook.current_sealing_key AS
+SELECT sealing_key.key_id, sealing_key.public_half
+FROM webhook.sealing_key
+WHERE
+    sealing_key.confirmed_at > clock_timestamp() - interval '1 hour'
+    AND sealing_key.confirmed_at
+    > (SELECT max(others.confirmed_at) - interval '5 minutes' FROM webhook.sealing_key AS others)
+ORDER BY sealing_key.created_at DESC, sealing_key.key_id DESC
+LIMIT 1;
+GRANT SELECT ON webhook.sealing_key, webhook.current_sealing_key TO webhook_api;
+
+-- Whose token this is, and let the audit name its key until the transaction ends. Without anybody all functions that
+-- change something end here: none of them ever works for no merchant.
+CREATE FUNCTION webhook.authorized_merchant(token bytea, OUT merchant text, OUT person text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    SELECT bearer.merchant_id, 'api:' || bearer.client_id INTO merchant, person FROM webhook.bearer(token) AS bearer;
+    IF merchant IS NULL THEN
+        RAISE SQLSTATE 'WH401' USING MESSAGE = 'the token is unknown, expired or revoked';
+    END IF;
+    PERFORM set_config('webhook.person', person, true);
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.authorized_merchant FROM public;
+
+-- Whether a secret is sealed with the current public half; keeps that half until the transaction ends. Bounds are
+-- those of a secret: 24 bytes and the 48 that sealing adds.
+CREATE FUNCTION webhook.is_sealed_currently(secret bytea, sealed_key_id text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    current_id text;
+BEGIN
+    IF secret IS NULL OR octet_length(secret) NOT BETWEEN 72 AND 1024 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'this is no sealed secret';
+    END IF;
+    PERFORM FROM webhook.sealing_key WHERE sealing_key.key_id = substr(sealed_key_id, 7) FOR SHARE;
+    -- A statement of its own: it sees what was published while the one before waited.
+    SELECT current_sealing_key.key_id INTO current_id FROM webhook.current_sealing_key;
+    RETURN coalesce('hpke1:' || current_id = sealed_key_id, false);
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.is_sealed_currently FROM public;
+
+-- Configure the token's merchant, or change its URL; its secret stays. 'created', 'changed', 'unchanged' (nothing is
+-- written), or 'key_is_old' (seal again), 'not_configured' (there is no endpoint, and no secret was given).
+CREATE FUNCTION webhook.own_put_endpoint(token bytea, url text, secret bytea, key_id text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+    url_before text;
+BEGIN
+    IF own_put_endpoint.url IS NULL OR length(own_put_endpoint.url) NOT BETWEEN 1 AND 4096 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'this is no URL';
+    END IF;
+    LOOP
+        SELECT endpoint.url INTO url_before FROM webhook.endpoint WHERE endpoint.merchant_id = own FOR NO KEY UPDATE;
+        IF url_before = own_put_endpoint.url THEN
+            RETURN 'unchanged';
+        END IF;
+        IF FOUND THEN
+            UPDATE webhook.endpoint SET url = own_put_endpoint.url, updated_at = clock_timestamp()
+            WHERE endpoint.merchant_id = own;
+            RETURN 'changed';
+        END IF;
+        IF secret IS NULL THEN
+            RETURN 'not_configured';
+        END IF;
+        IF NOT webhook.is_sealed_currently(secret, own_put_endpoint.key_id) THEN
+            RETURN 'key_is_old';
+        END IF;
+        INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
+        VALUES (own, own_put_endpoint.url, own_put_endpoint.secret, own_put_endpoint.key_id)
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN 'created';
+        END IF;
+    END LOOP;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.own_put_endpoint FROM public;
+
+-- Replace the secret of the token's merchant; with an overlap the one before it goes on signing until that ends.
+-- 'rotated', 'key_is_old', 'not_configured'.
+CREATE FUNCTION webhook.own_rotate_secret(
+    token bytea, secret bytea, key_id text, overlap interval, OUT result text, OUT previous_until timestamptz
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    IF overlap <= interval '0' OR overlap > interval '30 days' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'the overlap is not within 30 days';
+    END IF;
+    IF NOT webhook.is_sealed_currently(secret, own_rotate_secret.key_id) THEN
+        result := 'key_is_old';
+        RETURN;
+    END IF;
+    UPDATE webhook.endpoint
+    SET
+        previous_secret = CASE WHEN overlap IS NOT NULL THEN endpoint.secret END,
+        previous_key_id = CASE WHEN overlap IS NOT NULL THEN endpoint.key_id END,
+        previous_until = clock_timestamp() + overlap,
+        secret = own_rotate_secret.secret,
+        key_id = own_rotate_secret.key_id,
+        secret_created_at = clock_timestamp(),
+        updated_at = clock_timestamp()
+    WHERE endpoint.merchant_id = own
+    RETURNING endpoint.previous_until INTO own_rotate_secret.previous_until;
+    result := CASE WHEN FOUND THEN 'rotated' ELSE 'not_configured' END;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.own_rotate_secret FROM public;
+
+-- Remove the endpoint of the token's merchant; false where there is none.
+CREATE FUNCTION webhook.own_remove_endpoint(token bytea) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    own text := (webhook.authorized_merchant(token)).merchant;
+BEGIN
+    DELETE FROM webhook.endpoint WHERE endpoint.merchant_id = own;
+    RETURN FOUND;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.own_remove_endpoint FROM public;
+
+-- Give a command for the token's merchant; its id, or null where the event is not the merchant's (or nobody's). Ten of
+-- a merchant's may be open that were given like this, and one of those that go through many deliveries: else WH409.
+CREATE FUNCTION webhook.own_command(token bytea, command text, event_id uuid, since timestamptz, until timestamptz)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
+#variable_conflict use_column
+DECLARE
+    asking record := webhook.authorized_merchant(token);
+    given webhook.control;
+    open_commands bigint;
+    open_mass_commands bigint;
+BEGIN
+    given.command := own_command.command;
+    CASE own_command.command
+        WHEN 'test_event', 'pause', 'resume' THEN
+            given.merchant_id := asking.merchant;
+            given.args := '{}';
+        WHEN 'retry' THEN
+            given.event_id := own_command.event_id;
+            given.args := '{}';
+            -- The delivery that the command would find, as the trigger that receives it looks for it.
+            IF given.event_id IS NULL OR webhook.command_subject(given) IS DISTINCT FROM asking.merchant THEN
+                RETURN NULL;
+            END IF;
+        WHEN 'retry_failed' THEN
+            IF NOT coalesce(isfinite(since) AND isfinite(until) AND since < until, false) THEN
+                RAISE invalid_parameter_value USING MESSAGE = 'a mass retry needs a range of time';
+            END IF;
+            given.merchant_id := asking.merchant;
+            given.args := jsonb_build_object('since', since, 'until', until);
+        ELSE
+            RAISE invalid_parameter_value USING MESSAGE = 'no merchant may give this command';
+    END CASE;
+    -- One at a time of a merchant, or two at once would each find room for one more.
+    PERFORM pg_advisory_xact_lock(hashtextextended(asking.merchant, 6006));
+    -- Apart, so that each is found by its index. What runs has a time until which it does.
+    SELECT count(*), count(*) FILTER (WHERE open.command = 'retry_failed')
+    INTO open_commands, open_mass_commands
+    FROM (
+        SELECT control.command, control.requested_by
+        FROM webhook.control
+        WHERE control.subject = asking.merchant AND control.status = 'pending'
+        UNION ALL
+        SELECT control.command, control.requested_by
+        FROM webhook.control
+        WHERE
+            control.subject = asking.merchant AND control.status = 'running'
+            AND control.running_until IS NOT NULL
+    ) AS open
+    WHERE starts_with(open.requested_by, 'api:');
+    IF open_commands >= 10 OR (given.command = 'retry_failed' AND open_mass_commands > 0) THEN
+        RAISE SQLSTATE 'WH409' USING MESSAGE = 'too many commands of this merchant have not ended yet';
+    END IF;
+    INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by)
+    VALUES (given.command, given.merchant_id, given.event_id, given.args, asking.person)
+    RETURNING control.id INTO given.id;
+    RETURN given.id;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.own_command FROM public;
+GRANT EXECUTE
+ON FUNCTION webhook.own_put_endpoint, webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command
+TO webhook_api;
+
+UPDATE webhook.state SET schema_version = 6;
 
 -- What requests with an Idempotency-Key were answered, or which command they gave, or that the charge service was asked
 -- and has not answered. Hash: of client id, method, target and key, so that no key meets another's.

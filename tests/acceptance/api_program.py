@@ -14,9 +14,9 @@ from tests.waiting import until
 from webhook_dispatcher.api import request_body, server
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import TOKEN_MISSING
-from webhook_dispatcher.api.operations import JSON, Operation
+from webhook_dispatcher.api.idempotency import CarryOut
+from webhook_dispatcher.api.operations import FORM, JSON, Operation
 from webhook_dispatcher.api.program import Options, Parts, Program
-from webhook_dispatcher.api.request_body import FORM
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.app.api import serve
 from webhook_dispatcher.app.clock import SystemClock
@@ -140,7 +140,7 @@ def main() -> None:
             settings.shutdown_grace.total_seconds(),
             {},
         )
-        parts = Parts(OPERATIONS, ForTests()())
+        parts = Parts(OPERATIONS, ForTests(), EachTime())
         asyncio.run(serve(Program(options, SystemClock(), lambda _: parts)))
 
 

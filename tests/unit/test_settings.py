@@ -182,6 +182,7 @@ MALFORMED = [
     ("API_ADDRESS", "8080", "host:port"),
     ("API_OPS_ADDRESS", "9465", "host:port"),
     ("API_TRUSTED_PROXIES", "10.0.0.1/8", "did you mean 10.0.0.0/8?"),
+    ("API_LIMITS", "key=9999/PT1M", "0 to 1500"),
     ("API_MAX_CONNECTIONS", "0", "whole number from 1 to 100000"),
     ("OPS_ADDRESS", "localhost:99999", "host:port"),
     ("OPS_ADDRESS", "::1:9464", "host:port"),

@@ -140,7 +140,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What admission found. shard: the database's name; headers: what every answer says besides (RateLimit)."""
+    """What admission found. shard: the database's name; headers: what answers say besides (RateLimit)."""
 
     bearer: Bearer | None = None
     database: Database | None = None

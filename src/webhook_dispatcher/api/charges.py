@@ -1,4 +1,4 @@
-"""`GET /v1/charges/{id}`: a charge as its latest event tells it, byte for byte, if no charge service is asked."""
+"""`GET /v1/charges/{id}`: a charge as its latest event tells it, where no charge service is asked."""
 
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import NOT_FOUND

@@ -1,9 +1,9 @@
 """The same request twice has one effect and one answer: what `Idempotency-Key` promises.
 
 What we do ourselves is done in one transaction with what is kept of it, so that a process that dies leaves
-both or nothing. A request that gives a command is bound to that command: a repeat waits for what becomes of it,
-as the first request does, and never gives another. What is not kept has had no effect: refused credentials and
-limits, fields that are not valid, our own failures.
+both or nothing. A request that gives a command is bound to that command: a repeat waits for what becomes of
+it, as the first request does, and never gives another. What is not kept has had no effect: credentials and
+limits that were refused, fields that are not valid, our own failures.
 """
 
 import hashlib
@@ -93,7 +93,7 @@ async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
 
 
 def _is_kept(refused: Refused) -> bool:
-    """Whether the same key gets this refusal again: not what can be mended, or says nothing of the request."""
+    """Whether the same key gets this refusal again: not if it can be mended, or is not about it."""
     status = entry_of(refused.code).status or refused.status or 0
     return 400 <= status < 500 and status not in (401, 429) and refused.code != VALIDATION_FAILED
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -58,8 +58,8 @@ class Options:
     max_connections: int
     grace: float
     databases: Mapping[str | None, str]
-    limits: RateLimits = RateLimits()
-    egress: EgressPolicy = EgressPolicy()
+    limits: RateLimits = field(default_factory=RateLimits)
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
     is_pooled: bool = False
     installation: str | None = None
 

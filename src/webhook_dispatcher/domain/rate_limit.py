@@ -27,7 +27,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """What is limited: tokens, for a client id and an IP address; confirmations of a card; all else, for a key."""
+    """What is limited: tokens, by client id and IP address; confirmations, by card; all else, by API key."""
 
     client: Limit = Limit(30, timedelta(minutes=1))
     address: Limit = Limit(60, timedelta(minutes=1))

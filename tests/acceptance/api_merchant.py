@@ -1,0 +1,126 @@
+"""A merchant who uses the Partner API: the real program on a real database, asked by a real client."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import aiohttp
+
+from tests.acceptance.api_process import ANYWHERE
+from tests.acceptance.installation import Installation
+from tests.acceptance.processes import Daemon
+
+API = ("webhook_dispatcher", "api")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer whose envelope was looked at."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def data(self) -> Any:
+        assert (self.json["success"], set(self.json)) == (True, {"success", "data", "meta"}), self.json
+        return self.json["data"]
+
+    @property
+    def code(self) -> int:
+        assert (self.json["success"], set(self.json)) == (False, {"success", "error", "meta"}), self.json
+        code: int = self.json["error"]["code"]
+        return code
+
+
+@dataclass
+class Merchant:
+    """One merchant's client. token: None sends none."""
+
+    base: str
+    client_id: str
+    client_secret: str
+    token: str | None = None
+    session: aiohttp.ClientSession = field(default_factory=aiohttp.ClientSession)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.session.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        key: str | None = "",
+        **headers: str,
+    ) -> Reply:
+        """Send a request; key: an Idempotency-Key, by default a new one for what needs one, None for none."""
+        if self.token is not None:
+            headers.setdefault("Authorization", f"Bearer {self.token}")
+        if key is not None and method == "POST":
+            headers["Idempotency-Key"] = key or str(uuid4())
+        elif key:
+            headers["Idempotency-Key"] = key
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        if data is not None:
+            headers.setdefault("Content-Type", "application/json")
+        async with self.session.request(method, self.base + path, data=data, headers=headers) as response:
+            return Reply(response.status, dict(response.headers), await response.read())
+
+    async def log_in(self) -> Reply:
+        """Fetch a token, as a client does."""
+        credentials = {"clientId": self.client_id, "clientSecret": self.client_secret}
+        reply = await self.ask("POST", "/v1/auth/token", credentials, key=None)
+        if reply.status == 200:
+            self.token = reply.data["accessToken"]
+        return reply
+
+
+@dataclass(frozen=True)
+class PartnerApi:
+    """The running program of an installation."""
+
+    installation: Installation
+    daemon: Daemon
+    port: int
+    ops_port: int
+
+    @asynccontextmanager
+    async def merchant(self, merchant_id: str) -> AsyncIterator[Merchant]:
+        """Make a key for a merchant, as an operator does, and log in with it."""
+        made = self.installation.command("api-key", "create", merchant_id, "--name", "a test", "--json")
+        assert made.returncode == 0, made.stderr
+        key = json.loads(made.stdout)
+        base = f"http://127.0.0.1:{self.port}"
+        async with Merchant(base, key["client_id"], key["client_secret"]) as merchant:
+            assert (await merchant.log_in()).status == 200
+            yield merchant
+
+
+async def start_api(installation: Installation, **settings: str) -> PartnerApi:
+    """Start one process of the API beside the installation's daemons; it ends with them."""
+    log_file = installation.folder / f"api-{len(installation.daemons) + 1}.log"
+    given = {
+        **ANYWHERE,
+        **installation.database.settings("webhook_api"),
+        "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
+        "EGRESS_ALLOW_HTTP": "true",
+        **settings,
+    }
+    daemon = Daemon.spawn(given, log_file, installation.folder, API)
+    installation.daemons.append(daemon)
+    line = await daemon.logged("api.started")
+    return PartnerApi(installation, daemon, line["port"], line["ops_port"])

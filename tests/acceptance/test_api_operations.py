@@ -1,0 +1,235 @@
+"""What a merchant does through the Partner API, with a real daemon and receiver."""
+
+import asyncio
+import json
+from uuid import uuid4
+
+from tests.acceptance.api_merchant import Merchant, start_api
+from tests.acceptance.installation import Installation
+from tests.waiting import until_found
+from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.local.behaviour import Behaviour
+
+CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
+
+
+async def configured(installation: Installation, merchant: Merchant, merchant_id: str) -> None:
+    """Configure the merchant's own webhook, once a daemon has published what seals secrets."""
+
+    async def is_sealed() -> bool:
+        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
+
+    await until_found(is_sealed)
+    reply = await merchant.ask("PUT", "/v1/webhook", {"url": installation.receiver.url(merchant_id)})
+    assert reply.status == 201
+    installation.receiver.secrets[merchant_id] = Secret(reply.data["secret"])
+
+
+async def test_a_merchant_sets_its_webhook_up_and_follows_its_deliveries(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        none = await merchant.ask("GET", "/v1/webhook")
+        assert (none.status, none.code) == (404, codes.NOT_CONFIGURED)
+        await configured(installation, merchant, "m1")
+        sent = await installation.emit("m1", CHARGE, "charge.succeeded")
+        [arrival] = await installation.arrived(1)
+
+        listed = await merchant.ask("GET", "/v1/deliveries?limit=10")
+        assert [found["eventId"] for found in listed.data] == [str(sent.id)]
+        await installation.settled(sent.id, "delivered", 1)
+        shown = await merchant.ask("GET", f"/v1/deliveries/{sent.id}")
+        assert (shown.data["state"], shown.data["attempts"]) == ("delivered", 1)
+        assert [attempt["outcome"] for attempt in shown.data["attemptLog"]] == ["delivered"]
+        assert b'"payload":' + arrival.body + b"}" in shown.body
+        charge = await merchant.ask("GET", "/v1/charges/ch_1")
+        assert b'"data":' + CHARGE.encode() + b"," in charge.body
+
+        tested = await merchant.ask("POST", "/v1/webhook/test")
+        assert (tested.status, tested.data["outcome"]) == (200, "delivered")
+        rotated = await merchant.ask("POST", "/v1/webhook/secret", {"overlapSeconds": 60})
+        assert rotated.data["secret"].startswith("whsec_")
+        assert rotated.headers["Cache-Control"] == "no-store"
+        assert rotated.data["previousSecretUntil"]
+
+        assert (await merchant.ask("POST", "/v1/webhook/pause")).data == {"paused": True}
+        assert (await merchant.ask("GET", "/v1/webhook")).data["paused"] is True
+        assert (await merchant.ask("POST", "/v1/webhook/resume")).data == {"paused": False}
+        assert (await merchant.ask("DELETE", "/v1/webhook")).data == {"removed": True}
+        assert (await merchant.ask("DELETE", "/v1/webhook")).code == codes.NOT_CONFIGURED
+    people = await installation.admin.fetch(
+        "SELECT DISTINCT person FROM webhook.audit WHERE person LIKE 'api:%'"
+    )
+    assert [row["person"] for row in people] == [f"api:{merchant.client_id}"]
+
+
+async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Installation) -> None:
+    await installation.start(RETRY_SCHEDULE="PT0.05S")
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        await configured(installation, merchant, "m1")
+        installation.receiver.behave("m1", Behaviour(503))
+        sent = await installation.emit("m1", CHARGE)
+        await installation.settled(sent.id, "failed", 2)
+        failed = await merchant.ask("GET", "/v1/deliveries?state=failed")
+        assert [found["failedReason"] for found in failed.data] == ["exhausted"]
+        installation.receiver.behave("m1", Behaviour())
+        retried = await merchant.ask("POST", f"/v1/deliveries/{sent.id}/retry")
+        assert retried.data == {"eventId": str(sent.id), "inFlight": False}
+        await installation.settled(sent.id, "delivered", 3)
+        again = await merchant.ask("POST", f"/v1/deliveries/{sent.id}/retry")
+        assert (again.status, again.code) == (409, codes.STATE_FORBIDS)
+        window = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
+        mass = await merchant.ask("POST", "/v1/deliveries/retry", window)
+        assert mass.status == 202
+
+        async def is_done() -> bool:
+            reply = await merchant.ask("GET", f"/v1/commands/{mass.data['commandId']}")
+            return bool(reply.data["status"] == "done" and reply.data["result"]["retried"] == 0)
+
+        await until_found(is_done)
+
+
+async def test_what_is_anothers_is_not_there(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as first, api.merchant("m2") as second:
+        await configured(installation, first, "m1")
+        sent = await installation.emit("m1", CHARGE)
+        await installation.arrived(1)
+        mass = await first.ask("POST", "/v1/webhook/pause")
+        assert mass.status == 200
+        command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
+        for method, mine, none in (
+            ("GET", f"/v1/deliveries/{sent.id}", f"/v1/deliveries/{uuid4()}"),
+            ("POST", f"/v1/deliveries/{sent.id}/retry", f"/v1/deliveries/{uuid4()}/retry"),
+            ("GET", "/v1/charges/ch_1", "/v1/charges/ch_none"),
+            ("GET", f"/v1/commands/{command}", "/v1/commands/999999"),
+        ):
+            answers = [await second.ask(method, path) for path in (mine, none)]
+            told = {(answer.status, json.dumps(answer.json["error"])) for answer in answers}
+            assert len(told) == 1
+            assert answers[0].status == 404
+        assert (await second.ask("GET", "/v1/deliveries")).data == []
+        assert (await second.ask("GET", "/v1/webhook")).code == codes.NOT_CONFIGURED
+
+
+async def test_credentials_that_are_wrong_unknown_or_revoked(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        right = merchant.client_secret
+        merchant.client_secret = right[:-1] + ("A" if right[-1] != "A" else "B")
+        wrong = await merchant.log_in()
+        known, merchant.client_id = merchant.client_id, "x" * 22
+        unknown = await merchant.log_in()
+        assert [wrong.code, unknown.code] == [codes.WRONG_CREDENTIALS] * 2
+        assert wrong.json["error"] == unknown.json["error"]
+        merchant.client_id, merchant.client_secret = known, right
+        revoked = installation.command("api-key", "revoke", known)
+        assert revoked.returncode == 0
+        refused = await merchant.ask("GET", "/v1/webhook")
+        assert (refused.status, refused.code) == (401, codes.KEY_REVOKED)
+        assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+        assert (await merchant.log_in()).code == codes.KEY_REVOKED
+        merchant.token = "A" * 43
+        assert (await merchant.ask("GET", "/v1/webhook")).code == codes.INVALID_TOKEN
+        merchant.token = None
+        assert (await merchant.ask("GET", "/v1/webhook")).code == codes.TOKEN_MISSING
+
+
+async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        merchant.token = None
+        basic = (
+            "Basic "
+            + __import__("base64")
+            .b64encode(f"{merchant.client_id}:{merchant.client_secret}".encode())
+            .decode()
+        )
+        form = "application/x-www-form-urlencoded"
+        reply = await merchant.ask(
+            "POST",
+            "/v1/auth/token",
+            b"grant_type=client_credentials",
+            key=None,
+            Authorization=basic,
+            **{"Content-Type": form},
+        )
+        assert (reply.status, reply.data["tokenType"], reply.data["expiresIn"]) == (200, "Bearer", 3600)
+
+
+async def test_limits_are_told_and_held(installation: Installation) -> None:
+    api = await start_api(installation, API_LIMITS="key=5/PT2S client=3/PT1M")
+    async with api.merchant("m1") as merchant:
+        replies = [await merchant.ask("GET", "/v1/deliveries") for _ in range(6)]
+        assert [reply.status for reply in replies] == [200] * 5 + [429]
+        assert replies[-1].code == codes.LIMIT_EXCEEDED
+        assert 1 <= int(replies[-1].headers["Retry-After"]) <= 2
+        assert replies[0].headers["RateLimit-Policy"] == '"key";q=5;w=2'
+        assert replies[0].headers["RateLimit"] == '"key";r=4'
+        tokens = [(await merchant.log_in()).status for _ in range(3)]
+        assert tokens == [200, 200, 429]
+
+
+async def test_the_same_request_has_one_effect_and_one_answer(installation: Installation) -> None:
+    await installation.start()
+    api, other = await start_api(installation), await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        await configured(installation, merchant, "m1")
+        assert (await merchant.ask("POST", "/v1/webhook/secret", {}, key=None)).code == codes.KEY_MISSING
+        first = await merchant.ask("POST", "/v1/webhook/secret", {}, key="k 1")
+        again = await merchant.ask("POST", "/v1/webhook/secret", {}, key='"k 1"')
+        assert (again.status, again.data["secret"]) == (200, None)
+        assert again.headers["Idempotent-Replayed"] == "true"
+        assert first.data["secret"].startswith("whsec_")
+        differs = await merchant.ask("POST", "/v1/webhook/secret", {"overlapSeconds": 1}, key="k 1")
+        assert (differs.status, differs.code) == (422, codes.KEY_REUSED)
+        invalid = {"overlapSeconds": -1}
+        for _ in range(2):
+            refused = await merchant.ask("POST", "/v1/webhook/secret", invalid, key="k2")
+            assert (refused.code, "Idempotent-Replayed" in refused.headers) == (
+                codes.VALIDATION_FAILED,
+                False,
+            )
+        assert (await merchant.ask("POST", "/v1/webhook/secret", {}, key="k2")).status == 200
+
+        bases = [f"http://127.0.0.1:{each.port}" for each in (api, other)]
+
+        async def test_event(base: str) -> tuple[int, str]:
+            at_base = Merchant(base, "", "", merchant.token, merchant.session)
+            reply = await at_base.ask("POST", "/v1/webhook/test", key="k3")
+            if reply.status == 409:
+                assert reply.code == codes.STILL_RUNNING
+                assert reply.headers["Retry-After"]
+            return reply.status, reply.data.get("eventId", "") if reply.status == 200 else ""
+
+        replies = await asyncio.gather(*(test_event(base) for base in bases * 50))
+        assert {status for status, _ in replies} <= {200, 202, 409}
+        assert len({event for _, event in replies if event}) == 1
+        count = "SELECT count(*) FROM webhook.control WHERE command = 'test_event'"
+        assert await installation.admin.fetchval(count) == 1
+
+
+async def test_a_refusal_is_told_again_in_its_first_language(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        russian = {"Accept-Language": "ru"}
+        first = await merchant.ask("POST", "/v1/webhook/pause", key="k1", **russian)
+        again = await merchant.ask("POST", "/v1/webhook/pause", key="k1")
+        assert (first.status, first.code) == (404, codes.NOT_CONFIGURED)
+        assert first.json["error"] == again.json["error"]
+        assert again.headers["Content-Language"] == "ru"
+        assert first.json["meta"]["requestId"] != again.json["meta"]["requestId"]
+
+
+async def test_a_url_that_may_not_be_sent_to_is_refused_with_the_reason(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation, EGRESS_ALLOW_NETWORKS="", EGRESS_ALLOW_HTTP="false")
+    async with api.merchant("m1") as merchant:
+        for url in ("http://merchant.example/x", "https://127.0.0.1/x", "https://[::1]/", "ftp://x"):
+            reply = await merchant.ask("PUT", "/v1/webhook", {"url": url})
+            assert (reply.status, reply.code) == (422, codes.INVALID_URL)
+            assert reply.json["error"]["reason"]
