@@ -792,6 +792,7 @@ CREATE TABLE webhook.api_request (
 );
 CREATE INDEX api_request_expiry ON webhook.api_request (expires_at);
 GRANT SELECT, INSERT, UPDATE, DELETE ON webhook.api_request TO webhook_api;
-GRANT SELECT (hash, expires_at), DELETE ON webhook.api_request TO webhook_dispatcher;
+-- Upkeep clears away what expired. UPDATE is what locks need.
+GRANT SELECT (hash, expires_at), UPDATE (expires_at), DELETE ON webhook.api_request TO webhook_dispatcher;
 
 UPDATE webhook.state SET schema_version = 6;

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.api_process import ANYWHERE
 from tests.acceptance.processes import Daemon, http_get
 from tests.acceptance.raw_http import asked
@@ -40,6 +42,17 @@ async def test_it_does_not_hold_the_keys_that_open_secrets(database: Database, t
     with started(tmp_path, database.settings("webhook_api") | {"SECRET_KEYS": f"k1:{KEY}"}) as daemon:
         assert await daemon.ended() == 2
         assert "must not hold the keys that open secrets" in daemon.log_file.read_text()
+
+
+@pytest.mark.parametrize("user", ["webhook_dispatcher", "postgres"])
+async def test_it_does_not_connect_as_who_may_read_secrets(
+    database: Database, tmp_path: Path, user: str
+) -> None:
+    with started(tmp_path, database.settings(user)) as daemon:
+        assert await daemon.ended() == 2
+        said = daemon.log_file.read_text()
+        assert "this database user may read webhook.endpoint.secret" in said
+        assert "connect as webhook_api" in said
 
 
 async def test_it_needs_a_database(tmp_path: Path) -> None:

@@ -105,6 +105,10 @@ SELECT setval(pg_get_serial_sequence('webhook.api_key', 'id'), {LANES});
 INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
 SELECT sha256(n::text::bytea), 1 + n % {LANES}, clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.api_request (hash, body_hash, status, language, answer, expires_at)
+SELECT
+    sha256(n::text::bytea), sha256(''), 200, 'en', '{{}}', clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_usage (subject, since, taken, expires_at)
 SELECT 'key:' || n, clock_timestamp(), ARRAY[1], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
@@ -301,6 +305,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_oldest_pending": Question(("0", str(_seq(HOT)), "''", str(ASKED)), ASKED),
     "read_partitions": Question((), 100),
     "read_today": Question(()),
+    "may_read_secrets": Question(()),
     # administration
     "name_person": Question(("'cli:ana'",)),
     "insert_endpoint": Question(("'new'", "'https://example.com/'", "'\\x00'", "'k1'")),
@@ -383,6 +388,7 @@ QUESTIONS: Mapping[str, Question] = {
     "release": Question(("'card:7'", "true", NOW)),
     "has_api_rows": Question(()),
     "clear_tokens": Question(("'1 minute'", str(ASKED)), ASKED),
+    "clear_requests": Question(("'1 minute'", str(ASKED)), ASKED),
     "clear_usage": Question(("'key:5'", "'1 minute'", str(ASKED)), ASKED),
     "clear_card_attempts": Question(("'card:5'", "'1 minute'", str(ASKED)), ASKED),
     # api_keys

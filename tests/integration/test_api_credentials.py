@@ -16,6 +16,7 @@ from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.api import expiry
 from webhook_dispatcher.storage.api.limits import Limits, Subject
+from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
 from webhook_dispatcher.storage.api.tokens import Admission, Tokens
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE
@@ -290,7 +291,13 @@ async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(
         await issue(api, f"t{number}")
         subjects = [Subject(f"{kind}:{number}", LIMIT, kind == "card") for kind in ("key", "card")]
         await Limits(api).take(subjects)
-    tables = {"api_token": "hash", "api_usage": "subject", "card_attempts": "subject"}
+        await Requests(api).keep_answer(sha(f"r{number}"), sha("{}"), KeptAnswer(200, "en", "{}"))
+    tables = {
+        "api_token": "hash",
+        "api_request": "hash",
+        "api_usage": "subject",
+        "card_attempts": "subject",
+    }
     for table, key in tables.items():
         await db.execute(
             f"UPDATE webhook.{table} SET expires_at = clock_timestamp() - interval '61 seconds' "
@@ -300,9 +307,9 @@ async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(
     async with database.pool("daemon", 1, PATIENCE) as pool, holder.transaction():
         for table, key in tables.items():
             await holder.execute(f"SELECT FROM webhook.{table} ORDER BY {key} DESC LIMIT 1 FOR UPDATE")
-        assert await expiry.clear(pool, 2) == 4
+        assert await expiry.clear(pool, 2) == 8
         left = [await db.fetchval(f"SELECT count(*) FROM webhook.{table}") for table in tables]
-        assert left == [3, 3, 3], "two live ones and one that was locked"
+        assert left == [3, 3, 3, 3], "two live ones and one that was locked"
     await holder.close()
 
 

@@ -33,6 +33,8 @@ from webhook_dispatcher.domain.errors import (
 )
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.storage import installation, schema
+from webhook_dispatcher.storage.api.database import Connections
+from webhook_dispatcher.storage.api.endpoints import refuse_powerful
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.telemetry.address import split_address
@@ -78,7 +80,7 @@ Pools = Mapping[str | None, asyncpg.Pool]
 
 def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy) -> Parts:
     """Put together what answers requests; pools: one for each database, by its name."""
-    databases = Databases(pools)
+    databases = Databases({name: Connections(pool) for name, pool in pools.items()})
     operations = table(databases, limits, Guard(egress))
     return Parts(operations, ByToken(databases, limits), OnceForEachKey())
 
@@ -166,6 +168,7 @@ class Program:
         try:
             await schema.check(pool)
             (await installation.read(pool)).verify(self._options.installation)
+            await refuse_powerful(pool)
         except StorageUnavailable as error:
             _log.warning("database.awaited", shard=name, error=str(error))
             self._away[name] = str(error)

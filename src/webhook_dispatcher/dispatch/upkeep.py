@@ -41,7 +41,7 @@ async def keep_logs(upkeep: Upkeep, retention: timedelta) -> None:
     if made or dropped:
         _log.info("partitions.changed", made=made, dropped=dropped)
     if cleared:
-        _log.info("api_tokens.cleared", count=cleared)
+        _log.info("api_rows.cleared", count=cleared)
 
 
 class Gauges:

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
-from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.errors import ConfigurationError, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.connection import translated
@@ -171,6 +171,19 @@ class Endpoints:
         with translated():
             rows: Sequence[Any] = await self._database.fetch(_STATEMENTS[name].text, *arguments)
         return rows
+
+
+async def refuse_powerful(database: Database) -> None:
+    """Raise ConfigurationError for a database user that could read secrets, sealed as they are."""
+    with translated():
+        may_read = await database.fetchval(_STATEMENTS["may_read_secrets"].text)
+    if may_read:
+        raise ConfigurationError(
+            "WEBHOOK_DATABASE_URL: this database user may read webhook.endpoint.secret, which a process that the "
+            "internet reaches must not",
+            remedy="connect as webhook_api",
+            separator="; ",
+        )
 
 
 def _columns(sealed: SealedSecret | None) -> tuple[bytes | None, str | None]:

@@ -18,21 +18,21 @@ _LIMITS = load("api_limits")
 
 
 async def clear(pool: asyncpg.Pool, chunk: int = CHUNK) -> int:
-    """Clear away tokens and counts, and return how many tokens these were; one look where there are none."""
+    """Clear away tokens, answers and counts, and return how many of the first two; one look where none is."""
     if not await _value(pool, "has_api_rows"):
         return 0
     for statement in ("clear_usage", "clear_card_attempts"):
         after: str | None = ""
         while after is not None:
             after = await _value(pool, statement, after, MARGIN, chunk)
-    return await _clear_tokens(pool, chunk)
+    return sum([await _clear(pool, name, chunk) for name in ("clear_tokens", "clear_requests")])
 
 
-async def _clear_tokens(pool: asyncpg.Pool, chunk: int) -> int:
+async def _clear(pool: asyncpg.Pool, name: str, chunk: int) -> int:
     cleared, in_chunk = 0, chunk
     while in_chunk == chunk:
         with translated():
-            in_chunk = len(await pool.fetch(_LIMITS["clear_tokens"].text, MARGIN, chunk))
+            in_chunk = len(await pool.fetch(_LIMITS[name].text, MARGIN, chunk))
         cleared += in_chunk
     return cleared
 

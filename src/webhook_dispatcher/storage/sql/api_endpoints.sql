@@ -24,6 +24,14 @@ CROSS JOIN LATERAL (
 SELECT current_sealing_key.key_id, current_sealing_key.public_half
 FROM webhook.current_sealing_key;
 
+-- name: may_read_secrets
+-- Tell whether this user could read secrets, sealed as they are: no process that the internet reaches may.
+-- row: may_read_secrets boolean
+-- order: one row
+SELECT
+    has_column_privilege('webhook.endpoint', 'secret', 'SELECT')
+    OR has_column_privilege('webhook.endpoint', 'previous_secret', 'SELECT') AS may_read_secrets;
+
 -- name: own_put_endpoint
 -- Configure the token's merchant, or change its URL. WH401 where the token is not valid.
 -- $1 token bytea

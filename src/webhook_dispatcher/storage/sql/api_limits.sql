@@ -26,6 +26,7 @@ SELECT webhook.release_limit($1, $2, $3) AS is_released;
 -- order: one row
 SELECT
     EXISTS (SELECT FROM webhook.api_token WHERE api_token.expires_at > '-infinity')
+    OR EXISTS (SELECT FROM webhook.api_request WHERE api_request.expires_at > '-infinity')
     OR EXISTS (SELECT FROM webhook.api_usage WHERE api_usage.subject > '')
     OR EXISTS (SELECT FROM webhook.card_attempts WHERE card_attempts.subject > '') AS has_rows;
 
@@ -46,6 +47,24 @@ WHERE api_token.hash = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED
 ))
 RETURNING api_token.hash;
+
+-- name: clear_requests
+-- Clear away what requests were answered that expired more than a while ago, as many as are asked for.
+-- $1 margin interval
+-- $2 chunk bigint
+-- row: hash bytea
+-- order: none
+-- none: there are no more
+DELETE FROM webhook.api_request
+WHERE api_request.hash = ANY(ARRAY(
+    SELECT expired.hash
+    FROM webhook.api_request AS expired
+    WHERE expired.expires_at < (SELECT clock_timestamp() - $1::interval)
+    ORDER BY expired.expires_at
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+RETURNING api_request.hash;
 
 -- name: clear_usage
 -- Go on through what was taken of limits, and clear away what expired more than a while ago. Instants of expiry have no
