@@ -120,11 +120,6 @@ SELECT
 FROM webhook.attempts
 WHERE attempts.merchant_id = (SELECT webhook.current_merchant());
 
-CREATE VIEW webhook.own_charges AS
-SELECT charges.charge_id, charges.event_id, charges.seq, charges.merchant_id
-FROM webhook.charges
-WHERE charges.merchant_id = (SELECT webhook.current_merchant());
-
 CREATE VIEW webhook.own_commands AS
 SELECT
     control.id,
@@ -142,14 +137,12 @@ WHERE webhook.command_merchant(control) = (SELECT webhook.current_merchant());
 
 GRANT USAGE ON SCHEMA webhook TO webhook_api;
 GRANT SELECT
-ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_charges, webhook.own_commands
+ON webhook.own_endpoint, webhook.own_deliveries, webhook.own_attempts, webhook.own_commands
 TO webhook_api;
 
 -- The front: whether this is a schema that the program serves, and of which installation.
 GRANT SELECT ON webhook.state TO webhook_api;
 GRANT EXECUTE ON FUNCTION webhook.server_identifier TO webhook_api;
-
-UPDATE webhook.state SET schema_version = 6;
 
 -- What was taken of limits, a row for each subject (an API key, an address). Unlogged: a crash of the database empties
 -- it, and counting starts anew. Taken: milliseconds after `since`, ascending. Rows stay where they are when they change.
@@ -498,8 +491,6 @@ GRANT SELECT (hash, expires_at), UPDATE (expires_at), DELETE ON webhook.api_toke
 GRANT SELECT (subject, expires_at), UPDATE (expires_at), DELETE
 ON webhook.api_usage, webhook.card_attempts TO webhook_dispatcher;
 
-UPDATE webhook.state SET schema_version = 6;
-
 -- What merchants read of their deliveries. What is owed and what is finished apart, by columns that indexes find and
 -- sort by; charge_id as in webhook.charges. The merchant is compared inside CASE: a statement says itself by which
 -- index its rows are found, and this condition, which is the second wall, changes nothing about the plan.
@@ -539,7 +530,6 @@ SELECT
 FROM webhook.delivery_log
 WHERE CASE WHEN delivery_log.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
 GRANT SELECT ON webhook.own_owed, webhook.own_finished TO webhook_api;
-GRANT SELECT (has_charge_index) ON webhook.state TO webhook_api;
 GRANT EXECUTE ON FUNCTION webhook.charge_key TO webhook_api;
 
 -- A merchant's events outside the order, the newest first: no list reads all that waits for a retry. An event that is
@@ -562,8 +552,6 @@ CREATE TABLE webhook.cursor_key (
 INSERT INTO webhook.cursor_key (key)
 SELECT sha256(string_agg(uuid_send(gen_random_uuid()), '')) FROM generate_series(1, 4);
 GRANT SELECT ON webhook.cursor_key TO webhook_api;
-
-UPDATE webhook.state SET schema_version = 6;
 
 -- Sealing without the keys that open: the public half of the encryption key that seals, published by who holds it and
 -- confirmed once a minute by each dispatcher. What is sealed with it is stored under the key id 'hpke1:' and this one.
@@ -770,8 +758,6 @@ REVOKE EXECUTE ON FUNCTION webhook.own_command FROM public;
 GRANT EXECUTE
 ON FUNCTION webhook.own_put_endpoint, webhook.own_rotate_secret, webhook.own_remove_endpoint, webhook.own_command
 TO webhook_api;
-
-UPDATE webhook.state SET schema_version = 6;
 
 -- What requests with an Idempotency-Key were answered, or which command they gave, or that the charge service was asked
 -- and has not answered. Hash: of client id, method, target and key, so that no key meets another's.

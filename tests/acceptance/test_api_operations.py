@@ -89,6 +89,15 @@ async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Ins
             return bool(reply.data["status"] == "done" and reply.data["result"]["retried"] == 0)
 
         await until_found(is_done)
+        again = await merchant.ask("POST", "/v1/deliveries/retry", window, key="k1")
+        await until_found(is_done)
+        for _ in range(2):
+            repeated = await merchant.ask("POST", "/v1/deliveries/retry", window, key="k1")
+            assert (repeated.status, repeated.data["commandId"]) == (202, again.data["commandId"])
+        far = {"since": "0001-01-01T00:00:00+14:00", "until": "9999-12-31T23:59:59-14:00"}
+        refused = await merchant.ask("POST", "/v1/deliveries/retry", far)
+        assert refused.code == codes.VALIDATION_FAILED
+        assert [detail["field"] for detail in refused.json["error"]["details"]] == ["since", "until"]
 
 
 async def test_what_is_anothers_is_not_there(installation: Installation) -> None:
@@ -187,6 +196,8 @@ async def test_the_same_request_has_one_effect_and_one_answer(installation: Inst
         differs = await merchant.ask("POST", "/v1/webhook/secret", {"overlapSeconds": 1}, key="k 1")
         assert (differs.status, differs.code) == (422, codes.KEY_REUSED)
         invalid = {"overlapSeconds": -1}
+        broken = await merchant.ask("POST", "/v1/webhook/secret", b"{", key="k2")
+        assert broken.code == codes.NOT_JSON
         for _ in range(2):
             refused = await merchant.ask("POST", "/v1/webhook/secret", invalid, key="k2")
             assert (refused.code, "Idempotent-Replayed" in refused.headers) == (

@@ -73,13 +73,15 @@ def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:
 
     Source: RFC 9110 10.2.3; draft-ietf-httpapi-ratelimit-headers-11.
     """
-    if not limit.most:
-        return {}
-    headers = {"RateLimit-Policy": f'"{name}";q={limit.most};w={int(limit.window.total_seconds())}'}
-    if taken.retry_after is None:
-        return headers | {"RateLimit": f'"{name}";r={taken.remaining}'}
-    seconds = int(taken.retry_after.total_seconds())
-    return headers | {"RateLimit": f'"{name}";r=0;t={seconds}', "Retry-After": str(seconds)}
+    headers = {}
+    left = f'"{name}";r={taken.remaining}'
+    if taken.retry_after is not None:
+        headers["Retry-After"] = seconds = str(int(taken.retry_after.total_seconds()))
+        left = f'"{name}";r=0;t={seconds}'
+    if limit.most:
+        policy = f'"{name}";q={limit.most};w={int(limit.window.total_seconds())}'
+        headers |= {"RateLimit-Policy": policy, "RateLimit": left}
+    return headers
 
 
 def _token_of(asked: Asked) -> AccessToken:

@@ -23,7 +23,7 @@ from webhook_dispatcher.api.clients import subjects_of
 from webhook_dispatcher.api.models import Instant, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret
-from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
+from webhook_dispatcher.domain.rate_limit import MAX_LIMIT, Limit, RateLimits
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.tokens import Tokens
@@ -111,7 +111,7 @@ class Issuing:
         named = hashlib.sha256(given.client_id.encode()).hexdigest()
         subjects = [Subject(f"client:{named}", limits.client)]
         for subject, factor in zip(subjects_of(asked.address), (1, WIDE_FACTOR), strict=False):
-            limit = Limit(limits.address.most * factor, limits.address.window)
+            limit = Limit(min(limits.address.most * factor, MAX_LIMIT), limits.address.window)
             subjects.append(Subject(f"ip:{subject}", limit))
         taken = await Limits(database).take(subjects)
         headers = limit_headers("token", limits.client, taken)

@@ -8,11 +8,12 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import structlog
+
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import (
     DELIVERY_NOT_FOUND,
     INTERNAL,
-    INVALID_TOKEN,
     INVALID_URL,
     NOT_CONFIGURED,
     NOT_FOUND,
@@ -32,6 +33,8 @@ COMMAND_CODES = (INVALID_URL, NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS)
 """What a rejected command may tell a merchant; a malformed one can only be our own fault."""
 _OPEN = (CommandStatus.PENDING, CommandStatus.RUNNING)
 
+_log = structlog.get_logger()
+
 
 class CommandAnswer(Model):
     """A command, and how far it has come. result: while it is running, its progress."""
@@ -46,7 +49,7 @@ class CommandAnswer(Model):
 
 
 class Accepted(Model):
-    """A command that has not ended: ask `GET /v1/commands/{id}`."""
+    """A command, whose end is not waited for: ask `GET /v1/commands/{id}`."""
 
     command_id: str
     status: CommandStatus
@@ -59,7 +62,7 @@ async def show(asked: Asked) -> Answer:
     command = await _read(asked, command_id) if 0 < command_id <= MAX_ID else None
     if command is None:
         raise Refused(NOT_FOUND)
-    return Answer(write(CommandAnswer, command, command_id=str(command.id)))
+    return Answer(write(CommandAnswer, command, command_id=str(command.id), error_code=_told(command)))
 
 
 async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
@@ -67,7 +70,8 @@ async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
     if isinstance(outcome, Answer):
         return outcome
     command = await _ended(asked, outcome.command_id)
-    if command.status in _OPEN:
+    is_followed = asked.operation.outcome is not None
+    if command.status in _OPEN or (command.status is CommandStatus.DONE and not is_followed):
         answer = Answer(write(Accepted, command_id=str(command.id), status=command.status), 202)
     else:
         answer = _rendered(asked, command, outcome)
@@ -79,7 +83,11 @@ def _rendered(asked: Asked, command: OwnCommand, given: Given) -> Answer:
     if command.status is CommandStatus.WITHDRAWN:
         raise Refused(STATE_FORBIDS, headers=given.headers, language=given.language)
     if command.status is CommandStatus.REJECTED:
-        code = command.error_code if command.error_code in COMMAND_CODES else INTERNAL
+        code = _told(command)
+        if code is None:
+            _log.error(
+                "command.rejected", id=command.id, code=command.error_code, error=command.error_message
+            )
         raise Refused(code or INTERNAL, headers=given.headers, language=given.language)
     assert asked.operation.outcome is not None
     return Answer(asked.operation.outcome(command))
@@ -91,9 +99,7 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
     patience = PATIENCE_SECONDS if asked.operation.outcome is not None else 0.0
     while True:
         command = await _read(asked, command_id)
-        if command is None:
-            # Its token has ended meanwhile.
-            raise Refused(INVALID_TOKEN)
+        assert command is not None, "commands are kept for a year"
         if command.status not in _OPEN or waited >= patience:
             return command
         await asyncio.sleep(pause)  # noqa: TID251 - between two looks; nothing could wake us through a pooler
@@ -102,6 +108,11 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
 
 async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
     return await Endpoints(asked.database).command(asked.bearer.token_hash, command_id)
+
+
+def _told(command: OwnCommand) -> int | None:
+    """Return the code that a merchant may be told; any other says that the fault is ours."""
+    return command.error_code if command.error_code in COMMAND_CODES else None
 
 
 def given(command: GivenCommand) -> Given:
@@ -113,6 +124,4 @@ def given(command: GivenCommand) -> Given:
         case Gave.NOT_FOUND:
             raise Refused(DELIVERY_NOT_FOUND)
         case Gave.TOO_MANY:
-            raise Refused(STATE_FORBIDS, extra={"reason": TOO_MANY})
-        case Gave.NOT_ALLOWED:
-            raise Refused(INVALID_TOKEN)
+            raise Refused(STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"reason": TOO_MANY})

@@ -6,14 +6,14 @@ from typing import Any, Literal
 from uuid import UUID
 
 import structlog
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
 from webhook_dispatcher.api.commands import given
 from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
-from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.models import Instant, Moment, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.event import Event
@@ -40,8 +40,8 @@ class DeliveriesQuery(Model):
     state: State | None = None
     type: str | None = Field(None, min_length=1, max_length=100)
     charge: str | None = Field(None, min_length=1, max_length=255)
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
 
 
 class DeliveryAnswer(Model):
@@ -88,8 +88,8 @@ class Retried(Model):
 class RetryWindow(Model):
     """Which failed deliveries: those that were given up in since ≤ finishedAt < until."""
 
-    since: AwareDatetime
-    until: AwareDatetime
+    since: Moment
+    until: Moment
 
 
 class Lists:

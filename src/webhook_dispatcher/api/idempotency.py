@@ -15,11 +15,14 @@ import orjson
 
 from webhook_dispatcher.api.calls import Answer, Asked, Detail, Given, Refused
 from webhook_dispatcher.api.catalogue import (
+    INVALID_URL,
     KEY_MISSING,
     KEY_REUSED,
     LANGUAGES,
+    NOT_JSON,
     STILL_RUNNING,
     VALIDATION_FAILED,
+    WRONG_CONTENT_TYPE,
     Language,
     entry_of,
 )
@@ -29,6 +32,7 @@ from webhook_dispatcher.storage.api.requests import KeptAnswer, KnownRequest, Re
 
 HEADER = "Idempotency-Key"
 REPLAYED = {"Idempotent-Replayed": "true"}
+MENDABLE = (VALIDATION_FAILED, NOT_JSON, WRONG_CONTENT_TYPE, INVALID_URL)
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
@@ -82,7 +86,7 @@ async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
 
 
 async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
-    """Do it in a savepoint: what is refused has no effect, and the refusal can still be kept."""
+    """Do it within a savepoint, which a refusal rolls back: the transaction goes on to keep the refusal."""
     try:
         async with transaction(asked.database):
             return await carry_out(asked)
@@ -93,9 +97,10 @@ async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
 
 
 def _is_kept(refused: Refused) -> bool:
-    """Whether the same key gets this refusal again: not if it can be mended, or is not about it."""
+    """Whether the same key gets this refusal again: not what the client can mend, or what passes."""
     status = entry_of(refused.code).status or refused.status or 0
-    return 400 <= status < 500 and status not in (401, 429) and refused.code != VALIDATION_FAILED
+    passes = status in (401, 429) or "Retry-After" in refused.headers
+    return 400 <= status < 500 and not passes and refused.code not in MENDABLE
 
 
 async def _keep(requests: Requests, request: KeyedRequest, outcome: Outcome, language: Language) -> None:

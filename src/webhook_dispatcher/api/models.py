@@ -1,15 +1,20 @@
 """How answers are written: by the models that the OpenAPI document is made from, so that both are alike."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer
+from pydantic import AwareDatetime, Field, PlainSerializer
 
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.event import render_instant
 
 Instant = Annotated[datetime, PlainSerializer(render_instant, return_type=str)]
 """ISO 8601, UTC, milliseconds, Z."""
+
+Moment = Annotated[
+    AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), lt=datetime(2100, 1, 1, tzinfo=UTC))
+]
+"""What a client gives: with its offset from UTC, and within the years that events may have."""
 
 
 def write(model: type[Model], source: object = None, **values: Any) -> bytes:

@@ -20,7 +20,7 @@ JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_VALUE = r"(?P<\1>[A-Za-z0-9._~%:@!$&'()*+,;=-]{1,512})"
+_VALUE = r"(?P<\1>[A-Za-z0-9._~%:@!$&'()*+,;=-]{1,3072})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,20 @@ from aiohttp.web_response import Response
 
 from webhook_dispatcher.api import clients, envelope, heads, languages, request_body, request_ids
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Given, Refused
-from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, UNAVAILABLE, Language, entry_of
+from webhook_dispatcher.api.catalogue import (
+    CATALOGUE,
+    INTERNAL,
+    INVALID_TOKEN,
+    UNAVAILABLE,
+    Language,
+    entry_of,
+)
 from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics
 from webhook_dispatcher.api.operations import Router
 from webhook_dispatcher.api.server import Connection
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.storage.api.database import TokenEnded
 
 _log = structlog.get_logger()
 
@@ -80,6 +88,8 @@ class Pipeline:
                 return self._succeed(call, request, await self._carry_out(call, request))
             except Refused as refused:
                 return self._refuse(call, request, refused)
+            except TokenEnded:
+                return self._refuse(call, request, Refused(INVALID_TOKEN))
             except ConnectionError:
                 # The client is gone.
                 raise

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import (
-    INVALID_TOKEN,
     INVALID_URL,
     NOT_CONFIGURED,
     UNAVAILABLE,
@@ -78,7 +77,7 @@ class RotatedSecret(Model):
 
 
 class Removed(Model):
-    """Nothing is sent any more; what is owed waits for an endpoint, and is given up after a while."""
+    """Nothing is sent any more; what is owed is given up unless a URL is set again within a day."""
 
     removed: bool
 
@@ -110,8 +109,6 @@ async def remove(asked: Asked) -> Answer:
             return Answer(write(Removed, removed=True))
         case Removal.NOT_CONFIGURED:
             raise Refused(NOT_CONFIGURED)
-        case Removal.NOT_ALLOWED:
-            raise Refused(INVALID_TOKEN)
 
 
 class Putting:
@@ -137,8 +134,6 @@ class Putting:
         raise _unsealed("the sealing key changes all the time")
 
     async def _changed(self, asked: Asked, result: Put, secret: Secret | None = None) -> Answer:
-        if result is Put.NOT_ALLOWED:
-            raise Refused(INVALID_TOKEN)
         endpoint = await _endpoint(asked)
         if result is not Put.CREATED or secret is None:
             return Answer(write(WebhookAnswer, endpoint))
@@ -151,6 +146,7 @@ async def rotate(asked: Asked) -> Answer:
     assert isinstance(asked.body, Overlap)
     overlap = timedelta(seconds=asked.body.overlap_seconds) or None
     secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
+    await _endpoint(asked)
     for _ in range(MAX_SEALINGS):
         rotated = await _endpoints(asked).rotate(_token(asked), await _sealed(asked, secret), overlap)
         match rotated.result:
@@ -162,8 +158,6 @@ async def rotate(asked: Asked) -> Answer:
                 return Answer(told, kept=kept)
             case Rotation.NOT_CONFIGURED:
                 raise Refused(NOT_CONFIGURED)
-            case Rotation.NOT_ALLOWED:
-                raise Refused(INVALID_TOKEN)
             case Rotation.KEY_IS_OLD:
                 continue
     raise _unsealed("the sealing key changes all the time")
@@ -196,8 +190,7 @@ def paused(command: OwnCommand) -> bytes:
 
 
 async def _give(asked: Asked, command: CommandName) -> Given:
-    if await _endpoints(asked).read(_token(asked)) is None:
-        raise Refused(NOT_CONFIGURED)
+    await _endpoint(asked)
     return given(await _endpoints(asked).ask(_token(asked), command))
 
 

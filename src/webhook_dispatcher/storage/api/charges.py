@@ -1,8 +1,7 @@
 """What a merchant reads of its charges: api_charges.sql, bound. The token's hash says whose they are."""
 
 from webhook_dispatcher.domain.errors import DispatcherError
-from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.api.database import Database, ask, ask_own
 from webhook_dispatcher.storage.statements import load
 
 MAX_CHARGE_ID = 255
@@ -32,20 +31,18 @@ class Charges:
         """
         if not is_possible(charge_id):
             return None
-        with translated():
-            found: str | None = await self._database.fetchval(
-                _STATEMENTS["read_own_charge"].text, token_hash, charge_id
-            )
-        if found is None:
+        rows = await ask_own(self._database, _STATEMENTS["read_own_charge"], token_hash, charge_id)
+        if not rows:
             await self.refuse_unindexed()
             return None
+        found: str = rows[0]["object"]
         return found.encode()
 
     async def refuse_unindexed(self) -> None:
         """Raise ChargesNotIndexed unless charges can be asked for."""
-        with translated():
-            if not await self._database.fetchval(_STATEMENTS["are_charges_indexed"].text):
-                raise ChargesNotIndexed
+        [row] = await ask(self._database, _STATEMENTS["are_charges_indexed"])
+        if not row["has_charge_index"]:
+            raise ChargesNotIndexed
 
 
 def is_possible(charge_id: str) -> bool:

@@ -11,8 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from webhook_dispatcher.storage.api.charges import Charges, is_possible
-from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.api.database import Database, ask, ask_own
 from webhook_dispatcher.storage.statements import load
 
 MAX_LIMIT = 100
@@ -104,17 +103,17 @@ class Deliveries:
 
     async def get(self, token_hash: bytes, event_id: UUID) -> WholeDelivery | None:
         """Return one delivery; of an id that was used again, the latest."""
-        rows = await self._rows("read_own_delivery", token_hash, event_id)
+        rows = await self._own("read_own_delivery", token_hash, event_id)
         if not rows:
             return None
         found = dict(rows[0])
         text: str = found.pop("object")
-        made = await self._rows("read_own_attempts", token_hash, event_id, MAX_ATTEMPTS)
+        made = await self._own("read_own_attempts", token_hash, event_id, MAX_ATTEMPTS)
         return WholeDelivery(OwnDelivery(**found), text.encode(), [OwnAttempt(**row) for row in made])
 
     async def cursor_key(self) -> bytes:
         """Return what this database's cursors are encrypted with."""
-        key: bytes = (await self._rows("read_cursor_key"))[0]["key"]
+        key: bytes = (await ask(self._database, _STATEMENTS["read_cursor_key"]))[0]["key"]
         return key
 
     async def _examined(
@@ -122,16 +121,16 @@ class Deliveries:
     ) -> Sequence[dict[str, Any]]:
         conditions = (wanted.state, wanted.type, wanted.since, wanted.until)
         if wanted.charge_id is None:
-            return await self._rows("list_own_deliveries", token_hash, position, *conditions, limit + 1)
+            return await self._own("list_own_deliveries", token_hash, position, *conditions, limit + 1)
         if not is_possible(wanted.charge_id):
             return []
-        return await self._rows(
+        return await self._own(
             "list_own_deliveries_of_charge", token_hash, position, *conditions, wanted.charge_id, limit + 1
         )
 
-    async def _rows(self, name: str, *arguments: object) -> Sequence[dict[str, Any]]:
-        with translated():
-            return [dict(row) for row in await self._database.fetch(_STATEMENTS[name].text, *arguments)]
+    async def _own(self, name: str, token_hash: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
+        rows = await ask_own(self._database, _STATEMENTS[name], token_hash, *arguments)
+        return [dict(row) for row in rows]
 
 
 def _page(examined: Sequence[dict[str, Any]], limit: int) -> Page:

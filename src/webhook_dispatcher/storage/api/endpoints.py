@@ -15,13 +15,13 @@ from uuid import UUID
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
-from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.database import Database, TokenEnded, ask, ask_own
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
 _STATEMENTS = load("api_endpoints")
-_REFUSALS = {"WH401": "not_allowed", "WH409": "too_many"}
-"""What a function's own SQLSTATE means."""
+_TOKEN_ENDED, _TOO_MANY = "WH401", "WH409"
+"""What the functions raise of their own."""
 
 
 class Put(StrEnum):
@@ -32,7 +32,6 @@ class Put(StrEnum):
     UNCHANGED = "unchanged"
     KEY_IS_OLD = "key_is_old"
     NOT_CONFIGURED = "not_configured"
-    NOT_ALLOWED = "not_allowed"
 
 
 class Rotation(StrEnum):
@@ -41,7 +40,6 @@ class Rotation(StrEnum):
     ROTATED = "rotated"
     KEY_IS_OLD = "key_is_old"
     NOT_CONFIGURED = "not_configured"
-    NOT_ALLOWED = "not_allowed"
 
 
 class Removal(StrEnum):
@@ -49,7 +47,6 @@ class Removal(StrEnum):
 
     REMOVED = "removed"
     NOT_CONFIGURED = "not_configured"
-    NOT_ALLOWED = "not_allowed"
 
 
 class Gave(StrEnum):
@@ -58,7 +55,6 @@ class Gave(StrEnum):
     GIVEN = "given"
     NOT_FOUND = "not_found"
     TOO_MANY = "too_many"
-    NOT_ALLOWED = "not_allowed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +104,14 @@ class OwnCommand:
 
 
 class Endpoints:
-    """Works on a pool, or on a connection in a transaction: NOT_ALLOWED and TOO_MANY have ended that one."""
+    """Works on a pool, or on a connection in a transaction: TokenEnded and TOO_MANY have ended that one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def read(self, token: bytes) -> OwnEndpoint | None:
-        """Return the merchant's endpoint; None where there is none, or the token has ended."""
-        rows = await self._rows("read_own_endpoint", token)
+        """Return the merchant's endpoint; None where there is none. TokenEnded."""
+        rows = await ask_own(self._database, _STATEMENTS["read_own_endpoint"], token)
         return OwnEndpoint(**rows[0]) if rows else None
 
     async def sealing_key(self) -> SealingKey | None:
@@ -150,27 +146,27 @@ class Endpoints:
         return GivenCommand(Gave(row["result"]), row.get("id"))
 
     async def command(self, token: bytes, command_id: int) -> OwnCommand | None:
-        """Return what became of a command; None where it is not the merchant's, or the token has ended."""
-        rows = await self._rows("read_own_command", token, command_id)
+        """Return what became of a command; None where it is not the merchant's. TokenEnded."""
+        rows = await ask_own(self._database, _STATEMENTS["read_own_command"], token, command_id)
         if not rows:
             return None
         status, result = CommandStatus(rows[0]["status"]), rows[0]["result"]
         return OwnCommand(**{**rows[0], "status": status, "result": json.loads(result) if result else None})
 
     async def _change(self, name: str, *arguments: object) -> Mapping[str, Any]:
-        """Ask for a change; where the database refuses it to this merchant, `result` alone says why."""
+        """Ask for a change. TokenEnded: nothing was done."""
         try:
             row: Mapping[str, Any] = (await self._rows(name, *arguments))[0]
         except StatementRefused as error:
-            if error.sqlstate not in _REFUSALS:
+            if error.sqlstate == _TOKEN_ENDED:
+                raise TokenEnded from error
+            if error.sqlstate != _TOO_MANY:
                 raise
-            return {"result": _REFUSALS[error.sqlstate]}
+            return {"result": Gave.TOO_MANY}
         return row
 
     async def _rows(self, name: str, *arguments: object) -> Sequence[Any]:
-        with translated():
-            rows: Sequence[Any] = await self._database.fetch(_STATEMENTS[name].text, *arguments)
-        return rows
+        return await ask(self._database, _STATEMENTS[name], *arguments)
 
 
 async def refuse_powerful(database: Database) -> None:
@@ -179,8 +175,8 @@ async def refuse_powerful(database: Database) -> None:
         may_read = await database.fetchval(_STATEMENTS["may_read_secrets"].text)
     if may_read:
         raise ConfigurationError(
-            "WEBHOOK_DATABASE_URL: this database user may read webhook.endpoint.secret, which a process that the "
-            "internet reaches must not",
+            "WEBHOOK_DATABASE_URL: this database user may read webhook.endpoint.secret, which a process that "
+            "the internet reaches must not",
             remedy="connect as webhook_api",
             separator="; ",
         )

@@ -10,8 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.api.database import Database, ask
 from webhook_dispatcher.storage.statements import load
 
 LIFETIME = timedelta(hours=24)
@@ -108,5 +107,5 @@ class Requests:
         await self._row("keep_request", *arguments, self._lifetime)
 
     async def _row(self, name: str, *arguments: object) -> asyncpg.Record | None:
-        with translated():
-            return await self._database.fetchrow(_STATEMENTS[name].text, *arguments)
+        rows = await ask(self._database, _STATEMENTS[name], *arguments)
+        return rows[0] if rows else None

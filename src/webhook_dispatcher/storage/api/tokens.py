@@ -10,9 +10,8 @@ from typing import Literal
 import asyncpg
 
 from webhook_dispatcher.domain.rate_limit import Limit
-from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.database import Database, ask
 from webhook_dispatcher.storage.api.limits import Taken
-from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
 _TOKENS = load("api_tokens")
@@ -79,7 +78,6 @@ class Tokens:
         await self._row("note_use", api_key_id)
 
     async def _row(self, name: str, *arguments: object) -> asyncpg.Record:
-        with translated():
-            row = await self._database.fetchrow(_TOKENS[name].text, *arguments)
-        assert row is not None
-        return row
+        [row] = await ask(self._database, _TOKENS[name], *arguments)
+        found: asyncpg.Record = row
+        return found

@@ -6,9 +6,9 @@
 -- List deliveries, the newest first. At most 1,000 rows are examined, whatever the filter: if more than these may
 -- match, the last of them comes back as well, though it may not match, to go on behind it.
 -- What is owed is asked apart in order and out of it: each has an index by seq. What is finished lies in partitions by
--- day: what was finished a day before `since` is not read, since it was created before that. Ordered by merchant too, which ANY keeps from being dropped: the
--- indexes that begin with merchants are then the only ones in that order. A limit that the planner does not know keeps
--- it from sorting all of a merchant's rows where statistics say that they are few.
+-- day: what was finished a day before `since` is not read, since it was created before that. It is ordered by merchant
+-- too, which ANY keeps the planner from dropping: only the indexes that begin with merchants have that order. A limit
+-- that the planner does not know keeps it from sorting all rows of a merchant whom statistics call small.
 -- $1 token bytea
 -- $2 before_seq bigint
 -- $3 state text, or null, as all that follows
@@ -162,7 +162,9 @@ CROSS JOIN LATERAL (
         known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
         known.object::text AS object
     FROM (
-        SELECT *
+        SELECT
+            event_id, seq, type, created_at, state, failed_reason, attempts, next_attempt_at, last_status, last_outcome,
+            finished_at, object
         FROM webhook.own_deliveries
         WHERE event_id = $2 AND merchant_id = me.merchant_id
         OFFSET 0

@@ -11,7 +11,10 @@ SELECT
     own.failing_since, own.failures_in_a_row, own.suspended_at
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
-    SELECT *
+    SELECT
+        own_endpoint.url, own_endpoint.paused, own_endpoint.created_at, own_endpoint.updated_at,
+        own_endpoint.secret_created_at, own_endpoint.last_success_at, own_endpoint.failing_since,
+        own_endpoint.failures_in_a_row, own_endpoint.suspended_at
     FROM webhook.own_endpoint
     WHERE own_endpoint.merchant_id = me.merchant_id
     LIMIT 1
@@ -85,7 +88,9 @@ SELECT
     own.error_message
 FROM webhook.bearer($1) AS me
 CROSS JOIN LATERAL (
-    SELECT *
+    SELECT
+        own_commands.id, own_commands.command, own_commands.event_id, own_commands.created_at, own_commands.status,
+        own_commands.handled_at, own_commands.result, own_commands.error_code, own_commands.error_message
     FROM webhook.own_commands
     WHERE own_commands.id = $2 AND own_commands.merchant_id = me.merchant_id
     LIMIT 1

@@ -35,3 +35,11 @@ SELECT issued.state, issued.expires_at FROM webhook.issue_token($1, $2, $3, $4) 
 -- row: is_noted boolean
 -- order: one row
 SELECT webhook.note_key_use($1) AS is_noted;
+
+-- name: find_bearer
+-- Tell whether a token is live.
+-- $1 token bytea
+-- row: api_key_id bigint
+-- none: it is unknown, expired or revoked
+SELECT bearer.api_key_id
+FROM webhook.bearer($1) AS bearer;
