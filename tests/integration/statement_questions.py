@@ -107,7 +107,8 @@ SELECT sha256(n::text::bytea), 1 + n % {LANES}, clock_timestamp() + (n % 2 - 0.5
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_request (hash, body_hash, status, language, answer, expires_at)
 SELECT
-    sha256(n::text::bytea), sha256(''), 200, 'en', '{{}}', clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+    sha256(n::text::bytea), sha256(''), 200, 'en', '{{}}',
+    clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_usage (subject, since, taken, expires_at)
 SELECT 'key:' || n, clock_timestamp(), ARRAY[1], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'

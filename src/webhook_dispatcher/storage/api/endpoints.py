@@ -179,8 +179,8 @@ async def refuse_powerful(database: Database) -> None:
         may_read = await database.fetchval(_STATEMENTS["may_read_secrets"].text)
     if may_read:
         raise ConfigurationError(
-            "WEBHOOK_DATABASE_URL: this database user may read webhook.endpoint.secret, which a process that the "
-            "internet reaches must not",
+            "WEBHOOK_DATABASE_URL: this database user may read webhook.endpoint.secret, which a process "
+            "that the internet reaches must not",
             remedy="connect as webhook_api",
             separator="; ",
         )
