@@ -13,7 +13,7 @@ from webhook_dispatcher.api.calls import Refused
 from webhook_dispatcher.api.catalogue import UNAVAILABLE
 
 AT_ONCE = 3
-MAX_WAITING = 50
+MAX_WAITING = 200
 WAIT_SECONDS = 5.0
 MAX_KNOWN = 20_000
 """Tokens that are remembered: who was forgotten is a stranger for one request."""
@@ -29,7 +29,7 @@ class Gate:
 
     @asynccontextmanager
     async def passed(self, token_hash: bytes | None = None) -> AsyncIterator[None]:
-        """Wait for one's turn, unless the token is known. Refused: too many wait, or this one has for long."""
+        """Wait for one's turn, unless the token is known. Refused: too many do, or it took too long."""
         if token_hash in self._known:
             yield
             return
