@@ -19,7 +19,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api-reads check docs fmt lock clean
+.PHONY: help setup demo run test test-slow test-api-storm test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api-reads check docs fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,10 @@ run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 
 test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
 	@$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-api-storm: $(READY) ## Test the API's limits for three minutes, and idempotency under fifty kills (eight minutes)
+	@API_STORM_SECONDS=180 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_limits.py \
+		tests/acceptance/test_api_idempotency.py $(ARGS)
 
 fuzz: $(READY) ## Send 100,000 mutated answers and check 1,000,000 mutated URLs (ARGS="--seed 1" repeats a run)
 	@$(PYTHON) -m tests.fuzz $(ARGS)

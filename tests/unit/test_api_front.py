@@ -7,8 +7,8 @@ import pytest
 from webhook_dispatcher.api import clients, languages, request_ids
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH, UNAVAILABLE
-from webhook_dispatcher.api.operations import Operation, Router
-from webhook_dispatcher.api.request_body import MAX_BODY_BYTES, MemoryBudget
+from webhook_dispatcher.api.operations import MAX_BODY_BYTES, Operation, Router
+from webhook_dispatcher.api.request_body import MemoryBudget
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,23 @@ def test_one_operation_cannot_be_there_twice() -> None:
 
 
 def test_bodies_share_a_budget_and_release_what_they_took() -> None:
-    budget = MemoryBudget(2 * MAX_BODY_BYTES)
-    with budget.reserved() as first, budget.reserved() as second, budget.reserved() as third:
+    budget = MemoryBudget(2 * MAX_BODY_BYTES, MAX_BODY_BYTES)
+    with budget.reserved("a") as first, budget.reserved("b") as second, budget.reserved("c") as third:
         first.grow(MAX_BODY_BYTES)
         second.grow(MAX_BODY_BYTES)
         with pytest.raises(Refused) as caught:
             third.grow(1)
         assert caught.value.code == UNAVAILABLE
-    with budget.reserved() as again:
+    with budget.reserved("a") as again:
         again.grow(MAX_BODY_BYTES)
+
+
+def test_one_client_takes_no_more_than_a_share_of_it() -> None:
+    """A merchant, or nobody, who begins many bodies and ends none shuts out himself alone."""
+    budget = MemoryBudget(4 * MAX_BODY_BYTES, MAX_BODY_BYTES)
+    with budget.reserved("a") as first, budget.reserved("a") as second, budget.reserved("b") as other:
+        first.grow(MAX_BODY_BYTES - 1)
+        with pytest.raises(Refused) as caught:
+            second.grow(2)
+        assert caught.value.code == UNAVAILABLE
+        other.grow(MAX_BODY_BYTES)

@@ -4,10 +4,12 @@ A token says by its name which database its merchant is in; whatever is asked wi
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 
 from webhook_dispatcher.api.calls import Admitted, Asked, Refused
 from webhook_dispatcher.api.catalogue import INVALID_TOKEN, KEY_REVOKED, LIMIT_EXCEEDED, TOKEN_MISSING
+from webhook_dispatcher.api.gate import Gate
 from webhook_dispatcher.domain.credentials import AccessToken
 from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
 from webhook_dispatcher.storage.api.database import Database
@@ -41,6 +43,7 @@ class ByToken:
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases
         self._limit = limits.key
+        self._gates: defaultdict[str | None, Gate] = defaultdict(Gate)
 
     async def admit(self, asked: Asked) -> Admitted:
         """Say whose request it is, or refuse it; one statement, and a second once a minute."""
@@ -51,7 +54,10 @@ class ByToken:
         if database is None:
             raise Refused(INVALID_TOKEN)
         tokens = Tokens(database)
-        admission = await tokens.admit(token.hash, self._limit)
+        gate = self._gates[token.shard]
+        async with gate.passed(token.hash):
+            admission = await tokens.admit(token.hash, self._limit)
+        gate.note(token.hash, is_live=admission.bearer is not None)
         admitted = self._admitted(admission, database, token.shard)
         if admission.is_use_due and admitted.bearer is not None:
             await tokens.note_use(admitted.bearer.api_key_id)

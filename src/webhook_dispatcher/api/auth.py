@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import secrets
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -20,6 +21,7 @@ from webhook_dispatcher.api.admission import Databases, limit_headers
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
 from webhook_dispatcher.api.clients import subjects_of
+from webhook_dispatcher.api.gate import Gate
 from webhook_dispatcher.api.models import Instant, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret
@@ -30,6 +32,8 @@ from webhook_dispatcher.storage.api.tokens import Tokens
 
 LIFETIME = timedelta(hours=1)
 """Source: partner-api.md 5.1."""
+MAX_BODY_BYTES = 16_384
+"""Whoever sends more has not shown who he is, and would take memory from those who have."""
 WIDE_FACTOR = 10
 """A /48 of IPv6 may ask so many times as often as one address."""
 NOBODY = bytes(32)
@@ -77,12 +81,19 @@ class Issuing:
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases
         self._limits = limits
+        self._gates: defaultdict[str | None, Gate] = defaultdict(Gate)
 
     async def issue(self, asked: Asked) -> Answer:
         """Issue a token; Refused says that the credentials are wrong or the key is revoked, and no more."""
         given = _given(asked)
         client_id = ClientId.parse(given.client_id)
         database = self._databases.named(client_id.shard) if client_id else None
+        async with self._gates[client_id.shard if client_id and database else None].passed():
+            return await self._issue(asked, given, client_id, database)
+
+    async def _issue(
+        self, asked: Asked, given: Given, client_id: ClientId | None, database: Database | None
+    ) -> Answer:
         headers = await self._take(asked, given, database or self._databases.first)
         secret = ClientSecret.parse(given.client_secret)
         token = AccessToken.from_random(
@@ -132,7 +143,8 @@ def _given(asked: Asked) -> Given:
 
 def _basic(asked: Asked) -> Given | None:
     """Read HTTP Basic; both halves are encoded as forms are (RFC 6749 2.3.1)."""
-    scheme, _, encoded = asked.headers.get("Authorization", "").partition(" ")
+    given = asked.headers.getall("Authorization", [])
+    scheme, _, encoded = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     if scheme.lower() != "basic" or len(encoded) > 512:
         return None
     try:

@@ -1,5 +1,6 @@
 """The merchant's deliveries: listed, looked at one by one, sent again."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from webhook_dispatcher.storage.api.endpoints import Endpoints, OwnCommand
 
 State = Literal["pending", "pending_retry", "delivered", "failed"]
 LISTING = "deliveries"
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 _log = structlog.get_logger()
 
@@ -161,10 +163,11 @@ def retried(command: OwnCommand) -> bytes:
 
 def event_id_of(asked: Asked) -> UUID:
     """Read the event's id; what is no UUID is a field that is not valid."""
-    try:
-        return UUID(asked.parameters["eventId"])
-    except ValueError:
-        raise validation.refuse_field("eventId", "uuid", asked.language) from None
+    text = asked.parameters["eventId"]
+    # UUID() takes braces, prefixes and the digits of other scripts, too.
+    if not _UUID.fullmatch(text):
+        raise validation.refuse_field("eventId", "uuid", asked.language)
+    return UUID(text)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from webhook_dispatcher.storage.api.endpoints import OwnCommand
 Handler = Callable[[Asked], Awaitable[Answer | Given]]
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
+MAX_BODY_BYTES = 1_048_576
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _VALUE = r"(?P<\1>[A-Za-z0-9._~%:@!$&'()*+,;=-]{1,3072})"
@@ -43,6 +44,7 @@ class Operation:
     idempotency: Literal["required", "accepted", "none"] = "none"
     statuses: tuple[int, ...] = (200,)
     content_types: tuple[str, ...] = (JSON,)
+    max_body: int = MAX_BODY_BYTES
     is_list: bool = False
     is_secret: bool = False
 

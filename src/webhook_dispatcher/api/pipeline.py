@@ -118,7 +118,7 @@ class Pipeline:
             began=call.began,
         )
         call.admitted = await self._admission.admit(asked)
-        with self._budget.reserved() as reservation:
+        with self._budget.reserved(_client_of(asked, call.admitted), operation.max_body) as reservation:
             body = await request_body.read(request, reservation, expects_continue)
             asked = replace(asked, admitted=call.admitted, raw_body=body)
             return await self._idempotency.once(asked, self._handle)
@@ -188,6 +188,11 @@ class Pipeline:
 
     def _meta(self, call: Call) -> envelope.Meta:
         return envelope.Meta(call.request_id, self._clock.unix(), self._clock.elapsed() - call.began)
+
+
+def _client_of(asked: Asked, admitted: Admitted) -> str:
+    """Say whose memory a body takes: a key's, or an address's where nobody has shown who he is."""
+    return admitted.bearer.client_id if admitted.bearer else clients.subjects_of(asked.address)[0]
 
 
 def _is_draining(request: BaseRequest) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -23,16 +24,17 @@ from webhook_dispatcher.api.catalogue import (
     WRONG_CONTENT_TYPE,
     Language,
 )
-from webhook_dispatcher.api.operations import FORM, Operation
+from webhook_dispatcher.api.operations import FORM, MAX_BODY_BYTES, Operation
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-MAX_BODY_BYTES = 1_048_576
 MAX_BODY_SECONDS = 20.0
 """How long a body may take to arrive, however it comes."""
 MAX_BYTES = 64 * 1_048_576
 """What all bodies that are being read may take together."""
+MAX_SHARE = MAX_BYTES // 8
+"""What those of one client may take: whoever sends slowly takes nothing from others."""
 MAX_MEMBERS = 10_000
 """Members that the objects of one body may have together."""
 MAX_QUERY_FIELDS = 32
@@ -45,37 +47,45 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class MemoryBudget:
     """The bytes that bodies may take together."""
 
-    def __init__(self, size: int = MAX_BYTES) -> None:
+    def __init__(self, size: int = MAX_BYTES, share: int = MAX_SHARE) -> None:
         self._left = size
+        self._share = share
+        self._taken: Counter[str] = Counter()
 
     @contextmanager
-    def reserved(self) -> Iterator["Reservation"]:
-        """Reserve bytes as they come, until left."""
-        reservation = Reservation(self)
+    def reserved(self, client: str, most: int = MAX_BODY_BYTES) -> Iterator["Reservation"]:
+        """Reserve a client's bytes as they come, until left. most: what one body may have."""
+        reservation = Reservation(self, client, most)
         try:
             yield reservation
         finally:
             self._left += reservation.size
+            self._taken[client] -= reservation.size
+            if not self._taken[client]:
+                del self._taken[client]
 
-    def take(self, size: int) -> None:
+    def take(self, client: str, size: int) -> None:
         """Take bytes, or refuse."""
-        if size > self._left:
+        if size > self._left or self._taken[client] + size > self._share:
             raise Refused(UNAVAILABLE, headers={"Retry-After": "1"}, closes=True)
         self._left -= size
+        self._taken[client] += size
 
 
 class Reservation:
     """One body's part of the budget."""
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    def __init__(self, budget: MemoryBudget, client: str, most: int) -> None:
         self._budget = budget
+        self._client = client
+        self._most = most
         self.size = 0
 
     def grow(self, size: int) -> None:
         """Take so many bytes more, or refuse."""
-        if self.size + size > MAX_BODY_BYTES:
+        if self.size + size > self._most:
             raise Refused(BODY_TOO_LARGE, closes=True)
-        self._budget.take(size)
+        self._budget.take(self._client, size)
         self.size += size
 
 
@@ -85,7 +95,7 @@ def check_head(request: BaseRequest, operation: Operation) -> None:
         return
     if not operation.takes_body:
         raise Refused(MALFORMED_REQUEST, closes=True)
-    if (request.content_length or 0) > MAX_BODY_BYTES:
+    if (request.content_length or 0) > operation.max_body:
         raise Refused(BODY_TOO_LARGE, closes=True)
     if request.headers.getall("Content-Encoding", ["identity"]) != ["identity"]:
         raise Refused(WRONG_CONTENT_TYPE, closes=True)

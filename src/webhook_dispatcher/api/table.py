@@ -23,6 +23,7 @@ def table(databases: Databases, limits: RateLimits, guard: Guard) -> tuple[Opera
             answer=auth.TokenAnswer,
             limit="token",
             content_types=(JSON, FORM),
+            max_body=auth.MAX_BODY_BYTES,
             is_secret=True,
         ),
         Operation("GET", "/v1/charges/{id}", "readCharge", charges.show),
