@@ -6,5 +6,5 @@ from webhook_dispatcher.api import program
 from webhook_dispatcher.cli import main
 
 if __name__ == "__main__":
-    program.UPSTREAM_TIME = program.MARGIN = timedelta(seconds=0.5)
+    program.UPSTREAM_TIME = program.CLAIM_MARGIN = timedelta(seconds=0.5)
     raise SystemExit(main())

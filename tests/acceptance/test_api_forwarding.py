@@ -25,7 +25,6 @@ CARD = "4111111111111111"
 REJECTED, POOR = "4000000000000002", "4000000000000004"
 IMPATIENT = ("tests.acceptance.impatient_api", "api")
 Handler = Callable[[web.Request], Awaitable[web.Response]]
-LANGUAGES = ("en", "ru", "uz")
 
 
 @asynccontextmanager
@@ -99,8 +98,10 @@ async def charges_made(installation: Installation) -> int:
 
 async def in_three_languages(merchant: Merchant, method: str, path: str, make: Callable[[], object]) -> Reply:
     """Ask in each language; the code is the same, the message is the catalogue's."""
-    replies = [await merchant.ask(method, path, make(), **{"Accept-Language": name}) for name in LANGUAGES]
-    for language, reply in zip(LANGUAGES, replies, strict=True):
+    replies = [
+        await merchant.ask(method, path, make(), **{"Accept-Language": name}) for name in codes.LANGUAGES
+    ]
+    for language, reply in zip(codes.LANGUAGES, replies, strict=True):
         entry, error = codes.entry_of(reply.code), reply.json["error"]
         assert (error["message"], error["type"]) == (entry.messages[language], entry.type)
         assert reply.headers["Content-Language"] == language

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import structlog
 
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.limits import Limits, Subject
@@ -52,5 +52,5 @@ async def released_unless_made(attempt: CardAttempt | None) -> AsyncIterator[Non
 async def _release(attempt: CardAttempt) -> None:
     try:
         await Limits(attempt.database).release(attempt.subject, attempt.at)
-    except StorageUnavailable as error:
+    except DispatcherError as error:
         _log.warning("card_attempt.not_released", error=str(error))

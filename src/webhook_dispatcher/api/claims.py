@@ -31,12 +31,9 @@ from webhook_dispatcher.api.idempotency import (
     repeat,
 )
 from webhook_dispatcher.api.upstream import derived_key
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KnownRequest, Requests
-
-MARGIN = timedelta(seconds=5)
-"""How much longer a claim lasts than asking can take."""
 
 _log = structlog.get_logger()
 
@@ -51,7 +48,10 @@ class Claim:
 
 
 class OnceUpstream:
-    """Carries each request out once, be it ours or forwarded. patience: how long a claim lasts."""
+    """Carries each request out once, be it ours or forwarded.
+
+    patience: how long a claim lasts, which is longer than asking can take.
+    """
 
     def __init__(self, ours: OnceForEachKey, patience: timedelta) -> None:
         self._ours = ours
@@ -82,9 +82,9 @@ class OnceUpstream:
             outcome = refused
         try:
             await _settle(asked, claim, outcome)
-        except StorageUnavailable as error:
+        except DispatcherError as error:
             # What was answered is true all the same; the claim runs out, and the same key asks again.
-            _log.warning("claim.unsettled", error=str(error))
+            _log.error("claim.unsettled", error=str(error))
         return outcome
 
     async def _claim(self, asked: Asked, request: KeyedRequest) -> Claim | Outcome:

@@ -18,7 +18,7 @@ import structlog
 from webhook_dispatcher import __version__
 from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.admission import ByToken, Databases
-from webhook_dispatcher.api.claims import MARGIN, OnceUpstream
+from webhook_dispatcher.api.claims import OnceUpstream
 from webhook_dispatcher.api.clients import Network
 from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
@@ -48,6 +48,8 @@ CHECK_SECONDS = 5.0
 """How often each database is asked whether it is there, and of a version that we serve."""
 MAX_BACKLOG = 1024
 UPSTREAM_TIME = ANSWER_TIMEOUT
+CLAIM_MARGIN = timedelta(seconds=5)
+"""How much longer a key is claimed than the charge service is waited for."""
 USER_AGENT = f"webhook-dispatcher/{__version__}"
 
 _log = structlog.get_logger()
@@ -94,7 +96,7 @@ def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy, upstream: st
         return Parts(operations, admission, OnceForEachKey())
     forwarding = forwarded.Forwarding(Upstream(upstream, forwarded.CODES, USER_AGENT, timeout=UPSTREAM_TIME))
     operations = forwarded.instead(operations, forwarded.operations(forwarding.forward))
-    once = OnceUpstream(OnceForEachKey(), UPSTREAM_TIME + MARGIN)
+    once = OnceUpstream(OnceForEachKey(), UPSTREAM_TIME + CLAIM_MARGIN)
     return Parts(operations, admission, once, forwarding)
 
 
