@@ -6,18 +6,22 @@ A token says by its name which database its merchant is in; whatever is asked wi
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 
+from webhook_dispatcher.api import card_attempts
 from webhook_dispatcher.api.calls import Admitted, Asked, Refused
 from webhook_dispatcher.api.catalogue import INVALID_TOKEN, KEY_REVOKED, LIMIT_EXCEEDED, TOKEN_MISSING
 from webhook_dispatcher.api.gate import Gate
 from webhook_dispatcher.domain.credentials import AccessToken
 from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.limits import Taken
-from webhook_dispatcher.storage.api.tokens import Admission, Tokens
+from webhook_dispatcher.storage.api.limits import Limits, Subject, Taken
+from webhook_dispatcher.storage.api.tokens import Admission, Bearer, Tokens
 
 MAX_AUTHORIZATION = 512
 """Characters of the header that are looked at: a token has at most 76."""
+NO_LIMIT = Limit(0, timedelta(minutes=1))
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 
@@ -42,11 +46,14 @@ class ByToken:
 
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases
-        self._limit = limits.key
+        self._limits = limits
         self._gates: defaultdict[str | None, Gate] = defaultdict(Gate)
 
     async def admit(self, asked: Asked) -> Admitted:
-        """Say whose request it is, or refuse it; one statement, and a second once a minute."""
+        """Say whose request it is, or refuse it; one statement, and a second once a minute.
+
+        One that counts for a card too takes both limits or neither, by a statement more.
+        """
         if asked.operation.limit in ("none", "token"):
             return Admitted()
         token = _token_of(asked)
@@ -54,24 +61,42 @@ class ByToken:
         if database is None:
             raise Refused(INVALID_TOKEN)
         tokens = Tokens(database)
+        is_of_card = asked.operation.limit == "card"
+        limit = NO_LIMIT if is_of_card else self._limits.key
         gate = self._gates[token.shard]
         async with gate.passed(token.hash):
-            admission = await tokens.admit(token.hash, self._limit)
+            admission = await tokens.admit(token.hash, limit)
         gate.note(token.hash, is_live=admission.bearer is not None)
-        admitted = self._admitted(admission, database, token.shard)
+        admitted = _admitted(admission, limit, database, token.shard)
+        if is_of_card and admission.bearer is not None:
+            admitted = await self._with_card(admitted, admission.bearer, database, asked.parameters["id"])
         if admission.is_use_due and admitted.bearer is not None:
             await tokens.note_use(admitted.bearer.api_key_id)
         return admitted
 
-    def _admitted(self, admission: Admission, database: Database, shard: str | None) -> Admitted:
-        if admission.state == "revoked":
-            raise Refused(KEY_REVOKED)
-        if admission.bearer is None or admission.taken is None:
-            raise Refused(INVALID_TOKEN)
-        headers = limit_headers("key", self._limit, admission.taken)
-        if admission.taken.retry_after is not None:
+    async def _with_card(
+        self, admitted: Admitted, bearer: Bearer, database: Database, card_id: str
+    ) -> Admitted:
+        """Take the key's limit and the card's, both or neither."""
+        shared = Subject(f"key:{bearer.api_key_id}", self._limits.key)
+        card = card_attempts.subject_of(bearer.merchant_id, card_id, self._limits.card)
+        taken = await Limits(database).take([shared, card])
+        headers = headers_of_limits({"key": self._limits.key, "card": self._limits.card}, taken)
+        if taken.at is None:
             raise Refused(LIMIT_EXCEEDED, headers=headers)
-        return Admitted(admission.bearer, database, shard, headers)
+        attempt = card_attempts.CardAttempt(database, card, taken.at)
+        return replace(admitted, headers=headers, attempt=attempt)
+
+
+def _admitted(admission: Admission, limit: Limit, database: Database, shard: str | None) -> Admitted:
+    if admission.state == "revoked":
+        raise Refused(KEY_REVOKED)
+    if admission.bearer is None or admission.taken is None:
+        raise Refused(INVALID_TOKEN)
+    headers = limit_headers("key", limit, admission.taken)
+    if admission.taken.retry_after is not None:
+        raise Refused(LIMIT_EXCEEDED, headers=headers)
+    return Admitted(admission.bearer, database, shard, headers)
 
 
 def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:
@@ -88,6 +113,19 @@ def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:
         policy = f'"{name}";q={limit.most};w={int(limit.window.total_seconds())}'
         headers |= {"RateLimit-Policy": policy, "RateLimit": left}
     return headers
+
+
+def headers_of_limits(limits: Mapping[str, Limit], taken: Taken) -> dict[str, str]:
+    """Tell it of several limits that were taken together; Retry-After is the largest."""
+    merged: dict[str, list[str]] = {}
+    for (name, limit), left in zip(limits.items(), taken.left, strict=True):
+        retry_after = None if left else taken.retry_after
+        one = replace(taken, remaining=left or 0, retry_after=retry_after)
+        for header, text in limit_headers(name, limit, one).items():
+            merged.setdefault(header, []).append(text)
+    return {
+        header: texts[0] if header == "Retry-After" else ", ".join(texts) for header, texts in merged.items()
+    }
 
 
 def _token_of(asked: Asked) -> AccessToken:

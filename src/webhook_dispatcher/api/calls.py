@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel
 
+from webhook_dispatcher.api.card_attempts import CardAttempt
 from webhook_dispatcher.api.catalogue import Language
 from webhook_dispatcher.storage.api.database import Database
 
@@ -110,6 +111,7 @@ class Asked:
 
     raw_body: what was sent, whose hash an idempotency key is bound to. target: path with query, as sent.
     address: the client's, as far as the proxies before us are trusted. began: by the clock's `elapsed`.
+    derived_key: what the charge service gets as the key of what is forwarded.
     """
 
     request_id: str
@@ -123,6 +125,7 @@ class Asked:
     query: BaseModel | None = None
     body: BaseModel | None = None
     raw_body: bytes = b""
+    derived_key: str | None = None
     admitted: "Admitted" = field(default_factory=lambda: Admitted())
 
     @property
@@ -140,9 +143,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What admission found. shard: the database's name; headers: what answers say besides (RateLimit)."""
+    """What admission found. shard: the database's name; headers: what answers say besides (RateLimit).
+
+    attempt: what was taken of a card's limit.
+    """
 
     bearer: Bearer | None = None
     database: Database | None = None
     shard: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    attempt: CardAttempt | None = None

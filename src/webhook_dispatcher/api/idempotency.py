@@ -77,7 +77,7 @@ async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
     is_ours = await requests.lock(request.hash)
     known = await requests.read(request.hash)
     if known is not None:
-        return _repeat(known, request)
+        return repeat(known, request)
     if not is_ours:
         raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
     outcome = await _effect(asked, carry_out)
@@ -91,12 +91,12 @@ async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
         async with transaction(asked.database):
             return await carry_out(asked)
     except Refused as refused:
-        if not _is_kept(refused):
+        if not is_kept(refused):
             raise
         return refused
 
 
-def _is_kept(refused: Refused) -> bool:
+def is_kept(refused: Refused) -> bool:
     """Whether the same key gets this refusal again: not what the client can mend, or what passes."""
     status = entry_of(refused.code).status or refused.status or 0
     passes = status in (401, 429) or "Retry-After" in refused.headers
@@ -107,10 +107,11 @@ async def _keep(requests: Requests, request: KeyedRequest, outcome: Outcome, lan
     if isinstance(outcome, Given):
         await requests.keep_command(request.hash, request.body_hash, outcome.command_id, language)
     else:
-        await requests.keep_answer(request.hash, request.body_hash, _kept(outcome, language))
+        await requests.keep_answer(request.hash, request.body_hash, kept_answer(outcome, language))
 
 
-def _kept(outcome: Answer | Refused, language: Language) -> KeptAnswer:
+def kept_answer(outcome: Answer | Refused, language: Language) -> KeptAnswer:
+    """Write down what was answered."""
     if isinstance(outcome, Answer):
         data = outcome.data if outcome.kept is None else outcome.kept
         return KeptAnswer(outcome.status, language, data.decode())
@@ -123,7 +124,7 @@ def _kept(outcome: Answer | Refused, language: Language) -> KeptAnswer:
     return KeptAnswer(status, language, orjson.dumps(error).decode())
 
 
-def _repeat(known: KnownRequest, request: KeyedRequest) -> Outcome:
+def repeat(known: KnownRequest, request: KeyedRequest) -> Outcome:
     """Say again what came of a request, as it was said first."""
     if known.body_hash != request.body_hash:
         raise Refused(KEY_REUSED)

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from webhook_dispatcher.api.catalogue import CATALOGUE
 
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+UPSTREAM_OUTCOMES = ("answered", "refused", "away", "too_slow", "broken")
 NO_OPERATION = "none"
 """The operation of a request that did not get as far as one."""
 
@@ -49,6 +50,13 @@ class ApiMetrics:
             namespace="webhook",
             registry=registry,
         )
+        self.upstream = Counter(
+            "api_upstream_requests",
+            "Requests that were forwarded to the charge service, by what came of them.",
+            ["outcome"],
+            namespace="webhook",
+            registry=registry,
+        )
         self.connections = _gauge("api_connections", "Connections that are open.", registry)
         self.connections.set_function(connections)
         self.ready = _gauge("api_ready", "1 while requests can be answered, as `/readyz` says.", registry)
@@ -61,6 +69,8 @@ class ApiMetrics:
             self.duration.labels(operation)
         for code in CATALOGUE:
             self.refusals.labels(code)
+        for outcome in UPSTREAM_OUTCOMES:
+            self.upstream.labels(outcome)
 
     def count(self, operation: str, status: int, seconds: float, refused: int | None) -> None:
         """Count an answered request. refused: the code of its error."""
@@ -68,6 +78,10 @@ class ApiMetrics:
         self.duration.labels(operation).observe(seconds)
         if refused is not None:
             self.refusals.labels(refused).inc()
+
+    def count_upstream(self, outcome: str) -> None:
+        """Count a request that was forwarded; outcome: one of UPSTREAM_OUTCOMES."""
+        self.upstream.labels(outcome).inc()
 
 
 def _gauge(name: str, meaning: str, registry: CollectorRegistry) -> Gauge:

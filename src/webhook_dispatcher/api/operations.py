@@ -16,6 +16,7 @@ from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH
 from webhook_dispatcher.storage.api.endpoints import OwnCommand
 
 Handler = Callable[[Asked], Awaitable[Answer | Given]]
+IdempotencyRule = Literal["required", "accepted", "none"]
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MAX_BODY_BYTES = 1_048_576
@@ -29,6 +30,7 @@ class Operation:
     """One row. limit: by which limits it is counted. statuses: every one that it may answer with.
 
     is_secret: its answers hold something that nobody may keep, such as a token.
+    is_forwarded: the charge service does it, and judges the body by itself.
     """
 
     method: str
@@ -41,12 +43,13 @@ class Operation:
     answer: type[BaseModel] | None = None
     outcome: Callable[[OwnCommand], bytes] | None = None
     limit: Literal["token", "key", "card", "none"] = "key"
-    idempotency: Literal["required", "accepted", "none"] = "none"
+    idempotency: IdempotencyRule = "none"
     statuses: tuple[int, ...] = (200,)
     content_types: tuple[str, ...] = (JSON,)
     max_body: int = MAX_BODY_BYTES
     is_list: bool = False
     is_secret: bool = False
+    is_forwarded: bool = False
 
     @property
     def takes_body(self) -> bool:

@@ -12,7 +12,15 @@ import structlog
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
-from webhook_dispatcher.api import clients, envelope, heads, languages, request_body, request_ids
+from webhook_dispatcher.api import (
+    card_attempts,
+    clients,
+    envelope,
+    heads,
+    languages,
+    request_body,
+    request_ids,
+)
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import (
     CATALOGUE,
@@ -118,10 +126,12 @@ class Pipeline:
             began=call.began,
         )
         call.admitted = await self._admission.admit(asked)
-        with self._budget.reserved(_client_of(asked, call.admitted), operation.max_body) as reservation:
-            body = await request_body.read(request, reservation, expects_continue)
-            asked = replace(asked, admitted=call.admitted, raw_body=body)
-            return await self._idempotency.once(asked, self._handle)
+        async with card_attempts.released_unless_made(call.admitted.attempt):
+            client = _client_of(asked, call.admitted)
+            with self._budget.reserved(client, operation.max_body) as reservation:
+                body = await request_body.read(request, reservation, expects_continue)
+                asked = replace(asked, admitted=call.admitted, raw_body=body)
+                return await self._idempotency.once(asked, self._handle)
 
     async def _handle(self, asked: Asked) -> Answer | Given:
         """Read what was asked by the operation's models, and do it."""

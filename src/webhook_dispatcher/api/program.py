@@ -16,7 +16,9 @@ import asyncpg
 import structlog
 
 from webhook_dispatcher import __version__
+from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.admission import ByToken, Databases
+from webhook_dispatcher.api.claims import OnceUpstream
 from webhook_dispatcher.api.clients import Network
 from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
@@ -24,6 +26,7 @@ from webhook_dispatcher.api.operations import Operation, Router
 from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
 from webhook_dispatcher.api.server import ApiServer
 from webhook_dispatcher.api.table import table
+from webhook_dispatcher.api.upstream import ANSWER_TIMEOUT, Upstream
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
@@ -46,13 +49,20 @@ POOL_SIZE = 10
 CHECK_SECONDS = 5.0
 """How often each database is asked whether it is there, and of a version that we serve."""
 MAX_BACKLOG = 1024
+UPSTREAM_TIME = ANSWER_TIMEOUT
+CLAIM_MARGIN = timedelta(seconds=5)
+"""How much longer a key is claimed than the charge service is waited for."""
+USER_AGENT = f"webhook-dispatcher/{__version__}"
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an operator has chosen. databases: their URLs, by name. grace: seconds."""
+    """What an operator has chosen. databases: their URLs, by name. grace: seconds.
+
+    upstream: the charge service's URL, or none.
+    """
 
     address: str
     ops_address: str
@@ -64,25 +74,32 @@ class Options:
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     is_pooled: bool = False
     installation: str | None = None
+    upstream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What requests are answered with."""
+    """What requests are answered with. forwarding: where there is a charge service."""
 
     operations: Sequence[Operation]
     admission: Admission
     idempotency: Idempotency
+    forwarding: forwarded.Forwarding | None = None
 
 
 Pools = Mapping[str | None, asyncpg.Pool]
 
 
-def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy) -> Parts:
+def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy, upstream: str | None = None) -> Parts:
     """Put together what answers requests; pools: one for each database, by its name."""
     databases = Databases({name: Connections(pool) for name, pool in pools.items()})
-    operations = table(databases, limits, Guard(egress))
-    return Parts(operations, ByToken(databases, limits), OnceForEachKey())
+    operations, admission = table(databases, limits, Guard(egress)), ByToken(databases, limits)
+    if upstream is None:
+        return Parts(operations, admission, OnceForEachKey())
+    forwarding = forwarded.Forwarding(Upstream(upstream, forwarded.CODES, USER_AGENT, timeout=UPSTREAM_TIME))
+    operations = forwarded.instead(operations, forwarded.operations(forwarding.forward))
+    once = OnceUpstream(OnceForEachKey(), UPSTREAM_TIME + CLAIM_MARGIN)
+    return Parts(operations, admission, once, forwarding)
 
 
 class Program:
@@ -91,7 +108,9 @@ class Program:
     def __init__(self, options: Options, clock: Clock, parts: Callable[[Pools], Parts] | None = None) -> None:
         self._options = options
         self._clock = clock
-        self._parts = parts or partial(compose, limits=options.limits, egress=options.egress)
+        self._parts = parts or partial(
+            compose, limits=options.limits, egress=options.egress, upstream=options.upstream
+        )
         self._stop, self._end_of_grace = asyncio.Event(), asyncio.Event()
         self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
         self._failure: DispatcherError | None = None
@@ -117,6 +136,8 @@ class Program:
             lambda: self._server.count if self._server else 0,
             self.readiness,
         )
+        if parts.forwarding is not None:
+            await stack.enter_async_context(parts.forwarding.opened(metrics.count_upstream))
         address = self._options.ops_address
         ops = OpsServer(address, metrics.registry, self.readiness, list, "WEBHOOK_API_OPS_ADDRESS")
         await stack.enter_async_context(ops)

@@ -141,6 +141,9 @@ def parse(operation: Operation, body: bytes, kind: str, language: Language) -> B
         return None
     if operation.body is None and not body:
         return None
+    if operation.is_forwarded:
+        _decoded(body)
+        return None
     model = operation.body or validation.Nothing
     if kind == FORM:
         return validation.from_strings(

@@ -190,6 +190,12 @@ class Settings(BaseModel):
         "is in none of them counts.",
         "none",
     )
+    api_upstream: Annotated[str | None, forms.text(str, "URL")] = _described(
+        None,
+        "The charge service, which `api` forwards its operations to; its paths are below this URL. Without "
+        "it these operations are 404.",
+        "none",
+    )
     api_max_connections: Annotated[int, forms.whole_number(1, 100_000)] = _described(
         1000,
         "Connections that one process of `api` keeps; beyond, the one that has been idle the longest is "

@@ -1,0 +1,131 @@
+"""What is forwarded has one effect for each key, though the charge service is asked outside any transaction.
+
+A process claims the key for as long as asking may take, asks with no connection held, and settles the claim:
+an answer is kept, what had no effect is forgotten, and where nobody knows, the key is in doubt. In doubt, and
+when a claim has run out because its process died, the same key and body ask again, with the same derived key,
+which the charge service knows again; another body is refused. A process whose claim was taken over meanwhile
+writes nothing.
+Source: docs/partner-api-upstream.md, "Idempotency".
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeGuard
+from uuid import UUID
+
+import structlog
+
+from webhook_dispatcher.api import forwarded
+from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.catalogue import KEY_MISSING, KEY_REUSED, STILL_RUNNING
+from webhook_dispatcher.api.commands import answer_of
+from webhook_dispatcher.api.idempotency import (
+    CarryOut,
+    KeyedRequest,
+    OnceForEachKey,
+    Outcome,
+    is_kept,
+    kept_answer,
+    key_of,
+    keyed,
+    repeat,
+)
+from webhook_dispatcher.api.upstream import derived_key
+from webhook_dispatcher.domain.errors import DispatcherError
+from webhook_dispatcher.storage.api.database import transaction
+from webhook_dispatcher.storage.api.requests import KnownRequest, Requests
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to ask, and to write what came of it. was_in_doubt: somebody has asked before."""
+
+    id: UUID
+    request: KeyedRequest
+    was_in_doubt: bool
+
+
+class OnceUpstream:
+    """Carries each request out once, be it ours or forwarded.
+
+    patience: how long a claim lasts, which is longer than asking can take.
+    """
+
+    def __init__(self, ours: OnceForEachKey, patience: timedelta) -> None:
+        self._ours = ours
+        self._patience = patience
+
+    async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
+        """Carry it out, or say what came of it before."""
+        if not asked.operation.is_forwarded:
+            return await self._ours.once(asked, carry_out)
+        rule = asked.operation.idempotency
+        key = key_of(asked) if rule != "none" else None
+        if key is None and rule == "required":
+            raise Refused(KEY_MISSING)
+        outcome = await (carry_out(asked) if key is None else self._keyed(asked, key, carry_out))
+        if isinstance(outcome, Refused):
+            raise outcome
+        return await answer_of(asked, outcome)
+
+    async def _keyed(self, asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
+        target = forwarded.target(asked)
+        claim = await self._claim(asked, keyed(replace(asked, target=target), key))
+        if not isinstance(claim, Claim):
+            return claim
+        derived = derived_key(asked.bearer.client_id, asked.operation.method, target, key)
+        try:
+            outcome: Outcome = await carry_out(replace(asked, derived_key=derived))
+        except Refused as refused:
+            outcome = refused
+        try:
+            await _settle(asked, claim, outcome)
+        except DispatcherError as error:
+            # What was answered is true all the same; the claim runs out, and the same key asks again.
+            _log.error("claim.unsettled", error=str(error))
+        return outcome
+
+    async def _claim(self, asked: Asked, request: KeyedRequest) -> Claim | Outcome:
+        """Claim the key, or say what came of it before."""
+        async with transaction(asked.database) as connection:
+            requests = Requests(connection)
+            is_ours = await requests.lock(request.hash)
+            known = await requests.read(request.hash)
+            if known is not None and not _is_in_doubt(known, request):
+                return repeat(known, request)
+            if not is_ours:
+                raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
+            claim = await requests.claim(request.hash, request.body_hash, self._patience)
+        return Claim(claim, request, known is not None)
+
+
+def _is_in_doubt(known: KnownRequest, request: KeyedRequest) -> bool:
+    return known.asked_for == timedelta() and known.body_hash == request.body_hash
+
+
+async def _settle(asked: Asked, claim: Claim, outcome: Outcome) -> None:
+    """Write what came of asking. A key that was in doubt stays so until there is an answer to keep."""
+    requests, request_hash = Requests(asked.database), claim.request.hash
+    if _is_last_word(outcome):
+        await requests.answer(request_hash, claim.id, kept_answer(outcome, asked.language))
+    elif claim.was_in_doubt or _may_have_acted(outcome):
+        await requests.doubt(request_hash, claim.id)
+    else:
+        await requests.forget(request_hash, claim.id)
+
+
+def _is_last_word(outcome: Outcome) -> TypeGuard[Answer | Refused]:
+    """Tell whether the same key gets this again."""
+    if not isinstance(outcome, Refused):
+        return isinstance(outcome, Answer)
+    may_be_mended = outcome.code in forwarded.VALIDATION or outcome.code in (KEY_REUSED, STILL_RUNNING)
+    return is_kept(outcome) and not may_be_mended
+
+
+def _may_have_acted(outcome: Outcome) -> bool:
+    """Tell whether there may be an effect; the charge service says itself that one is still running."""
+    return isinstance(outcome, forwarded.OutcomeUnknown) or (
+        isinstance(outcome, Refused) and outcome.code == STILL_RUNNING
+    )

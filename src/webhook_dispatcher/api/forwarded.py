@@ -1,0 +1,207 @@
+"""Operations that are the charge service's own: which there are, and what its answers mean to a client.
+
+Credentials, limits and idempotency were checked before; whether the same key asks again is in claims.py.
+Source: docs/partner-api-upstream.md.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+from pydantic import ConfigDict
+
+from webhook_dispatcher.api.calls import Answer, Asked, Detail, Refused
+from webhook_dispatcher.api.catalogue import (
+    CARD_OF_ANOTHER,
+    CATALOGUE,
+    INTERNAL,
+    NOT_FOUND,
+    RANGES,
+    UPSTREAM_AWAY,
+    UPSTREAM_TOO_SLOW,
+)
+from webhook_dispatcher.api.operations import Handler, IdempotencyRule, Operation
+from webhook_dispatcher.api.upstream import Unaddressable, Upstream, UpstreamRequest, target_of
+from webhook_dispatcher.api.upstream_answers import (
+    Forwarded,
+    KnownCodes,
+    Reply,
+    UpstreamAway,
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamTooSlow,
+)
+from webhook_dispatcher.api.validation import Model
+
+PUBLISHED = [range(known.last, known.first + 1) for known in RANGES]
+VALIDATION = PUBLISHED[0]
+CODES = KnownCodes(
+    statuses={code: entry.status for code, entry in CATALOGUE.items() if entry.status is not None},
+    ranges=PUBLISHED,
+    validation=VALIDATION,
+)
+CONFIRM = "/v1/cards/{id}/confirm"
+ROWS = (
+    ("POST", "/v1/cards", "bindCard"),
+    ("GET", "/v1/cards/{id}", "readCard"),
+    ("DELETE", "/v1/cards/{id}", "deleteCard"),
+    ("POST", CONFIRM, "confirmCard"),
+    ("POST", "/v1/charges", "createCharge"),
+    ("GET", "/v1/charges/{id}", "readCharge"),
+    ("POST", "/v1/charges/{id}/reverse", "reverseCharge"),
+    ("POST", "/v1/recipients", "createRecipient"),
+    ("GET", "/v1/recipients", "listRecipients"),
+    ("GET", "/v1/recipients/{id}", "readRecipient"),
+    ("PATCH", "/v1/recipients/{id}", "changeRecipient"),
+    ("POST", "/v1/customers", "createCustomer"),
+    ("GET", "/v1/customers/{externalUserId}", "readCustomer"),
+    ("PATCH", "/v1/customers/{externalUserId}", "changeCustomer"),
+    ("GET", "/v1/merchants/{id}", "readMerchant"),
+    ("PATCH", "/v1/merchants/{id}", "changeMerchant"),
+    ("PUT", "/v1/merchants/{id}/fiscal-profile", "putFiscalProfile"),
+)
+"""Method, template, name. partner-api.md names the first of cards' and charges'; it implies the others."""
+OUTCOMES: Mapping[type[Reply], str] = {
+    Forwarded: "answered",
+    UpstreamError: "refused",
+    UpstreamAway: "away",
+    UpstreamTooSlow: "too_slow",
+    UpstreamBroken: "broken",
+}
+IDEMPOTENCY: Mapping[str, IdempotencyRule] = {
+    **{"GET": "none", "POST": "required"},
+    **dict.fromkeys(("PUT", "PATCH", "DELETE"), "accepted"),
+}
+
+_log = structlog.get_logger()
+
+
+class OutcomeUnknown(Refused):
+    """The charge service may have acted, and nobody knows."""
+
+
+class AnyQuery(Model):
+    """Fields that the charge service judges; each is there once."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Forwarding:
+    """Asks the charge service."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._count: Callable[[str], None] = _nothing
+
+    @asynccontextmanager
+    async def opened(self, count: Callable[[str], None]) -> AsyncIterator[None]:
+        """Keep connections while entered; count: is told of each outcome, by one of OUTCOMES."""
+        self._count = count
+        async with self._upstream:
+            yield
+
+    async def forward(self, asked: Asked) -> Answer:
+        """Have the charge service do it. OutcomeUnknown: it may have; any other refusal is its last word."""
+        request = _request(asked)
+        attempt = asked.admitted.attempt
+        if attempt is not None:
+            attempt.is_made = True
+        reply = await self._upstream.forward(request)
+        self._count(OUTCOMES[type(reply)])
+        if attempt is not None:
+            attempt.is_made = _is_attempt(reply)
+        if isinstance(reply, Forwarded):
+            return Answer(reply.data, reply.status)
+        raise _refusal(reply)
+
+
+def operations(handler: Handler) -> tuple[Operation, ...]:
+    """Return the rows for the table."""
+    return tuple(
+        Operation(
+            method,
+            template,
+            name,
+            handler,
+            query=AnyQuery if method == "GET" else None,
+            limit="card" if template == CONFIRM else "key",
+            idempotency=IDEMPOTENCY[method],
+            statuses=(200, 201, 202),
+            is_forwarded=True,
+        )
+        for method, template, name in ROWS
+    )
+
+
+def instead(ours: Sequence[Operation], forwarded: Sequence[Operation]) -> tuple[Operation, ...]:
+    """Put the tables together; what is forwarded is not answered by us."""
+    taken = {(operation.method, operation.template) for operation in forwarded}
+    return (*(one for one in ours if (one.method, one.template) not in taken), *forwarded)
+
+
+def target(asked: Asked) -> str:
+    """Return the path with query as the charge service gets it: one for each thing, however it was written.
+
+    Refused: it can have nothing there.
+    """
+    try:
+        return target_of(asked.operation.template, asked.parameters, _query(asked))
+    except Unaddressable:
+        raise Refused(NOT_FOUND) from None
+
+
+def _request(asked: Asked) -> UpstreamRequest:
+    target(asked)
+    return UpstreamRequest(
+        method=asked.operation.method,
+        template=asked.operation.template,
+        parameters=asked.parameters,
+        query=_query(asked),
+        merchant_id=asked.bearer.merchant_id,
+        request_id=asked.request_id,
+        language=asked.language,
+        body=asked.raw_body or None,
+        idempotency_key=asked.derived_key,
+    )
+
+
+def _query(asked: Asked) -> tuple[tuple[str, str], ...]:
+    fields = asked.query.model_extra if isinstance(asked.query, AnyQuery) else None
+    return tuple((fields or {}).items())
+
+
+def _is_attempt(reply: Reply) -> bool:
+    """Tell whether a code was tried: not at another merchant's card, and not if nothing was sent."""
+    match reply:
+        case UpstreamError(code=code):
+            return code != CARD_OF_ANOTHER
+        case UpstreamAway(may_have_acted=may_have_acted):
+            return may_have_acted
+        case _:
+            return True
+
+
+def _refusal(reply: UpstreamError | UpstreamAway | UpstreamTooSlow | UpstreamBroken) -> Refused:
+    match reply:
+        case UpstreamError():
+            return _told(reply)
+        case UpstreamAway(may_have_acted=may_have_acted):
+            _log.warning("upstream.away", reason=reply.detail)
+            kind = OutcomeUnknown if may_have_acted else Refused
+            return kind(UPSTREAM_AWAY, headers={"Retry-After": "1"})
+        case UpstreamTooSlow():
+            _log.warning("upstream.too_slow", reason=reply.detail)
+            return OutcomeUnknown(UPSTREAM_TOO_SLOW, headers={"Retry-After": "1"})
+        case UpstreamBroken():
+            _log.error("upstream.broken", reason=reply.detail)
+            return OutcomeUnknown(INTERNAL)
+
+
+def _told(error: UpstreamError) -> Refused:
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    details = tuple(Detail(problem.field, problem.message) for problem in error.details)
+    return Refused(error.code, details, headers, error.extra, status=error.status)
+
+
+def _nothing(_outcome: str) -> None:
+    """Count nothing."""

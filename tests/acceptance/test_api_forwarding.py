@@ -1,0 +1,342 @@
+"""What is forwarded, with the real program before the real sample charge service."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.acceptance.api_merchant import Merchant, PartnerApi, Reply, start_api
+from tests.acceptance.charge_service import ChargeServiceProcess
+from tests.acceptance.installation import Installation
+from tests.acceptance.processes import http_get
+from tests.servers.database import free_port
+from tests.waiting import until_found
+from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.api import forwarded, upstream
+
+CARD = "4111111111111111"
+REJECTED, POOR = "4000000000000002", "4000000000000004"
+IMPATIENT = ("tests.acceptance.impatient_api", "api")
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+@asynccontextmanager
+async def forwarding(
+    installation: Installation, **options: Any
+) -> AsyncIterator[tuple[ChargeServiceProcess, PartnerApi]]:
+    """Run the charge service, and an API before it."""
+    with ChargeServiceProcess(installation.database.dsn("webhook_producer")) as service:
+        yield service, await start_api(installation, API_UPSTREAM=service.url, **options)
+
+
+@asynccontextmanager
+async def recording(answer: Handler) -> AsyncIterator[str]:
+    """Be a charge service that answers everything alike; yields its URL."""
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def path_of(template: str) -> str:
+    return re.sub(r"{\w+}", "x", template)
+
+
+def body_for(method: str) -> object:
+    return {} if method in ("POST", "PUT", "PATCH") else None
+
+
+async def misbehave(service: ChargeServiceProcess, how: str, times: int = 1) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{service.url}/misbehaviour", json={"how": how, "times": times}) as response,
+    ):
+        assert response.status == 204
+
+
+async def bound_card(merchant: Merchant, number: str = CARD) -> str:
+    reply = await merchant.ask("POST", "/v1/cards", {"number": number})
+    assert (reply.status, reply.data["status"]) == (201, "PENDING")
+    card: str = reply.data["id"]
+    return card
+
+
+async def confirmed_card(merchant: Merchant, number: str = CARD) -> str:
+    card = await bound_card(merchant, number)
+    reply = await merchant.ask("POST", f"/v1/cards/{card}/confirm", {"code": number[-6:]})
+    assert (reply.status, reply.data["status"]) == (200, "ACTIVE")
+    return card
+
+
+def charge(card: str, **changes: object) -> dict[str, object]:
+    recipients = [{"id": "r1", "share": 10_000}]
+    wanted = {"externalId": str(uuid4()), "cardId": card, "amount": 100, "currency": "UZS"}
+    return {**wanted, "recipients": recipients, **changes}
+
+
+def recipients(name: str = "r1", share: int = 10_000) -> list[dict[str, object]]:
+    return [{"id": name, "share": share}]
+
+
+async def charges_made(installation: Installation) -> int:
+    count = "SELECT count(*) FROM webhook.outbox WHERE type = 'charge.created'"
+    made: int = await installation.owner.fetchval(count)
+    return made
+
+
+async def in_three_languages(merchant: Merchant, method: str, path: str, make: Callable[[], object]) -> Reply:
+    """Ask in each language; the code is the same, the message is the catalogue's."""
+    replies = [
+        await merchant.ask(method, path, make(), **{"Accept-Language": name}) for name in codes.LANGUAGES
+    ]
+    for language, reply in zip(codes.LANGUAGES, replies, strict=True):
+        entry, error = codes.entry_of(reply.code), reply.json["error"]
+        assert (error["message"], error["type"]) == (entry.messages[language], entry.type)
+        assert reply.headers["Content-Language"] == language
+        assert error.get("failureReason") == ("insufficient_funds" if reply.code == -9004 else None)
+    assert len({(reply.status, reply.code) for reply in replies}) == 1
+    return replies[0]
+
+
+async def test_each_code_of_the_charge_service_in_three_languages(installation: Installation) -> None:
+    async with forwarding(installation) as (_, api), api.merchant("m1") as merchant:
+        async with api.merchant("m-no-fiscal") as other:
+            others, rejected = await confirmed_card(other), await confirmed_card(merchant, REJECTED)
+            refused = await in_three_languages(
+                other, "POST", "/v1/charges", lambda: charge(others, fiscal=True)
+            )
+            assert (refused.status, refused.code) == (422, -12004)
+        card, pending = await confirmed_card(merchant), await bound_card(merchant)
+        poor = await confirmed_card(merchant, POOR)
+        used = charge(card)
+        made = await merchant.ask("POST", "/v1/charges", used)
+        assert (made.status, made.data["status"]) == (201, "SUCCEEDED")
+        yesterday = await merchant.ask("POST", "/v1/charges", charge(card, externalId="yesterday-1"))
+        cases: tuple[tuple[int, int, str, Callable[[], object]], ...] = (
+            (422, -1007, "/v1/charges", lambda: {"amount": 0}),
+            (422, -2006, "/v1/charges", lambda: charge(card, recipients=recipients(share=9_999))),
+            (409, -3004, "/v1/charges", lambda: used),
+            (422, -3006, f"/v1/charges/{yesterday.data['id']}/reverse", dict),
+            (409, -3007, f"/v1/charges/{made.data['id']}/reverse", lambda: {"version": 7}),
+            (422, -6004, "/v1/charges", lambda: charge(card, recipients=recipients("rcp_new"))),
+            (422, -8004, "/v1/charges", lambda: charge(pending)),
+            (403, -8006, "/v1/charges", lambda: charge(others)),
+            (422, -9002, "/v1/charges", lambda: charge(rejected)),
+            (422, -9004, "/v1/charges", lambda: charge(poor)),
+        )
+        for status, code, path, make in cases:
+            refused = await in_three_languages(merchant, "POST", path, make)
+            assert (refused.status, refused.code) == (status, code)
+        unknown = await in_three_languages(merchant, "GET", "/v1/charges/none", lambda: None)
+        assert (unknown.status, unknown.code) == (404, -3001)
+        assert (await merchant.ask("GET", f"/v1/charges/{made.data['id']}")).data == made.data
+        invalid = await merchant.ask("POST", "/v1/charges", charge(card, recipients=recipients(share=0)))
+        assert [found["field"] for found in invalid.json["error"]["details"]] == ["recipients.0.share"]
+
+
+async def test_without_a_charge_service_its_operations_are_not_there(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        for method, template, _ in forwarded.ROWS:
+            if template != "/v1/charges/{id}":
+                reply = await merchant.ask(method, path_of(template), body_for(method))
+                assert (reply.status, reply.code) == (404, codes.NO_SUCH_PATH)
+        assert (await merchant.ask("GET", "/v1/charges/x")).code == codes.NOT_FOUND
+
+
+async def test_a_charge_service_that_is_away_is_no_reason_not_to_be_ready(installation: Installation) -> None:
+    api = await start_api(installation, API_UPSTREAM=f"http://127.0.0.1:{free_port()}")
+    async with api.merchant("m1") as merchant:
+        for method, template, _ in forwarded.ROWS:
+            reply = await merchant.ask(method, path_of(template), body_for(method), key="k1")
+            assert (reply.status, reply.code) == (502, codes.UPSTREAM_AWAY)
+            assert int(reply.headers["Retry-After"]) >= 1
+        # Nothing was sent, so the key is free for another body.
+        other = await merchant.ask("POST", "/v1/charges", {"another": 1}, key="k1")
+        assert other.code == codes.UPSTREAM_AWAY
+    assert (await http_get(api.ops_port, "/readyz"))[0] == 200
+    _, text = await http_get(api.ops_port, "/metrics")
+    count = len(forwarded.ROWS) + 1
+    assert f'webhook_api_upstream_requests_total{{outcome="away"}} {count}.0' in text
+
+
+async def test_what_a_client_forges_does_not_arrive(installation: Installation) -> None:
+    arrived: list[web.Request] = []
+
+    async def note(request: web.Request) -> web.Response:
+        arrived.append(request)
+        return web.json_response({"path": request.raw_path, "body": (await request.read()).decode()})
+
+    async with recording(note) as url:
+        api = await start_api(installation, API_UPSTREAM=url)
+        async with api.merchant("m 1%") as merchant:
+            forged = {
+                **{"Service-Merchant-Id": "m2", "service_merchant_id": "m2", "X-Forwarded-For": "10.0.0.1"},
+                **{"Cookie": "a=b", "X-Request-Id": "r-1", "Connection": "Service-Merchant-Id", "Te": "x"},
+            }
+            body = b'{ "amount" : 1.10 }'
+            posted = await merchant.ask("POST", "/v1/charges", body, key="k1", **forged)
+            assert posted.data == {"path": "/v1/charges", "body": body.decode()}
+            listed = await merchant.ask("GET", "/v1/recipients?limit=2&after=%C3%A9%26", **forged)
+            assert listed.data["path"] == "/v1/recipients?limit=2&after=%C3%A9%26"
+            changed = await merchant.ask("PATCH", "/v1/recipients/%61%3fb", {"name": "x"})
+            assert changed.data == {"path": "/v1/recipients/a%3Fb", "body": '{"name": "x"}'}
+            for path in ("/v1/recipients/.a", "/v1/recipients/a%25b", "/v1/recipients/" + "a" * 256):
+                reply = await merchant.ask("PATCH", path, {}, key="k2")
+                assert (reply.status, reply.code) == (404, codes.NOT_FOUND)
+            for twice in (b'{"a":1,"a":2}', b'{"a":NaN}', b"{} {}"):
+                assert (await merchant.ask("POST", "/v1/charges", twice)).code == codes.NOT_JSON
+            unknown = await merchant.ask("POST", "/v1/charges?admin=1", {})
+            assert unknown.code == codes.VALIDATION_FAILED
+    assert len(arrived) == 3
+    names = {"host", "service-merchant-id", "x-request-id", "accept", "accept-encoding", "accept-language"}
+    names |= {"user-agent", "content-type", "content-length", "idempotency-key"}
+    for request in arrived:
+        assert {name.lower() for name in request.headers} <= names
+        assert request.headers.getall("Service-Merchant-Id") == ["m%201%25"]
+    assert arrived[0].headers["X-Request-Id"] == "r-1"
+    key = upstream.derived_key(merchant.client_id, "POST", "/v1/charges", "k1")
+    assert arrived[0].headers["Idempotency-Key"] == key
+    assert ["Idempotency-Key" in request.headers for request in arrived] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "code"),
+    [
+        ("hang-after-acting", 504, codes.UPSTREAM_TOO_SLOW),
+        ("die-after-acting", 502, codes.UPSTREAM_AWAY),
+        ("break-off-after-acting", 502, codes.UPSTREAM_AWAY),
+        ("500-after-acting", 500, codes.INTERNAL),
+        ("503-after-acting", 502, codes.UPSTREAM_AWAY),
+        ("not-json-after-acting", 500, codes.INTERNAL),
+        ("503", 502, codes.UPSTREAM_AWAY),
+    ],
+)
+async def test_what_nobody_knows_of_is_asked_again_and_has_one_effect(
+    installation: Installation, how: str, status: int, code: int
+) -> None:
+    async with forwarding(installation, program=IMPATIENT) as (service, api), api.merchant("m1") as merchant:
+        wanted = charge(await confirmed_card(merchant))
+        await misbehave(service, how)
+        doubtful = await merchant.ask("POST", "/v1/charges", wanted, key="k1")
+        assert (doubtful.status, doubtful.code) == (status, code)
+        other = await merchant.ask("POST", "/v1/charges", {**wanted, "amount": 2}, key="k1")
+        assert (other.status, other.code) == (422, codes.KEY_REUSED)
+        again = await merchant.ask("POST", "/v1/charges", wanted, key="k1")
+        assert (again.status, again.data["externalId"]) == (201, wanted["externalId"])
+        assert "Idempotent-Replayed" not in again.headers
+        replayed = await merchant.ask("POST", "/v1/charges", wanted, key="k1")
+        assert (replayed.status, replayed.data) == (201, again.data)
+        assert replayed.headers["Idempotent-Replayed"] == "true"
+        assert await charges_made(installation) == 1
+
+
+async def test_what_has_no_effect_leaves_the_key_and_every_refusal_binds_it(
+    installation: Installation,
+) -> None:
+    async with forwarding(installation) as (service, api), api.merchant("m1") as merchant:
+        card = await confirmed_card(merchant)
+        invalid = await merchant.ask("POST", "/v1/charges", charge(card, amount=0), key="k1")
+        assert invalid.code == -1007
+        await misbehave(service, "too-many")
+        many = await merchant.ask("POST", "/v1/charges", charge(card), key="k1")
+        assert (many.status, many.code, many.headers["Retry-After"]) == (429, -11005, "17")
+        assert (await merchant.ask("POST", "/v1/charges", charge(card), key="k1")).status == 201
+        short = charge(card, recipients=recipients(share=1))
+        refused = [
+            await merchant.ask("POST", "/v1/charges", short, key="k2", **{"Accept-Language": language})
+            for language in ("uz", "ru")
+        ]
+        assert refused[0].json["error"] == refused[1].json["error"]
+        assert refused[1].headers["Content-Language"] == "uz"
+        assert refused[1].headers["Idempotent-Replayed"] == "true"
+        assert (await merchant.ask("POST", "/v1/charges", charge(card), key="k2")).code == codes.KEY_REUSED
+        assert (await merchant.ask("POST", "/v1/charges", charge(card), key=None)).code == codes.KEY_MISSING
+
+
+async def test_a_process_that_is_killed_while_it_asks_leaves_one_effect(installation: Installation) -> None:
+    async with forwarding(installation, program=IMPATIENT) as (service, api), api.merchant("m1") as merchant:
+        other = await start_api(installation, API_UPSTREAM=service.url)
+        wanted = charge(await confirmed_card(merchant))
+        await misbehave(service, "hang-after-acting")
+        asking = asyncio.create_task(merchant.ask("POST", "/v1/charges", wanted, key="k1"))
+
+        async def has_acted() -> bool:
+            return await charges_made(installation) == 1
+
+        await until_found(has_acted)
+        api.daemon.kill()
+        with pytest.raises(aiohttp.ClientError):
+            await asking
+        at_other = Merchant(f"http://127.0.0.1:{other.port}", "", "", merchant.token, merchant.session)
+        running = await at_other.ask("POST", "/v1/charges", wanted, key="k1")
+        assert (running.status, running.code) == (409, codes.STILL_RUNNING)
+        assert running.headers["Retry-After"] == "1"
+
+        async def is_answered() -> bool:
+            reply = await at_other.ask("POST", "/v1/charges", wanted, key="k1")
+            assert reply.status == 201 or reply.code == codes.STILL_RUNNING
+            return reply.status == 201
+
+        await until_found(is_answered)
+        assert await charges_made(installation) == 1
+
+
+async def test_the_same_request_at_once_on_two_processes_has_one_effect(installation: Installation) -> None:
+    async with forwarding(installation) as (service, api), api.merchant("m1") as merchant:
+        other = await start_api(installation, API_UPSTREAM=service.url)
+        wanted = charge(await confirmed_card(merchant))
+
+        async def ask(port: int) -> Reply:
+            at_port = Merchant(f"http://127.0.0.1:{port}", "", "", merchant.token, merchant.session)
+            return await at_port.ask("POST", "/v1/charges", wanted, key="k1")
+
+        replies = await asyncio.gather(*(ask(port) for port in (api.port, other.port) * 25))
+        assert {reply.status for reply in replies} <= {201, 409}
+        assert {reply.code for reply in replies if reply.status == 409} <= {codes.STILL_RUNNING}
+        told = {json.dumps(reply.data) for reply in replies if reply.status == 201}
+        assert (len(told), await charges_made(installation)) == (1, 1)
+
+
+async def test_attempts_at_a_card_are_counted_by_merchant_and_card(installation: Installation) -> None:
+    limits = "card=3/PT15M key=30/PT1M"
+    async with (
+        forwarding(installation, API_LIMITS=limits) as (_, api),
+        api.merchant("owner") as owner,
+        api.merchant("stranger") as stranger,
+    ):
+        card = await bound_card(owner)
+        path, wrong = f"/v1/cards/{card}/confirm", {"code": "000000"}
+        for _ in range(5):
+            assert (await stranger.ask("POST", path, wrong)).code == codes.CARD_OF_ANOTHER
+        # None of these was an attempt: no key, no JSON, no such id, a replay.
+        assert (await owner.ask("POST", path, wrong, key=None)).code == codes.KEY_MISSING
+        assert (await owner.ask("POST", path, b"{")).code == codes.NOT_JSON
+        first = await owner.ask("POST", path, wrong, key="k1")
+        assert (first.code, first.headers["RateLimit"].split(", ")[1]) == (-9003, '"card";r=2')
+        assert first.headers["RateLimit-Policy"] == '"key";q=30;w=60, "card";q=3;w=900'
+        for _ in range(3):
+            assert (await owner.ask("POST", path, wrong, key="k1")).headers["Idempotent-Replayed"] == "true"
+        assert (await owner.ask("POST", path, {"code": "1"}, key="k1")).code == codes.KEY_REUSED
+        encoded = f"/v1/cards/%{ord(card[0]):x}{card[1:]}/confirm"
+        assert [(await owner.ask("POST", target, wrong)).code for target in (encoded, path)] == [-9003] * 2
+        for target in (path, encoded):
+            refused = await owner.ask("POST", target, {"code": CARD[-6:]})
+            assert (refused.status, refused.code) == (429, codes.LIMIT_EXCEEDED)
+            assert 800 < int(refused.headers["Retry-After"]) <= 900
+        shown = await owner.ask("GET", f"/v1/cards/{card}")
+        # What is refused for the card takes nothing of the key's: ten requests were let in before.
+        assert shown.headers["RateLimit"] == '"key";r=19'
+        assert (await owner.ask("POST", f"/v1/cards/{await bound_card(owner)}/confirm", wrong)).code == -9003

@@ -1,0 +1,200 @@
+"""The claims of what is forwarded, raced on a real Postgres; the charge service is a function."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from ipaddress import IPv4Address
+
+import asyncpg
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from tests.integration.api_harness import api_pool
+from tests.servers.database import Database
+from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.api import forwarded
+from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
+from webhook_dispatcher.api.claims import OnceUpstream
+from webhook_dispatcher.api.idempotency import OnceForEachKey
+from webhook_dispatcher.storage.api.tokens import Bearer
+
+LONG, OVER = timedelta(seconds=35), timedelta()
+CREATE = next(row for row in forwarded.operations(lambda _: _never()) if row.name == "createCharge")
+Act = Callable[[Asked], Awaitable[Answer]]
+
+
+async def _never() -> Answer:
+    raise AssertionError
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+    async with api_pool(database) as pool:
+        yield pool
+
+
+def asking(pool: asyncpg.Pool, body: bytes = b"{}", client: str = "c1") -> Asked:
+    return Asked(
+        request_id="r1",
+        language="en",
+        operation=CREATE,
+        parameters={},
+        headers=CIMultiDictProxy(CIMultiDict({"Idempotency-Key": "k1"})),
+        target="/v1/charges",
+        address=IPv4Address("127.0.0.1"),
+        began=0,
+        raw_body=body,
+        admitted=Admitted(Bearer(b"", 1, client, "m1"), pool),
+    )
+
+
+async def once(asked: Asked, act: Act, patience: timedelta = LONG) -> Answer:
+    return await OnceUpstream(OnceForEachKey(), patience).once(asked, act)
+
+
+async def refusal(asked: Asked, act: Act) -> int:
+    with pytest.raises(Refused) as caught:
+        await once(asked, act)
+    return caught.value.code
+
+
+def answering(text: bytes) -> Act:
+    async def act(_: Asked) -> Answer:
+        return Answer(text, 201)
+
+    return act
+
+
+def refusing(refused: Refused) -> Act:
+    async def act(_: Asked) -> Answer:
+        raise refused
+
+    return act
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        answering(b'"late"'),
+        refusing(Refused(codes.LIMIT_EXCEEDED)),
+        refusing(forwarded.OutcomeUnknown(codes.UPSTREAM_AWAY)),
+    ],
+    ids=["answer", "forget", "doubt"],
+)
+async def test_a_process_whose_claim_was_taken_over_writes_nothing(pool: asyncpg.Pool, late: Act) -> None:
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(asked: Asked) -> Answer:
+        began.set()
+        await goes_on.wait()
+        return await late(asked)
+
+    first = asyncio.create_task(once(asking(pool), slow, OVER))
+    await began.wait()
+    second = await once(asking(pool), answering(b'"in time"'))
+    goes_on.set()
+    await asyncio.wait([first])
+    assert first.exception() is None or isinstance(first.exception(), Refused)
+    replayed = await once(asking(pool), answering(b'"again"'))
+    assert (second.data, replayed.data) == (b'"in time"', b'"in time"')
+    assert replayed.headers == {"Idempotent-Replayed": "true"}
+
+
+async def test_a_late_process_does_not_end_a_claim_that_is_still_held(pool: asyncpg.Pool) -> None:
+    events = [asyncio.Event() for _ in range(4)]
+
+    def slow(began: asyncio.Event, goes_on: asyncio.Event, text: bytes) -> Act:
+        async def act(_: Asked) -> Answer:
+            began.set()
+            await goes_on.wait()
+            return Answer(text)
+
+        return act
+
+    first = asyncio.create_task(once(asking(pool), slow(events[0], events[1], b"1"), OVER))
+    await events[0].wait()
+    second = asyncio.create_task(once(asking(pool), slow(events[2], events[3], b"2")))
+    await events[2].wait()
+    events[1].set()
+    assert (await first).data == b"1"
+    assert await refusal(asking(pool), answering(b"3")) == codes.STILL_RUNNING
+    assert await refusal(asking(pool, b"{ }"), answering(b"3")) == codes.KEY_REUSED
+    events[3].set()
+    assert (await second).data == b"2"
+    assert (await once(asking(pool), answering(b"3"))).data == b"2"
+
+
+async def test_equal_requests_at_once_are_asked_once(database: Database) -> None:
+    derived = []
+
+    async def act(asked: Asked) -> Answer:
+        derived.append(asked.derived_key)
+        return Answer(b"1")
+
+    async with api_pool(database) as one, api_pool(database) as other:
+        outcomes = await asyncio.gather(
+            *(once(asking(pool), act) for pool in (one, other) * 50), return_exceptions=True
+        )
+        refused = [outcome.code for outcome in outcomes if isinstance(outcome, Refused)]
+        answers = [outcome.data for outcome in outcomes if isinstance(outcome, Answer)]
+        assert (set(refused) <= {codes.STILL_RUNNING}, set(answers)) == (True, {b"1"})
+        assert len(refused) + len(answers) == 100
+        await once(asking(one, client="c2"), act)
+    assert len(derived) == len(set(derived)) == 2
+
+
+async def test_no_connection_is_held_while_the_charge_service_is_asked(pool: asyncpg.Pool) -> None:
+    async def act(_: Asked) -> Answer:
+        async with pool.acquire(timeout=1), pool.acquire(timeout=1):
+            return Answer(b"1")
+
+    assert pool.get_max_size() == 2
+    assert (await once(asking(pool), act)).data == b"1"
+
+
+async def test_in_doubt_a_key_keeps_its_body_until_there_is_an_answer(pool: asyncpg.Pool) -> None:
+    unknown = refusing(forwarded.OutcomeUnknown(codes.UPSTREAM_TOO_SLOW))
+    assert await refusal(asking(pool), unknown) == codes.UPSTREAM_TOO_SLOW
+    for code in (codes.LIMIT_EXCEEDED, codes.UPSTREAM_AWAY, codes.STILL_RUNNING, -1003):
+        assert await refusal(asking(pool), refusing(Refused(code))) == code
+        assert await refusal(asking(pool, b"{ }"), answering(b"2")) == codes.KEY_REUSED
+    assert await refusal(asking(pool), refusing(Refused(-3004))) == -3004
+    assert await refusal(asking(pool), answering(b"2")) == -3004
+
+
+@pytest.mark.parametrize("code", [codes.LIMIT_EXCEEDED, codes.UPSTREAM_AWAY, -1003, -1007, codes.KEY_REUSED])
+async def test_what_had_no_effect_leaves_the_key_to_any_body(pool: asyncpg.Pool, code: int) -> None:
+    assert await refusal(asking(pool), refusing(Refused(code, status=422))) == code
+    assert (await once(asking(pool, b"{ }"), answering(b"2"))).data == b"2"
+
+
+async def test_what_the_charge_service_still_carries_out_is_in_doubt(pool: asyncpg.Pool) -> None:
+    assert await refusal(asking(pool), refusing(Refused(codes.STILL_RUNNING))) == codes.STILL_RUNNING
+    assert await refusal(asking(pool, b"{ }"), answering(b"2")) == codes.KEY_REUSED
+    assert (await once(asking(pool), answering(b"2"))).data == b"2"
+
+
+async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
+    pool: asyncpg.Pool, database: Database
+) -> None:
+    superuser = await database.connect()
+
+    async def act(_: Asked) -> Answer:
+        await superuser.execute("REVOKE UPDATE ON webhook.api_request FROM webhook_api")
+        return Answer(b"1")
+
+    assert (await once(asking(pool), act, OVER)).data == b"1"
+    await superuser.execute("GRANT UPDATE ON webhook.api_request TO webhook_api")
+    await superuser.close()
+    assert (await once(asking(pool), answering(b"2"))).data == b"2"
+
+
+async def test_a_thing_that_is_written_otherwise_is_the_same_thing(pool: asyncpg.Pool) -> None:
+    reverse = next(row for row in forwarded.operations(lambda _: _never()) if row.name == "reverseCharge")
+    asked = replace(
+        asking(pool), operation=reverse, parameters={"id": "abc"}, target="/v1/charges/abc/reverse"
+    )
+    await once(asked, answering(b"1"))
+    encoded = replace(asked, target="/v1/charges/%61bc/reverse")
+    assert (await once(encoded, answering(b"2"))).data == b"1"
