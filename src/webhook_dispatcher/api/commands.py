@@ -46,7 +46,7 @@ class CommandAnswer(Model):
 
 
 class Accepted(Model):
-    """A command that has not ended: ask `GET /v1/commands/{id}`."""
+    """A command that is not waited for any longer: ask `GET /v1/commands/{id}`."""
 
     command_id: str
     status: CommandStatus
@@ -67,7 +67,7 @@ async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
     if isinstance(outcome, Answer):
         return outcome
     command = await _ended(asked, outcome.command_id)
-    if command.status in _OPEN:
+    if command.status in _OPEN or asked.operation.outcome is None:
         answer = Answer(write(Accepted, command_id=str(command.id), status=command.status), 202)
     else:
         answer = _rendered(asked, command, outcome)
@@ -81,8 +81,9 @@ def _rendered(asked: Asked, command: OwnCommand, given: Given) -> Answer:
     if command.status is CommandStatus.REJECTED:
         code = command.error_code if command.error_code in COMMAND_CODES else INTERNAL
         raise Refused(code or INTERNAL, headers=given.headers, language=given.language)
-    assert asked.operation.outcome is not None
-    return Answer(asked.operation.outcome(command))
+    outcome = asked.operation.outcome
+    assert outcome is not None
+    return Answer(outcome(command))
 
 
 async def _ended(asked: Asked, command_id: int) -> OwnCommand:

@@ -22,6 +22,7 @@ from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.api.operations import Operation, Router
 from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
+from webhook_dispatcher.api.published import published
 from webhook_dispatcher.api.server import ApiServer
 from webhook_dispatcher.api.table import table
 from webhook_dispatcher.domain.clock import Clock
@@ -80,7 +81,7 @@ def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy) -> Parts:
     """Put together what answers requests; pools: one for each database, by its name."""
     databases = Databases(pools)
     operations = table(databases, limits, Guard(egress))
-    return Parts(operations, ByToken(databases, limits), OnceForEachKey())
+    return Parts((*operations, *published(operations)), ByToken(databases, limits), OnceForEachKey())
 
 
 class Program:
