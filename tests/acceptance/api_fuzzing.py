@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.acceptance.api_merchant import Merchant, PartnerApi
+
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -15,6 +17,9 @@ CHECKS = (
     "response_schema_conformance",
 )
 PHASES = "examples,coverage,fuzzing,stateful"
+RECEIVED_BY = "m1"
+"""The merchant whose receiver it may name."""
+ROOT = Path(__file__).parents[2]
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 
 
@@ -27,25 +32,28 @@ class Findings:
     said: str
 
 
-async def fuzz(
-    folder: Path, port: int, token: str, examples: int, *options: str, phases: str = PHASES
-) -> Findings:
+async def fuzz(api: PartnerApi, merchant: Merchant, examples: int, *options: str) -> Findings:
     """Make up requests from the document, send them, and compare each answer with it."""
     process = await asyncio.create_subprocess_exec(
         str(SCHEMATHESIS),
         "run",
-        f"http://127.0.0.1:{port}/openapi.json",
-        f"--header=Authorization: Bearer {token}",
+        f"{merchant.base}/openapi.json",
+        f"--header=Authorization: Bearer {merchant.token}",
         f"--checks={','.join(CHECKS)}",
-        f"--phases={phases}",
+        f"--phases={PHASES}",
         f"--max-examples={examples}",
         "--suppress-health-check=all",
         "--warnings=off",
         "--continue-on-failure",
         "--no-color",
         *options,
-        cwd=folder,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        cwd=api.installation.folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "SCHEMATHESIS_HOOKS": "tests.acceptance.api_fuzzing_hooks",
+            "FUZZED_RECEIVER": api.installation.receiver.url(RECEIVED_BY),
+        },
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

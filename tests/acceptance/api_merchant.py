@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import aiohttp
 
-from tests.acceptance.api_process import ANYWHERE
+from tests.acceptance.api_process import ANYWHERE, ROOT
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Daemon
 
@@ -110,7 +110,9 @@ class PartnerApi:
             yield merchant
 
 
-async def start_api(installation: Installation, **settings: str) -> PartnerApi:
+async def start_api(
+    installation: Installation, program: tuple[str, ...] = API, **settings: str
+) -> PartnerApi:
     """Start one process of the API beside the installation's daemons; it ends with them."""
     log_file = installation.folder / f"api-{len(installation.daemons) + 1}.log"
     given = {
@@ -120,7 +122,7 @@ async def start_api(installation: Installation, **settings: str) -> PartnerApi:
         "EGRESS_ALLOW_HTTP": "true",
         **settings,
     }
-    daemon = Daemon.spawn(given, log_file, installation.folder, API)
+    daemon = Daemon.spawn(given, log_file, ROOT, program)
     installation.daemons.append(daemon)
     line = await daemon.logged("api.started")
     return PartnerApi(installation, daemon, line["port"], line["ops_port"])
