@@ -81,8 +81,8 @@ API_ERRORS = """\
 ## Errors of the Partner API
 
 What `error` holds ([contract 7](contract.md#7-partner-api)); which codes an operation may answer with is in
-`GET /openapi.json`. -11004, -16001 and beyond, the types and the words are our own choice. Those of shares, charges,
-recipients, cards, the provider and the fiscal profile come from the charge service alone.
+`GET /openapi.json`. -11004, -16001 and beyond, the types and the words are our own choice. Those of shares,
+charges, recipients, cards, the provider and the fiscal profile come from the charge service alone.
 """
 API_RANGES = """\
 A code of one of these ranges that is not above comes from the charge service, with its status:

@@ -13,13 +13,13 @@ RECEIVER = "FUZZED_RECEIVER"
 """The variable that names the URL of the merchant's receiver."""
 
 
-def _in_three(case: schemathesis.Case) -> int:
+def _in_three(case: schemathesis.Case[Any]) -> int:
     sent = repr((case.method, case.path_parameters, case.query, case.body))
     return crc32(sent.encode(errors="replace")) % 3
 
 
 @schemathesis.hook
-def before_call(_context: Any, case: schemathesis.Case, _kwargs: Any) -> None:
+def before_call(_context: Any, case: schemathesis.Case[Any], _kwargs: Any) -> None:
     """Have two requests of three lead somewhere."""
     name = case.operation.definition.raw["operationId"]
     if _in_three(case) == 0:

@@ -17,7 +17,7 @@ CASES = int(os.environ.get("API_CASES", "500"))
 """Requests that are made up, at the least."""
 EXAMPLES = max(6, (CASES - 500) // 14)
 """Those of each operation, and the paths along links; there are hundreds of others in any case."""
-UNLIMITED = {"API_LIMITS": "client=0/PT1M address=0/PT1M card=0/PT15M key=0/PT1M"}
+UNLIMITED = "client=0/PT1M address=0/PT1M card=0/PT15M key=0/PT1M"
 
 
 SAID_OF = {
@@ -44,7 +44,7 @@ async def with_deliveries(installation: Installation, merchant: Merchant) -> Non
 @pytest.mark.timeout(60 + CASES // 10)
 async def test_no_made_up_request_is_answered_outside_the_document(installation: Installation) -> None:
     await installation.start(RETRY_SCHEDULE="PT0.05S")
-    api = await start_api(installation, **UNLIMITED)
+    api = await start_api(installation, API_LIMITS=UNLIMITED)
     async with api.merchant("m1") as merchant:
         await with_deliveries(installation, merchant)
         found = await fuzz(api, merchant, EXAMPLES)
@@ -78,7 +78,7 @@ async def test_a_mass_retry_is_told_again_when_it_has_ended(installation: Instal
 
         async def has_ended() -> bool:
             command = await merchant.ask("GET", f"/v1/commands/{given.data['commandId']}")
-            return command.data["status"] == "done"
+            return bool(command.data["status"] == "done")
 
         await until_found(has_ended)
         again = await merchant.ask("POST", "/v1/deliveries/retry", window, key="once")
@@ -87,7 +87,7 @@ async def test_a_mass_retry_is_told_again_when_it_has_ended(installation: Instal
 
 
 async def test_five_answers_outside_the_document_are_found(installation: Installation) -> None:
-    api = await start_api(installation, ("tests.acceptance.broken_api",), **UNLIMITED)
+    api = await start_api(installation, ("tests.acceptance.broken_api",), API_LIMITS=UNLIMITED)
     chosen = (f"--include-operation-id={name}" for name in BREAKAGES)
     async with api.merchant("m1") as merchant:
         found = await fuzz(api, merchant, 2, *chosen)
