@@ -19,7 +19,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-api-storm test-pooler test-postgres fuzz chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api-reads check docs fmt lock clean
+.PHONY: help setup demo run test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api-reads check docs fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,9 @@ test-api-storm: $(READY) ## Test the API's limits for three minutes, and idempot
 
 fuzz: $(READY) ## Send 100,000 mutated answers and check 1,000,000 mutated URLs (ARGS="--seed 1" repeats a run)
 	@$(PYTHON) -m tests.fuzz $(ARGS)
+
+fuzz-api: $(READY) ## Hold 20,000 made-up requests against the Partner API's OpenAPI document (fifteen minutes)
+	@API_CASES=20000 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_document.py -k made_up $(ARGS)
 
 test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBouncer (installed by apt-get when missing)
 	@PATH="$$PATH:/usr/sbin"; command -v pgbouncer >/dev/null 2>&1 || \

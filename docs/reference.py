@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code: settings, metrics, the command line, control commands.
+"""Writes docs/reference.md from the code: settings, metrics, command line, control commands, errors.
 
 `python -m docs.reference` writes it (`make docs`); with `--check` it only says whether it is out of date
 (`make check`). It needs no database. It is no part of the program, and not in its wheel.
@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
+from webhook_dispatcher.api.catalogue import CATALOGUE, LANGUAGES, RANGES
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
 from webhook_dispatcher.cli.late import LateCommand
@@ -76,6 +77,16 @@ object; instants in it need an offset (`Z`, `+00:00`).
 ERRORS = """\
 ### Error codes
 """
+API_ERRORS = """\
+## Errors of the Partner API
+
+What `error` holds ([contract 7](contract.md#7-partner-api)); which codes an operation may answer with is in
+`GET /openapi.json`. -11004, -16001 and beyond, the types and the words are our own choice. Those of shares,
+charges, recipients, cards, the provider and the fiscal profile come from the charge service alone.
+"""
+API_RANGES = """\
+A code of one of these ranges that is not above comes from the charge service, with its status:
+"""
 SQL = """\
 ## SQL
 
@@ -114,6 +125,10 @@ def reference() -> str:
         control_table(),
         ERRORS,
         _table(("`error_code`", "when"), ((str(int(code)), CODES[code]) for code in Code)),
+        API_ERRORS,
+        errors_table(),
+        API_RANGES,
+        ranges_table(),
         SQL,
     ]
     return "\n".join(parts)
@@ -232,6 +247,24 @@ def control_table() -> str:
     for name, spec in COMMANDS.items():
         rows.append((f"`{name}`", spec.needs, spec.takes, spec.effect, spec.result))
     return _table(("command", "needs", "may have", "does", "`result`"), rows)
+
+
+def errors_table() -> str:
+    """List every error of the Partner API, nearest to zero first."""
+    rows = (
+        (str(code), str(entry.status), entry.type, *(entry.messages[language] for language in LANGUAGES))
+        for code, entry in sorted(CATALOGUE.items(), reverse=True)
+    )
+    return _table(("code", "status", "type", *LANGUAGES), rows)
+
+
+def ranges_table() -> str:
+    """List the ranges that an upstream's codes may be of."""
+    rows = (
+        (f"{known.first} to {known.last}", known.type, *(known.messages[each] for each in LANGUAGES))
+        for known in RANGES
+    )
+    return _table(("codes", "type", *LANGUAGES), rows)
 
 
 def main(arguments: Sequence[str], file: Path = FILE) -> int:

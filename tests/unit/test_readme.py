@@ -21,7 +21,15 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-RECIPES = ("A metric", "A setting", "An event type", "A control command", "A statement", "A migration")
+RECIPES = (
+    "A metric",
+    "A setting",
+    "An event type",
+    "An operation of the Partner API",
+    "A control command",
+    "A statement",
+    "A migration",
+)
 VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")

@@ -86,6 +86,7 @@ class Answer:
     """A success. data: JSON. language: the one of the first answer, where this repeats it.
 
     kept: what is told when the same request comes again, where that is less: a secret is told once.
+    page: the content type of data that is all of the answer, with no envelope around it.
     """
 
     data: bytes
@@ -94,6 +95,7 @@ class Answer:
     next_cursor: str | None = None
     language: Language | None = None
     kept: bytes | None = None
+    page: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class CommandAnswer(Model):
 
 
 class Accepted(Model):
-    """A command, whose end is not waited for: ask `GET /v1/commands/{id}`."""
+    """A command that is not waited for any longer: ask `GET /v1/commands/{id}`."""
 
     command_id: str
     status: CommandStatus
@@ -70,8 +70,7 @@ async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
     if isinstance(outcome, Answer):
         return outcome
     command = await _ended(asked, outcome.command_id)
-    is_followed = asked.operation.outcome is not None
-    if command.status in _OPEN or (command.status is CommandStatus.DONE and not is_followed):
+    if command.status in _OPEN or asked.operation.outcome is None:
         answer = Answer(write(Accepted, command_id=str(command.id), status=command.status), 202)
     else:
         answer = _rendered(asked, command, outcome)
@@ -89,8 +88,9 @@ def _rendered(asked: Asked, command: OwnCommand, given: Given) -> Answer:
                 "command.rejected", id=command.id, code=command.error_code, error=command.error_message
             )
         raise Refused(code or INTERNAL, headers=given.headers, language=given.language)
-    assert asked.operation.outcome is not None
-    return Answer(asked.operation.outcome(command))
+    outcome = asked.operation.outcome
+    assert outcome is not None
+    return Answer(outcome(command))
 
 
 async def _ended(asked: Asked, command_id: int) -> OwnCommand:

@@ -41,12 +41,15 @@ class Envelope:
 
 
 def success(answer: Answer, meta: Meta, language: Language) -> Envelope:
-    """Put an answer's data into the envelope, byte for byte."""
+    """Put an answer's data into the envelope, byte for byte; a page stands for itself."""
+    headers = _headers(meta, answer.language or language) | {**answer.headers}
+    if answer.page is not None:
+        return Envelope(answer.status, headers | {"Content-Type": answer.page}, answer.data)
     fields = meta.fields()
     if answer.next_cursor is not None:
         fields["nextCursor"] = answer.next_cursor
     body = b'{"success":true,"data":%b,"meta":%b}' % (answer.data, orjson.dumps(fields))
-    return Envelope(answer.status, _headers(meta, answer.language or language) | {**answer.headers}, body)
+    return Envelope(answer.status, headers, body)
 
 
 def error(refused: Refused, meta: Meta, language: Language) -> Envelope:

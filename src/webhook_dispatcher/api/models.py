@@ -3,12 +3,19 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field, PlainSerializer
+from pydantic import AwareDatetime, Field, PlainSerializer, WithJsonSchema
 
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.event import render_instant
 
-Instant = Annotated[datetime, PlainSerializer(render_instant, return_type=str)]
+INSTANT = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$",
+}
+Instant = Annotated[
+    datetime, PlainSerializer(render_instant, return_type=str), WithJsonSchema(INSTANT, mode="serialization")
+]
 """ISO 8601, UTC, milliseconds, Z."""
 
 Moment = Annotated[

@@ -21,16 +21,18 @@ JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MAX_BODY_BYTES = 1_048_576
 
-_PARAMETER = re.compile(r"\{(\w+)\}")
+PARAMETER = re.compile(r"\{(\w+)\}")
 _VALUE = r"(?P<\1>[A-Za-z0-9._~%:@!$&'()*+,;=-]{1,3072})"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One row. limit: by which limits it is counted. statuses: every one that it may answer with.
+    """One row. limit: by which limits it is counted. statuses: every one that a success may have.
 
-    is_secret: its answers hold something that nobody may keep, such as a token.
-    is_forwarded: the charge service does it, and judges the body by itself.
+    is_secret: its answers hold something that nobody may keep, such as a token. created: what a 201 holds,
+    where that is more than `answer`. refusals: the codes that are its own, beside those that follow from its
+    limit, idempotency and body. summary: one sentence, for the OpenAPI document. is_forwarded: the charge
+    service does it, and judges the body by itself.
     """
 
     method: str
@@ -41,10 +43,13 @@ class Operation:
     body: type[BaseModel] | None = None
     form: type[BaseModel] | None = None
     answer: type[BaseModel] | None = None
+    created: type[BaseModel] | None = None
     outcome: Callable[[OwnCommand], bytes] | None = None
     limit: Literal["token", "key", "card", "none"] = "key"
     idempotency: IdempotencyRule = "none"
     statuses: tuple[int, ...] = (200,)
+    refusals: tuple[int, ...] = ()
+    summary: str = ""
     content_types: tuple[str, ...] = (JSON,)
     max_body: int = MAX_BODY_BYTES
     is_list: bool = False
@@ -69,7 +74,7 @@ class Router:
                 raise ValueError(f"{operation.method} {operation.template} is there twice")
             methods[operation.method] = operation
         self._patterns = [
-            (re.compile(_PARAMETER.sub(_VALUE, template.replace(".", r"\."))), methods)
+            (re.compile(PARAMETER.sub(_VALUE, template.replace(".", r"\."))), methods)
             for template, methods in self._by_path.items()
             if "{" in template
         ]

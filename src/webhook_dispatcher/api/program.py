@@ -24,6 +24,7 @@ from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.api.operations import Operation, Router
 from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
+from webhook_dispatcher.api.published import published
 from webhook_dispatcher.api.server import ApiServer
 from webhook_dispatcher.api.table import table
 from webhook_dispatcher.api.upstream import ANSWER_TIMEOUT, Upstream
@@ -94,12 +95,13 @@ def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy, upstream: st
     """Put together what answers requests; pools: one for each database, by its name."""
     databases = Databases({name: Connections(pool) for name, pool in pools.items()})
     operations, admission = table(databases, limits, Guard(egress)), ByToken(databases, limits)
+    once = OnceForEachKey()
     if upstream is None:
-        return Parts(operations, admission, OnceForEachKey())
+        return Parts((*operations, *published(operations)), admission, once)
     forwarding = forwarded.Forwarding(Upstream(upstream, forwarded.CODES, USER_AGENT, timeout=UPSTREAM_TIME))
     operations = forwarded.instead(operations, forwarded.operations(forwarding.forward))
-    once = OnceUpstream(OnceForEachKey(), UPSTREAM_TIME + CLAIM_MARGIN)
-    return Parts(operations, admission, once, forwarding)
+    once_upstream = OnceUpstream(once, UPSTREAM_TIME + CLAIM_MARGIN)
+    return Parts((*operations, *published(operations)), admission, once_upstream, forwarding)
 
 
 class Program:

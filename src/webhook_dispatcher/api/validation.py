@@ -146,6 +146,16 @@ TEXTS: Mapping[str, Mapping[Language, str]] = {
         "ru": "Это поле указано более одного раза.",
         "uz": "Bu maydon bir martadan ortiq ko‘rsatilgan.",
     },
+    "cursor": {
+        "en": "This is no cursor of this list with these filters; begin again without it.",
+        "ru": "Этот курсор не подходит к этому списку с этими фильтрами; начните заново без него.",
+        "uz": "Bu kursor shu filtrli ro‘yxatga mos emas; usiz qaytadan boshlang.",
+    },
+    "empty_window": {
+        "en": "This must be later than since.",
+        "ru": "Значение должно быть позже, чем since.",
+        "uz": "Qiymat since dan keyinroq bo‘lishi kerak.",
+    },
     "undecodable": {
         "en": "This is not UTF-8 with percent-encoding.",
         "ru": "Значение не является корректным UTF-8 в процентном кодировании.",

@@ -1,0 +1,345 @@
+"""The OpenAPI document: made from the table of operations, the models that validate, and the catalogue.
+
+It is strict: every status is there, with every code that it may come with, and no object has a member that is
+not named. Which codes an operation may be refused with follows from its row.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from webhook_dispatcher import __version__
+from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.api import request_ids
+from webhook_dispatcher.api.catalogue import CATALOGUE, LANGUAGES
+from webhook_dispatcher.api.commands import Accepted
+from webhook_dispatcher.api.models import INSTANT
+from webhook_dispatcher.api.operations import FORM, PARAMETER, Operation
+from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD
+
+Object = dict[str, Any]
+Mode = Literal["validation", "serialization"]
+
+ALWAYS = (
+    codes.VALIDATION_FAILED,
+    codes.MALFORMED_REQUEST,
+    codes.HEAD_TOO_LARGE,
+    codes.UNKNOWN_EXPECTATION,
+    codes.TOO_SLOW,
+    codes.INTERNAL,
+    codes.UNAVAILABLE,
+)
+WITH_BODY = (codes.NOT_JSON, codes.BODY_TOO_LARGE, codes.WRONG_CONTENT_TYPE)
+WITH_CREDENTIALS = (codes.TOKEN_MISSING, codes.INVALID_TOKEN, codes.KEY_REVOKED)
+WITH_KEY = (codes.KEY_MISSING, codes.KEY_REUSED, codes.STILL_RUNNING)
+WITHOUT_OPERATION = {"NoSuchPath": codes.NO_SUCH_PATH, "MethodNotAllowed": codes.METHOD_NOT_ALLOWED}
+"""What is answered where there is no operation."""
+WITH_REASON = (codes.INVALID_URL, codes.STATE_FORBIDS)
+"""Codes that may come with `error.reason`, in words."""
+AGAIN = ("Idempotent-Replayed",)
+
+INTRODUCTION = """\
+Every answer is an envelope: `success`, `data` or `error`, and `meta`. Branch on `error.code`, never on the \
+message, which is in Uzbek, Russian or English by `Accept-Language`. An error's `details` name each field \
+that is not valid. This document and its page are not in the envelope.
+"""
+PARAMETERS: Mapping[str, Object] = {
+    "eventId": {"type": "string", "format": "uuid"},
+    "id": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+HEADERS: Mapping[str, Object] = {
+    "RequestId": {
+        "description": "The id by which support finds the request; the client's own, if it is fit.",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$"},
+    },
+    "Content-Language": {
+        "description": "The language of messages.",
+        "required": True,
+        "schema": {"type": "string", "enum": [*LANGUAGES]},
+    },
+    "WWW-Authenticate": {
+        "description": "How to authenticate.",
+        "required": True,
+        "schema": {"type": "string", "const": "Bearer"},
+    },
+    "Retry-After": {
+        "description": "Seconds after which to try again.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "Allow": {"description": "The methods of this path.", "required": True, "schema": {"type": "string"}},
+    "Idempotent-Replayed": {
+        "description": "This answer was given before.",
+        "schema": {"type": "string", "const": "true"},
+    },
+    "RateLimit-Policy": {"description": "The limit that counted.", "schema": {"type": "string"}},
+    "RateLimit": {"description": "What is left of it.", "schema": {"type": "string"}},
+}
+ASKED: Mapping[str, Object] = {
+    "Accept-Language": {
+        "name": "Accept-Language",
+        "in": "header",
+        "description": "Languages of messages, by weight: there are uz, ru and en; English where none fits.",
+        "schema": {"type": "string"},
+        "example": "ru-RU, en;q=0.5",
+    },
+    "RequestId": {
+        "name": request_ids.HEADER,
+        "in": "header",
+        "description": "An id of the client's for this request; what is not of this form is replaced.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$"},
+    },
+    "RequiredKey": {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": True,
+        "description": "The same key again has no second effect, and the first answer, for 24 hours.",
+        "schema": {"type": "string", "pattern": "^[!#-~][ -~]{0,253}[!-~]$"},
+    },
+}
+LINKS: Mapping[tuple[str, int], Sequence[tuple[str, str, str]]] = {
+    ("listDeliveries", 200): (
+        ("readDelivery", "eventId", "$response.body#/data/0/eventId"),
+        ("retryDelivery", "eventId", "$response.body#/data/0/eventId"),
+    ),
+    ("readDelivery", 200): (("retryDelivery", "eventId", "$response.body#/data/eventId"),),
+    ("retryDelivery", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
+    ("testWebhook", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
+}
+"""From an operation's answer to operations that take a value of it."""
+COMMAND_LINK = ("readCommand", "id", "$response.body#/data/commandId")
+
+
+def document(operations: Sequence[Operation]) -> Object:
+    """Make the document of these operations."""
+    paths: dict[str, Object] = defaultdict(dict)
+    for operation in operations:
+        paths[operation.template][operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Partner API", "version": __version__, "description": INTRODUCTION},
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}],
+        "paths": dict(paths),
+        "components": {
+            "schemas": _models(operations) | _errors(operations) | {"Meta": _meta()},
+            "responses": {name: _refusals([code], None) for name, code in WITHOUT_OPERATION.items()},
+            "parameters": {**ASKED, "AcceptedKey": ASKED["RequiredKey"] | {"required": False}},
+            "headers": dict(HEADERS),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def refusals_of(operation: Operation) -> tuple[int, ...]:
+    """Return every code that an operation may be refused with."""
+    found = [*ALWAYS, *operation.refusals]
+    if "{" in operation.template:
+        found.append(codes.NO_SUCH_PATH)
+    if operation.limit in ("key", "card"):
+        found += WITH_CREDENTIALS
+    if operation.limit != "none":
+        found.append(codes.LIMIT_EXCEEDED)
+    if operation.takes_body:
+        found += WITH_BODY
+    if operation.idempotency != "none":
+        found += WITH_KEY
+    return tuple(sorted(set(found), reverse=True))
+
+
+def _operation(operation: Operation) -> Object:
+    described: Object = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "parameters": _parameters(operation),
+        "responses": _responses(operation),
+    }
+    if operation.limit == "token":
+        described["security"] = []
+    if operation.body is not None:
+        content = {
+            kind: {"schema": _ref("schemas", (operation.form if kind == FORM else None) or operation.body)}
+            for kind in operation.content_types
+        }
+        described["requestBody"] = {"required": True, "content": content}
+    return described
+
+
+def _parameters(operation: Operation) -> list[Object]:
+    found: list[Object] = [
+        {"name": name, "in": "path", "required": True, "schema": PARAMETERS[name]}
+        for name in PARAMETER.findall(operation.template)
+    ]
+    if operation.query is not None:
+        found += _query(operation.query)
+    if operation.idempotency != "none":
+        found.append(_ref("parameters", f"{operation.idempotency.capitalize()}Key"))
+    return [*found, _ref("parameters", "Accept-Language"), _ref("parameters", "RequestId")]
+
+
+def _query(model: type[BaseModel]) -> Iterator[Object]:
+    """Give each field of a query as a parameter; a text is never null."""
+    for name, field in _asked(model.model_json_schema(by_alias=True))["properties"].items():
+        yield {"name": name, "in": "query", "required": False, "schema": field}
+
+
+def _responses(operation: Operation) -> Object:
+    by_status: dict[int, list[int]] = defaultdict(list)
+    for code in refusals_of(operation):
+        by_status[CATALOGUE[code].status or 422].append(code)
+    successes = {str(status): _success(operation, status) for status in operation.statuses}
+    return successes | {
+        str(status): _refusals(found, operation) for status, found in sorted(by_status.items())
+    }
+
+
+def _success(operation: Operation, status: int) -> Object:
+    """Describe the envelope of a success."""
+    data: Object = {"type": "object"}
+    if (model := _answer_at(operation, status)) is not None:
+        data = _ref("schemas", model)
+    meta = _ref("schemas", "Meta")
+    if operation.is_list:
+        data, meta = {"type": "array", "items": data}, _meta({"nextCursor": {"type": "string"}})
+    response = _response(
+        "A daemon carries it out: ask for the command." if status == 202 else operation.summary,
+        _closed({"success": {"const": True}, "data": data, "meta": meta}),
+        [*_limit_headers(operation), *(AGAIN if operation.idempotency != "none" else ())],
+    )
+    links = (COMMAND_LINK,) if status == 202 else LINKS.get((operation.name, status), ())
+    if links:
+        response["links"] = {
+            name: {"operationId": name, "parameters": {parameter: value}} for name, parameter, value in links
+        }
+    return response
+
+
+def _answer_at(operation: Operation, status: int) -> type[BaseModel] | None:
+    if status == 202:
+        return Accepted
+    return (operation.created if status == 201 else None) or operation.answer
+
+
+def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
+    """Describe the envelope of errors that share a status."""
+    errors = [_ref("schemas", f"Error{code}") for code in found]
+    statuses = {CATALOGUE[code].status for code in found}
+    headers = [*(_limit_headers(operation) if operation else ())]
+    headers += [name for status, name in ((401, "WWW-Authenticate"), (405, "Allow")) if status in statuses]
+    if statuses & {409, 429, 503}:
+        headers.append("Retry-After")
+    if operation is not None and operation.idempotency != "none":
+        headers += AGAIN
+    return _response(
+        " ".join(f"{code}: {CATALOGUE[code].messages['en']}" for code in found),
+        _closed({"success": {"const": False}, "error": {"oneOf": errors}, "meta": _ref("schemas", "Meta")}),
+        headers,
+    )
+
+
+def _limit_headers(operation: Operation) -> tuple[str, ...]:
+    return ("RateLimit-Policy", "RateLimit") if operation.limit != "none" else ()
+
+
+def _response(description: str, schema: Object, headers: Sequence[str]) -> Object:
+    named = {name: _ref("headers", name) for name in ("Content-Language", *headers)}
+    return {
+        "description": description,
+        "headers": {request_ids.HEADER: _ref("headers", "RequestId"), **named},
+        "content": {"application/json": {"schema": schema}},
+    }
+
+
+def _errors(operations: Sequence[Operation]) -> Object:
+    """Describe one error for each code that may leave."""
+    leaving = {code for operation in operations for code in refusals_of(operation)}
+    leaving |= set(WITHOUT_OPERATION.values())
+    return {f"Error{code}": _error(code) for code in sorted(leaving, reverse=True)}
+
+
+def _error(code: int) -> Object:
+    entry = CATALOGUE[code]
+    text = {"type": "string"}
+    details: Object = {"type": "array", "maxItems": 0}
+    if code == codes.VALIDATION_FAILED:
+        field = _closed({"field": text | {"maxLength": MAX_FIELD}, "message": text})
+        details = {"type": "array", "minItems": 1, "maxItems": MAX_DETAILS, "items": field}
+    error = _closed(
+        {
+            "code": {"const": code},
+            "type": {"const": entry.type},
+            "message": {"enum": [entry.messages[language] for language in LANGUAGES]},
+            "details": details,
+        }
+    )
+    if code in WITH_REASON:
+        error["properties"]["reason"] = text
+    return error | {"description": entry.messages["en"]}
+
+
+def _meta(more: Object | None = None) -> Object:
+    """Describe `meta`; of more members none has to be there."""
+    described = _closed(
+        {
+            "requestId": {"type": "string", "minLength": 1, "maxLength": 128},
+            "timestamp": INSTANT,
+            "processingTimeMs": {"type": "integer", "minimum": 0},
+        }
+    )
+    described["properties"] |= more or {}
+    return described
+
+
+def _closed(properties: Object) -> Object:
+    """Describe an object that has these members and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+def _models(operations: Sequence[Operation]) -> Object:
+    """Describe what bodies and answers hold, by their models' names."""
+    used: dict[tuple[type[BaseModel], Mode], None] = {(Accepted, "serialization"): None}
+    for operation in operations:
+        for model in (operation.body, operation.form):
+            if model is not None:
+                used[model, "validation"] = None
+        for model in (operation.answer, operation.created):
+            if model is not None:
+                used[model, "serialization"] = None
+    _, made = models_json_schema([*used], by_alias=True, ref_template="#/components/schemas/{model}")
+    asked = {model.__name__ for model, mode in used if mode == "validation"}
+    return {
+        name: _asked(schema) if name in asked else _untitled(schema) for name, schema in made["$defs"].items()
+    }
+
+
+def _asked(schema: Object) -> Object:
+    """Describe what is sent to us: a field that may be left out is left out, and not null."""
+    described: Object = _untitled(schema)
+    for name, field in described["properties"].items():
+        kinds = [kind for kind in field.get("anyOf", ()) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            described["properties"][name] = kinds[0]
+    return described
+
+
+def _untitled(schema: Any) -> Any:
+    """Leave out the titles, which repeat the names."""
+    if isinstance(schema, list):
+        return [_untitled(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _untitled(each) for name, each in schema.items() if name != "title" or not isinstance(each, str)
+    }
+
+
+def _ref(kind: str, named: str | type[BaseModel]) -> Object:
+    return {"$ref": f"#/components/{kind}/{named if isinstance(named, str) else named.__name__}"}

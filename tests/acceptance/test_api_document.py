@@ -1,0 +1,96 @@
+"""The OpenAPI document, held against what the real program answers."""
+
+import os
+
+import pytest
+
+from tests.acceptance.api_fuzzing import fuzz
+from tests.acceptance.api_merchant import Merchant, start_api
+from tests.acceptance.broken_api import BREAKAGES
+from tests.acceptance.installation import Installation
+from tests.acceptance.test_api_operations import CHARGE, configured
+from tests.waiting import until_found
+from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.local.behaviour import Behaviour
+
+CASES = int(os.environ.get("API_CASES", "500"))
+"""Requests that are made up, at the least."""
+EXAMPLES = max(6, (CASES - 500) // 14)
+"""Those of each operation, and the paths along links; there are hundreds of others in any case."""
+UNLIMITED = "client=0/PT1M address=0/PT1M card=0/PT15M key=0/PT1M"
+
+
+SAID_OF = {
+    "readWebhook": '"paused" is a required property',
+    "deleteWebhook": "('since' was unexpected)",
+    "readCharge": "Received: 203",
+    "rotateSecret": "17 is not valid under any of the schemas",
+    "putWebhook": '{"code":-14004,',
+}
+"""What is said of each breakage."""
+
+
+async def with_deliveries(installation: Installation, merchant: Merchant) -> None:
+    """Have a delivery of each end."""
+    await configured(installation, merchant, "m1")
+    delivered = await installation.emit("m1", CHARGE)
+    await installation.settled(delivered.id, "delivered", 1)
+    installation.receiver.behave("m1", Behaviour(503))
+    failed = await installation.emit("m1", CHARGE)
+    await installation.settled(failed.id, "failed", 2)
+    installation.receiver.behave("m1", Behaviour())
+
+
+@pytest.mark.timeout(60 + CASES // 10)
+async def test_no_made_up_request_is_answered_outside_the_document(installation: Installation) -> None:
+    await installation.start(RETRY_SCHEDULE="PT0.05S")
+    api = await start_api(installation, API_LIMITS=UNLIMITED)
+    async with api.merchant("m1") as merchant:
+        await with_deliveries(installation, merchant)
+        found = await fuzz(api, merchant, EXAMPLES)
+    print(found.said)
+    assert (found.status, found.cases >= CASES) == (0, True), found.said
+
+
+async def test_the_document_and_its_page_are_had_without_a_token(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        merchant.token = None
+        document = await merchant.ask("GET", "/openapi.json")
+        assert (document.status, document.headers["Content-Type"]) == (200, "application/json")
+        assert (document.json["openapi"], len(document.json["paths"]) > 10) == ("3.1.0", True)
+        shown = await merchant.ask("GET", "/docs")
+        assert (shown.status, shown.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        assert shown.body.startswith(b"<!doctype html>")
+        assert shown.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+        assert not {"RateLimit", "RateLimit-Policy"} & {*document.headers, *shown.headers}
+        refused = await merchant.ask("POST", "/openapi.json")
+        assert (refused.status, refused.code) == (405, codes.METHOD_NOT_ALLOWED)
+
+
+async def test_a_mass_retry_is_told_again_when_it_has_ended(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        await configured(installation, merchant, "m1")
+        window = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
+        given = await merchant.ask("POST", "/v1/deliveries/retry", window, key="once")
+
+        async def has_ended() -> bool:
+            command = await merchant.ask("GET", f"/v1/commands/{given.data['commandId']}")
+            return bool(command.data["status"] == "done")
+
+        await until_found(has_ended)
+        again = await merchant.ask("POST", "/v1/deliveries/retry", window, key="once")
+        assert (again.status, again.headers["Idempotent-Replayed"]) == (202, "true")
+        assert again.data == {"commandId": given.data["commandId"], "status": "done"}
+
+
+async def test_five_answers_outside_the_document_are_found(installation: Installation) -> None:
+    api = await start_api(installation, program=("tests.acceptance.broken_api",), API_LIMITS=UNLIMITED)
+    chosen = (f"--include-operation-id={name}" for name in BREAKAGES)
+    async with api.merchant("m1") as merchant:
+        found = await fuzz(api, merchant, 2, *chosen)
+    assert found.status == 1
+    unsaid = [name for name in BREAKAGES if SAID_OF[name] not in " ".join(found.said.split())]
+    assert unsaid == [], found.said

@@ -1,0 +1,168 @@
+"""The OpenAPI document: what is in it, that it is strict, and its page."""
+
+import ast
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import schemathesis
+from jsonschema_rs import meta
+
+from webhook_dispatcher.api import document as made
+from webhook_dispatcher.api import validation
+from webhook_dispatcher.api.admission import Databases
+from webhook_dispatcher.api.catalogue import CATALOGUE
+from webhook_dispatcher.api.document_page import page
+from webhook_dispatcher.api.operations import PARAMETER
+from webhook_dispatcher.api.published import POLICY, published
+from webhook_dispatcher.api.table import table
+from webhook_dispatcher.domain.rate_limit import RateLimits
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+
+OPERATIONS = table(Databases({}), RateLimits(), Guard(EgressPolicy()))
+DOCUMENT = made.document(OPERATIONS)
+SCHEMAS = DOCUMENT["components"]["schemas"]
+DESCRIBED = {
+    operation["operationId"]: (method, path, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+OF_THE_CHARGE_SERVICE = {
+    -2006,
+    -3004,
+    -3006,
+    -3007,
+    -6004,
+    -8004,
+    -8006,
+    -9002,
+    -9004,
+    -12004,
+    -16011,
+    -16012,
+}
+"""Codes that leave only where there is a charge service behind."""
+FREE = {"CommandAnswer.result", "WholeDeliveryAnswer.payload"}
+"""What is a charge's or a command's own, and has any members."""
+
+
+def objects(schema: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Find each object that a schema describes, with where it stands."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield name, schema
+        for key, each in schema.items():
+            below = f"{name}.{key}" if key not in ("properties", "anyOf", "items") else name
+            yield from objects(each, below)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from objects(each, name)
+
+
+def test_it_is_valid_openapi_of_valid_schemas() -> None:
+    schemathesis.openapi.from_dict(DOCUMENT).validate()
+    for schema in SCHEMAS.values():
+        meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    named = re.findall(r'"#/components/(\w+)/([^"]+)"', orjson.dumps(DOCUMENT).decode())
+    assert named
+    assert [name for kind, name in named if name not in DOCUMENT["components"][kind]] == []
+
+
+def test_every_operation_of_the_table_is_in_it_and_none_else() -> None:
+    assert {name: (method.upper(), path) for name, (method, path, _) in DESCRIBED.items()} == {
+        operation.name: (operation.method, operation.template) for operation in OPERATIONS
+    }
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_an_operation_is_described_whole(operation: Any) -> None:
+    described = DESCRIBED[operation.name][2]
+    assert described["summary"].endswith(".")
+    parameters = {each.get("name") for each in described["parameters"]}
+    assert set(PARAMETER.findall(operation.template)) <= parameters
+    assert {int(status) for status in described["responses"] if status < "3"} == set(operation.statuses)
+    assert ("requestBody" in described) == (operation.body is not None)
+    assert (described.get("security") == []) == (operation.limit == "token")
+    references = {each["$ref"].rpartition("/")[2] for each in described["parameters"] if "$ref" in each}
+    key = {"required": {"RequiredKey"}, "accepted": {"AcceptedKey"}, "none": set()}[operation.idempotency]
+    assert references == {"Accept-Language", "RequestId", *key}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_a_code_stands_at_its_status_and_nowhere_else(operation: Any) -> None:
+    found = {}
+    for status, response in DESCRIBED[operation.name][2]["responses"].items():
+        error = response["content"]["application/json"]["schema"]["properties"].get("error", {})
+        for each in error.get("oneOf", ()):
+            found[int(each["$ref"].rpartition("/Error")[2])] = int(status)
+    assert found == {code: CATALOGUE[code].status for code in made.refusals_of(operation)}
+
+
+def test_every_code_that_may_leave_is_in_it() -> None:
+    errors = {int(name.removeprefix("Error")) for name in SCHEMAS if name.startswith("Error-")}
+    assert errors == set(CATALOGUE) - OF_THE_CHARGE_SERVICE
+
+
+def test_no_object_has_members_that_are_not_named() -> None:
+    inline = {
+        f"{name} {status}": response
+        for name, (_, _, operation) in DESCRIBED.items()
+        for status, response in operation["responses"].items()
+    }
+    found = [each for name, schema in {**SCHEMAS, **inline}.items() for each in objects(schema, name)]
+    assert len(found) > 100
+    opened = {name for name, schema in found if schema.get("additionalProperties") is not False}
+    assert opened == FREE | {"readCharge 200.content.application/json.schema.data"}
+
+
+def test_links_lead_to_operations_and_their_parameters() -> None:
+    links = [
+        link
+        for _, _, operation in DESCRIBED.values()
+        for response in operation["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(links) > len(made.LINKS)
+    assert all(key[0] in DESCRIBED for key in made.LINKS)
+    for link in links:
+        there = {each.get("name") for each in DESCRIBED[link["operationId"]][2]["parameters"]}
+        assert set(link["parameters"]) <= there
+
+
+async def test_its_page_shows_all_of_it_and_fetches_nothing() -> None:
+    shown = page(DOCUMENT)
+    assert all(f'id="{name}"' in shown for name in (*DESCRIBED, *SCHEMAS))
+    assert {target for target in re.findall(r'href="([^"]*)"', shown) if target[0] != "#"} == {
+        "/openapi.json"
+    }
+    assert all(f'id="{name}"' in shown for name in re.findall(r'href="#([^"]*)"', shown))
+    assert not re.search(r"<script|<img|<link|\bsrc=|\bon\w+=|@import|url\(|style=", shown)
+    [style] = re.findall("<style>(.*?)</style>", shown, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in POLICY
+    assert POLICY.startswith("default-src 'none';")
+
+
+def test_what_is_published_asks_for_nothing() -> None:
+    shown = published(OPERATIONS)
+    assert {operation.template for operation in shown} == {"/openapi.json", "/docs"}
+    assert {(operation.limit, operation.idempotency) for operation in shown} == {("none", "none")}
+
+
+def test_a_field_is_refused_with_words_that_are_there() -> None:
+    folder = Path(validation.__file__).parent
+    calls = [
+        node
+        for file in folder.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) == "refuse_field"
+    ]
+    kinds = {ast.literal_eval(call.args[1]) for call in calls}
+    assert len(calls) >= 6
+    assert kinds <= set(validation.TEXTS)
