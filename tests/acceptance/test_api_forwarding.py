@@ -194,8 +194,11 @@ async def test_what_a_client_forges_does_not_arrive(installation: Installation) 
             changed = await merchant.ask("PATCH", "/v1/recipients/%61%3fb", {"name": "x"})
             assert changed.data == {"path": "/v1/recipients/a%3Fb", "body": '{"name": "x"}'}
             for path in ("/v1/recipients/.a", "/v1/recipients/a%25b", "/v1/recipients/" + "a" * 256):
-                reply = await merchant.ask("PATCH", path, {}, key="k2")
-                assert (reply.status, reply.code) == (404, codes.NOT_FOUND)
+                for reply in (
+                    await merchant.ask("PATCH", path, {}, key="k2"),
+                    await merchant.ask("GET", path),
+                ):
+                    assert (reply.status, reply.code) == (404, codes.NOT_FOUND)
             for twice in (b'{"a":1,"a":2}', b'{"a":NaN}', b"{} {}"):
                 assert (await merchant.ask("POST", "/v1/charges", twice)).code == codes.NOT_JSON
             unknown = await merchant.ask("POST", "/v1/charges?admin=1", {})
@@ -313,7 +316,7 @@ async def test_the_same_request_at_once_on_two_processes_has_one_effect(installa
 async def test_attempts_at_a_card_are_counted_by_merchant_and_card(installation: Installation) -> None:
     limits = "card=3/PT15M key=30/PT1M"
     async with (
-        forwarding(installation, API_LIMITS=limits) as (_, api),
+        forwarding(installation, API_LIMITS=limits) as (service, api),
         api.merchant("owner") as owner,
         api.merchant("stranger") as stranger,
     ):
@@ -321,6 +324,10 @@ async def test_attempts_at_a_card_are_counted_by_merchant_and_card(installation:
         path, wrong = f"/v1/cards/{card}/confirm", {"code": "000000"}
         for _ in range(5):
             assert (await stranger.ask("POST", path, wrong)).code == codes.CARD_OF_ANOTHER
+        # What may have been tried counts, for the stranger alone.
+        await misbehave(service, "500", 3)
+        tried = [await stranger.ask("POST", path, wrong) for _ in range(4)]
+        assert [reply.status for reply in tried] == [500, 500, 500, 429]
         # None of these was an attempt: no key, no JSON, no such id, a replay.
         assert (await owner.ask("POST", path, wrong, key=None)).code == codes.KEY_MISSING
         assert (await owner.ask("POST", path, b"{")).code == codes.NOT_JSON

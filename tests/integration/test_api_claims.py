@@ -16,7 +16,8 @@ from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
 from webhook_dispatcher.api.claims import OnceUpstream
-from webhook_dispatcher.api.idempotency import OnceForEachKey
+from webhook_dispatcher.api.idempotency import OnceForEachKey, keyed
+from webhook_dispatcher.storage.api.requests import Requests
 from webhook_dispatcher.storage.api.tokens import Bearer
 
 LONG, OVER = timedelta(seconds=35), timedelta()
@@ -142,6 +143,14 @@ async def test_equal_requests_at_once_are_asked_once(database: Database) -> None
         assert len(refused) + len(answers) == 100
         await once(asking(one, client="c2"), act)
     assert len(derived) == len(set(derived)) == 2
+
+
+async def test_who_finds_an_equal_request_about_to_claim_does_not_claim(pool: asyncpg.Pool) -> None:
+    asked = asking(pool)
+    async with pool.acquire() as connection, connection.transaction():
+        assert await Requests(connection).lock(keyed(asked, "k1").hash)
+        assert await refusal(asked, answering(b"1")) == codes.STILL_RUNNING
+    assert (await once(asked, answering(b"1"))).data == b"1"
 
 
 async def test_no_connection_is_held_while_the_charge_service_is_asked(pool: asyncpg.Pool) -> None:

@@ -48,6 +48,7 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.installation is None
     assert (settings.api_address, settings.api_ops_address) == ("127.0.0.1:8080", "127.0.0.1:9465")
     assert (settings.api_trusted_proxies, settings.api_max_connections) == ((), 1000)
+    assert settings.api_upstream is None
 
 
 def test_given_values_are_read() -> None:
