@@ -146,6 +146,16 @@ TEXTS: Mapping[str, Mapping[Language, str]] = {
         "ru": "Это поле указано более одного раза.",
         "uz": "Bu maydon bir martadan ortiq ko‘rsatilgan.",
     },
+    "cursor": {
+        "en": "This cursor is not of this list: begin again without it.",
+        "ru": "Этот курсор не относится к данному списку: начните заново без него.",
+        "uz": "Bu kursor ushbu ro‘yxatga tegishli emas: usiz qaytadan boshlang.",
+    },
+    "empty_window": {
+        "en": "The end must be later than the beginning.",
+        "ru": "Конец должен быть позже начала.",
+        "uz": "Oxiri boshlanishidan keyin bo‘lishi kerak.",
+    },
     "undecodable": {
         "en": "This is not UTF-8 with percent-encoding.",
         "ru": "Значение не является корректным UTF-8 в процентном кодировании.",
