@@ -1,10 +1,12 @@
 """The Partner API's small parts: languages, addresses, paths, request ids, connections in order."""
 
+import ast
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 
 import pytest
 
-from webhook_dispatcher.api import clients, languages, request_ids
+from webhook_dispatcher.api import clients, languages, request_ids, validation
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH, UNAVAILABLE
 from webhook_dispatcher.api.operations import MAX_BODY_BYTES, Operation, Router
@@ -152,3 +154,16 @@ def test_one_client_takes_no_more_than_a_share_of_it() -> None:
             second.grow(2)
         assert caught.value.code == UNAVAILABLE
         other.grow(MAX_BODY_BYTES)
+
+
+def test_every_kind_of_fault_that_is_told_has_its_texts() -> None:
+    """A kind without texts would be an error of our own, met by whoever makes that mistake first."""
+    sources = [file.read_text() for file in Path(validation.__file__).parent.glob("*.py")]
+    calls = [call for text in sources for call in ast.walk(ast.parse(text)) if isinstance(call, ast.Call)]
+    kinds = {
+        ast.literal_eval(call.args[1])
+        for call in calls
+        if ast.unparse(call.func).rpartition(".")[2] == "refuse_field"
+    }
+    assert "cursor" in kinds
+    assert kinds <= set(validation.TEXTS)

@@ -147,14 +147,14 @@ TEXTS: Mapping[str, Mapping[Language, str]] = {
         "uz": "Bu maydon bir martadan ortiq ko‘rsatilgan.",
     },
     "cursor": {
-        "en": "This is no cursor of this list with these filters; begin again without it.",
-        "ru": "Этот курсор не подходит к этому списку с этими фильтрами; начните заново без него.",
-        "uz": "Bu kursor shu filtrli ro‘yxatga mos emas; usiz qaytadan boshlang.",
+        "en": "This cursor is not of this list: begin again without it.",
+        "ru": "Этот курсор не относится к данному списку: начните заново без него.",
+        "uz": "Bu kursor ushbu ro‘yxatga tegishli emas: usiz qaytadan boshlang.",
     },
     "empty_window": {
-        "en": "This must be later than since.",
-        "ru": "Значение должно быть позже, чем since.",
-        "uz": "Qiymat since dan keyinroq bo‘lishi kerak.",
+        "en": "The end must be later than the beginning.",
+        "ru": "Конец должен быть позже начала.",
+        "uz": "Oxiri boshlanishidan keyin bo‘lishi kerak.",
     },
     "undecodable": {
         "en": "This is not UTF-8 with percent-encoding.",

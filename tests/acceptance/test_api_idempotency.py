@@ -1,0 +1,167 @@
+"""The same request twice has one effect, though two hundred come at once and processes die in between."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from itertools import count
+
+import aiohttp
+
+from tests.acceptance.api_fleet import STORM, Fleet, fleet
+from tests.acceptance.api_merchant import Merchant, Reply, start_api
+from tests.acceptance.installation import Installation
+from tests.waiting import until_found
+from webhook_dispatcher.api import catalogue as codes
+
+AT_ONCE = 200
+KILLS = 50 if STORM else 10
+UNLIMITED = "key=0/PT1M client=0/PT1M address=0/PT1M"
+STANDING = """
+SELECT
+    (SELECT count(*) FROM webhook.audit WHERE person LIKE 'api:%' AND action = 'secret rotated') AS rotated,
+    (SELECT count(*) FROM webhook.control WHERE requested_by LIKE 'api:%') AS given,
+    (SELECT count(*) FROM webhook.api_request WHERE answer LIKE '%previousSecretUntil%') AS kept_answers,
+    (SELECT count(*) FROM webhook.api_request WHERE command_id IS NOT NULL) AS kept_commands
+"""
+"""One statement, so one snapshot: what was done, and what was kept of it."""
+WAITS = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND wait_event_type = 'Lock'"
+
+
+async def is_sealing(installation: Installation) -> None:
+    """Wait until a daemon has published what secrets are sealed with."""
+
+    async def looked() -> bool:
+        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
+
+    await until_found(looked)
+
+
+async def at_once(
+    processes: Fleet, merchant: Merchant, method: str, path: str, body: object, key: str
+) -> list[Reply]:
+    """Send the same request two hundred times, over all processes, and see what each was answered."""
+    clients = processes.everywhere(merchant, AT_ONCE)
+    replies = await asyncio.gather(*(each.ask(method, path, body, key) for each in clients))
+    for reply in replies:
+        if reply.status == 409:
+            assert (reply.code, reply.headers["Retry-After"]) == (codes.STILL_RUNNING, "1")
+        else:
+            assert reply.status in (200, 201, 202), reply.json
+    return replies
+
+
+def told_once(replies: list[Reply]) -> None:
+    """One answer holds the secret; all others of those say that they are told again."""
+    answered = [reply for reply in replies if reply.status != 409]
+    assert len([reply for reply in answered if reply.data["secret"]]) == 1
+    again = [reply for reply in answered if reply.headers.get("Idempotent-Replayed") == "true"]
+    assert len(again) == len(answered) - 1
+    assert {reply.data["secret"] for reply in again} <= {None}
+
+
+async def test_two_hundred_equal_requests_have_one_effect(installation: Installation) -> None:
+    await installation.start()
+    await is_sealing(installation)
+    async with (
+        fleet(installation, API_LIMITS=UNLIMITED) as processes,
+        processes.processes[0].merchant("m1") as merchant,
+    ):
+        url = {"url": installation.receiver.url("m1")}
+        told_once(await at_once(processes, merchant, "PUT", "/v1/webhook", url, "k"))
+        made = "SELECT count(*) FROM webhook.audit WHERE person LIKE 'api:%'"
+        assert await installation.admin.fetchval(made) == 1
+
+        told_once(await at_once(processes, merchant, "POST", "/v1/webhook/secret", {}, "k"))
+        assert await installation.admin.fetchval(made) == 2
+
+        tested = await at_once(processes, merchant, "POST", "/v1/webhook/test", None, "k")
+        given = "SELECT count(*) FROM webhook.control WHERE command = 'test_event'"
+        assert await installation.admin.fetchval(given) == 1
+        assert len({reply.data["eventId"] for reply in tested if reply.status == 200}) == 1
+
+
+async def test_what_still_runs_is_not_begun_again(installation: Installation) -> None:
+    await installation.start()
+    await is_sealing(installation)
+    async with (
+        fleet(installation, 2) as processes,
+        processes.processes[0].merchant("m1") as merchant,
+    ):
+        url = {"url": installation.receiver.url("m1")}
+        assert (await merchant.ask("PUT", "/v1/webhook", url)).status == 201
+        here, there = processes.everywhere(merchant, 2)
+        holder = await installation.database.connect()
+        async with holder.transaction():
+            await holder.execute("SELECT FROM webhook.endpoint FOR UPDATE")
+            first = asyncio.create_task(here.ask("POST", "/v1/webhook/secret", {}, "k"))
+
+            async def is_waiting() -> bool:
+                return bool(await installation.owner.fetchval(WAITS))
+
+            await until_found(is_waiting)
+            running = await there.ask("POST", "/v1/webhook/secret", {}, "k")
+            assert (running.status, running.code) == (409, codes.STILL_RUNNING)
+            assert running.headers["Retry-After"] == "1"
+        await holder.close()
+        assert (await first).data["secret"]
+        again = await there.ask("POST", "/v1/webhook/secret", {}, "k")
+        assert (again.headers["Idempotent-Replayed"], again.data["secret"]) == ("true", None)
+
+
+async def test_a_process_that_is_killed_leaves_all_or_nothing(installation: Installation) -> None:
+    """Each round asks one process for twelve things, kills it, and asks the others for the same."""
+    await installation.start()
+    await is_sealing(installation)
+    async with (
+        fleet(installation, 2, API_LIMITS=UNLIMITED) as processes,
+        processes.processes[0].merchant("m1") as merchant,
+    ):
+        url = {"url": installation.receiver.url("m1")}
+        assert (await merchant.ask("PUT", "/v1/webhook", url)).status == 201
+        broken = unsaid = 0
+        for number in range(KILLS):
+            keys = {f"{number}-{each}": "secret" if each % 3 else "test" for each in range(12)}
+            victim, survivor = processes.everywhere(merchant, 2)
+            outcomes = asyncio.gather(*(attempt(victim, key, what) for key, what in keys.items()))
+            await asyncio.wait([asyncio.ensure_future(outcomes)], timeout=random.uniform(0, 0.2))
+            processes.processes[0].daemon.kill()
+            answered = [each for each in await outcomes if each is not None]
+            broken += len(keys) - len(answered)
+            standing = await consistent(installation)
+            unsaid += standing["kept_answers"] + standing["kept_commands"] - 12 * number - len(answered)
+            await asyncio.gather(*(settled(survivor, key, what) for key, what in keys.items()))
+            standing = await consistent(installation)
+            assert (standing["rotated"], standing["given"]) == (8 * (number + 1), 4 * (number + 1))
+            processes.processes[0] = processes.processes[1]
+            processes.processes[1] = await start_api(installation, API_LIMITS=UNLIMITED)
+        print(f"{KILLS} kills: {broken} requests without an answer, of {unsaid} the effect was there")
+        assert broken > KILLS
+
+
+async def consistent(installation: Installation) -> Mapping[str, int]:
+    """See that whatever was done was kept with its key, and the other way round."""
+    row = await installation.owner.fetchrow(STANDING)
+    assert row is not None
+    assert (row["rotated"], row["given"]) == (row["kept_answers"], row["kept_commands"])
+    return dict(row)
+
+
+async def attempt(client: Merchant, key: str, what: str) -> Reply | None:
+    """Ask; None: it was not answered."""
+    try:
+        body: object = {} if what == "secret" else None
+        reply = await client.ask("POST", f"/v1/webhook/{what}", body, key)
+    except aiohttp.ClientError:
+        return None
+    return reply
+
+
+async def settled(client: Merchant, key: str, what: str) -> None:
+    """Ask until it is said what has become of it."""
+    for _ in count():
+        reply = await attempt(client, key, what)
+        assert reply is not None
+        if reply.status in (200, 202):
+            return
+        assert reply.status == 503 or reply.code == codes.STILL_RUNNING, reply.json
+        await asyncio.sleep(0.05)

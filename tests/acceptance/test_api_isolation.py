@@ -1,0 +1,173 @@
+"""What is another merchant's is not there, by whatever route: each that the table has is asked.
+
+A route that is added and not covered here fails a test, and so does a parameter or a query field.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.acceptance.api_merchant import Merchant, Reply, start_api
+from tests.acceptance.installation import Installation
+from tests.waiting import until_found
+from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.api.admission import Databases
+from webhook_dispatcher.api.operations import Operation
+from webhook_dispatcher.api.table import table
+from webhook_dispatcher.domain.rate_limit import RateLimits
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+
+OPERATIONS = table(Databases({}), RateLimits(), Guard(EgressPolicy()))
+CHARGE = '{"id":"ch_of_the_first","amount":1.10,"note":"of the first alone"}'
+WINDOW = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Values that are the first merchant's, and such as nobody has, for what an operation is asked by.
+
+    path: its parameter; query: fields that name something. body: what the operation takes otherwise.
+    """
+
+    path: str | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: object = None
+
+
+NOTHING = Foreign()
+"""An operation that is asked by nothing but the token."""
+COVERED: Mapping[str, Foreign] = {
+    "issueToken": Foreign(body={"clientId": "x" * 22, "clientSecret": "y" * 43}),
+    "readCharge": Foreign("charge"),
+    "readWebhook": NOTHING,
+    "putWebhook": Foreign(body={"url": "http://127.0.0.1:9/second"}),
+    "rotateSecret": Foreign(body={}),
+    "testWebhook": NOTHING,
+    "pauseWebhook": NOTHING,
+    "resumeWebhook": NOTHING,
+    "listDeliveries": Foreign(query={"charge": "charge"}),
+    "retryDeliveries": Foreign(body=WINDOW),
+    "readDelivery": Foreign("event"),
+    "retryDelivery": Foreign("event"),
+    "readCommand": Foreign("command"),
+    "deleteWebhook": NOTHING,
+}
+"""In the order in which the second merchant asks: its own webhook is made first, and removed last."""
+NAMES_NOTHING = {"limit", "cursor", "state", "type", "since", "until"}
+"""Fields of queries whose values are nobody's. Cursors have a test of their own."""
+STANDING = """
+SELECT
+    (SELECT to_jsonb(endpoint) FROM webhook.endpoint WHERE merchant_id = 'm1') AS endpoint,
+    (SELECT jsonb_agg(d ORDER BY seq) FROM webhook.deliveries AS d WHERE merchant_id = 'm1') AS deliveries,
+    (SELECT jsonb_agg(control ORDER BY id) FROM webhook.control WHERE subject = 'm1') AS commands,
+    (SELECT array_agg(client_id || revoked_at) FROM webhook.api_key WHERE merchant_id = 'm1') AS keys
+"""
+
+
+def test_every_route_is_covered() -> None:
+    """Whoever adds one says here by what it could be asked for another merchant's things."""
+    by_name = {operation.name: operation for operation in OPERATIONS}
+    assert set(by_name) == set(COVERED)
+    for name, operation in by_name.items():
+        foreign = COVERED[name]
+        assert operation.template.count("{") == (foreign.path is not None), name
+        fields = set(operation.query.model_fields) if operation.query is not None else set()
+        assert fields - NAMES_NOTHING == set(foreign.query), name
+        assert (operation.body is not None) == (foreign.body is not None), name
+
+
+async def prepared(installation: Installation, first: Merchant) -> tuple[dict[str, str], list[str]]:
+    """Let the first merchant have one of everything: ids by kind, and texts that none but it may see."""
+
+    async def is_sealing() -> bool:
+        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
+
+    await until_found(is_sealing)
+    made = await first.ask("PUT", "/v1/webhook", {"url": installation.receiver.url("m1")})
+    assert made.status == 201
+    sent = await installation.emit("m1", CHARGE)
+    await installation.settled(sent.id, "delivered", 1)
+    assert (await first.ask("POST", "/v1/webhook/pause")).status == 200
+    owed = await installation.emit("m1", CHARGE)
+    command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
+    ids = {"event": str(sent.id), "charge": "ch_of_the_first", "command": str(command)}
+    marks = [str(sent.id), str(owed.id), "ch_of_the_first", "of the first alone", '"m1"', made.data["url"]]
+    return ids, [*marks, made.data["secret"], first.client_id, str(first.token)]
+
+
+def filled(operation: Operation, ids: Mapping[str, str]) -> str:
+    """Return the path of an operation, asked by these."""
+    foreign = COVERED[operation.name]
+    path = operation.template
+    if foreign.path is not None:
+        path = path[: path.index("{")] + ids[foreign.path] + path[path.index("}") + 1 :]
+    query = "&".join(f"{name}={ids[kind]}" for name, kind in foreign.query.items())
+    return f"{path}?{query}" if query else path
+
+
+def without_meta(reply: Reply) -> tuple[int, str, Mapping[str, str]]:
+    """Return all that may not tell what is another's from what is not there."""
+    body: dict[str, Any] = reply.json
+    meta = body.pop("meta")
+    assert set(meta) <= {"requestId", "timestamp", "processingTimeMs"}, "a next cursor would tell"
+    changing = {"x-request-id", "date", "ratelimit", "content-length"}
+    headers = {name: text for name, text in reply.headers.items() if name.lower() not in changing}
+    return reply.status, json.dumps(body), headers
+
+
+@pytest.mark.parametrize("ways", [1, 2], ids=["asked", "asked with the first's own idempotency keys"])
+async def test_what_is_anothers_is_as_if_it_were_not_there(installation: Installation, ways: int) -> None:
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as first, api.merchant("m2") as second:
+        ids, marks = await prepared(installation, first)
+        key = None
+        if ways == 2:
+            key = "the same"
+            assert (await first.ask("POST", "/v1/webhook/secret", {}, key)).status == 200
+        before = await installation.owner.fetchrow(STANDING)
+        nobodys = {"event": str(uuid4()), "charge": "ch_of_nobody", "command": "9" * 15}
+        by_name = {operation.name: operation for operation in OPERATIONS}
+        for name, foreign in COVERED.items():
+            operation = by_name[name]
+            given = {} if operation.idempotency == "none" else {"key": key or ""}
+            replies = [
+                await second.ask(operation.method, filled(operation, found), foreign.body, **given)
+                for found in (ids, nobodys)
+                if found is ids or foreign.path or foreign.query
+            ]
+            told = {json.dumps(without_meta(reply)) for reply in replies}
+            assert len(told) == 1, f"{name}: {told}"
+            if foreign.path:
+                assert replies[0].status == 404, name
+            for reply in replies:
+                assert [mark for mark in marks if mark.encode() in reply.body] == [], name
+                assert "Idempotent-Replayed" not in reply.headers or reply is not replies[0], name
+        assert await installation.owner.fetchrow(STANDING) == before, "what is the first's was changed"
+
+
+async def test_a_cursor_is_good_for_its_merchant_and_its_list(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as first, api.merchant("m2") as second:
+        for merchant_id in ("m1", "m2"):
+            for _ in range(3):
+                await installation.emit(merchant_id, CHARGE)
+        page = await first.ask("GET", "/v1/deliveries?limit=1")
+        cursor = page.json["meta"]["nextCursor"]
+        assert (await first.ask("GET", f"/v1/deliveries?limit=2&cursor={cursor}")).status == 200
+        edited = cursor[:40] + ("A" if cursor[40] != "A" else "B") + cursor[41:]
+        refusals = [
+            await second.ask("GET", f"/v1/deliveries?limit=1&cursor={cursor}"),
+            await first.ask("GET", f"/v1/deliveries?limit=1&state=pending&cursor={cursor}"),
+            await first.ask("GET", f"/v1/deliveries?cursor={edited}"),
+            await first.ask("GET", "/v1/deliveries?cursor=MTIz"),
+        ]
+        assert {(reply.status, reply.code) for reply in refusals} == {(422, codes.VALIDATION_FAILED)}
+        assert len({json.dumps(reply.json["error"]) for reply in refusals}) == 1, "why is not told"
+        backwards = {"since": WINDOW["until"], "until": WINDOW["since"]}
+        refused = await first.ask("POST", "/v1/deliveries/retry", backwards)
+        assert (refused.status, refused.code) == (422, codes.VALIDATION_FAILED)
