@@ -1,7 +1,7 @@
 """Scenarios: `GET /v1/webhook` beside a bare server with one query, and a drain beside the idle API.
 
-Both servers, and the API once more without limits, stay up and have the same database; one of them at a time is asked,
-for a few seconds, by turns. What is taken of limits is taken: of as many keys as it takes to have some left.
+Both servers, and the API once more without limits, stay up and have the same database; one of them at a time
+is asked, for a few seconds, by turns. Limits are really taken, of so many keys that some is left.
 """
 
 import json
@@ -78,9 +78,7 @@ def idle_api(bench: Bench) -> Section:
             with rig.api(database):
                 return shown(deliver(rig, database, events))
 
-    runs = by_turns(
-        bench.rounds, {ALONE: lambda: drained(False), BESIDE: lambda: drained(True)}, bench.tell
-    )
+    runs = by_turns(bench.rounds, {ALONE: lambda: drained(False), BESIDE: lambda: drained(True)}, bench.tell)
     return Section(
         "A drain beside the idle API",
         f"{events:,} events; the API has started and nobody asks it.",
@@ -105,11 +103,14 @@ def _servers(rig: Rig) -> Iterator[tuple[dict[str, Asked], Path]]:
         try:
             port = bare.read()["port"]
             with rig.api(database, API_LIMITS=LIMITS) as api, rig.api(database, API_LIMITS=UNLIMITED) as free:
-                yield {
-                    BARE: Asked(bare.pid, port),
-                    LIMITED: Asked(api.process.pid, api.port),
-                    FREE: Asked(free.process.pid, free.port),
-                }, requests
+                yield (
+                    {
+                        BARE: Asked(bare.pid, port),
+                        LIMITED: Asked(api.process.pid, api.port),
+                        FREE: Asked(free.process.pid, free.port),
+                    },
+                    requests,
+                )
         finally:
             bare.end()
 
@@ -120,7 +121,8 @@ def _request(rig: Rig, database: str, merchant: str) -> str:
     rig.execute(KEY, merchant, token.hash, database=database)
     return (
         "GET /v1/webhook HTTP/1.1\r\nHost: api.example.com\r\nAccept: application/json\r\n"
-        f"Accept-Language: ru-RU, ru;q=0.9, en;q=0.5\r\nUser-Agent: a-partner/1.0\r\n{MERCHANT}: {merchant}\r\n"
+        f"Accept-Language: ru-RU, ru;q=0.9, en;q=0.5\r\nUser-Agent: a-partner/1.0\r\n"
+        f"{MERCHANT}: {merchant}\r\n"
         f"Authorization: Bearer {token.revealed}\r\n\r\n"
     )
 

@@ -1,8 +1,8 @@
 """A bare aiohttp server with one asyncpg query: what the Partner API is measured beside.
 
-It reads the same row as `GET /v1/webhook`, and knows neither tokens nor limits nor envelopes: the merchant is
-named in a header. No access log, uvloop, as many connections to Postgres as the API has; none of them is reset
-when it is given back, which would be a second round trip.
+It reads the same row as `GET /v1/webhook`, and knows neither tokens nor limits nor envelopes: the merchant
+is named in a header. No access log, uvloop, as many connections to Postgres as the API has; none of them is
+reset when it is given back, which would be a second round trip.
 """
 
 import argparse
@@ -34,6 +34,7 @@ async def serve(dsn: str) -> None:
 
     async def show(request: web.Request) -> web.Response:
         row = await pool.fetchrow(READ, request.headers[MERCHANT])
+        assert row is not None
         return web.Response(body=orjson.dumps(dict(row)), content_type="application/json")
 
     app = web.Application()

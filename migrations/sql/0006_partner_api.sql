@@ -418,7 +418,8 @@ END
 $$;
 
 -- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. State:
--- live, unknown, expired or revoked; all else is null but for live. Clock: for tests, of the limit alone.
+-- live, unknown, expired or revoked; all else is null but for live, and the rest of the statement sees what is theirs,
+-- as after bearer(). Clock: for tests, of the limit alone.
 CREATE FUNCTION webhook.admit_token(
     token bytea, most integer, span interval, clock timestamptz DEFAULT NULL,
     OUT state text, OUT api_key_id bigint, OUT client_id text, OUT merchant_id text, OUT is_use_due boolean,
@@ -443,6 +444,7 @@ BEGIN
         api_key_id := owner.id;
         client_id := owner.client_id;
         merchant_id := owner.merchant_id;
+        PERFORM set_config('webhook.bearer', encode(token, 'hex'), true);
         is_use_due := coalesce(owner.last_used_at <= clock_timestamp() - interval '1 minute', true);
         taken := webhook.take_limit('key:' || owner.id, most, span, false, clock);
         retry_after := taken.retry_after;

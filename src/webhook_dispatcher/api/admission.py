@@ -51,7 +51,7 @@ class ByToken:
         if database is None:
             raise Refused(INVALID_TOKEN)
         tokens = Tokens(database)
-        admission = await tokens.admit(token.hash, self._limit)
+        admission = await tokens.admit(token.hash, self._limit, with_endpoint=asked.operation.shows_endpoint)
         admitted = self._admitted(admission, database, token.shard)
         if admission.is_use_due and admitted.bearer is not None:
             await tokens.note_use(admitted.bearer.api_key_id)
@@ -65,7 +65,7 @@ class ByToken:
         headers = limit_headers("key", self._limit, admission.taken)
         if admission.taken.retry_after is not None:
             raise Refused(LIMIT_EXCEEDED, headers=headers)
-        return Admitted(admission.bearer, database, shard, headers)
+        return Admitted(admission.bearer, database, shard, headers, admission.endpoint)
 
 
 def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:

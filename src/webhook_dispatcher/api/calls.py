@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from webhook_dispatcher.api.catalogue import Language
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -140,9 +141,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What admission found. shard: the database's name; headers: what answers say besides (RateLimit)."""
+    """What admission found. shard: the database's name; headers: what answers say besides (RateLimit).
+
+    endpoint: the merchant's, for an operation that shows it.
+    """
 
     bearer: Bearer | None = None
     database: Database | None = None
     shard: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    endpoint: OwnEndpoint | None = None

@@ -28,6 +28,7 @@ class Operation:
     """One row. limit: by which limits it is counted. statuses: every one that it may answer with.
 
     is_secret: its answers hold something that nobody may keep, such as a token.
+    shows_endpoint: the merchant's endpoint is read by the statement that lets the request in.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Operation:
     content_types: tuple[str, ...] = (JSON,)
     is_list: bool = False
     is_secret: bool = False
+    shows_endpoint: bool = False
 
     @property
     def takes_body(self) -> bool:

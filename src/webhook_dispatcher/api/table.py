@@ -26,7 +26,14 @@ def table(databases: Databases, limits: RateLimits, guard: Guard) -> tuple[Opera
             is_secret=True,
         ),
         Operation("GET", "/v1/charges/{id}", "readCharge", charges.show),
-        Operation("GET", "/v1/webhook", "readWebhook", webhook.show, answer=webhook.WebhookAnswer),
+        Operation(
+            "GET",
+            "/v1/webhook",
+            "readWebhook",
+            webhook.show,
+            answer=webhook.WebhookAnswer,
+            shows_endpoint=True,
+        ),
         Operation(
             "PUT",
             "/v1/webhook",
