@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks import (
+    api,
     collusion,
     costs,
     drains,
@@ -55,10 +56,11 @@ PLANS: Mapping[str, Scenario] = {
     "quiet-hour": quiet_hour.quiet_hour,
     "two-processes": quiet_hour.two_processes,
 }
+API: Mapping[str, Scenario] = {"api": api.api, "idle-api": api.idle_api}
 ASKED_FOR: Mapping[str, Scenario] = {"collusion": collusion.collusion, "versions": versions.versions}
 """Those of no set."""
-SETS = {"standard": STANDARD, "large": LARGE, "plans": PLANS}
-SCENARIOS = {**STANDARD, **LARGE, **PLANS, **ASKED_FOR}
+SETS = {"standard": STANDARD, "large": LARGE, "plans": PLANS, "api": API}
+SCENARIOS = {**STANDARD, **LARGE, **PLANS, **API, **ASKED_FOR}
 
 
 def main() -> None:

@@ -138,6 +138,12 @@ def find_ops_port(log: Path) -> int | None:
     return port if missing <= 0 else None
 
 
+def find_api_port(log: Path) -> int | None:
+    """Find where the Partner API serves in what it has logged; None: it does not yet."""
+    lines = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("}\n")]
+    return next((line["port"] for line in lines if line["event"] == "api.started"), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Processor seconds of one run."""

@@ -13,14 +13,14 @@ import secrets
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import asyncpg
 
-from benchmarks.processes import Child, Usage, cpu_seconds, end, find_ops_port, until
+from benchmarks.processes import Child, Usage, cpu_seconds, end, find_api_port, find_ops_port, until
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
@@ -88,8 +88,8 @@ class Receiver:
         return found
 
 
-class Daemon:
-    """A webhook-dispatcher at work."""
+class Program:
+    """A command of webhook-dispatcher that goes on; port: what `find_port` found in its log."""
 
     def __init__(
         self,
@@ -97,7 +97,8 @@ class Daemon:
         command: Sequence[str],
         environ: Mapping[str, str],
         log: Path,
-        within: Sequence[str],
+        within: Sequence[str] = (),
+        find_port: Callable[[Path], int | None] = find_ops_port,
     ) -> None:
         self._log = log
         own = {name: text for name, text in os.environ.items() if not name.startswith("WEBHOOK_")}
@@ -110,19 +111,23 @@ class Daemon:
                 stderr=err,
             )
         try:
-            self.ops_port: int = until(self._find_port, START_DEADLINE)
+            self.port: int = until(lambda: self._look(find_port), START_DEADLINE)
         except BaseException:
             end(self.process)
             raise
 
-    def _find_port(self) -> int | None:
+    def _look(self, find_port: Callable[[Path], int | None]) -> int | None:
         if self.process.poll() is not None:
-            raise SystemExit(f"the daemon did not start; its log ends:\n{self._log.read_text()[-3000:]}")
-        return find_ops_port(self._log)
+            raise SystemExit(f"it did not start; its log ends:\n{self._log.read_text()[-3000:]}")
+        return find_port(self._log)
+
+
+class Daemon(Program):
+    """A webhook-dispatcher at work; port: of its metrics."""
 
     def metrics(self) -> str:
         """Return what /metrics says."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
             text: str = answer.read().decode()
         return text
 
@@ -291,6 +296,24 @@ class Rig:
             yield daemon
         finally:
             end(daemon.process)
+            log.unlink()
+
+    @contextmanager
+    def api(self, database: str, **settings: str) -> Iterator[Program]:
+        """Run the Partner API with its settings as they come; port: where it serves."""
+        environ = {
+            "DATABASE_URL": self.postgres.dsn("webhook_api", database),
+            "API_ADDRESS": "127.0.0.1:0",
+            "API_OPS_ADDRESS": "127.0.0.1:0",
+            **settings,
+        }
+        self._runs += 1
+        log = self.folder / f"api_{self._runs}.log"
+        api = Program(self._python, ("api",), environ, log, find_port=find_api_port)
+        try:
+            yield api
+        finally:
+            end(api.process)
             log.unlink()
 
     def usage(self, worker: int) -> Usage:

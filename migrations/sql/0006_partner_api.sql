@@ -158,7 +158,7 @@ ALTER TABLE webhook.api_usage ALTER COLUMN subject SET STORAGE PLAIN, ALTER COLU
 -- The same of what guards a code that can be guessed. Logged: a crash frees no attempt.
 CREATE TABLE webhook.card_attempts (LIKE webhook.api_usage INCLUDING ALL);
 
--- The next four are called by take_limits() alone, with the names that it sees.
+-- The next seven are called by take_limits() and admit_token() alone, with the names that those see.
 -- Read what a subject has used, and lock it, if asked to; its row is made then where it is missing.
 CREATE FUNCTION webhook.read_usage(named text, is_durable boolean, is_locking boolean) RETURNS webhook.api_usage
 LANGUAGE plpgsql VOLATILE AS $$
@@ -211,9 +211,34 @@ BEGIN
 END
 $$;
 
--- Write one more entry into a row that is locked.
+-- What a row says to one more: its entries are those that count. Taken_at: ascending, whatever the clock does. Instants
+-- are rounded up to milliseconds before they are compared with a clock that is not.
+CREATE FUNCTION webhook.judge_usage(
+    counted webhook.api_usage, most integer, span interval, instant timestamptz,
+    OUT retry_after interval, OUT remaining integer, OUT taken_at timestamptz
+)
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    entries CONSTANT integer := cardinality(counted.taken);
+    millisecond CONSTANT interval := interval '1 millisecond';
+BEGIN
+    remaining := greatest(most - entries, 0);
+    IF remaining = 0 THEN
+        -- Until the oldest is over that has to be before one more fits.
+        retry_after := make_interval(secs => ceil(extract(
+            EPOCH FROM counted.since + counted.taken[entries - most + 1] * millisecond + span - instant
+        )));
+    END IF;
+    taken_at := greatest(
+        date_trunc('milliseconds', instant + interval '999 microseconds'),
+        counted.since + counted.taken[entries] * millisecond
+    );
+END
+$$;
+
+-- Write one more entry into a row that is locked; the instant that it counts as.
 CREATE FUNCTION webhook.write_usage(counted webhook.api_usage, span interval, at timestamptz, is_durable boolean)
-RETURNS void
+RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     entry integer;
@@ -236,10 +261,52 @@ BEGIN
         SET since = counted.since, taken = counted.taken, expires_at = at + span
         WHERE api_usage.subject = counted.subject;
     END IF;
+    RETURN at;
 END
 $$;
 
--- The places of several limits in the order in which their rows are locked. One of 0 is none.
+-- Refuse what is no limit. One of 0 is none.
+CREATE FUNCTION webhook.check_limit(named text, most integer, span interval, is_durable boolean) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF (
+        most BETWEEN 1 AND 1500 AND span BETWEEN interval '1 second' AND interval '1 day'
+        AND named IS NOT NULL AND is_durable IS NOT NULL
+    ) IS NOT TRUE THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'a limit is 0 to 1500 in 1 second to 1 day, of a subject';
+    END IF;
+END
+$$;
+
+-- Take one of one limit, or nothing, as take_limits() does: most requests take one alone, and this costs half as much.
+CREATE FUNCTION webhook.take_limit(
+    named text, most integer, span interval, is_durable boolean, clock timestamptz,
+    OUT retry_after interval, OUT remaining integer, OUT taken_at timestamptz
+)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    used webhook.api_usage;
+    judged record;
+    instant timestamptz;
+BEGIN
+    IF most = 0 THEN
+        RETURN;
+    END IF;
+    PERFORM webhook.check_limit(named, most, span, is_durable);
+    used := webhook.read_usage(named, is_durable, true);
+    instant := coalesce(clock, clock_timestamp());
+    used.taken := webhook.counted_entries(used, span, instant);
+    judged := webhook.judge_usage(used, most, span, instant);
+    retry_after := judged.retry_after;
+    remaining := judged.remaining;
+    IF retry_after IS NULL THEN
+        taken_at := webhook.write_usage(used, span, judged.taken_at, is_durable);
+        remaining := remaining - 1;
+    END IF;
+END
+$$;
+
+-- The places of several limits in the order in which their rows are locked.
 CREATE FUNCTION webhook.order_of_limits(subjects text[], limits integer[], is_durable boolean[]) RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -256,9 +323,8 @@ END
 $$;
 
 -- Take one of each limit, or none of any. In no window are more taken than the limit, over all processes: rows are locked
--- in one order, the clock is read when all locks are held, and instants are rounded up to milliseconds before they are
--- compared with a clock that is not. Retry_after, in whole seconds, is null where it was taken. Remaining: for each
--- subject. A limit of 0 is none. Clock: for tests.
+-- in one order, and the clock is read when all locks are held. Retry_after, in whole seconds, is null where it was taken.
+-- Remaining: for each subject. A limit of 0 is none. Clock: for tests.
 CREATE FUNCTION webhook.take_limits(
     subjects text[], limits integer[], windows interval[], is_durable boolean[], clock timestamptz DEFAULT NULL,
     OUT retry_after interval, OUT remaining integer[], OUT taken_at timestamptz
@@ -270,46 +336,38 @@ DECLARE
     is_locking boolean;
     used webhook.api_usage[];
     one webhook.api_usage;
-    entries integer;
+    judged record;
     instant timestamptz;
-    millisecond CONSTANT interval := interval '1 millisecond';
 BEGIN
+    IF cardinality(subjects) = 1 THEN
+        judged := webhook.take_limit(subjects[1], limits[1], windows[1], take_limits.is_durable[1], clock);
+        retry_after := judged.retry_after;
+        remaining := ARRAY[judged.remaining];
+        taken_at := judged.taken_at;
+        RETURN;
+    END IF;
     remaining := array_fill(NULL::integer, ARRAY[cardinality(subjects)]);
-    places := CASE
-        WHEN cardinality(subjects) <> 1 THEN webhook.order_of_limits(subjects, limits, take_limits.is_durable)
-        WHEN limits[1] = 0 THEN '{}'
-        ELSE ARRAY[1]
-    END;
+    places := webhook.order_of_limits(subjects, limits, take_limits.is_durable);
     FOREACH place IN ARRAY places LOOP
-        IF (
-            limits[place] BETWEEN 1 AND 1500 AND windows[place] BETWEEN interval '1 second' AND interval '1 day'
-            AND subjects[place] IS NOT NULL AND take_limits.is_durable[place] IS NOT NULL
-        ) IS NOT TRUE THEN
-            RAISE invalid_parameter_value USING MESSAGE = 'a limit is 0 to 1500 in 1 second to 1 day, of a subject';
-        END IF;
+        PERFORM webhook.check_limit(
+            subjects[place], limits[place], windows[place], take_limits.is_durable[place]
+        );
     END LOOP;
-    -- Several are looked at without locks first: who is refused anyway leaves no row, and keeps nobody waiting.
-    FOREACH is_locking IN ARRAY CASE WHEN cardinality(places) > 1 THEN ARRAY[false, true] ELSE ARRAY[true] END LOOP
+    -- They are looked at without locks first: who is refused anyway leaves no row, and keeps nobody waiting.
+    FOREACH is_locking IN ARRAY ARRAY[false, true] LOOP
         FOREACH place IN ARRAY places LOOP
             used[place] := webhook.read_usage(subjects[place], take_limits.is_durable[place], is_locking);
         END LOOP;
         instant := coalesce(clock, clock_timestamp());
-        -- Up to the millisecond.
-        taken_at := date_trunc('milliseconds', instant + interval '999 microseconds');
+        taken_at := NULL;
         FOREACH place IN ARRAY places LOOP
             one := used[place];
             one.taken := webhook.counted_entries(one, windows[place], instant);
             used[place] := one;
-            entries := cardinality(one.taken);
-            remaining[place] := greatest(limits[place] - entries, 0);
-            IF entries >= limits[place] THEN
-                -- Until the oldest is over that has to be before one more fits.
-                retry_after := greatest(retry_after, make_interval(secs => ceil(extract(
-                    EPOCH FROM one.since + one.taken[entries - limits[place] + 1] * millisecond + windows[place] - instant
-                ))));
-            END IF;
-            -- Entries ascend, whatever the clock does.
-            taken_at := greatest(taken_at, one.since + one.taken[entries] * millisecond);
+            judged := webhook.judge_usage(one, limits[place], windows[place], instant);
+            remaining[place] := judged.remaining;
+            retry_after := greatest(retry_after, judged.retry_after);
+            taken_at := greatest(taken_at, judged.taken_at);
         END LOOP;
         IF retry_after IS NOT NULL THEN
             taken_at := NULL;
@@ -353,7 +411,8 @@ END
 $$;
 
 -- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. State:
--- live, unknown, expired or revoked; all else is null but for live. Clock: for tests, of the limit alone.
+-- live, unknown, expired or revoked; all else is null but for live, and the rest of the statement sees what is theirs,
+-- as after bearer(). Clock: for tests, of the limit alone.
 CREATE FUNCTION webhook.admit_token(
     token bytea, most integer, span interval, clock timestamptz DEFAULT NULL,
     OUT state text, OUT api_key_id bigint, OUT client_id text, OUT merchant_id text, OUT is_use_due boolean,
@@ -363,6 +422,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     found_token webhook.api_token;
     owner webhook.api_key;
+    taken record;
 BEGIN
     -- One after the other, by their primary keys: no plan could read more.
     SELECT api_token.* INTO found_token FROM webhook.api_token WHERE api_token.hash = token;
@@ -377,9 +437,12 @@ BEGIN
         api_key_id := owner.id;
         client_id := owner.client_id;
         merchant_id := owner.merchant_id;
+        PERFORM set_config('webhook.bearer', encode(token, 'hex'), true);
         is_use_due := coalesce(owner.last_used_at <= clock_timestamp() - interval '1 minute', true);
-        SELECT taken.retry_after, taken.remaining[1], taken.taken_at INTO retry_after, remaining, taken_at
-        FROM webhook.take_limits(ARRAY['key:' || owner.id], ARRAY[most], ARRAY[span], ARRAY[false], clock) AS taken;
+        taken := webhook.take_limit('key:' || owner.id, most, span, false, clock);
+        retry_after := taken.retry_after;
+        remaining := taken.remaining;
+        taken_at := taken.taken_at;
     END IF;
 END
 $$;
@@ -477,7 +540,8 @@ SELECT client_id, merchant_id, name, created_at, created_by, last_used_at, revok
 FROM webhook.api_key;
 
 REVOKE EXECUTE ON FUNCTION
-webhook.read_usage, webhook.counted_entries, webhook.write_usage, webhook.order_of_limits, webhook.take_limits,
+webhook.read_usage, webhook.counted_entries, webhook.judge_usage, webhook.write_usage, webhook.check_limit,
+webhook.take_limit, webhook.order_of_limits, webhook.take_limits,
 webhook.without_taken, webhook.release_limit, webhook.admit_token, webhook.issue_token, webhook.note_key_use,
 webhook.create_api_key, webhook.revoke_api_key
 FROM public;

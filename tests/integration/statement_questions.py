@@ -374,6 +374,7 @@ QUESTIONS: Mapping[str, Question] = {
     # api_tokens
     # Asked first of all functions that read tables: what it compiles reads the catalogue.
     "admit": Question((TOKEN, "600", "'1 minute'"), 4),
+    "admit_with_endpoint": Question((TOKEN, "600", "'1 minute'"), 5),
     "issue": Question((f"'{CLIENT}'", "sha256('s7')", "sha256('new')", "'1 hour'")),
     "note_use": Question(("7",), 2),
     "find_bearer": Question((READER,)),

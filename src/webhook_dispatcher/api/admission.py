@@ -65,7 +65,7 @@ class ByToken:
         limit = NO_LIMIT if is_of_card else self._limits.key
         gate = self._gates[token.shard]
         async with gate.passed(token.hash):
-            admission = await tokens.admit(token.hash, limit)
+            admission = await tokens.admit(token.hash, limit, with_endpoint=asked.operation.shows_endpoint)
         gate.note(token.hash, is_live=admission.bearer is not None)
         admitted = _admitted(admission, limit, database, token.shard)
         if is_of_card and admission.bearer is not None:
@@ -96,7 +96,7 @@ def _admitted(admission: Admission, limit: Limit, database: Database, shard: str
     headers = limit_headers("key", limit, admission.taken)
     if admission.taken.retry_after is not None:
         raise Refused(LIMIT_EXCEEDED, headers=headers)
-    return Admitted(admission.bearer, database, shard, headers)
+    return Admitted(admission.bearer, database, shard, headers, endpoint=admission.endpoint)
 
 
 def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from webhook_dispatcher.api.card_attempts import CardAttempt
 from webhook_dispatcher.api.catalogue import Language
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -147,7 +148,7 @@ class Asked:
 class Admitted:
     """What admission found. shard: the database's name; headers: what answers say besides (RateLimit).
 
-    attempt: what was taken of a card's limit.
+    attempt: what was taken of a card's limit. endpoint: the merchant's, for an operation that shows it.
     """
 
     bearer: Bearer | None = None
@@ -155,3 +156,4 @@ class Admitted:
     shard: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     attempt: CardAttempt | None = None
+    endpoint: OwnEndpoint | None = None

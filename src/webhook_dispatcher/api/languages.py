@@ -1,6 +1,7 @@
 """Which of our languages a client reads best, by Accept-Language (RFC 9110, 12.5.4)."""
 
 import re
+from functools import lru_cache
 
 from webhook_dispatcher.api.catalogue import LANGUAGES, Language
 
@@ -14,6 +15,7 @@ _RANGE = re.compile(
 )
 
 
+@lru_cache(maxsize=128)
 def choose(header: str | None) -> Language:
     """Return the language with the greatest weight, of equal ones the first; English if none fits."""
     weights: dict[Language, float] = {}

@@ -32,7 +32,8 @@ class Operation:
     is_secret: its answers hold something that nobody may keep, such as a token. created: what a 201 holds,
     where that is more than `answer`. refusals: the codes that are its own, beside those that follow from its
     limit, idempotency and body. summary: one sentence, for the OpenAPI document. is_forwarded: the charge
-    service does it, and judges the body by itself.
+    service does it, and judges the body by itself. shows_endpoint: the merchant's endpoint is
+    read by the statement that lets the request in.
     """
 
     method: str
@@ -55,6 +56,7 @@ class Operation:
     is_list: bool = False
     is_secret: bool = False
     is_forwarded: bool = False
+    shows_endpoint: bool = False
 
     @property
     def takes_body(self) -> bool:

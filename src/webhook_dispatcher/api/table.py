@@ -53,6 +53,7 @@ def table(databases: Databases, limits: RateLimits, guard: Guard) -> tuple[Opera
             summary="Read where events are sent, and how that fares.",
             refusals=(NOT_CONFIGURED,),
             answer=webhook.WebhookAnswer,
+            shows_endpoint=True,
         ),
         Operation(
             "PUT",

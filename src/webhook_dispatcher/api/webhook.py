@@ -98,8 +98,10 @@ class TestResult(Model):
 
 
 async def show(asked: Asked) -> Answer:
-    """Show where events are sent."""
-    return Answer(write(WebhookAnswer, await _endpoint(asked)))
+    """Show where events are sent, as admission has read it."""
+    if asked.admitted.endpoint is None:
+        raise Refused(NOT_CONFIGURED)
+    return Answer(write(WebhookAnswer, asked.admitted.endpoint))
 
 
 async def remove(asked: Asked) -> Answer:

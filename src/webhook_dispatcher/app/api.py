@@ -68,6 +68,7 @@ async def serve(program: Program) -> None:
         with signals.obeyed(program.stop, program.cut_short):
             try:
                 await program.start(stack)
+                machine.tune_collector()
                 await program.finished()
             finally:
                 await program.drain()

@@ -6,7 +6,6 @@ the grace is cut off and named in the log; leases and fences make that safe.
 """
 
 import asyncio
-import gc
 import os
 import secrets
 import socket
@@ -21,6 +20,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from webhook_dispatcher import __version__
+from webhook_dispatcher.app import machine
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.outbound import make_sender
 from webhook_dispatcher.app.report import Readiness, ShowsOperators
@@ -170,11 +170,7 @@ class Daemon:
             guard,
         )
         self._waits_for = []
-        # What is there by now stays: a full collection need not walk it with everybody waiting, nor come
-        # every few seconds (benchmarks/isolation.py: pauses of 60 to 100 ms, 2.5 times the lag).
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(10_000, 20, 100)
+        machine.tune_collector()
         _log.info("daemon.started", version=__version__, sender=settings.sender, ops_port=self.ops_port)
 
     async def _await_database(self, pool: asyncpg.Pool) -> None:

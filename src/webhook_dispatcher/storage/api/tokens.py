@@ -3,7 +3,7 @@
 Only hashes get here, and no hash that is stored leaves the database.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -11,10 +11,12 @@ import asyncpg
 
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.api.database import Database, ask
+from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
 from webhook_dispatcher.storage.api.limits import Taken
 from webhook_dispatcher.storage.statements import load
 
 _TOKENS = load("api_tokens")
+_OF_ENDPOINT = tuple(field.name for field in fields(OwnEndpoint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,14 @@ class Admission:
     """Whether a request is let in. bearer, taken: of a live token alone.
 
     is_use_due: its key's last use was written down more than a minute ago (`note_use`).
+    endpoint: the merchant's, where it was asked for and there is one.
     """
 
     state: Literal["live", "unknown", "expired", "revoked"]
     bearer: Bearer | None = None
     taken: Taken | None = None
     is_use_due: bool = False
+    endpoint: OwnEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,13 @@ class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def admit(self, token_hash: bytes, limit: Limit) -> Admission:
-        """Look a token up and take one of its key's limit if it is live, in one statement."""
-        row = await self._row("admit", token_hash, limit.most, limit.window)
+    async def admit(self, token_hash: bytes, limit: Limit, *, with_endpoint: bool = False) -> Admission:
+        """Look a token up and take one of its key's limit if it is live, in one statement.
+
+        with_endpoint: in which its merchant's endpoint is read, too.
+        """
+        name = "admit_with_endpoint" if with_endpoint else "admit"
+        row = await self._row(name, token_hash, limit.most, limit.window)
         if row["state"] != "live":
             return Admission(row["state"])
         return Admission(
@@ -64,6 +72,7 @@ class Tokens:
             Bearer(token_hash, row["api_key_id"], row["client_id"], row["merchant_id"]),
             Taken(row["retry_after"], row["remaining"] or 0, row["taken_at"], (row["remaining"],)),
             row["is_use_due"],
+            _endpoint(row) if with_endpoint else None,
         )
 
     async def issue(
@@ -81,3 +90,7 @@ class Tokens:
         [row] = await ask(self._database, _TOKENS[name], *arguments)
         found: asyncpg.Record = row
         return found
+
+
+def _endpoint(row: asyncpg.Record) -> OwnEndpoint | None:
+    return None if row["url"] is None else OwnEndpoint(*(row[name] for name in _OF_ENDPOINT))

@@ -19,6 +19,43 @@ SELECT
     admitted.taken_at
 FROM webhook.admit_token($1, $2, $3) AS admitted;
 
+-- name: admit_with_endpoint
+-- Let a request in as `admit` does, and show the endpoint of the token's merchant to one that is: a request for it takes
+-- one statement.
+-- $1 token_hash bytea
+-- $2 most integer
+-- $3 span interval
+-- row: state text, api_key_id bigint, client_id text, merchant_id text, is_use_due boolean, retry_after interval,
+--   remaining integer, taken_at timestamptz, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
+--   secret_created_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
+--   failures_in_a_row integer, suspended_at timestamptz
+-- order: one row; without a url where there is no endpoint
+SELECT
+    admitted.state,
+    admitted.api_key_id,
+    admitted.client_id,
+    admitted.merchant_id,
+    admitted.is_use_due,
+    admitted.retry_after,
+    admitted.remaining,
+    admitted.taken_at,
+    own.url,
+    own.paused,
+    own.created_at,
+    own.updated_at,
+    own.secret_created_at,
+    own.last_success_at,
+    own.failing_since,
+    own.failures_in_a_row,
+    own.suspended_at
+FROM webhook.admit_token($1, $2, $3) AS admitted
+LEFT JOIN LATERAL (
+    SELECT *
+    FROM webhook.own_endpoint
+    WHERE own_endpoint.merchant_id = admitted.merchant_id AND admitted.retry_after IS NULL
+    LIMIT 1
+) AS own ON true;
+
 -- name: issue
 -- Exchange a client's id and secret for an access token; of both the hash is given.
 -- $1 client_id text
