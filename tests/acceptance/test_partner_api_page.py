@@ -1,6 +1,7 @@
-"""Merchants' page on the Partner API: each of its examples is run against the real program, as it stands there."""
+"""Merchants' page on the Partner API: each of its examples is run as it stands, against the real program."""
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -39,7 +40,7 @@ def blocks(kind: str) -> list[str]:
 def examples() -> list[Example]:
     """Return the page's commands in their order, each with the answer that follows it."""
     found = [*_BLOCK.findall(PAGE), ("", "")]
-    following = zip(found, found[1:], strict=False)
+    following = itertools.pairwise(found)
     return [
         Example(text, after if next_kind == "json" else None)
         for (kind, text), (next_kind, after) in following
