@@ -78,6 +78,7 @@ def test_a_short_demo_finds_that_everything_agrees(folder: Path) -> None:
     for command in ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel"):
         assert re.search(rf"^{command} \S+: done ", output, re.MULTILINE), command
     asked = re.findall(r"^API  (\w+) +/v1(\S+) +museum +200 +\d+ ms$", output, re.MULTILINE)
+    assert re.search(r"^the Partner API at http://127\.0\.0\.1:\d+/v1$", output, re.MULTILINE)
     assert asked == [
         ("POST", "/auth/token"),
         ("GET", "/deliveries?state=failed"),

@@ -81,7 +81,6 @@ async def _perform(
     async with set_up(postgres, folder, environ, is_audited=events is not None) as stage:
         metrics = f"http://127.0.0.1:{stage.daemon.ops_port}/metrics"
         console.print(f"metrics at {metrics}, the daemon's log in {folder / 'daemon.log'}", soft_wrap=True)
-        console.print(f"the Partner API at {stage.api_url}", soft_wrap=True)
         view = View(stage, console)
         started = time.monotonic()
         play = _endless(stage, view) if events is None else _bounded(stage, view, events)

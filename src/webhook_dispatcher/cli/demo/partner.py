@@ -23,10 +23,16 @@ class Partner:
     """One merchant's client; Refused when an answer is not what it should be."""
 
     def __init__(
-        self, stage: Stage, say: Callable[[str], None], session: aiohttp.ClientSession, merchant_id: str
+        self,
+        stage: Stage,
+        say: Callable[[str], None],
+        session: aiohttp.ClientSession,
+        url: str,
+        merchant_id: str,
     ) -> None:
         self._stage = stage
         self._say = say
+        self._url = url
         self._session = session
         self._merchant_id = merchant_id
         self._headers: dict[str, str] = {}
@@ -35,11 +41,12 @@ class Partner:
     @asynccontextmanager
     async def of(cls, stage: Stage, say: Callable[[str], None], merchant_id: str) -> AsyncIterator[Self]:
         """Make a key for a merchant, as an operator does, and log in with it."""
+        url = await stage.api_url()
         client_id = ClientId.from_random(secrets.token_bytes(CLIENT_ID_BYTES), None)
         secret = ClientSecret.from_random(secrets.token_bytes(SECRET_BYTES))
         await stage.admin.create_api_key(merchant_id, str(client_id), secret.hash, "the demo")
         async with aiohttp.ClientSession(timeout=PATIENCE, trust_env=False) as session:
-            partner = cls(stage, say, session, merchant_id)
+            partner = cls(stage, say, session, url, merchant_id)
             given = {"clientId": str(client_id), "clientSecret": secret.revealed}
             told = await partner._ask("POST", "/auth/token", "/auth/token", json=given)
             partner._headers["Authorization"] = f"Bearer {told['data']['accessToken']}"
@@ -80,7 +87,7 @@ class Partner:
         started = time.monotonic()
         try:
             async with self._session.request(
-                method, self._stage.api_url + path, headers={**self._headers, **(headers or {})}, **given
+                method, self._url + path, headers={**self._headers, **(headers or {})}, **given
             ) as response:
                 answer: dict[str, Any] = await response.json()
                 status = response.status

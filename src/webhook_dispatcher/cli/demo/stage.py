@@ -32,7 +32,7 @@ from webhook_dispatcher.storage.connection import connect
 LOOK_INTERVAL = 0.1
 PASSED_ON = ("WEBHOOK_OPS_ADDRESS", "WEBHOOK_LOG_FORMAT", "WEBHOOK_LOG_LEVEL")
 PASSED_ON_TO_API = ("WEBHOOK_API_ADDRESS", "WEBHOOK_API_OPS_ADDRESS")
-API_START = timedelta(seconds=30)
+API_START = timedelta(seconds=60)
 COUNT_BY_STATE = (
     "SELECT merchant_id, state, count(*) AS deliveries FROM webhook.deliveries "
     "WHERE type <> 'webhook.test' GROUP BY 1, 2"
@@ -45,7 +45,6 @@ class Stage:
 
     observer: sees the views as `webhook_observer`; admin: acts as `webhook_admin`.
     written: whole events, for the audit; seqs: what is kept of them however long it takes.
-    api_url: where the Partner API answers, with its version.
     characters: what each merchant's receiver does now, in words.
     """
 
@@ -56,7 +55,7 @@ class Stage:
     daemon: Daemon
     ledger: Ledger
     is_audited: bool
-    api_url: str
+    api: ApiProcess
     written: dict[str, Written] = field(default_factory=dict)
     seqs: dict[str, int] = field(default_factory=dict)
     characters: dict[str, str] = field(
@@ -105,6 +104,19 @@ class Stage:
         except TimeoutError:
             raise Refused(f"not within {deadline.total_seconds():.0f} s: {what}") from None
 
+    async def api_url(self) -> str:
+        """Wait until the Partner API answers, and say where; Refused says why it does not."""
+
+        async def is_started() -> bool:
+            if self.api.code is not None:
+                raise Refused(f"the Partner API ended with {self.api.code}: {self.api.log_tail()}")
+            return self.api.url() is not None
+
+        await self.until(is_started, "the Partner API answers", API_START)
+        url = self.api.url()
+        assert url is not None
+        return url
+
     def merchant_of(self, arrival: Arrival) -> str:
         """Name the merchant of an arrival, wherever it went."""
         return cast.merchant_at(arrival.merchant_id)
@@ -140,10 +152,7 @@ async def set_up(
         running = await stack.enter_async_context(AsyncExitStack())
         daemon = await running.enter_async_context(app.running(settings))
         producer = postgres.dsn("webhook_producer")
-        api_url = await _url_of(api)
-        yield Stage(
-            producer, receiver, admin, observer, daemon, ledger, is_audited, api_url, _running=running
-        )
+        yield Stage(producer, receiver, admin, observer, daemon, ledger, is_audited, api, _running=running)
 
 
 def _api_process(
@@ -158,19 +167,6 @@ def _api_process(
         WEBHOOK_API_OPS_ADDRESS="127.0.0.1:0",
     )
     return ApiProcess(environment, folder, folder / "api.log")
-
-
-async def _url_of(api: ApiProcess) -> str:
-    """Wait until the Partner API answers, and say where."""
-    try:
-        async with asyncio.timeout(API_START.total_seconds()):
-            while (url := api.url()) is None:
-                if api.code is not None:
-                    raise Refused(f"the Partner API ended with {api.code}: {api.log_tail()}")
-                await asyncio.sleep(LOOK_INTERVAL / 4)
-    except TimeoutError:
-        raise Refused(f"the Partner API has not started within {API_START.total_seconds():.0f} s") from None
-    return url
 
 
 def _settings(postgres: EmbeddedPostgres, ca_file: Path, environ: Mapping[str, str]) -> Settings:
