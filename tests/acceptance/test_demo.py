@@ -20,6 +20,8 @@ from tests.waiting import MAX_WAIT
 
 DEADLINE = MAX_WAIT
 START = "metrics at "
+ADDRESSES = {"WEBHOOK_API_ADDRESS": "127.0.0.1:0"}
+"""Several demos run at once here."""
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def demo(folder: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
     }
     with subprocess.Popen(
         [sys.executable, "-m", "webhook_dispatcher", "demo"],
-        env={**environment, "TMPDIR": str(folder), **variables},
+        env={**environment, "TMPDIR": str(folder), **ADDRESSES, **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -75,6 +77,16 @@ def test_a_short_demo_finds_that_everything_agrees(folder: Path) -> None:
     assert re.search(r"^museum +500 again ", table, re.MULTILINE), table
     for command in ("retry", "retry_failed", "test_event", "set_url", "pause", "resume", "cancel"):
         assert re.search(rf"^{command} \S+: done ", output, re.MULTILINE), command
+    asked = re.findall(r"^API  (\w+) +/v1(\S+) +museum +200 +\d+ ms$", output, re.MULTILINE)
+    assert re.search(r"^the Partner API at http://127\.0\.0\.1:\d+/v1$", output, re.MULTILINE)
+    assert asked == [
+        ("POST", "/auth/token"),
+        ("GET", "/deliveries?state=failed"),
+        ("GET", "/deliveries/{eventId}"),
+        ("GET", "/charges/{id}"),
+        ("POST", "/deliveries/{eventId}/retry"),
+    ]
+    assert "\n  API            5  asked by a merchant, 0 answered wrong\n" in output
     assert processes_in(folder) == []
     assert list(folder.iterdir()) == []
 
@@ -86,7 +98,7 @@ def test_nothing_runs_on_after_a_demo_was_stopped(folder: Path, number: signal.S
     with demo(folder) as process:
         assert process.stdout is not None
         assert any(line.startswith(START) for line in process.stdout)
-        assert processes_in(folder)
+        assert any("'api'" in found for found in processes_in(folder))
         process.send_signal(number)
         process.stdout.read()
         assert process.wait(DEADLINE) == status
@@ -101,7 +113,7 @@ def demo_on_a_terminal(folder: Path) -> Iterator[tuple[int, int]]:
     """Start the demo as the only program of a terminal of 80 columns; give its pid and the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ.update(TMPDIR=str(folder), COLUMNS="80", LINES="24", TERM="xterm")
+        os.environ.update(TMPDIR=str(folder), COLUMNS="80", LINES="24", TERM="xterm", **ADDRESSES)
         os.execv(sys.executable, [sys.executable, "-m", "webhook_dispatcher", "demo"])
     try:
         yield pid, terminal

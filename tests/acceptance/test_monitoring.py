@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.api_merchant import PartnerApi, start_api
 from tests.acceptance.installation import Installation
 from tests.acceptance.load import Load
 from tests.acceptance.processes import http_get
@@ -61,12 +62,13 @@ async def test_the_dashboard_shows_and_the_rules_judge_daemons_at_work(
     await installation.configure(*MERCHANTS)
     installation.receiver.behave(MERCHANTS[0], Behaviour(status=500))
     alone = await installation.start()
-    ports = [alone.log("daemon.started")[0]["ops_port"], await supervised_port(installation)]
+    api = await start_api(installation)
+    ports = [alone.log("daemon.started")[0]["ops_port"], await supervised_port(installation), api.ops_port]
     async with (
         Prometheus(tmp_path, ports) as prometheus,
         Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE),
     ):
-        await _has_seen_enough(prometheus)
+        await _has_seen_enough(prometheus, api)
         found = {(title, query): await prometheus.values(query) for title, query in targets()}
         unfounded = {
             title
@@ -83,16 +85,18 @@ async def test_the_dashboard_shows_and_the_rules_judge_daemons_at_work(
         assert [rule["name"] for rule in rules if _fires(rule) and rule["labels"].get("slo") != "lag"] == []
 
 
-async def _has_seen_enough(prometheus: Prometheus) -> None:
-    """Wait until both daemons have delivered for long enough to tell a rate, and gauges were measured."""
+async def _has_seen_enough(prometheus: Prometheus, api: PartnerApi) -> None:
+    """Wait until daemons have delivered and the API has answered for long enough to tell a rate."""
 
     async def seen() -> bool:
+        assert (await http_get(api.port, "/v1/webhook"))[0] == 401
+        requests = await prometheus.values("sum(rate(webhook_api_requests_total[15s])) > 0")
         rates = await prometheus.values(
             'rate(webhook_deliveries_total{state="delivered",type="charge.created"}[15s]) > 0'
         )
         late = await prometheus.values("webhook:delivery_lag_late:ratio_rate6h >= 0")
         measured = await prometheus.values("count(webhook_pending_retry > 0)")
-        return len(rates) == 2 and bool(late) and measured == [2]
+        return len(rates) == 2 and bool(late) and measured == [2] and bool(requests)
 
     await until_found(seen)
 

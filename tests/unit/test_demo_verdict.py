@@ -73,6 +73,16 @@ def test_what_is_wrong_is_found(
     assert verdict(deliveries, *arrivals).problems() == [problem]
 
 
+def test_what_the_partner_api_answered_wrong_is_a_problem() -> None:
+    ledger = ledger_of(arrival(EVENT, 1), arrival(LATER, 2))
+    for is_right in (True, False):
+        ledger.note_api(is_right)
+    ledger.note_api_fault()
+    found = judge({str(view.event_id): view for view in BOTH}, ledger, WRITTEN)
+    assert found.problems() == ["answered wrong by the Partner API: 2 requests"]
+    assert [*found.lines()][-1] == "  API            2  asked by a merchant, 2 answered wrong"
+
+
 def test_what_was_accepted_twice_is_counted() -> None:
     deliveries = [delivery(EVENT, attempts=2), BOTH[1]]
     found = verdict(deliveries, arrival(EVENT, 1), arrival(LATER, 2), arrival(EVENT, 3, attempt=2))

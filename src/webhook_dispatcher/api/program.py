@@ -155,7 +155,8 @@ class Program:
         await self._listen(ApiServer(pipeline, self._options.max_connections))
         watching = asyncio.create_task(self._watch(pools))
         stack.callback(watching.cancel)
-        _log.info("api.started", version=__version__, port=self.port, ops_port=self.ops_port)
+        url = f"http://{self._options.address.rpartition(':')[0]}:{self.port}/v1"
+        _log.info("api.started", version=__version__, url=url, port=self.port, ops_port=self.ops_port)
 
     async def _pool(self, stack: AsyncExitStack, dsn: str) -> asyncpg.Pool:
         return await stack.enter_async_context(

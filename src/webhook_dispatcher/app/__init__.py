@@ -21,6 +21,7 @@ from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.app.report import Report, Reporter, ShowsOperators, tell
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.domain.signing import KEY_BYTES
+from webhook_dispatcher.local.api_process import ApiProcess, environment_of
 from webhook_dispatcher.local.confinement import death_signal
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.settings import Settings
@@ -75,7 +76,9 @@ def run(settings: Settings, embedded: bool = False, environ: Mapping[str, str] =
     machine.raise_open_files(settings.max_lanes)
     with ExitStack() as stack:
         if embedded:
-            settings = _with_database(settings, stack.enter_context(EmbeddedPostgres(settings.data_dir)))
+            postgres = stack.enter_context(EmbeddedPostgres(settings.data_dir))
+            settings = _with_database(settings, postgres)
+            stack.enter_context(_partner_api(settings, postgres, environ))
         count = settings.process_count(machine.usable_cpus())
         if count > 1 or len(settings.databases()) > 1:
             return supervisor.supervise(settings, environ, count)
@@ -132,6 +135,17 @@ def _with_database(settings: Settings, postgres: EmbeddedPostgres) -> Settings:
             "secret_keys": settings.secret_keys or development_key(settings.data_dir),
         }
     )
+
+
+def _partner_api(settings: Settings, postgres: EmbeddedPostgres, environ: Mapping[str, str]) -> ApiProcess:
+    """Return the Partner API of an embedded database; its log, among ours, says where it answers."""
+    environment = environment_of(
+        environ,
+        postgres.dsn("webhook_api"),
+        WEBHOOK_API_ADDRESS=settings.api_address,
+        WEBHOOK_API_OPS_ADDRESS=settings.api_ops_address,
+    )
+    return ApiProcess(environment, Path.cwd())
 
 
 def development_key(data_dir: Path) -> SecretStr:

@@ -1,6 +1,7 @@
 """`webhook-dispatcher api`: from settings to exit."""
 
 import asyncio
+import signal
 import sys
 from contextlib import AsyncExitStack
 
@@ -11,6 +12,7 @@ from webhook_dispatcher.api.upstream import base_url
 from webhook_dispatcher.app import machine, signals
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.local.confinement import death_signal
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.telemetry import logs
 
@@ -47,8 +49,10 @@ def options_of(settings: Settings) -> Options:
     )
 
 
-def run(settings: Settings) -> None:
-    """Serve until told to stop; raises what it ended for otherwise."""
+def run(settings: Settings, parent_pid: int | None = None) -> None:
+    """Serve until told to stop, or until that parent has died; raises what it ended for otherwise."""
+    if parent_pid is not None and (ask := death_signal(parent_pid, signal.SIGTERM)) is not None:
+        ask()
     options = options_of(settings)
     logs.configure(settings.log_format, settings.log_level, sys.stderr)
     limit, needed = machine.allow_open_files(), options.max_connections + OWN_OPEN_FILES

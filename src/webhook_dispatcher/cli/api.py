@@ -1,11 +1,18 @@
 """`api`."""
 
+from typing import Annotated
+
 import typer
 
 from webhook_dispatcher.cli.session import session_of
 
 
-def api(context: typer.Context) -> None:
+def api(
+    context: typer.Context,
+    parent_pid: Annotated[
+        int | None, typer.Option("--parent-pid", hidden=True, help="End when this process, our parent, does.")
+    ] = None,
+) -> None:
     """Serve the Partner API until stopped (SIGTERM or Ctrl-C), as one process: start as many as are wanted.
 
     Connects as webhook_api; holds no encryption keys. Refuses a schema of another version (exit 3).
@@ -14,4 +21,4 @@ def api(context: typer.Context) -> None:
     settings.databases()
     from webhook_dispatcher.app import api as program
 
-    program.run(settings)
+    program.run(settings, parent_pid)

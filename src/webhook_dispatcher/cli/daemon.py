@@ -25,7 +25,10 @@ def run(
     context: typer.Context,
     embedded: Annotated[
         bool,
-        typer.Option("--embedded", help="Start a Postgres in WEBHOOK_DATA_DIR and use that: for a laptop."),
+        typer.Option(
+            "--embedded",
+            help="Start a Postgres in WEBHOOK_DATA_DIR and use that, with the Partner API: for a laptop.",
+        ),
     ] = False,
 ) -> None:
     """Deliver events until stopped (SIGTERM or Ctrl-C), in WEBHOOK_PROCESSES processes for each database.

@@ -46,7 +46,7 @@ def listen(
             help="Verify signatures with it; better given as a variable, which other users cannot see.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8080,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8090,
     https: Annotated[bool, typer.Option("--https", help="With a certificate made on the spot.")] = False,
     status: Annotated[
         int | None,

@@ -56,6 +56,7 @@ class Ledger:
         self.sequences = {merchant.id: Sequence() for merchant in cast.MERCHANTS}
         self.requests = 0
         self.wrong_signatures = 0
+        self.api_requests = self.api_wrong = 0
         self.unshown: deque[Request] = deque(maxlen=MAX_UNSHOWN)
 
     def take_in(self, arrival: Arrival) -> None:
@@ -64,6 +65,15 @@ class Ledger:
             self._begin(arrival)
         else:
             self._end(arrival, arrival.ended_at)
+
+    def note_api(self, is_right: bool) -> None:
+        """Count a request to the Partner API that has ended. is_right: whether its answer is a success."""
+        self.api_requests += 1
+        self.api_wrong += not is_right
+
+    def note_api_fault(self) -> None:
+        """Count an answer of the Partner API that is a success and does not agree with the database."""
+        self.api_wrong += 1
 
     def _begin(self, arrival: Arrival) -> None:
         self.requests += 1

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from webhook_dispatcher.cli.demo import cast
+from webhook_dispatcher.cli.demo.partner import Partner
 from webhook_dispatcher.cli.demo.stage import Stage
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import Refused
@@ -79,10 +80,21 @@ class Scenes:
         merchant_id = cast.FAILING.id
         self._stage.receiver.behave(merchant_id, Behaviour(200))
         self._stage.characters[merchant_id] = "mended: 200"
-        self._say(f"  {merchant_id} has mended its receiver")
+        self._say(f"  {merchant_id} has mended its receiver, and asks the Partner API")
+        await self._at_the_api(merchant_id)
         await self._retry_all_failed(merchant_id)
         self._stage.receiver.behave(merchant_id, *cast.FAILING.behaviours)
         self._stage.characters[merchant_id] = "500 again"
+
+    async def _at_the_api(self, merchant_id: str) -> None:
+        """Let a merchant see what failed, and have one event of it sent again, by itself."""
+        failed = await self._deliveries(merchant_id, State.FAILED)
+        async with Partner.of(self._stage, self._say, merchant_id) as partner:
+            await partner.list_failed({str(delivery.event_id) for delivery in failed})
+            await partner.read_charge(failed[0].event_id)
+            await partner.retry(failed[0].event_id)
+            await self._delivery_becomes(failed[0].event_id, State.DELIVERED)
+            self._say(f"  {merchant_id} had a failed delivery sent again by itself: delivered")
 
     async def _set_url(self) -> None:
         merchant_id = cast.HANGING.id

@@ -18,6 +18,7 @@ from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.ledger import Ledger
 from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Secret
+from webhook_dispatcher.local.api_process import ApiProcess, environment_of
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -30,6 +31,8 @@ from webhook_dispatcher.storage.connection import connect
 
 LOOK_INTERVAL = 0.1
 PASSED_ON = ("WEBHOOK_OPS_ADDRESS", "WEBHOOK_LOG_FORMAT", "WEBHOOK_LOG_LEVEL")
+PASSED_ON_TO_API = ("WEBHOOK_API_ADDRESS", "WEBHOOK_API_OPS_ADDRESS")
+API_START = timedelta(seconds=60)
 COUNT_BY_STATE = (
     "SELECT merchant_id, state, count(*) AS deliveries FROM webhook.deliveries "
     "WHERE type <> 'webhook.test' GROUP BY 1, 2"
@@ -52,6 +55,7 @@ class Stage:
     daemon: Daemon
     ledger: Ledger
     is_audited: bool
+    api: ApiProcess
     written: dict[str, Written] = field(default_factory=dict)
     seqs: dict[str, int] = field(default_factory=dict)
     characters: dict[str, str] = field(
@@ -100,6 +104,19 @@ class Stage:
         except TimeoutError:
             raise Refused(f"not within {deadline.total_seconds():.0f} s: {what}") from None
 
+    async def api_url(self) -> str:
+        """Wait until the Partner API answers, and say where; Refused says why it does not."""
+
+        async def is_started() -> bool:
+            if self.api.code is not None:
+                raise Refused(f"the Partner API ended with {self.api.code}: {self.api.log_tail()}")
+            return self.api.url() is not None
+
+        await self.until(is_started, "the Partner API answers", API_START)
+        url = self.api.url()
+        assert url is not None
+        return url
+
     def merchant_of(self, arrival: Arrival) -> str:
         """Name the merchant of an arrival, wherever it went."""
         return cast.merchant_at(arrival.merchant_id)
@@ -119,6 +136,8 @@ async def set_up(
     tls = server_context(ca_file)
     settings = _settings(postgres, ca_file, environ)
     async with AsyncExitStack() as stack:
+        # First of all: it starts while the rest is made.
+        api = stack.enter_context(_api_process(postgres, folder, environ, settings))
         receiver = await stack.enter_async_context(
             Receiver(tls=tls, keep=is_audited, on_arrival=ledger.take_in)
         )
@@ -133,7 +152,21 @@ async def set_up(
         running = await stack.enter_async_context(AsyncExitStack())
         daemon = await running.enter_async_context(app.running(settings))
         producer = postgres.dsn("webhook_producer")
-        yield Stage(producer, receiver, admin, observer, daemon, ledger, is_audited, _running=running)
+        yield Stage(producer, receiver, admin, observer, daemon, ledger, is_audited, api, _running=running)
+
+
+def _api_process(
+    postgres: EmbeddedPostgres, folder: Path, environ: Mapping[str, str], settings: Settings
+) -> ApiProcess:
+    own = {name: text for name, text in environ.items() if not name.startswith("WEBHOOK_")}
+    chosen = {name: environ[name] for name in PASSED_ON_TO_API if name in environ}
+    environment = environment_of(
+        {**own, **chosen, "WEBHOOK_LOG_FORMAT": "json"},
+        postgres.dsn("webhook_api"),
+        WEBHOOK_API_ADDRESS=settings.api_address,
+        WEBHOOK_API_OPS_ADDRESS="127.0.0.1:0",
+    )
+    return ApiProcess(environment, folder, folder / "api.log")
 
 
 def _settings(postgres: EmbeddedPostgres, ca_file: Path, environ: Mapping[str, str]) -> Settings:

@@ -25,6 +25,8 @@ class Verdict:
     out_of_order: list[str]
     unrecorded: list[str]
     wrong_signatures: int
+    api_requests: int = 0
+    api_wrong: int = 0
 
     def problems(self) -> list[str]:
         """Say what is wrong, a line each."""
@@ -33,6 +35,7 @@ class Verdict:
             "sent out of order": self.out_of_order,
             "sent more or less often than is on record": self.unrecorded,
             "signed wrong": [f"{self.wrong_signatures} requests"] if self.wrong_signatures else [],
+            "answered wrong by the Partner API": [f"{self.api_wrong} requests"] if self.api_wrong else [],
         }
         return [f"{name}: {which}" for name, found in wrong.items() for which in found]
 
@@ -52,6 +55,7 @@ class Verdict:
         yield f"  repeated  {len(self.repeated):>6}  accepted more than once"
         yield f"  in order  {in_order:>6}  of {self.merchants} merchants, by seq"
         yield f"  requests  {self.requests:>6}  {self.wrong_signatures} signed wrong"
+        yield f"  API       {self.api_requests:>6}  asked by a merchant, {self.api_wrong} answered wrong"
 
 
 def judge(found: Mapping[str, DeliveryView], ledger: Ledger, written: Mapping[str, int]) -> Verdict:
@@ -77,4 +81,6 @@ def judge(found: Mapping[str, DeliveryView], ledger: Ledger, written: Mapping[st
             if delivery.attempts != ledger.receipts[event_id].requests
         ],
         wrong_signatures=ledger.wrong_signatures,
+        api_requests=ledger.api_requests,
+        api_wrong=ledger.api_wrong,
     )

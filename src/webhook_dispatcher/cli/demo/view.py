@@ -28,6 +28,7 @@ class View:
         self._console = console
         self._counts: Mapping[str, Counter[str]] = {}
         self._last_line = ""
+        self._has_named_api = False
 
     def say(self, text: str) -> None:
         """Print a line, above the table if there is one."""
@@ -53,6 +54,9 @@ class View:
         for sequence in self._stage.ledger.sequences.values():
             sequence.judge(self._stage.seqs)
         self._counts = await self._stage.count_by_state()
+        if not self._has_named_api and (url := self._stage.api.url()) is not None:
+            self._has_named_api = True
+            self.say(f"the Partner API at {url}")
 
     def _show_requests(self, most: int) -> None:
         for line in feed.lines(self._stage.ledger.unshown, most):

@@ -1,0 +1,107 @@
+"""The Partner API beside a daemon on this machine, as a process of its own: for laptops and the demo.
+
+It gets none of the keys that open secrets, works on the database as webhook_api, and ends when we do,
+whatever ends us. A terminal's Ctrl-C reaches us alone. One that ends by itself is not started again.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from webhook_dispatcher.telemetry.address import split_address
+
+NOT_PASSED_ON = ("WEBHOOK_SECRET_KEYS", "WEBHOOK_MIGRATION_DATABASE_URL")
+GRACE = 15.0
+"""Seconds that it has to end by itself: WEBHOOK_SHUTDOWN_GRACE, and some."""
+
+
+def environment_of(environ: Mapping[str, str], database_url: str, **usual: str) -> dict[str, str]:
+    """Return what it gets of our environment. usual: its addresses if none were chosen and they are free."""
+    own = {name: text for name, text in environ.items() if name not in NOT_PASSED_ON}
+    for name, address in usual.items():
+        own.setdefault(name, _free(address))
+    return own | {"WEBHOOK_DATABASE_URL": database_url}
+
+
+def _free(address: str) -> str:
+    """Return the address, or where its port is taken that of any free one."""
+    host, port = split_address(address)
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError:
+            return f"{host}:0"
+    return address
+
+
+class ApiProcess:
+    """The process, while this object is entered. log_file: where its log goes, if not to our stderr."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path, log_file: Path | None = None) -> None:
+        self._environment = environment
+        self._folder = folder
+        self._log_file = log_file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-P", "-m", "webhook_dispatcher", "api", "--parent-pid", str(os.getpid())]
+        log = None if self._log_file is None else self._log_file.open("wb")
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=dict(self._environment),
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                process_group=0,
+            )
+        finally:
+            if log is not None:
+                log.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it, and wait for that."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, if it has ended by itself."""
+        return None if self._process is None else self._process.poll()
+
+    def log_tail(self) -> str:
+        """Return the last line of its log."""
+        assert self._log_file is not None
+        return "".join(self._log_file.read_text(encoding="utf-8").splitlines()[-1:])
+
+    def url(self) -> str | None:
+        """Say where it answers, as its log does; None while it does not yet."""
+        assert self._log_file is not None
+        for line in self._log_file.read_text(encoding="utf-8").splitlines(keepends=True):
+            if line.startswith("{") and line.endswith("}\n"):
+                entry = json.loads(line)
+                if entry["event"] == "api.started":
+                    return str(entry["url"])
+        return None

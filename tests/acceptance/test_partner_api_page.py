@@ -1,0 +1,157 @@
+"""Merchants' page on the Partner API: each of its examples is run as it stands, against the real program."""
+
+import asyncio
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
+from tests.acceptance.installation import Installation
+from tests.external_programs import program
+from tests.waiting import MAX_WAIT, until_found
+from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.local.behaviour import Behaviour
+
+PAGE = (Path(__file__).parents[2] / "docs" / "partner-api.md").read_text(encoding="utf-8")
+CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
+_BLOCK = re.compile(r"^```(sh setup|sh|json|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Example:
+    """Commands of the page; answer: what it shows below them, if it does."""
+
+    text: str
+    answer: str | None
+
+
+def blocks(kind: str) -> list[str]:
+    return [text for found, text in _BLOCK.findall(PAGE) if found == kind]
+
+
+def examples() -> list[Example]:
+    """Return the page's commands in their order, each with the answer that follows it."""
+    found = [*_BLOCK.findall(PAGE), ("", "")]
+    following = itertools.pairwise(found)
+    return [
+        Example(text, after if next_kind == "json" else None)
+        for (kind, text), (next_kind, after) in following
+        if kind == "sh"
+    ]
+
+
+def shape(value: Any) -> Any:
+    """Return the names of an answer's fields and no values; of a list, its first item's."""
+    if isinstance(value, dict):
+        return {name: shape(held) for name, held in value.items()}
+    return [shape(value[0])] if isinstance(value, list) and value else None
+
+
+class Shell:
+    """A merchant's terminal: what one example sets, the next one has."""
+
+    def __init__(self, folder: Path, given: Mapping[str, str]) -> None:
+        self._state = folder / "environment"
+        self._bash = program("bash", "bash")
+        self.environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **given}
+
+    async def run(self, text: str) -> str:
+        """Run an example; it must not fail."""
+        script = f"set -eauo pipefail\n{text}\nenv -0 >'{self._state}'\n"
+        process = await asyncio.create_subprocess_exec(
+            self._bash, "-c", script, env=self.environ, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), MAX_WAIT)
+        assert process.returncode == 0, (text, out)
+        pairs = self._state.read_text(encoding="utf-8").rstrip("\0").split("\0")
+        self.environ = dict(pair.split("=", 1) for pair in pairs)
+        return out.decode()
+
+
+def credentials(api: PartnerApi, merchant: Merchant) -> dict[str, str]:
+    base = f"http://127.0.0.1:{api.port}/v1"
+    return {"API": base, "CLIENT_ID": merchant.client_id, "CLIENT_SECRET": merchant.client_secret}
+
+
+def test_an_example_that_shows_an_answer_is_followed_by_it() -> None:
+    named = re.findall(r"^export (\w+)=", "".join(blocks("sh setup")), re.MULTILINE)
+    assert named == ["API", "CLIENT_ID", "CLIENT_SECRET"]
+    assert len(blocks("json")) == sum(example.answer is not None for example in examples()) > 7
+    assert len(examples()) > 14
+    assert PAGE.count("```") == 2 * len(_BLOCK.findall(PAGE))
+
+
+async def test_the_commands_of_the_page_work_as_they_are_written(installation: Installation) -> None:
+    receiver = installation.receiver
+    await installation.start(RETRY_SCHEDULE="PT0.05S")
+    api = await start_api(installation)
+
+    async def can_seal() -> bool:
+        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
+
+    await until_found(can_seal)
+    async with api.merchant("m1") as merchant:
+        given = {**credentials(api, merchant), "WEBHOOK_URL": receiver.url("m1")}
+        shell = Shell(installation.folder, given)
+        for example in examples():
+            if "/deliveries?state=failed&since" in example.text:
+                await fail_deliveries(installation, "m1")
+            if "$COMMAND_ID" in example.text:
+                await command_ended(merchant, shell.environ["COMMAND_ID"])
+            out = await shell.run(example.text)
+            told = [json.loads(line) for line in out.replace("}{", "}\n{").splitlines() if line[0] == "{"]
+            # One alone is there to fail.
+            assert all(answer["success"] != ("limit=0" in example.text) for answer in told), out
+            if example.answer is not None:
+                assert shape(told[0]) == shape(json.loads(example.answer)), example.text
+            if "whsec_" in out:
+                receiver.secrets["m1"] = Secret(told[0]["data"]["secret"])
+
+
+async def fail_deliveries(installation: Installation, merchant_id: str, count: int = 2) -> None:
+    """Write events that the receiver does not accept, then mend it."""
+    installation.receiver.behave(merchant_id, Behaviour(503))
+    for _ in range(count):
+        sent = await installation.emit(merchant_id, CHARGE, "charge.succeeded")
+        await installation.settled(sent.id, "failed", 2)
+    installation.receiver.behave(merchant_id, Behaviour())
+
+
+async def command_ended(merchant: Merchant, command_id: str) -> None:
+    async def has_ended() -> bool:
+        reply = await merchant.ask("GET", f"/v1/commands/{command_id}")
+        return bool(reply.data["status"] == "done")
+
+    await until_found(has_ended)
+
+
+@pytest.mark.parametrize("limits", ["", "key=3/PT1S"])
+async def test_the_client_of_the_page_catches_up_and_waits_when_it_is_told_to(
+    installation: Installation, limits: str
+) -> None:
+    await installation.start(RETRY_SCHEDULE="PT0.05S")
+    await installation.configure("m1")
+    await fail_deliveries(installation, "m1", 3)
+    api = await start_api(installation, **({"API_LIMITS": limits} if limits else {}))
+    async with api.merchant("m1") as merchant:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "\n".join(blocks("python")),
+            env={**os.environ, **credentials(api, merchant)},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), MAX_WAIT)
+    assert process.returncode == 0
+    lines = out.decode().splitlines()
+    assert [line.split()[1:] for line in lines[:3]] == [["charge.succeeded", "SUCCEEDED"]] * 3
+    assert lines[3] == "done {'matched': 3, 'retried': 3}"
+    assert lines[4:] == ["there is no such delivery"]
