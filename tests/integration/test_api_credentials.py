@@ -1,5 +1,6 @@
 """Keys and access tokens of the Partner API: who is let in, who is not, and what that takes."""
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -8,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 
+from tests.integration.api_harness import api_pool
 from tests.integration.storage_harness import PATIENCE
 from tests.servers.database import Database
 from tests.waiting import until
-from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.api import database as api_database
 from webhook_dispatcher.storage.api import expiry
 from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
@@ -314,6 +317,18 @@ async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(
         left = [await db.fetchval(f"SELECT count(*) FROM webhook.{table}") for table in tables]
         assert left == [3, 3, 3, 3], "two live ones and one that was locked"
     await holder.close()
+
+
+async def test_a_connection_is_waited_for_within_bounds(
+    admin: Administration, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside a transaction too: requests that wait for a database that hangs would pile up."""
+    monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 0.05)
+    async with api_pool(database) as pool, pool.acquire(), pool.acquire():
+        tokens = Tokens(api_database.Connections(pool))
+        async with asyncio.timeout(10):
+            with pytest.raises(StorageUnavailable, match="did not answer in time"):
+                await tokens.admit(sha("t"), LIMIT)
 
 
 async def test_upkeep_takes_one_look_where_there_is_no_api(database: Database) -> None:

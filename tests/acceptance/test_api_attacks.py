@@ -1,0 +1,168 @@
+"""What an outsider tries who has one merchant's credentials, or none: each attack that taught something."""
+
+import asyncio
+import json
+import time
+from urllib.parse import quote
+
+from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
+from tests.acceptance.installation import Installation
+from tests.acceptance.raw_http import RawClient, asked, connected
+from tests.acceptance.raw_http import Reply as RawReply
+from tests.unit.test_guard import URLS
+from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.api.gate import AT_ONCE
+
+UNLIMITED = {"API_LIMITS": "key=0/PT1M client=0/PT1M address=0/PT1M"}
+ESCAPES = ["\x1b[2J", "\r\nINFO forged", '{"event":"forged"}', "\u2028", "\u202e", "%0a%0dforged", "\x7f"]
+
+
+def head(merchant: Merchant, line: str, *headers: str) -> bytes:
+    """Return a request of a merchant, as bytes."""
+    lines = [f"{line} HTTP/1.1", "Host: api", f"Authorization: Bearer {merchant.token}", *headers, "", ""]
+    return "\r\n".join(lines).encode("utf-8")
+
+
+async def code_of(api: PartnerApi, request: bytes) -> tuple[int, int]:
+    """Send a request, and return the status and the code of the error that it is answered with."""
+    reply = await asked(api.port, request)
+    return reply.status, reply.error["code"]
+
+
+async def test_a_header_that_is_there_twice_is_not_chosen_from(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        invalid = (401, codes.INVALID_TOKEN)
+        for second in (f"Authorization: Bearer {merchant.token}", "Authorization: Basic eDp5"):
+            assert await code_of(api, head(merchant, "GET /v1/webhook", second)) == invalid
+        keys = ("Idempotency-Key: a", "Idempotency-Key: a", "Content-Length: 0")
+        status, code = await code_of(api, head(merchant, "POST /v1/webhook/test", *keys))
+        assert (status, code) == (400, codes.KEY_MISSING)
+        form = b"grant_type=client_credentials"
+        basic = "Authorization: Basic eDp5"
+        lines = (basic, "Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(form)}")
+        asking = head(merchant, "POST /v1/auth/token", *lines) + form
+        assert await code_of(api, asking) == (401, codes.WRONG_CREDENTIALS)
+
+
+async def test_ids_of_other_alphabets_are_nobodys(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        sent = await installation.emit("m1", "{}")
+        fullwidth = "".join(chr(ord(each) + 0xFEE0) if each.isdigit() else each for each in str(sent.id))
+        for text in (fullwidth, f"{{{sent.id}}}", f"urn:uuid:{sent.id}", sent.id.hex, f"{sent.id}\n"):
+            reply = await merchant.ask("GET", f"/v1/deliveries/{quote(text)}")
+            assert (reply.status, reply.code) == (422, codes.VALIDATION_FAILED), text
+        for text in ("\uff11", "\u0661", "+1", "1.0", " 1", "1_0", "-1", "9" * 500):
+            reply = await merchant.ask("GET", f"/v1/commands/{quote(text)}")
+            assert (reply.status, reply.code) == (404, codes.NOT_FOUND), text
+
+
+async def test_no_url_reaches_what_is_inside(installation: Installation) -> None:
+    """All that the guard knows of, through the API: refused in words, and nothing of it is kept."""
+    await installation.start()
+    api = await start_api(installation, EGRESS_ALLOW_NETWORKS="", EGRESS_ALLOW_HTTP="false", **UNLIMITED)
+    refused = [url for url, verdict, reason in URLS if reason.startswith("url:") and verdict == "reject"]
+    assert len(refused) > 100
+    async with api.merchant("m1") as merchant:
+        for url in refused:
+            reply = await merchant.ask("PUT", "/v1/webhook", {"url": url})
+            assert reply.status == 422, url
+            assert reply.code in (codes.INVALID_URL, codes.VALIDATION_FAILED), url
+        fields: list[dict[str, object]] = [{"merchantId": "m2"}, {"secret": "whsec_x"}, {"paused": True}]
+        fields += [{"URL": "https://a.example"}, {"__class__": "x"}, {"key_id": "k1"}]
+        for field in fields:
+            body = {"url": "https://merchant.example/"} | field
+            reply = await merchant.ask("PUT", "/v1/webhook", body)
+            assert (reply.status, reply.code) == (422, codes.VALIDATION_FAILED), field
+    assert await installation.owner.fetchval("SELECT count(*) FROM webhook.endpoint") == 0
+
+
+async def test_nothing_that_is_sent_forges_a_line_of_the_log(installation: Installation) -> None:
+    api = await start_api(installation, LOG_LEVEL="debug")
+    async with api.merchant("m1") as merchant, connected(api.port) as client:
+        for text in ESCAPES:
+            for headers in (f"x-request-id: {text}", f"User-Agent: {text}", f"Accept-Language: {text}"):
+                reply = await answered(client, head(merchant, f"GET /v1/commands/{quote(text)}", headers))
+                assert "forged" not in reply.headers["x-request-id"]
+        # Refused by the parser, or an error of our own, a line of which is logged.
+        for raw in (b"GET /\x1b[2J\x01 HTTP/1.1\r\n\r\n", b"forged\r\n\r\n", b"G\xff\xfe / HTTP/1.1\r\n\r\n"):
+            await asked(api.port, raw)
+    lines = api.daemon.log_file.read_text().splitlines()
+    assert [line for line in lines if "forged" in line or not line.isprintable()] == []
+    assert all(json.loads(line)["event"] for line in lines)
+
+
+async def answered(client: RawClient, request: bytes) -> RawReply:
+    """Send on a connection that may have been closed for the request before."""
+    port = client.writer.get_extra_info("peername")[1]
+    return await asked(port, request)
+
+
+async def test_no_other_site_reads_with_a_browser(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        for method in ("OPTIONS", "GET", "PUT", "DELETE"):
+            reply = await merchant.ask(
+                method,
+                "/v1/webhook",
+                Origin="https://evil.example",
+                **{"Access-Control-Request-Method": "PUT"},
+            )
+            assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+
+
+async def test_what_is_huge_or_deep_is_refused_and_not_worked_on(installation: Installation) -> None:
+    api = await start_api(installation, **UNLIMITED)
+    async with api.merchant("m1") as merchant:
+        deep = b'{"url":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
+        wide = json.dumps({str(number): 0 for number in range(20_000)}).encode()
+        number = b'{"overlapSeconds":' + b"9" * 100_000 + b"}"
+        began = time.monotonic()
+        for path, method, body, code in (
+            ("/v1/webhook", "PUT", deep, codes.NOT_JSON),
+            ("/v1/webhook", "PUT", wide, codes.NOT_JSON),
+            ("/v1/webhook/secret", "POST", number, None),
+            ("/v1/deliveries?" + "&".join(f"a{number}=" for number in range(900)), "GET", None, None),
+        ):
+            reply = await merchant.ask(method, path, body)
+            assert reply.status in (400, 422), path
+            assert reply.code == (code or reply.code)
+        languages = ",".join(f"ru;q=0.{number:03}" for number in range(600))
+        for header in (languages, "en" + " " * 8_000 + "x", "," * 8_000, "a-" * 4_000):
+            reply = await merchant.ask("GET", "/v1/webhook", **{"Accept-Language": header})
+            assert reply.status == 404
+        assert time.monotonic() - began < 10
+        assert (await merchant.ask("POST", "/v1/auth/token", b"{" + b" " * 20_000, None)).status == 413
+
+
+async def test_a_flood_of_invented_tokens_leaves_merchants_their_connections(
+    installation: Installation,
+) -> None:
+    """While every look-up of strangers hangs, a merchant that was let in before is answered."""
+    api = await start_api(installation, **UNLIMITED)
+    async with api.merchant("m1") as merchant:
+        assert (await merchant.ask("GET", "/v1/webhook")).status == 404
+        junk = Merchant(merchant.base, "", "", session=merchant.session)
+        is_over = asyncio.Event()
+        statuses: set[int] = set()
+
+        async def flood(number: int) -> None:
+            while not is_over.is_set():
+                token = f"{number:043}"
+                reply = await junk.ask("GET", "/v1/webhook", Authorization=f"Bearer {token}")
+                statuses.add(reply.status)
+
+        seen: set[int] = set()
+        async with asyncio.TaskGroup() as group:
+            for number in range(80):
+                group.create_task(flood(number))
+            for _ in range(50):
+                assert (await merchant.ask("GET", "/v1/webhook")).status == 404
+                seen.add(await installation.owner.fetchval(ACTIVE))
+            is_over.set()
+        assert statuses <= {401, 503}
+        assert max(seen) <= AT_ONCE + 1
+
+
+ACTIVE = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND state = 'active'"
