@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 import uvloop
 
 from webhook_dispatcher.api.program import Options, Program
-from webhook_dispatcher.api.upstream import base_url
 from webhook_dispatcher.app import machine, signals
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.domain.errors import ConfigurationError
@@ -27,11 +26,6 @@ def options_of(settings: Settings) -> Options:
             "WEBHOOK_SECRET_KEYS: must not be set here: the Partner API, which the internet reaches, "
             "must not hold the keys that open secrets"
         )
-    if settings.api_upstream is not None:
-        try:
-            base_url(settings.api_upstream)
-        except ValueError as error:
-            raise ConfigurationError(f"WEBHOOK_API_UPSTREAM: {error}") from None
     return Options(
         address=settings.api_address,
         ops_address=settings.api_ops_address,

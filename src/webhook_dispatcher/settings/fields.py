@@ -190,7 +190,7 @@ class Settings(BaseModel):
         "is in none of them counts.",
         "none",
     )
-    api_upstream: Annotated[str | None, forms.text(str, "URL")] = _described(
+    api_upstream: Annotated[str | None, forms.UPSTREAM] = _described(
         None,
         "The charge service, which `api` forwards its operations to; its paths are below this URL. Without "
         "it these operations are 404.",

@@ -214,6 +214,14 @@ def egress_proxy(text: str) -> SecretStr:
     return SecretStr(text)
 
 
+def upstream(text: str) -> str:
+    """Check the charge service's URL without ever quoting it: it could hold a password."""
+    from webhook_dispatcher.api.upstream import base_url  # aiohttp, which few programs need
+
+    base_url(text)
+    return text
+
+
 def ca_file(text: str) -> Path:
     """Check that a file holds certificates."""
     try:
@@ -248,6 +256,7 @@ SECRET_KEYS = text(secret_keys, "`id:base64key`, or several, separated by commas
 LIMITS = text(RateLimits.parse, "limits such as `key=600/PT1M`, separated by white space")
 SCHEDULE = text(schedule, f"1 to {MAX_RETRIES} durations of at most `P30D`, separated by commas")
 ADDRESS = text(address, "`host:port`")
+UPSTREAM = text(upstream, "http or https URL without user, password, query and fragment")
 NETWORKS = text(networks, "networks, separated by commas")
 HOSTS = text(hosts, "host names, separated by commas")
 NAMESERVERS = text(nameservers, "`address:port`, or several, separated by commas")
