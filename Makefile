@@ -19,7 +19,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api-reads check docs fmt lock clean
+.PHONY: help setup demo run test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api-reads check docs fmt lock clean bench-api
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -127,6 +127,9 @@ bench-isolation: $(RIVALS) ## Measure what merchants that hang or fail cost the 
 
 bench-collusion: $(RIVALS) ## Measure what merchants that fail alike cost the others (twelve minutes; ARGS="--rounds 3" takes three times that)
 	@$(PYTHON) -m benchmarks --only collusion --name collusion --rounds 1 $(ARGS)
+
+bench-api: $(READY) ## Measure the Partner API beside a bare server, and a drain beside it (a few minutes)
+	@$(PYTHON) -m benchmarks --set api $(ARGS)
 
 bench-api-reads: $(READY) ## See that what merchants read is bounded beside five million rows (five minutes, 8 GB of disk)
 	@API_READ_ROWS=5000000 $(PYTHON) -m pytest -n 0 tests/integration/test_api_read_cost.py $(ARGS)
