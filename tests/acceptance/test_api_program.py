@@ -101,7 +101,7 @@ async def test_a_database_that_is_away_is_named_and_the_others_are_served(
         assert (status, text.count("\n")) == (503, 1)
         assert "database 'none' at 127.0.0.1:1" in text
         reply = await asked(line["port"], b"GET /v1/webhook HTTP/1.1\r\nHost: api\r\n\r\n")
-        assert reply.status == 404
+        assert reply.status == 401
 
 
 async def test_a_database_that_comes_back_is_noticed(database: Database, tmp_path: Path) -> None:

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import orjson
 import pytest
 import schemathesis
 from jsonschema_rs import meta
 
 from webhook_dispatcher.api import document as made
-from webhook_dispatcher.api import validation
+from webhook_dispatcher.api import forwarded, validation
 from webhook_dispatcher.api.admission import Databases
+from webhook_dispatcher.api.calls import Answer, Asked
 from webhook_dispatcher.api.catalogue import CATALOGUE
 from webhook_dispatcher.api.document_page import page
 from webhook_dispatcher.api.operations import PARAMETER
@@ -146,6 +148,26 @@ async def test_its_page_shows_all_of_it_and_fetches_nothing() -> None:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in POLICY
     assert POLICY.startswith("default-src 'none';")
+
+
+def test_what_is_forwarded_is_described_as_the_charge_services() -> None:
+    with_upstream = forwarded.instead(OPERATIONS, forwarded.operations(wrong_handler))
+    described = made.document(with_upstream)
+    schemathesis.openapi.from_dict(described).validate()
+    assert {(operation.method.lower(), operation.template) for operation in with_upstream} == {
+        (method, template) for template, methods in described["paths"].items() for method in methods
+    }
+    answers = described["paths"]["/v1/charges"]["post"]["responses"]
+    error = answers["4XX"]["content"]["application/json"]["schema"]["properties"]["error"]
+    assert error == {"anyOf": [{"$ref": "#/components/schemas/UpstreamError"}]}
+    assert {"502", "504"} <= answers.keys()
+    assert "links" not in answers["202"], "it is no command of ours"
+    declined = {"code": -9004, "type": "provider", "message": "no", "details": [], "failureReason": "funds"}
+    assert jsonschema_rs.is_valid(described["components"]["schemas"]["UpstreamError"], declined)
+
+
+async def wrong_handler(asked: Asked) -> Answer:
+    raise AssertionError("it is only described")
 
 
 def test_what_is_published_asks_for_nothing() -> None:

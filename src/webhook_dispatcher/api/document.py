@@ -1,7 +1,8 @@
 """The OpenAPI document: made from the table of operations, the models that validate, and the catalogue.
 
 It is strict: every status is there, with every code that it may come with, and no object has a member that is
-not named. Which codes an operation may be refused with follows from its row.
+not named. Which codes an operation may be refused with follows from its row. What is forwarded is the charge
+service's to describe: its bodies and answers are any JSON here, its errors those of the published ranges.
 """
 
 from collections import defaultdict
@@ -34,6 +35,7 @@ ALWAYS = (
 )
 WITH_BODY = (codes.NOT_JSON, codes.BODY_TOO_LARGE, codes.WRONG_CONTENT_TYPE)
 WITH_CREDENTIALS = (codes.TOKEN_MISSING, codes.INVALID_TOKEN, codes.KEY_REVOKED)
+WITH_UPSTREAM = (codes.NOT_FOUND, codes.UPSTREAM_AWAY, codes.UPSTREAM_TOO_SLOW)
 WITH_KEY = (codes.KEY_MISSING, codes.KEY_REUSED, codes.STILL_RUNNING)
 WITHOUT_OPERATION = {"NoSuchPath": codes.NO_SUCH_PATH, "MethodNotAllowed": codes.METHOD_NOT_ALLOWED}
 """What is answered where there is no operation."""
@@ -46,9 +48,11 @@ Every answer is an envelope: `success`, `data` or `error`, and `meta`. Branch on
 message, which is in Uzbek, Russian or English by `Accept-Language`. An error's `details` name each field \
 that is not valid. This document and its page are not in the envelope.
 """
+NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 PARAMETERS: Mapping[str, Object] = {
     "eventId": {"type": "string", "format": "uuid"},
-    "id": {"type": "string", "minLength": 1, "maxLength": 255},
+    "id": NAME,
+    "externalUserId": NAME,
 }
 HEADERS: Mapping[str, Object] = {
     "RequestId": {
@@ -147,6 +151,8 @@ def refusals_of(operation: Operation) -> tuple[int, ...]:
         found += WITH_BODY
     if operation.idempotency != "none":
         found += WITH_KEY
+    if operation.is_forwarded:
+        found += WITH_UPSTREAM
     return tuple(sorted(set(found), reverse=True))
 
 
@@ -165,6 +171,8 @@ def _operation(operation: Operation) -> Object:
             for kind in operation.content_types
         }
         described["requestBody"] = {"required": True, "content": content}
+    elif operation.is_forwarded and operation.takes_body:
+        described["requestBody"] = {"content": {kind: {"schema": {}} for kind in operation.content_types}}
     return described
 
 
@@ -191,25 +199,26 @@ def _responses(operation: Operation) -> Object:
     for code in refusals_of(operation):
         by_status[CATALOGUE[code].status or 422].append(code)
     successes = {str(status): _success(operation, status) for status in operation.statuses}
-    return successes | {
-        str(status): _refusals(found, operation) for status, found in sorted(by_status.items())
-    }
+    refused = {str(status): _refusals(found, operation) for status, found in sorted(by_status.items())}
+    others = {"4XX": _refusals((), operation)} if operation.is_forwarded else {}
+    return successes | refused | others
 
 
 def _success(operation: Operation, status: int) -> Object:
     """Describe the envelope of a success."""
-    data: Object = {"type": "object"}
+    is_command = status == 202 and not operation.is_forwarded
+    data: Object = {} if operation.is_forwarded else {"type": "object"}
     if (model := _answer_at(operation, status)) is not None:
         data = _ref("schemas", model)
     meta = _ref("schemas", "Meta")
     if operation.is_list:
         data, meta = {"type": "array", "items": data}, _meta({"nextCursor": {"type": "string"}})
     response = _response(
-        "A daemon carries it out: ask for the command." if status == 202 else operation.summary,
+        "A daemon carries it out: ask for the command." if is_command else operation.summary,
         _closed({"success": {"const": True}, "data": data, "meta": meta}),
         [*_limit_headers(operation), *(AGAIN if operation.idempotency != "none" else ())],
     )
-    links = (COMMAND_LINK,) if status == 202 else LINKS.get((operation.name, status), ())
+    links = (COMMAND_LINK,) if is_command else LINKS.get((operation.name, status), ())
     if links:
         response["links"] = {
             name: {"operationId": name, "parameters": {parameter: value}} for name, parameter, value in links
@@ -218,7 +227,7 @@ def _success(operation: Operation, status: int) -> Object:
 
 
 def _answer_at(operation: Operation, status: int) -> type[BaseModel] | None:
-    if status == 202:
+    if status == 202 and not operation.is_forwarded:
         return Accepted
     return (operation.created if status == 201 else None) or operation.answer
 
@@ -227,6 +236,9 @@ def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
     """Describe the envelope of errors that share a status."""
     errors = [_ref("schemas", f"Error{code}") for code in found]
     statuses = {CATALOGUE[code].status for code in found}
+    kind = "oneOf"
+    if operation is not None and operation.is_forwarded and statuses <= set(range(400, 500)):
+        errors, kind = [*errors, _ref("schemas", "UpstreamError")], "anyOf"
     headers = [*(_limit_headers(operation) if operation else ())]
     headers += [name for status, name in ((401, "WWW-Authenticate"), (405, "Allow")) if status in statuses]
     if statuses & {409, 429, 503}:
@@ -234,8 +246,9 @@ def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
     if operation is not None and operation.idempotency != "none":
         headers += AGAIN
     return _response(
-        " ".join(f"{code}: {CATALOGUE[code].messages['en']}" for code in found),
-        _closed({"success": {"const": False}, "error": {"oneOf": errors}, "meta": _ref("schemas", "Meta")}),
+        " ".join(f"{code}: {CATALOGUE[code].messages['en']}" for code in found)
+        or "The charge service refuses it.",
+        _closed({"success": {"const": False}, "error": {kind: errors}, "meta": _ref("schemas", "Meta")}),
         headers,
     )
 
@@ -257,7 +270,21 @@ def _errors(operations: Sequence[Operation]) -> Object:
     """Describe one error for each code that may leave."""
     leaving = {code for operation in operations for code in refusals_of(operation)}
     leaving |= set(WITHOUT_OPERATION.values())
-    return {f"Error{code}": _error(code) for code in sorted(leaving, reverse=True)}
+    errors = {f"Error{code}": _error(code) for code in sorted(leaving, reverse=True)}
+    if any(operation.is_forwarded for operation in operations):
+        errors["UpstreamError"] = _upstream_error()
+    return errors
+
+
+def _upstream_error() -> Object:
+    """Describe an error of the charge service's; it may have further members, such as failureReason."""
+    text = {"type": "string"}
+    details = {"type": "array", "items": _closed({"field": text, "message": text})}
+    return {
+        "type": "object",
+        "properties": {"code": {"type": "integer"}, "type": text, "message": text, "details": details},
+        "required": ["code", "type", "message", "details"],
+    }
 
 
 def _error(code: int) -> Object:
