@@ -39,8 +39,9 @@ $$
 """Keeps autovacuum away: after it, plans would be made anew."""
 
 BEARER = f"""
-INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
-VALUES ('client', sha256(''), '{NAMED}1', 'a test', 'a test');
+INSERT INTO webhook.api_key (id, client_id, secret_hash, merchant_id, name, created_by)
+OVERRIDING SYSTEM VALUE
+VALUES (1000000, 'client', sha256(''), '{NAMED}1', 'a test', 'a test');
 INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
 SELECT sha256('a token'), api_key.id, 'infinity' FROM webhook.api_key;
 INSERT INTO webhook.sealing_key (key_id, public_half) VALUES ('k1', sha256(''))
@@ -161,11 +162,17 @@ FENCES = _listed([event if event >= CLAIMED_FROM else 0 for event in EVENTS])
 ARE_RETRIES = _listed([event >= CLAIMED_FROM for event in EVENTS])
 STATES = _listed(["'delivered'" if n % 2 else "NULL::text" for n in range(ASKED)])
 DUE_ATS = _listed(["NULL" if n % 2 else "clock_timestamp()" for n in range(ASKED)])
-TOKEN = "sha256('a token')"
+OWNER = "sha256('a token')"
+"""The access token of BEARER."""
 FIRST, MERCHANT = f"'{NAMED}0'", f"'{NAMED}1'"
 CLIENT = "client7"
 TOKEN = "sha256('7')"
 """An access token of that client that has not expired."""
+REQUEST = "sha256('7')"
+"""A request that was answered, and is kept."""
+VIEWS = 8
+"""As many rows more than one are allowed for what views and their functions read of the catalogue when they are
+planned anew; test_api_read_cost.py holds what they read of rows."""
 NOW = "clock_timestamp()"
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
@@ -341,14 +348,14 @@ QUESTIONS: Mapping[str, Question] = {
     "confirm_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'", f"'\\x{'00' * 16}'")),
     "add_sealing_key": Question(("'k1'", f"'\\x{'00' * 32}'")),
     "read_public_halves": Question(("ARRAY['k1', 'k2']",), 2),
-    # api_endpoints; two rows allow for the catalogue, which functions read to plan anew
-    "read_own_endpoint": Question((TOKEN,), 2),
+    # api_endpoints; more than one row allows for the catalogue, which functions read to plan anew
+    "read_own_endpoint": Question((OWNER,), VIEWS),
     "read_current_sealing_key": Question(()),
-    "own_put_endpoint": Question((TOKEN, "'https://example.com/new'", "NULL", "NULL")),
-    "own_rotate_secret": Question((TOKEN, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'")),
-    "own_remove_endpoint": Question((TOKEN,)),
-    "own_command": Question((TOKEN, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 2),
-    "read_own_command": Question((TOKEN, "1")),
+    "own_put_endpoint": Question((OWNER, "'https://example.com/new'", "NULL", "NULL"), 3),
+    "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'"), 3),
+    "own_remove_endpoint": Question((OWNER,), 3),
+    "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
+    "read_own_command": Question((OWNER, "1"), VIEWS),
     # administration
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
@@ -377,7 +384,7 @@ QUESTIONS: Mapping[str, Question] = {
     "admit_with_endpoint": Question((TOKEN, "600", "'1 minute'"), 5),
     "issue": Question((f"'{CLIENT}'", "sha256('s7')", "sha256('new')", "'1 hour'")),
     "note_use": Question(("7",), 2),
-    "find_bearer": Question((READER,)),
+    "find_bearer": Question((READER,), 2),
     # api_limits
     "take": Question(
         (
@@ -400,13 +407,21 @@ QUESTIONS: Mapping[str, Question] = {
     # api_deliveries
     "list_own_deliveries": Question((READER, NEWEST, *UNFILTERED, str(ASKED)), ASKED),
     # Whatever one charge has is found: here the charge of all that is owed would be.
-    "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED))),
-    "read_own_delivery": Question((READER, _uuid(LOGGED - 1))),
-    "read_own_attempts": Question((READER, _uuid(LOGGED - 1), "1000")),
+    "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED)), 2),
+    "read_own_delivery": Question((READER, _uuid(LOGGED - 1)), VIEWS),
+    "read_own_attempts": Question((READER, _uuid(LOGGED - 1), "1000"), VIEWS),
     "read_cursor_key": Question(()),
     # api_charges
-    "read_own_charge": Question((READER, "'ch_none'")),
+    "read_own_charge": Question((READER, "'ch_none'"), VIEWS),
     "are_charges_indexed": Question(()),
+    # api_requests
+    "lock_request": Question((REQUEST,)),
+    "read_request": Question((REQUEST,)),
+    "keep_request": Question((REQUEST, "sha256('')", "NULL", "200::smallint", "'en'", "'{}'", "'1 day'")),
+    "claim_request": Question((REQUEST, "sha256('')", "'35 s'", "'1 day'")),
+    "answer_request": Question((REQUEST, "gen_random_uuid()", "200::smallint", "'en'", "'{}'")),
+    "doubt_request": Question((REQUEST, "gen_random_uuid()")),
+    "forget_request": Question((REQUEST, "gen_random_uuid()")),
     # charge_index
     "lock_charge_index": Question(()),
     "choose_charge_index": Question(("NULL",)),
@@ -467,5 +482,6 @@ SUBJECTS = (
     "api_endpoints",
     "api_deliveries",
     "api_charges",
+    "api_requests",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}
