@@ -171,8 +171,8 @@ TOKEN = "sha256('7')"
 REQUEST = "sha256('7')"
 """A request that was answered, and is kept."""
 VIEWS = 8
-"""Rows whose buffers are allowed for what views and their functions read of the catalogue when they are planned
-anew; test_api_read_cost.py holds what they read of rows."""
+"""Rows whose buffers are allowed for what views and their functions read of the catalogue when planned anew;
+test_api_read_cost.py holds what they read of rows."""
 NOW = "clock_timestamp()"
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
