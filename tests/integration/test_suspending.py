@@ -218,7 +218,7 @@ async def test_one_dispatcher_at_a_time_looks(storage: StorageHarness) -> None:
     await fail(storage)
     other = await storage.session()
     async with other.transaction():
-        assert await other.fetchval("SELECT pg_try_advisory_xact_lock(5831470021)")
+        assert await other.fetchval("SELECT pg_try_advisory_xact_lock(hashtext('webhook.suspension'))")
         assert await suspend(storage) == []
     assert await suspend(storage) == ["m"]
 

@@ -13,9 +13,9 @@ def api(
         int | None, typer.Option("--parent-pid", hidden=True, help="End when this process, our parent, does.")
     ] = None,
 ) -> None:
-    """Serve the Partner API until stopped (SIGTERM or Ctrl-C), as one process: start as many as are wanted.
+    """Serve the Partner API until stopped (SIGTERM or Ctrl-C), as webhook_api, without encryption keys.
 
-    Connects as webhook_api; holds no encryption keys. Refuses a schema of another version (exit 3).
+    One process: start as many as are wanted. Refuses a schema of another version (exit 3).
     """
     settings = session_of(context).settings()
     settings.databases()

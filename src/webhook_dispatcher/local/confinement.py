@@ -10,7 +10,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -120,9 +121,21 @@ def _obstacle(path: Path) -> Path | None:
 def _works(confinement: Confinement, command: Sequence[str]) -> bool:
     with open(os.devnull, "wb") as nowhere:
         try:
-            return confinement.spawn(command, os.environ, nowhere).wait(timeout=10) == 0
+            with interrupts_held_back():
+                program = confinement.spawn(command, os.environ, nowhere)
+            return program.wait(timeout=10) == 0
         except (OSError, subprocess.SubprocessError):
             return False
+
+
+@contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait: what is raised while a process forks, in the hooks of Python's modules, is lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def death_signal(parent: int, number: signal.Signals = signal.SIGINT) -> Callable[[], None] | None:

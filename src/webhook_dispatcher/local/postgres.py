@@ -26,7 +26,7 @@ from urllib.parse import quote, urlencode
 
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.local.binaries import initdb_options, major_version, wheel_programs
-from webhook_dispatcher.local.confinement import NOBODY, Confinement, choose
+from webhook_dispatcher.local.confinement import NOBODY, Confinement, choose, interrupts_held_back
 
 PORT = 5432
 # sockaddr_un holds 108 bytes, the last of them a NUL.
@@ -186,7 +186,7 @@ class EmbeddedPostgres:
         }
         program: subprocess.Popen[bytes] | None = None
         try:
-            with self.log_file.open("wb") as log, _interrupts_held_back():
+            with self.log_file.open("wb") as log, interrupts_held_back():
                 program = confinement.spawn(command, environment, log)
             yield program
         except BaseException:
@@ -287,16 +287,6 @@ def _accepts_connections(cluster: Path, pid: int) -> bool:
     except FileNotFoundError:
         return False
     return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Let Ctrl-C wait: what is raised while a process forks, in the hooks of Python's modules, is lost."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:
