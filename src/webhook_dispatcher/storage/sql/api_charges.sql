@@ -15,12 +15,12 @@ CROSS JOIN LATERAL (
         SELECT seq, object
         FROM webhook.own_owed
         WHERE charge_id = $2 AND CASE WHEN merchant_id = me.merchant_id THEN true END
-            AND (SELECT has_charge_index FROM webhook.state)
+            AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         UNION ALL
         SELECT seq, object
         FROM webhook.own_finished
         WHERE charge_id = $2 AND CASE WHEN merchant_id = me.merchant_id THEN true END
-            AND (SELECT has_charge_index FROM webhook.state)
+            AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         OFFSET 0
     ) AS known
     ORDER BY known.seq DESC
@@ -31,4 +31,4 @@ CROSS JOIN LATERAL (
 -- Tell whether charges can be asked for.
 -- row: has_charge_index boolean
 -- order: one row
-SELECT has_charge_index FROM webhook.state;
+SELECT state.has_charge_index FROM webhook.state WHERE state.is_only;

@@ -123,7 +123,7 @@ CROSS JOIN LATERAL (
             last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
         FROM webhook.own_owed
         WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
-            AND (SELECT has_charge_index FROM webhook.state)
+            AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         UNION ALL
         SELECT
             event_id, seq, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
@@ -131,7 +131,7 @@ CROSS JOIN LATERAL (
             last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
         FROM webhook.own_finished
         WHERE charge_id = $7 AND CASE WHEN merchant_id = me.merchant_id THEN true END
-            AND (SELECT has_charge_index FROM webhook.state)
+            AND (SELECT has_charge_index FROM webhook.state WHERE state.is_only)
         OFFSET 0
     ) AS known
     WHERE
