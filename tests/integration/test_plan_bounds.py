@@ -149,9 +149,9 @@ async def test_nothing_is_compiled(connection: asyncpg.Connection, plan_cache_mo
     await connection.execute(f"SET plan_cache_mode = {plan_cache_mode}")
     # Planned for its values, a run's two bounds look as if there were a ninth of all rows between them: only
     # JIT switched off, as sessions have it, keeps that from being compiled. So do two conditions on failed
-    # deliveries, a look for any delivery of a merchant, which ends at the first, one at those who fail, and one
-    # at a table of a few rows, which is read whole. Of a charge all events are found before the latest is chosen,
-    # and without statistics of the key they look many.
+    # deliveries, a look for any delivery of a merchant, which ends at the first, one at those who fail, and
+    # one at a table of a few rows, which is read whole. Of a charge all events are found before the latest is
+    # taken, and without statistics of the key they look many.
     dear = {"is_known_merchant", "read_current_sealing_key"}
     dear |= {"read_own_charge", "list_own_deliveries_of_charge"}
     if plan_cache_mode == "force_custom_plan":
