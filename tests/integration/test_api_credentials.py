@@ -20,7 +20,7 @@ from webhook_dispatcher.storage.api import database as api_database
 from webhook_dispatcher.storage.api import expiry
 from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
-from webhook_dispatcher.storage.api.tokens import Admission, Tokens
+from webhook_dispatcher.storage.api.tokens import TokenLookup, Tokens
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -106,11 +106,11 @@ async def test_who_is_not_let_in_takes_nothing(
     admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection
 ) -> None:
     await issue(api)
-    assert await Tokens(api).admit(sha("x"), LIMIT) == Admission("unknown")
+    assert await Tokens(api).admit(sha("x"), LIMIT) == TokenLookup("unknown")
     await admin.revoke_api_key(CLIENT)
-    assert await Tokens(api).admit(sha("t"), LIMIT) == Admission("revoked")
+    assert await Tokens(api).admit(sha("t"), LIMIT) == TokenLookup("revoked")
     await db.execute(FORGET)
-    assert await Tokens(api).admit(sha("t"), LIMIT) == Admission("expired")
+    assert await Tokens(api).admit(sha("t"), LIMIT) == TokenLookup("expired")
     assert await db.fetchval("SELECT count(*) FROM webhook.api_usage") == 0
 
 

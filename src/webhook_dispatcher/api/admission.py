@@ -17,7 +17,7 @@ from webhook_dispatcher.domain.credentials import AccessToken
 from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.limits import Limits, Subject, Taken
-from webhook_dispatcher.storage.api.tokens import Admission, Bearer, Tokens
+from webhook_dispatcher.storage.api.tokens import Bearer, TokenLookup, Tokens
 
 MAX_AUTHORIZATION = 512
 """Characters of the header that are looked at: a token has at most 76."""
@@ -88,7 +88,7 @@ class ByToken:
         return replace(admitted, headers=headers, attempt=attempt)
 
 
-def _admitted(admission: Admission, limit: Limit, database: Database, shard: str | None) -> Admitted:
+def _admitted(admission: TokenLookup, limit: Limit, database: Database, shard: str | None) -> Admitted:
     if admission.state == "revoked":
         raise Refused(KEY_REVOKED)
     if admission.bearer is None or admission.taken is None:

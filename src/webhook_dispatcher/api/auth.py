@@ -68,8 +68,8 @@ class TokenAnswer(Model):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Credentials as they were given, right or wrong."""
+class Credentials:
+    """As they were given, right or wrong."""
 
     client_id: str
     client_secret: str
@@ -92,7 +92,7 @@ class Issuing:
             return await self._issue(asked, given, client_id, database)
 
     async def _issue(
-        self, asked: Asked, given: Given, client_id: ClientId | None, database: Database | None
+        self, asked: Asked, given: Credentials, client_id: ClientId | None, database: Database | None
     ) -> Answer:
         headers = await self._take(asked, given, database or self._databases.first)
         secret = ClientSecret.parse(given.client_secret)
@@ -116,7 +116,7 @@ class Issuing:
         )
         return Answer(answer, headers=headers)
 
-    async def _take(self, asked: Asked, given: Given, database: Database) -> dict[str, str]:
+    async def _take(self, asked: Asked, given: Credentials, database: Database) -> dict[str, str]:
         """Count the attempt against the client and the address, both or neither."""
         limits = self._limits
         named = hashlib.sha256(given.client_id.encode()).hexdigest()
@@ -131,17 +131,17 @@ class Issuing:
         return headers
 
 
-def _given(asked: Asked) -> Given:
+def _given(asked: Asked) -> Credentials:
     if isinstance(asked.body, TokenRequest):
-        return Given(asked.body.client_id, asked.body.client_secret)
+        return Credentials(asked.body.client_id, asked.body.client_secret)
     assert isinstance(asked.body, TokenForm)
     basic = _basic(asked)
     if basic is not None and asked.body.client_id in (None, basic.client_id):
         return basic
-    return Given(asked.body.client_id or "", asked.body.client_secret or "")
+    return Credentials(asked.body.client_id or "", asked.body.client_secret or "")
 
 
-def _basic(asked: Asked) -> Given | None:
+def _basic(asked: Asked) -> Credentials | None:
     """Read HTTP Basic; both halves are encoded as forms are (RFC 6749 2.3.1)."""
     given = asked.headers.getall("Authorization", [])
     scheme, _, encoded = given[0].partition(" ") if len(given) == 1 else ("", "", "")
@@ -151,4 +151,4 @@ def _basic(asked: Asked) -> Given | None:
         name, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode("ascii").partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    return Given(unquote_plus(name), unquote_plus(secret)) if colon else None
+    return Credentials(unquote_plus(name), unquote_plus(secret)) if colon else None

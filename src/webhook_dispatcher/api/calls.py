@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -12,6 +12,7 @@ from webhook_dispatcher.api.card_attempts import CardAttempt
 from webhook_dispatcher.api.catalogue import Language
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
+from webhook_dispatcher.storage.api.tokens import Bearer
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -19,30 +20,6 @@ if TYPE_CHECKING:
     from webhook_dispatcher.api.operations import Operation
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-
-
-class Bearer(Protocol):
-    """Whose token came with a request: what admission found in the database."""
-
-    @property
-    def token_hash(self) -> bytes:
-        """What every statement of the request finds the merchant by."""
-        ...
-
-    @property
-    def api_key_id(self) -> int:
-        """The key that the token was issued for."""
-        ...
-
-    @property
-    def client_id(self) -> str:
-        """The key's public name."""
-        ...
-
-    @property
-    def merchant_id(self) -> str:
-        """For logs and for what is sent upstream; statements find it by the token."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +113,11 @@ class Asked:
         """Whose token it came with; for operations that ask for one."""
         assert self.admitted.bearer is not None
         return self.admitted.bearer
+
+    @property
+    def token(self) -> bytes:
+        """The hash of its token, by which statements find whose rows they may read."""
+        return self.bearer.token_hash
 
     @property
     def database(self) -> Database:

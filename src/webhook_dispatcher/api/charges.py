@@ -9,7 +9,7 @@ from webhook_dispatcher.storage.api.charges import Charges
 async def show(asked: Asked) -> Answer:
     """Show a charge; another merchant's, or one of whose events none is kept any more, is not found."""
     with charges_refused():
-        found = await Charges(asked.database).read_object(asked.bearer.token_hash, asked.parameters["id"])
+        found = await Charges(asked.database).read_object(asked.token, asked.parameters["id"])
     if found is None:
         raise Refused(NOT_FOUND)
     return Answer(found)

@@ -17,7 +17,7 @@ import structlog
 
 from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
-from webhook_dispatcher.api.catalogue import KEY_MISSING, KEY_REUSED, STILL_RUNNING
+from webhook_dispatcher.api.catalogue import KEY_REUSED, STILL_RUNNING
 from webhook_dispatcher.api.commands import answer_of
 from webhook_dispatcher.api.idempotency import (
     CarryOut,
@@ -61,10 +61,7 @@ class OnceUpstream:
         """Carry it out, or say what came of it before."""
         if not asked.operation.is_forwarded:
             return await self._ours.once(asked, carry_out)
-        rule = asked.operation.idempotency
-        key = key_of(asked) if rule != "none" else None
-        if key is None and rule == "required":
-            raise Refused(KEY_MISSING)
+        key = key_of(asked)
         outcome = await (carry_out(asked) if key is None else self._keyed(asked, key, carry_out))
         if isinstance(outcome, Refused):
             raise outcome

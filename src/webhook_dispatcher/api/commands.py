@@ -107,7 +107,7 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
 
 
 async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
-    return await Endpoints(asked.database).command(asked.bearer.token_hash, command_id)
+    return await Endpoints(asked.database).command(asked.token, command_id)
 
 
 def _told(command: OwnCommand) -> int | None:

@@ -114,7 +114,7 @@ class Lists:
                 raise validation.refuse_field("cursor", "cursor", asked.language) from None
         wanted = Filter(query.state, query.type, query.charge, query.since, query.until)
         with charges_refused():
-            page = await _deliveries(asked).list(_token(asked), wanted, position, query.limit)
+            page = await Deliveries(asked.database).list(asked.token, wanted, position, query.limit)
         following = None if page.position is None else cursors.make(listing, page.position)
         shown = b",".join(write(DeliveryAnswer, found) for found in page.deliveries)
         return Answer(b"[%b]" % shown, next_cursor=following)
@@ -122,13 +122,13 @@ class Lists:
     async def _cursors_of(self, asked: Asked) -> Cursors:
         """Return what the cursors of a database are made with; its key never changes."""
         if asked.admitted.shard not in self._cursors:
-            self._cursors[asked.admitted.shard] = Cursors(await _deliveries(asked).cursor_key())
+            self._cursors[asked.admitted.shard] = Cursors(await Deliveries(asked.database).cursor_key())
         return self._cursors[asked.admitted.shard]
 
 
 async def show(asked: Asked) -> Answer:
     """Show one delivery with its attempts and its payload, byte for byte as it is sent."""
-    found = await _deliveries(asked).get(_token(asked), event_id_of(asked))
+    found = await Deliveries(asked.database).get(asked.token, event_id_of(asked))
     if found is None:
         raise Refused(DELIVERY_NOT_FOUND)
     delivery = found.delivery
@@ -140,7 +140,7 @@ async def show(asked: Asked) -> Answer:
 
 async def retry(asked: Asked) -> Given:
     """Attempt a delivery again: a failed one now, a waiting one before its time."""
-    return given(await _endpoints(asked).ask(_token(asked), CommandName.RETRY, event_id_of(asked)))
+    return given(await Endpoints(asked.database).ask(asked.token, CommandName.RETRY, event_id_of(asked)))
 
 
 async def retry_failed(asked: Asked) -> Given:
@@ -149,8 +149,8 @@ async def retry_failed(asked: Asked) -> Given:
     assert isinstance(window, RetryWindow)
     if window.since >= window.until:
         raise validation.refuse_field("until", "empty_window", asked.language)
-    command = await _endpoints(asked).ask(
-        _token(asked), CommandName.RETRY_FAILED, since=window.since, until=window.until
+    command = await Endpoints(asked.database).ask(
+        asked.token, CommandName.RETRY_FAILED, since=window.since, until=window.until
     )
     return given(command)
 
@@ -183,15 +183,3 @@ def charges_refused() -> Iterator[None]:
 def _filters(query: DeliveriesQuery) -> Mapping[str, str | None]:
     given = query.model_dump(mode="json", exclude={"limit", "cursor"})
     return {name: None if value is None else str(value) for name, value in given.items()}
-
-
-def _deliveries(asked: Asked) -> Deliveries:
-    return Deliveries(asked.database)
-
-
-def _endpoints(asked: Asked) -> Endpoints:
-    return Endpoints(asked.database)
-
-
-def _token(asked: Asked) -> bytes:
-    return asked.bearer.token_hash

@@ -53,11 +53,7 @@ class OnceForEachKey:
 
     async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
         """Carry it out, or say what came of it before."""
-        rule = asked.operation.idempotency
-        key = key_of(asked) if rule != "none" else None
-        if key is None and rule == "required":
-            raise Refused(KEY_MISSING)
-        outcome = await self._carry_out(asked, key, carry_out)
+        outcome = await self._carry_out(asked, key_of(asked), carry_out)
         if isinstance(outcome, Refused):
             raise outcome
         return await answer_of(asked, outcome)
@@ -150,9 +146,15 @@ def keyed(asked: Asked, key: str) -> KeyedRequest:
 
 
 def key_of(asked: Asked) -> str | None:
-    """Read the key; a quoted string means the same as a bare one. Refused where it is none, or two."""
-    given = asked.headers.getall(HEADER, [])
+    """Read the key, if the operation takes one; a quoted string means the same as a bare one.
+
+    Refused where it is none, or two, or is missing though it is required.
+    """
+    rule = asked.operation.idempotency
+    given = asked.headers.getall(HEADER, []) if rule != "none" else []
     if not given:
+        if rule == "required":
+            raise Refused(KEY_MISSING)
         return None
     text = given[0].strip()
     if (quoted := _QUOTED.fullmatch(text)) is not None:

@@ -106,7 +106,7 @@ async def show(asked: Asked) -> Answer:
 
 async def remove(asked: Asked) -> Answer:
     """Stop sending, and forget URL and secret."""
-    match await _endpoints(asked).remove(_token(asked)):
+    match await Endpoints(asked.database).remove(asked.token):
         case Removal.REMOVED:
             return Answer(write(Removed, removed=True))
         case Removal.NOT_CONFIGURED:
@@ -125,12 +125,12 @@ class Putting:
         url = asked.body.url
         if (fault := self._guard.find_fault(url)) is not None:
             raise Refused(INVALID_URL, extra={"reason": fault})
-        result = await _endpoints(asked).put(_token(asked), url, None)
+        result = await Endpoints(asked.database).put(asked.token, url, None)
         if result is not Put.NOT_CONFIGURED:
             return await self._changed(asked, result)
         secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
         for _ in range(MAX_SEALINGS):
-            result = await _endpoints(asked).put(_token(asked), url, await _sealed(asked, secret))
+            result = await Endpoints(asked.database).put(asked.token, url, await _sealed(asked, secret))
             if result is not Put.KEY_IS_OLD:
                 return await self._changed(asked, result, secret)
         raise _unsealed("the sealing key changes all the time")
@@ -150,7 +150,7 @@ async def rotate(asked: Asked) -> Answer:
     secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
     await _endpoint(asked)
     for _ in range(MAX_SEALINGS):
-        rotated = await _endpoints(asked).rotate(_token(asked), await _sealed(asked, secret), overlap)
+        rotated = await Endpoints(asked.database).rotate(asked.token, await _sealed(asked, secret), overlap)
         match rotated.result:
             case Rotation.ROTATED:
                 told, kept = (
@@ -193,17 +193,17 @@ def paused(command: OwnCommand) -> bytes:
 
 async def _give(asked: Asked, command: CommandName) -> Given:
     await _endpoint(asked)
-    return given(await _endpoints(asked).ask(_token(asked), command))
+    return given(await Endpoints(asked.database).ask(asked.token, command))
 
 
 async def _endpoint(asked: Asked) -> OwnEndpoint:
-    if (endpoint := await _endpoints(asked).read(_token(asked))) is None:
+    if (endpoint := await Endpoints(asked.database).read(asked.token)) is None:
         raise Refused(NOT_CONFIGURED)
     return endpoint
 
 
 async def _sealed(asked: Asked, secret: Secret) -> SealedSecret:
-    if (key := await _endpoints(asked).sealing_key()) is None:
+    if (key := await Endpoints(asked.database).sealing_key()) is None:
         raise _unsealed("no dispatcher has confirmed its sealing key within the last hour: is one running?")
     return key.seal(asked.bearer.merchant_id, secret)
 
@@ -211,11 +211,3 @@ async def _sealed(asked: Asked, secret: Secret) -> SealedSecret:
 def _unsealed(reason: str) -> Refused:
     _log.error("secret.unsealed", reason=reason)
     return Refused(UNAVAILABLE, headers={"Retry-After": "60"})
-
-
-def _endpoints(asked: Asked) -> Endpoints:
-    return Endpoints(asked.database)
-
-
-def _token(asked: Asked) -> bytes:
-    return asked.bearer.token_hash

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.api.database import ask
 from webhook_dispatcher.storage.statements import load
 
 _KEYS = load("api_keys")
@@ -51,6 +51,4 @@ async def revoke(connection: asyncpg.Connection, client_id: str, person: str) ->
 
 
 async def _rows(connection: asyncpg.Connection, name: str, *arguments: object) -> Sequence[Any]:
-    with translated():
-        rows: Sequence[Any] = await connection.fetch(_KEYS[name].text, *arguments)
-    return rows
+    return await ask(connection, _KEYS[name], *arguments)

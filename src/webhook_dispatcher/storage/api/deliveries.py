@@ -1,7 +1,7 @@
 """What a merchant reads of its deliveries: api_deliveries.sql, bound.
 
-No merchant's id gets here: each statement finds the merchant by the token's hash. A token that has ended, an
-id that is another merchant's and one that does not exist are the same: nothing is found.
+No merchant's id gets here: each statement finds the merchant by the token's hash. An id that is another
+merchant's and one that does not exist are the same: nothing is found. A token that has ended is TokenEnded.
 """
 
 from collections.abc import Sequence

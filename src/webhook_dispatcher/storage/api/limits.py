@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from webhook_dispatcher.domain.rate_limit import Limit
-from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.api.database import Database, ask
 from webhook_dispatcher.storage.statements import load
 
 _LIMITS = load("api_limits")
@@ -50,23 +49,20 @@ class Limits:
 
         clock: the time instead of the database's, for tests.
         """
-        with translated():
-            row = await self._database.fetchrow(
-                _LIMITS["take"].text,
-                [subject.name for subject in subjects],
-                [subject.limit.most for subject in subjects],
-                [subject.limit.window for subject in subjects],
-                [subject.is_durable for subject in subjects],
-                clock,
-            )
-        assert row is not None
+        [row] = await ask(
+            self._database,
+            _LIMITS["take"],
+            [subject.name for subject in subjects],
+            [subject.limit.most for subject in subjects],
+            [subject.limit.window for subject in subjects],
+            [subject.is_durable for subject in subjects],
+            clock,
+        )
         limited = [left for left in row["remaining"] if left is not None]
         return Taken(row["retry_after"], min(limited, default=0), row["taken_at"], tuple(row["remaining"]))
 
     async def release(self, subject: Subject, at: datetime) -> bool:
         """Release what was taken of a limit at that instant; False when it was not there any more."""
-        with translated():
-            is_released: bool = await self._database.fetchval(
-                _LIMITS["release"].text, subject.name, subject.is_durable, at
-            )
+        [row] = await ask(self._database, _LIMITS["release"], subject.name, subject.is_durable, at)
+        is_released: bool = row["is_released"]
         return is_released

@@ -30,7 +30,7 @@ class Bearer:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class TokenLookup:
     """Whether a request is let in. bearer, taken: of a live token alone.
 
     is_use_due: its key's last use was written down more than a minute ago (`note_use`).
@@ -58,7 +58,7 @@ class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def admit(self, token_hash: bytes, limit: Limit, *, with_endpoint: bool = False) -> Admission:
+    async def admit(self, token_hash: bytes, limit: Limit, *, with_endpoint: bool = False) -> TokenLookup:
         """Look a token up and take one of its key's limit if it is live, in one statement.
 
         with_endpoint: in which its merchant's endpoint is read, too.
@@ -66,8 +66,8 @@ class Tokens:
         name = "admit_with_endpoint" if with_endpoint else "admit"
         row = await self._row(name, token_hash, limit.most, limit.window)
         if row["state"] != "live":
-            return Admission(row["state"])
-        return Admission(
+            return TokenLookup(row["state"])
+        return TokenLookup(
             "live",
             Bearer(token_hash, row["api_key_id"], row["client_id"], row["merchant_id"]),
             Taken(row["retry_after"], row["remaining"] or 0, row["taken_at"], (row["remaining"],)),

@@ -50,7 +50,10 @@ SELECT
     own.suspended_at
 FROM webhook.admit_token($1, $2, $3) AS admitted
 LEFT JOIN LATERAL (
-    SELECT *
+    SELECT
+        own_endpoint.url, own_endpoint.paused, own_endpoint.created_at, own_endpoint.updated_at,
+        own_endpoint.secret_created_at, own_endpoint.last_success_at, own_endpoint.failing_since,
+        own_endpoint.failures_in_a_row, own_endpoint.suspended_at
     FROM webhook.own_endpoint
     WHERE own_endpoint.merchant_id = admitted.merchant_id AND admitted.retry_after IS NULL
     LIMIT 1
