@@ -22,8 +22,8 @@ REPLAYED = 100_000
 BYTES = 1_000
 WARM_UP = 2 * LOAD
 """Events that have arrived before anything counts."""
-ALONE = 60.0
-"""Seconds of load where nothing is sent again."""
+ALONE = 240.0
+"""Seconds of load where nothing is sent again: as long as a replay takes, with as many checkpoints."""
 PATIENCE = 900.0
 """Seconds that a replay, or what arrives after it, may take."""
 WITHOUT, BESIDE = f"{LOAD}/s alone", f"{LOAD}/s beside a replay"

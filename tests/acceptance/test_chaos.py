@@ -12,6 +12,7 @@ COMMANDS = ("a range of time recovered", "what is old skipped", "commands given 
 """Kinds of fault that so short a run must have."""
 
 
+@pytest.mark.of_the_server
 @pytest.mark.timeout(600)
 def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
     seed = os.environ["CHAOS_SEED"]

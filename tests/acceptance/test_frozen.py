@@ -1,7 +1,7 @@
 """A daemon that is frozen for longer than its lease and then goes on. Source: I2, I3.
 
-What it held is served by others meanwhile. When it wakes, each of its lanes may make the one request whose
-lease it had checked already, and each retry it had claimed likewise; all of those repeat what has arrived.
+What it held is served by others meanwhile. When it wakes, a request whose lease was looked at just before it
+froze may still leave; it repeats what has arrived.
 """
 
 import asyncio
@@ -36,7 +36,8 @@ FLAKY = [f"f{number:02}" for number in range(15)]
 """Merchants that refuse each event twice, and are slow about it: retries are always in flight."""
 UNDER_WAY = 0.2
 """Seconds after which what a frozen process had sent, requests and statements, has arrived."""
-CLAIMS = "SELECT seq, claim FROM webhook.outbox WHERE claim IS NOT NULL"
+CLAIMS = "SELECT seq, attempts FROM webhook.outbox WHERE claim IS NOT NULL"
+UNRECORDED = "SELECT seq, attempts FROM webhook.outbox WHERE seq = ANY($1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Freeze:
     """One freeze: what the daemon held when it froze, and when it woke.
 
     exposed: events of its lanes that had arrived and were not recorded: others repeat them, once each.
-    retries: rows that it had claimed for a retry.
+    retries: rows claimed for a retry whose attempt was not recorded though the others' attempts had ended.
     """
 
     frozen_at: float
@@ -92,10 +93,11 @@ async def freeze(installation: Installation, daemon: Daemon, scale: Scale) -> Fr
         exposed = frozenset(
             arrival.event_id for arrival in arrived if known[arrival.event_id].state == "pending"
         )
-        # The others' attempts have ended by then, and its own claims have not lapsed.
+        # The others' attempts have ended by then. Its own claims may have lapsed, where this machine is slow,
+        # and others have claimed those rows anew: the attempt that it made is not recorded all the same.
         await asyncio.sleep(scale.longest_answer + UNDER_WAY)
-        still = set(await installation.owner.fetch(CLAIMS))
-        retries = frozenset(row["seq"] for row in claims if row in still)
+        unrecorded = set(await installation.owner.fetch(UNRECORDED, [row["seq"] for row in claims]))
+        retries = frozenset(row["seq"] for row in claims if row in unrecorded)
         await asyncio.sleep(frozen_at + scale.frozen - time.monotonic())
         result = Freeze(frozen_at, held, exposed, retries)
     result.woken_at = time.monotonic()

@@ -25,6 +25,7 @@ class Case:
     kept: what is on record of a row that an operator deleted.
     resent: requests whose kept connection was cut, and which were sent again on another in the same attempt.
     first_delay: seconds from the end of the first attempt to its retry; what comes later may be that one.
+    reopened_from: from when on a first request that is on no record may have been made by hand.
     by_hand, replayed: attempts that commands account for: those asked for one by one or of what had not been
         delivered, and those of what had been.
     """
@@ -36,6 +37,7 @@ class Case:
     resent: int = 0
     kept: Sequence[Attempted] = ()
     first_delay: float = float("inf")
+    reopened_from: float = float("inf")
     replayed: int = 0
 
     @property
@@ -69,6 +71,18 @@ class Case:
         return self.by_hand > 0 and attempted is not None and attempted.trigger == "manual"
 
     @property
+    def may_be_first_by_hand(self) -> bool:
+        """Tell whether it was first sent by hand, or may have been: that request is on no record."""
+        return self.is_first_by_hand or self._is_first_unrecorded(since=self.reopened_from)
+
+    def _is_first_unrecorded(self, since: float = float("-inf")) -> bool:
+        """Tell whether its first request came from then on, and is on record at most as it was repeated."""
+        first, attempted = self.first, self.first_attempt()
+        if first is None or first.started_at < since:
+            return False
+        return attempted is None or attempted.started_at > first.started_at + BEFORE
+
+    @property
     def is_skipped(self) -> bool:
         """Tell whether it ended by a skip."""
         return self.delivery is not None and self.delivery.failed_reason == FailedReason.SKIPPED
@@ -83,16 +97,15 @@ class Case:
     def first_in_line(self) -> Arrival | None:
         """Return the first arrival if it shows when the event's turn was.
 
-        It does not for a test event, for one first sent by hand, and where the first attempt reached nobody.
+        It does not for a test event, for one that may first have been sent by hand, and where the first
+        attempt reached nobody.
         """
         first = self.first
-        if first is None or self.is_test:
+        if first is None or self.is_test or self.may_be_first_by_hand:
             return None
         attempted = self.first_attempt()
-        if self.is_first_by_hand:
-            return None
-        if attempted is None or attempted.started_at > first.started_at + BEFORE:
-            return first  # not recorded, or recorded only when it was repeated
+        if attempted is None or self._is_first_unrecorded():
+            return first
         if attempted.status is not None:
             return first  # it was answered, so it arrived
         if any(_is_answered_by(row, first) for row in self.attempted):
@@ -120,6 +133,7 @@ def _make(event: Event, evidence: Evidence, commands: Commands, first_delay: flo
         evidence.by_hand.get(event.id, 0),
         kept=evidence.deleted.get(event.id, ()),
         first_delay=first_delay,
+        reopened_from=commands.reopened_from(event),
     )
     recovered = commands.recovered(event.merchant_id, case.attempted)
     case.by_hand += recovered[Trigger.MANUAL]

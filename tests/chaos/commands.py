@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from tests.chaos.evidence import Attempted, Command, Delivery
+from tests.chaos.evidence import Attempted, Command, Delivery, Event
 from tests.chaos.matching import match
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
@@ -59,6 +59,20 @@ class Commands:
             if delivery.created_at < one.before and _was_under_way(one, delivery.finished_at)
         ]
 
+    def reopened_from(self, event: Event) -> float:
+        """Return when at the earliest an event may have been sent by hand for the first time: inf for never.
+
+        It had been skipped or cancelled before its turn, and a recover or a retry put it back.
+        """
+        skips = [one for one in self.skips_of(event.merchant_id) if one.before > event.begun_at - CLOCK_ERROR]
+        given_up = _first_after(event.begun_at, [*skips, *self.cancels(event.id)])
+        recovers = [
+            one
+            for one in self.recovers
+            if concerns(one, event.merchant_id) and not UNDELIVERED.isdisjoint(one.states)
+        ]
+        return _first_after(given_up, [*recovers, *self.retries(event.id)])
+
     def recovered(self, merchant_id: str, attempted: Sequence[Attempted]) -> Counter[str]:
         """Count, by trigger, the attempts of a delivery that recovers account for; replays come first."""
         firsts: dict[int, Attempted] = {}
@@ -88,6 +102,10 @@ class Commands:
 def concerns(command: Command, merchant_id: str) -> bool:
     """Tell whether a command is about a merchant, or all."""
     return command.merchant_id in (None, merchant_id)
+
+
+def _first_after(begin: float, commands: Sequence[Command]) -> float:
+    return min((one.given_at for one in commands if one.given_at >= begin), default=float("inf"))
 
 
 def _was_under_way(command: Command, at: float | None) -> bool:

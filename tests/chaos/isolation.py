@@ -85,7 +85,7 @@ def _slow_wait(waits: Sequence[Wait], one: Injection, begin: float, end: float) 
 
 def _waits(cases: Cases) -> Iterator[Wait]:
     for owed in cases.of_merchant.values():
-        turns = [case for case in owed if not case.is_test and not case.is_first_by_hand]
+        turns = [case for case in owed if not case.is_test and not case.may_be_first_by_hand]
         served = [(at, case) for case in turns if (at := case.served_at()) is not None]
         free_at = float("-inf")
         for at, case in sorted(served, key=lambda turn: turn[0]):

@@ -9,7 +9,8 @@ begun for it: one that is served on and on has a queue, and is not starved. Of s
 - no more than so many take-overs may lie outside the times in which everything or this merchant was stopped:
   one that a fault thwarts begins anew, but each time the merchant needs only a moment to come through.
 A merchant's suspension counts as a fault that touched it: whatever it is owed waits.
-An event that was first sent by hand is excused: it had been cancelled, or had failed, before its turn.
+An event that may first have been sent by hand is excused, since it had been given up before its turn; but who
+is sent such events, in their places in the order, is not starved meanwhile.
 No retry comes early: the delay counts from the end of the attempt before, as both are on record.
 """
 
@@ -56,12 +57,20 @@ def _was_moved(merchant_id: str, begun: float, injections: Injections, limits: L
 
 
 def _turns(owed: Sequence[Case]) -> list[Owed]:
-    """Return commit and first attempt, or the skip, of events that had their turn."""
+    """Return commit and first attempt, or the skip, of events that had their turn.
+
+    Nothing says from when on an event that was given up and put back was owed.
+    """
     return [
-        (float("inf") if case.event.committed_at is None else case.event.committed_at, served, case)
+        (_owed_since(case), served, case)
         for case in owed
-        if not case.is_test and (served := _over_at(case)) is not None and not case.is_first_by_hand
+        if not case.is_test and (served := _over_at(case)) is not None
     ]
+
+
+def _owed_since(case: Case) -> float:
+    committed = case.event.committed_at
+    return float("inf") if committed is None or case.may_be_first_by_hand else committed
 
 
 def _over_at(case: Case) -> float | None:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from math import isinf
 
 from tests.chaos.cases import AFTER, Case, Cases
 from tests.chaos.commands import Commands, concerns
@@ -46,7 +47,7 @@ def _forbidding(case: Case, commands: Commands) -> Iterator[tuple[float, str]]:
         # Nothing but a retry of its own takes a cancel back.
         if cancel.handled_at is not None and not any(_ended(one) > cancel.given_at for one in retries):
             yield cancel.handled_at, f"command {cancel.id} cancelled it"
-    if not case.by_hand:
+    if not case.by_hand and isinf(case.reopened_from):
         for skip in commands.skips_of(case.merchant_id):
             if skip.handled_at is not None and _is_for(skip, case, delivery):
                 yield skip.handled_at, f"command {skip.id} skipped what was older"

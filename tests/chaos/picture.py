@@ -45,7 +45,8 @@ def draw(verdict: Verdict, evidence: Evidence, file: Path) -> None:
         top = 1 - 0.95 / figure.get_figheight()
         figure.subplots_adjust(left=_LEFT, right=0.9, top=top, bottom=0.95 / figure.get_figheight())
         _entitle(figure, verdict, evidence)
-        figure.savefig(file)
+        # Names longer than the margin widen the picture.
+        figure.savefig(file, bbox_inches="tight", pad_inches=0.25)
 
 
 def _entitle(figure: "object", verdict: Verdict, evidence: Evidence) -> None:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from enum import StrEnum
@@ -33,11 +33,9 @@ from webhook_dispatcher.dispatch import instruments
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.lane_session import MemoryBudget
 from webhook_dispatcher.domain.claim import ClaimedRetry, Leased, RunAsk
-from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.record import LaneTurn, Record, Written
-from webhook_dispatcher.domain.signing import Secret
-from webhook_dispatcher.domain.verdict import Answer, Failure
+from webhook_dispatcher.domain.verdict import Answer, Failure, may_always
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.records import PostgresRecords
@@ -165,13 +163,15 @@ class HitRecords(PostgresRecords):
 class HitSender(Sender):
     """A sender with a point after the answer."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
+    ) -> Answer | Failure:
         """Post, noting how far the request is."""
         event_id = headers["Service-Event-Id"]
         _move(event_id, Phase.CONNECTING)
         token = _current.set(event_id)
         try:
-            seen = await super().post(url, headers, body)
+            seen = await super().post(url, headers, body, may_send)
         except BaseException:
             _move(event_id, None)
             raise
@@ -185,10 +185,12 @@ class HitSender(Sender):
 class HitConnection(HttpConnection):
     """A connection with a point before the first byte of a request and one when it is written."""
 
-    def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[int]:
+    def send(
+        self, head: bytes, body: bytes, deadline: float, may_send: Callable[[], bool] = may_always
+    ) -> asyncio.Future[int]:
         """Send; the transport has its turn before the second point."""
         orders.reach(Point.CONNECTED)
-        waiter = super().send(head, body, deadline)
+        waiter = super().send(head, body, deadline, may_send)
         asyncio.get_running_loop().call_soon(_sent, waiter)
         return waiter
 
@@ -202,11 +204,9 @@ def _sent(waiter: "asyncio.Future[int]") -> None:
 class CountingAttempter(Attempter):
     """Attempts; one that does not count is in no phase any more."""
 
-    async def attempt(
-        self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
-    ) -> Record | None:
+    async def attempt(self, event: Event, *others: Any) -> Record | None:
         """Attempt."""
-        record = await super().attempt(event, fence, is_retry, endpoint, secrets)
+        record = await super().attempt(event, *others)
         if record is None:
             _move(str(event.id), None)
         return record

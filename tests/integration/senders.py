@@ -16,6 +16,7 @@ OURS_ALONE = {
     "test_who_sends_more_than_answers_gets_a_connection_for_each_request": "aiohttp's are for one URL each",
     "test_an_endless_comment_on_a_chunk_is_no_body": "aiohttp's ends with the half second for the body",
     "test_long_body_is_not_even_begun": "sets a constant of connection.py",
+    "test_a_request_has_left_before_anything_else_happens": "aiohttp does not tell what carries its TLS",
 }
 
 

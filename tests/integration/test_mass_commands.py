@@ -11,6 +11,7 @@ import pytest
 from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, answered
 from tests.servers.database import Database
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, RetryFailed, Skip
+from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import PLATFORM, State, Trigger
 from webhook_dispatcher.domain.mass_command import Found
 from webhook_dispatcher.domain.ports import CommandTransaction
@@ -234,6 +235,26 @@ async def test_what_is_owed_already_or_lost_is_left_out(
     found, made_due = await reopen(transaction, await command(storage))
     assert (list(found.seqs), made_due) == ([owed, lost, good], (good,))
     assert [(await storage.logged(seq)) is None for seq in (owed, lost, good)] == [False, False, True]
+
+
+async def test_what_is_sent_again_is_noted_chunk_by_chunk_with_its_transaction(
+    storage: StorageHarness, transaction: Transaction
+) -> None:
+    for seqs in ([7, 3], [5]):
+        async with transaction() as opened:
+            await opened.note_chunk(9, seqs)
+
+    async def fail() -> None:
+        async with transaction() as opened:
+            await opened.note_chunk(9, [8])
+            raise StorageUnavailable("it is rolled back")
+
+    with pytest.raises(StorageUnavailable):
+        await fail()
+    async with transaction() as opened:
+        await opened.note_chunk(2, [1])
+    rows = await storage.db.fetch("SELECT command_id, place, seqs FROM webhook.command_chunk ORDER BY 1, 2")
+    assert [tuple(row) for row in rows] == [(2, 0, [1]), (9, 0, [7, 3]), (9, 2, [5])]
 
 
 async def test_waiting_retries_are_found_and_run_now_but_not_those_in_flight(

@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import signature
-from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, may_always
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 FAILURE = Failure(Outcome.TLS, "certificate expired")
@@ -38,7 +38,7 @@ class AttempterHarness:
         self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
 
     async def attempt(self, event: Event, is_retry: bool = False) -> Record:
-        record = await self.attempter.attempt(event, 9, is_retry, make_endpoint(), (SECRET,))
+        record = await self.attempter.attempt(event, 9, is_retry, make_endpoint(), (SECRET,), may_always)
         assert record is not None
         return record
 
@@ -63,9 +63,19 @@ async def test_nothing_is_signed_by_a_clock_that_was_just_set_wrong() -> None:
     harness = AttempterHarness()
     harness.database_clock.synchronise(harness.clock.now, harness.clock.elapsed())
     harness.clock.wall += 3600
-    assert await harness.attempter.attempt(make_event(5), 9, False, make_endpoint(), (SECRET,)) is None
+    attempt = harness.attempter.attempt(make_event(5), 9, False, make_endpoint(), (SECRET,), may_always)
+    assert await attempt is None
     assert harness.sender.sent == []
     harness.clock.wall -= 3600
+    await harness.attempt(make_event(5))
+
+
+async def test_what_might_not_be_sent_any_more_does_not_count_and_is_no_fault() -> None:
+    harness = AttempterHarness()
+    attempt = harness.attempter.attempt(make_event(5), 9, False, make_endpoint(), (SECRET,), lambda: False)
+    assert await attempt is None
+    assert harness.sender.sent == []
+    assert not harness.attempter._own_faults.circuit_is_open
     await harness.attempt(make_event(5))
 
 

@@ -31,13 +31,13 @@ def hang(harness: DispatcherHarness | RetrierHarness, is_slow: Callable[[str], b
     harness.sender.gate = never
     post = harness.sender.post
 
-    async def choose(url: str, headers: object, body: bytes) -> Answer | Failure:
+    async def choose(url: str, headers: object, body: bytes, may_send: object) -> Answer | Failure:
         if is_slow(url.removeprefix("https://").split(".")[0]):
             return await post(url, headers, body)  # type: ignore[arg-type]
         harness.sender.sent.append((url, headers, body))  # type: ignore[arg-type]
         return Answer(200)
 
-    harness.sender.post = choose  # type: ignore[method-assign]
+    harness.sender.post = choose  # type: ignore[method-assign, assignment]
 
 
 def is_tarpit(merchant_id: str) -> bool:

@@ -121,6 +121,27 @@ def test_what_was_skipped_and_recovered_may_fail_at_once(builder: EvidenceBuilde
     assert found(builder) == []
 
 
+@pytest.mark.parametrize("how", ["skip and recover", "cancel and retry"])
+def test_what_was_given_up_and_put_back_has_no_order_though_that_request_was_not_recorded(
+    builder: EvidenceBuilder, how: str
+) -> None:
+    builder.event("d", 5, merchant="m-d")
+    builder.event("e", 6, merchant="m-d")
+    builder.attempt("e", 9.1)
+    builder.request("d", 10)
+    builder.fault("kill -9", 10.1, 10.2, ["d1.1"], exposed=1)
+    builder.fail("d", "skipped", at=11.1)
+    builder.command("skip", 11, merchant_id="m-d", before=5.5)
+    assert found(builder) == [(What.OUT_OF_ORDER, "e")]
+    if how == "skip and recover":
+        builder.command("skip", 7, merchant_id="m-d", before=5.5)
+        builder.command("recover", 8, states=SKIPPED)
+    else:
+        builder.command("cancel", 7, event_id="d")
+        builder.command("retry", 8, event_id="d")
+    assert found(builder) == []
+
+
 # --- skip and cancel
 
 

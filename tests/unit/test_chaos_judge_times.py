@@ -106,6 +106,20 @@ def test_a_merchant_that_is_served_on_and_on_has_a_queue(builder: EvidenceBuilde
     assert found(builder) == []
 
 
+@pytest.mark.parametrize("is_served", [False, True])
+def test_a_merchant_that_is_sent_what_was_recovered_is_served(
+    builder: EvidenceBuilder, is_served: bool
+) -> None:
+    builder.command("skip", 7, before=6.0)
+    builder.command("recover", 8, states=frozenset(["skipped"]))
+    for place in range(8):
+        builder.event(f"r{place}", 5 + 0.1 * place, merchant="m9")
+        builder.attempt(f"r{place}", 9.1 + (4 * place if is_served else place), trigger="manual")
+    builder.event("d", 9, merchant="m9")
+    builder.attempt("d", 40)
+    assert found(builder) == ([] if is_served else [(What.LATE, "d")])
+
+
 def test_an_event_that_was_cancelled_and_sent_by_hand_much_later_is_not_late(
     builder: EvidenceBuilder,
 ) -> None:

@@ -1,7 +1,7 @@
 """Merchants that fail as nearly all do are held back, and probed; nobody else waits. Source: I4, I10."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -15,7 +15,7 @@ from webhook_dispatcher.dispatch import attempt
 from webhook_dispatcher.dispatch.finding import ReadyLanes
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
 from webhook_dispatcher.dispatch.health.own_faults import PROBE_INTERVAL, OwnFaults
-from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, may_always
 
 COLLUDERS = [f"colluder{number}" for number in range(6)]
 REFUSED = Failure(Outcome.CONNECT, "ECONNREFUSED")
@@ -28,8 +28,10 @@ class Network(FakeSender):
         super().__init__()
         self.down: set[str] = set()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
-        await super().post(url, headers, body)
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
+    ) -> Answer | Failure:
+        await super().post(url, headers, body, may_send)
         return REFUSED if self.host(url) in self.down else Answer(200)
 
     @staticmethod

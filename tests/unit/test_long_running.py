@@ -120,10 +120,10 @@ async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None
 
 async def test_a_mass_retry_stops_at_its_limit() -> None:
     harness = ControllerHarness()
-    harness.controls.chunks = [chunk(CHUNK_SIZE, CHUNK_SIZE - 1, 5), chunk(20, 20, 9), chunk(1, 1, 10)]
-    harness.controls.insert("retry_failed", "m", args={"limit": CHUNK_SIZE + 20})
+    harness.controls.chunks = [chunk(CHUNK_SIZE, CHUNK_SIZE - 1, 5), chunk(7, 7, 9), chunk(1, 1, 10)]
+    harness.controls.insert("retry_failed", "m", args={"limit": CHUNK_SIZE + 7})
     await harness.step()
-    assert [most for _, most in harness.controls.asked_chunks] == [CHUNK_SIZE, 20]
+    assert [most for _, most in harness.controls.asked_chunks] == [CHUNK_SIZE, 7]
 
 
 async def test_a_resumed_mass_retry_goes_on_where_it_was() -> None:
@@ -191,7 +191,7 @@ async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(method: str)
 async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again() -> None:
     harness = ControllerHarness()
     refused = StatementRefused("XX001", "missing chunk number 0")
-    halvings = [25, 12, 6, 3, 1]
+    halvings = [CHUNK_SIZE, 5, 2, 1]
     harness.database.faults["reopen_failed"].extend([refused] * len(halvings))
     harness.controls.chunks = [chunk(1, 0, 5), chunk(9, 9, 14, m=None)]
     command = harness.controls.insert("retry_failed", "m")

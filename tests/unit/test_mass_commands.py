@@ -55,6 +55,7 @@ async def test_what_waits_comes_first_and_then_what_has_finished() -> None:
         running,
         *(step for chunk in chunks for step in (chunk, woken, running)),
     ]
+    assert harness.controls.sent_again == [(command.id, (3,)), (command.id, (1,)), (command.id, (5, 6))]
 
 
 @pytest.mark.parametrize(
@@ -78,11 +79,11 @@ async def test_a_recovery_ends_at_its_limit() -> None:
     harness.controls.looks = [
         found(is_over=True),
         found(*range(CHUNK_SIZE)),
-        found(*range(100, 120)),
+        found(*range(100, 107)),
         found(500),
     ]
-    await carry_out(harness, "recover", args={"limit": CHUNK_SIZE + 20})
-    assert [limit for _, _, limit in harness.controls.asked_looks] == [CHUNK_SIZE, CHUNK_SIZE, 20]
+    await carry_out(harness, "recover", args={"limit": CHUNK_SIZE + 7})
+    assert [limit for _, _, limit in harness.controls.asked_looks] == [CHUNK_SIZE, CHUNK_SIZE, 7]
 
 
 async def test_a_resumed_recovery_goes_on_where_it_was() -> None:
@@ -181,7 +182,7 @@ async def test_a_chunk_waits_while_another_command_is_carried_out() -> None:
 
 async def test_a_recovery_passes_over_what_cannot_be_made_owed_again() -> None:
     harness = ControllerHarness()
-    halvings = [25, 12, 6, 3, 1]
+    halvings = [CHUNK_SIZE, 5, 2, 1]
     harness.database.faults["reopen_all"].extend([DAMAGE] * len(halvings))
     harness.controls.looks = [found(1)] * len(halvings) + [found(1), found(2, is_over=True)]
     command = await carry_out(harness, "recover", args={"states": ["failed"]})

@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 from tests.unit.builders import LEASE, make_event
 from tests.unit.harnesses.dispatcher import DispatcherHarness
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, FORGOTTEN_AFTER, Reason
-from webhook_dispatcher.dispatch.unreadable import Unreadable
+from webhook_dispatcher.dispatch.unreadable import Run, Unreadable
 from webhook_dispatcher.dispatch.worker import RUN
-from webhook_dispatcher.domain.claim import ClaimedRetry, SweptLane
+from webhook_dispatcher.domain.claim import ClaimedRetry, RunAsk, SweptLane
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
-from webhook_dispatcher.domain.event import FailedReason
+from webhook_dispatcher.domain.event import Event, FailedReason
 
 DAMAGE = StatementRefused("XX001", "missing chunk number 0")
 
@@ -133,6 +133,26 @@ async def test_a_row_that_can_be_read_after_all_is_sent() -> None:
         harness.database.faults["read_runs"].extend([DAMAGE])
         await harness.rounds(group, count=8)
     assert harness.sent == [1, 2, 3]
+
+
+async def test_a_row_that_is_finished_while_it_is_read_is_not_named_in_place_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = DispatcherHarness()
+    harness.database.insert(make_event(1, "m"), make_event(2, "m"))
+    harness.database.damaged = {2}
+    read_next = harness.claims.read_next
+
+    async def read_next_and_finish(merchant_id: str, after_seq: int) -> Event | None:
+        following = await read_next(merchant_id, after_seq)
+        harness.database.owed.pop(1, None)
+        return following
+
+    monkeypatch.setattr(harness.claims, "read_next", read_next_and_finish)
+    with capture_logs() as logs:
+        runs = await Unreadable(harness.claims, harness.instruments).read_runs([RunAsk("m", 0, 10, 1000)])
+    assert runs == {"m": Run([], is_cut=True)}
+    assert [line["seq"] for line in logs if line["event"] == "row.unreadable"] == [2]
 
 
 def retrying(**rows: str) -> tuple[DispatcherHarness, Unreadable]:

@@ -49,8 +49,17 @@ class _Attempter(Attempter):
     harness: "WorkerHarness"
 
     async def attempt(
-        self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
+        self,
+        event: Event,
+        fence: int,
+        is_retry: bool,
+        endpoint: Endpoint,
+        secrets: tuple[Secret, ...],
+        may_send: Callable[[], bool],
     ) -> Record | None:
+        self.harness.hold_up(event.seq)
+        if not may_send():
+            return None
         self.harness.started.append(event.seq)
         self.harness.on_start(event.seq)
         await self.harness.answer.wait()
@@ -71,6 +80,7 @@ class WorkerHarness:
         self.started: list[int] = []
         self.answer, self.progress = asyncio.Event(), asyncio.Event()
         self.answer.set()
+        self.hold_up: Callable[[int], None] = lambda seq: None
         self.on_start: Callable[[int], None] = lambda seq: None
         self.recorder = _Recorder(FakeRecords(self.database), instruments, LEASE, 15.0)
         self.recorder.progress = self.progress
@@ -126,6 +136,14 @@ async def test_the_next_starts_only_when_the_one_before_has_ended_and_was_handed
         assert harness.started == [1, 0]
         harness.answer.set()
     assert harness.started == [1, 0, 2, -1]
+
+
+async def test_what_is_held_up_until_the_lease_is_not_trusted_any_more_is_not_sent_and_still_owed() -> None:
+    harness = WorkerHarness(1, 2, 3)
+    harness.hold_up = lambda seq: harness.clock.advance(100) if seq == 2 else None
+    await harness.follow()
+    assert harness.started == [record.event.seq for record in harness.records] == [1]
+    assert harness.session.complete_up_to == 1
 
 
 def recall(harness: WorkerHarness) -> None:

@@ -7,6 +7,7 @@ Three kinds of rows are not sent: the merchant has no endpoint, its secret canno
 key), or the row itself breaks a rule (Event.fault).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,7 +21,7 @@ from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import Keyring, Secret, is_signed, signature
-from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, judge
+from webhook_dispatcher.domain.verdict import NOT_SENT, Answer, Failure, Outcome, judge, may_always
 
 REFUSALS = frozenset((400, 401, 403))
 """Statuses that receivers answer with when they cannot verify a signature."""
@@ -109,18 +110,24 @@ class Attempter:
         self._metrics.unopened_secrets.set(len(self.unopened))
 
     async def attempt(
-        self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
+        self,
+        event: Event,
+        fence: int,
+        is_retry: bool,
+        endpoint: Endpoint,
+        secrets: tuple[Secret, ...],
+        may_send: Callable[[], bool],
     ) -> Record | None:
         """Make one attempt now, judge it, and return what is to be written.
 
-        fence: the lane's epoch, or the retry's claim.
+        fence: the lane's epoch, or the retry's claim. may_send: whether the lease is still trusted.
         None: it failed, or would have failed, through a fault of our own. It does not count: make it again.
         """
         started = self._clock.elapsed()
         if not self._own_faults.compare_clocks():
             return None  # its signature would be refused
-        attempt, result = await self.make(event, endpoint, secrets)
-        if not self._own_faults.learn(event, result, started):
+        attempt, result = await self.make(event, endpoint, secrets, may_send)
+        if result is NOT_SENT or not self._own_faults.learn(event, result, started):
             _log.warning(
                 "attempt.uncounted", event_id=str(event.id), outcome=result.outcome, detail=result.detail
             )
@@ -128,7 +135,11 @@ class Attempter:
         return self.conclude(event, fence, is_retry, attempt, result)
 
     async def make(
-        self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]
+        self,
+        event: Event,
+        endpoint: Endpoint,
+        secrets: tuple[Secret, ...],
+        may_send: Callable[[], bool] = may_always,
     ) -> tuple[Attempt, Answer | Failure]:
         """Make one attempt now and measure it; its time and its signature's `t` start here."""
         started = self._clock.elapsed()
@@ -136,7 +147,7 @@ class Attempter:
         self.in_flight += 1
         ticket = self._merchants.started(event.merchant_id)
         try:
-            result = await self._send(event, endpoint, secrets)
+            result = await self._send(event, endpoint, secrets, may_send)
         finally:
             self.in_flight -= 1
             self._merchants.finished(ticket)
@@ -157,7 +168,9 @@ class Attempter:
         )
         return attempt, result
 
-    async def _send(self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...]) -> Answer | Failure:
+    async def _send(
+        self, event: Event, endpoint: Endpoint, secrets: tuple[Secret, ...], may_send: Callable[[], bool]
+    ) -> Answer | Failure:
         if (fault := event.fault) is not None:
             return Failure(Outcome.UNSENDABLE, fault)
         body = event.body()
@@ -170,7 +183,7 @@ class Attempter:
             "Service-Event-Type": event.type,
             "Service-Signature": signed,
         }
-        result = await self._sender.post(endpoint.url, headers, body)
+        result = await self._sender.post(endpoint.url, headers, body, may_send)
         if result.status in REFUSALS and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
         return result

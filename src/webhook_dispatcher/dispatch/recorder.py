@@ -8,7 +8,7 @@ What becomes of a batch that the database refuses, and of what comes too late, `
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -202,6 +202,7 @@ class Recorder:
         self._progress = asyncio.Event()
         self._stopping = False
         self._backoff = Backoff(RECORD_WAIT)
+        self._recorded: Counter[str] = Counter()
 
     def add(self, record: Record, session: LaneSession | None) -> None:
         """Take over a record; it is kept until the database has said that it is written."""
@@ -233,6 +234,11 @@ class Recorder:
     def unwritten(self) -> int:
         """Return how many outcomes are not known to be written."""
         return len(self._queue) + len(self._writing) + len(self._deferred)
+
+    def take_recorded(self) -> Counter[str]:
+        """Return how many attempts were written since this was asked last, by outcome."""
+        taken, self._recorded = self._recorded, Counter()
+        return taken
 
     def stop(self) -> None:
         """Write what is there, then be drained; what was set aside is tried once more."""
@@ -379,6 +385,8 @@ class Recorder:
             if record.event.seq not in written.seqs:
                 rest.append(entry)
                 continue
+            if record.attempt is not None:
+                self._recorded[record.attempt.outcome] += 1
             if record.state is not None:
                 self._metrics.deliveries_by[record.state, record.reason, record.event.type].inc()
             if session is None:
@@ -397,6 +405,8 @@ class Recorder:
     def _keep(self, rest: list[Entry], unwritten: frozenset[int]) -> None:
         for entry in rest:
             if entry.record.event.seq not in unwritten:
+                if (attempt := entry.record.attempt) is not None:
+                    self._recorded[attempt.outcome] += 1
                 self._strike_off(entry)
                 continue
             is_set_aside = entry.record.event.seq in self._refused.set_aside

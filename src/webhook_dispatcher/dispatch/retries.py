@@ -52,9 +52,9 @@ TRIAL_WAIT = 1.0
 """Seconds between two looks for suspended merchants to be tried."""
 LOOK = 2_000
 """Lanes read in one look."""
-BURST = 10
+BURST = 2
 """Attempts that begin at once. One claim may bring MAX_CLAIM, and first attempts would wait for them all."""
-BURST_INTERVAL = 0.005
+BURST_INTERVAL = 0.001
 """Seconds until the next of them begin, so that what is ready meanwhile has its turn."""
 
 _log = structlog.get_logger()
@@ -239,7 +239,14 @@ class Retrier:
         if self._stop.is_set() or self._pause.is_on or is_late:
             self._reschedule(retry, timedelta())
             return
-        record = await self._attempter.attempt(retry.event, retry.claim, True, endpoint, secrets)
+        record = await self._attempter.attempt(
+            retry.event,
+            retry.claim,
+            True,
+            endpoint,
+            secrets,
+            lambda: self._clock.elapsed() - asked < self._limits.trust,
+        )
         if record is None:
             self._reschedule(retry, UNCOUNTED_WAIT)
         else:

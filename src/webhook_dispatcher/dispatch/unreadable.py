@@ -107,13 +107,24 @@ class Unreadable:
             if following is None:
                 return Run(events)
             try:
-                alone = replace(ask, after_seq=following.seq - 1, max_events=1)
-                events += (await self._claims.read_runs([alone])).get(ask.merchant_id, [])
+                events += await self._read_row(ask, following)
             except StatementRefused as error:
                 if error.is_damage or not error.is_row_fault:
                     return self._stop(ask.merchant_id, following, events, error)
                 events.append(following)  # it cannot be sent without its object, and ends so in its turn
         return Run(events, is_cut=True)
+
+    async def _read_row(self, ask: RunAsk, row: Event) -> list[Event]:
+        """Read one row of a lane alone; nothing where it was finished meanwhile."""
+        before = row.seq - 1
+        try:
+            runs = await self._claims.read_runs([replace(ask, after_seq=before, max_events=1)])
+        except StatementRefused:
+            # If it was finished meanwhile, what was refused is the row behind it, which has its turn.
+            if await self._claims.read_next(ask.merchant_id, before) != row:
+                return []
+            raise
+        return runs.get(ask.merchant_id, [])
 
     def _stop(self, merchant_id: str, row: Event | None, events: list[Event], error: StatementRefused) -> Run:
         if not error.is_row_fault:

@@ -34,14 +34,20 @@ _log = structlog.get_logger()
 async def keep_logs(upkeep: Upkeep, retention: timedelta) -> None:
     """Make the log's next partitions, drop its oldest, and forget what is old, expired or was never told."""
     made = await upkeep.make_partitions(DAYS_AHEAD)
+    # Before the oldest go: one at least must stay.
+    await upkeep.note_milestone()
     dropped = await upkeep.drop_partitions(retention)
     await upkeep.purge_control(CONTROL_KEPT)
     await upkeep.purge_unreported(retention)
+    await upkeep.forget_noted(retention)
     cleared = await upkeep.clear_api_rows()
+    of_console = await upkeep.clear_console_rows()
     if made or dropped:
         _log.info("partitions.changed", made=made, dropped=dropped)
     if cleared:
         _log.info("api_rows.cleared", count=cleared)
+    if of_console:
+        _log.info("console_rows.cleared", count=of_console)
 
 
 class Gauges:

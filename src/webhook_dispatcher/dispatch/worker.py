@@ -69,7 +69,14 @@ class Worker:
             event = session.start()
             if session.lease.is_suspended:
                 session.defer(self._database_clock.now() + self._suspension_interval)
-            record = await self._attempter.attempt(event, session.lease.epoch, False, endpoint, secrets)
+            record = await self._attempter.attempt(
+                event,
+                session.lease.epoch,
+                False,
+                endpoint,
+                secrets,
+                lambda: self._clock.elapsed() < session.trusted_until,
+            )
             if record is None:
                 session.add_back(event)
                 break

@@ -44,6 +44,10 @@ class MassTransaction(Protocol):
         """Tell whether an operator wants a command to end."""
         ...
 
+    async def note_chunk(self, command_id: int, seqs: Sequence[int]) -> None:
+        """Note which deliveries a command makes owed again in this transaction."""
+        ...
+
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
         """Look on for retries that wait for their time; at most so many. Locks nothing."""
         ...

@@ -1,6 +1,6 @@
 """What the daemon's work needs from outside; storage and transport provide it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,17 +28,23 @@ from webhook_dispatcher.domain.command import (
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
+from webhook_dispatcher.domain.heartbeat import Heartbeat
 from webhook_dispatcher.domain.mass_command import MassTransaction
 from webhook_dispatcher.domain.record import Attempt, LaneTurn, Record, Written
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.domain.verdict import Answer, Failure
+from webhook_dispatcher.domain.verdict import Answer, Failure, may_always
 
 
 class Sender(Protocol):
     """Sends requests to merchants."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
-        """Make one POST within the attempt's time; never raises but when cancelled."""
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
+    ) -> Answer | Failure:
+        """Make one POST within the attempt's time; never raises but when cancelled.
+
+        may_send: asked right before the request leaves. If it may not any more, the result is NOT_SENT.
+        """
         ...
 
 
@@ -434,6 +440,18 @@ class Owed:
     suspended: int = 0
 
 
+class Heartbeats(Protocol):
+    """What this daemon notes of itself. All methods raise StorageError."""
+
+    async def note(self, beat: Heartbeat) -> None:
+        """Note that it is there, and add the attempts."""
+        ...
+
+    async def remove(self, attempts: Mapping[str, int]) -> None:
+        """Forget it, since it ends, and add the attempts."""
+        ...
+
+
 class Upkeep(Protocol):
     """Partitions, retention and gauges. All methods raise StorageError."""
 
@@ -449,6 +467,10 @@ class Upkeep(Protocol):
         """Drop the log's days that ended before `keep`; return how many."""
         ...
 
+    async def note_milestone(self) -> None:
+        """Note how far transactions are, for merchants who read their events in order."""
+        ...
+
     async def purge_control(self, keep: timedelta) -> None:
         """Forget commands that were handled longer ago than `keep`."""
         ...
@@ -457,8 +479,16 @@ class Upkeep(Protocol):
         """Forget failures that no notice has told of for longer than `keep`."""
         ...
 
+    async def forget_noted(self, keep: timedelta) -> None:
+        """Forget daemons that are gone, and of what was noted for the console what is older than `keep`."""
+        ...
+
     async def clear_api_rows(self) -> int:
         """Clear away the Partner API's tokens and counts that expired; return how many tokens these were."""
+        ...
+
+    async def clear_console_rows(self) -> int:
+        """Clear away the console's sessions and codes that expired; return how many these were."""
         ...
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:

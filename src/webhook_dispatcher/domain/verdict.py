@@ -93,6 +93,15 @@ def _in_one_line(text: str) -> str:
     return line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - len(_CUT)] + _CUT
 
 
+NOT_SENT = Failure(Outcome.TIMEOUT, "nothing was sent: this process stood still for too long")
+"""The attempt was held up until another process might make it. It does not count."""
+
+
+def may_always() -> bool:
+    """Tell that a request may be sent, whenever that is."""
+    return True
+
+
 class Verdict(NamedTuple):
     """What becomes of a delivery after an attempt.
 

@@ -32,6 +32,10 @@ class PostgresMassTransaction:
         rows = await self._ask("read_stop", command_id)
         return any(row["is_stopping"] for row in rows)
 
+    async def note_chunk(self, command_id: int, seqs: Sequence[int]) -> None:
+        """See domain.mass_command.MassTransaction; source: recovering.sql `note_chunk`."""
+        await self._ask("note_chunk", command_id, seqs)
+
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
         place = command.merchant_id, after, command.until

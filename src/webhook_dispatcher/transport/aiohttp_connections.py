@@ -10,6 +10,7 @@ import contextlib
 import errno
 import socket
 import ssl
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +21,11 @@ from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import AddrInfoType, Connection
 from aiohttp.tracing import Trace
 
+from webhook_dispatcher.domain.verdict import may_always
 from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
 from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.buffers import Buffers
-from webhook_dispatcher.transport.failures import Phase
+from webhook_dispatcher.transport.failures import Phase, Withheld
 from webhook_dispatcher.transport.guard import Forbidden, Guard
 from webhook_dispatcher.transport.resolver import GuardedResolver
 
@@ -45,6 +47,7 @@ class Dial:
     took_name: a name server was asked.
     sockets: those that were made.
     peer: the address of the last connection there was.
+    may_send: asked when there is a connection; Withheld: the request may not be sent any more.
     handler: set when there is a connection; the request has not been sent before that.
     """
 
@@ -59,6 +62,7 @@ class Dial:
     took_name: bool = False
     sockets: list[socket.socket] = field(default_factory=list)
     peer: Address | None = None
+    may_send: Callable[[], bool] = may_always
     handler: AnswerHandler | None = None
 
     @property
@@ -173,6 +177,9 @@ class GuardedConnector(TCPConnector):
             self._check_peer(connection, dial)
             handler.network = dial.network
             self._keep(handler)
+        if not dial.may_send():
+            connection.close()
+            raise Withheld
         handler.begin()
         dial.handler = handler
         return connection

@@ -10,7 +10,7 @@ Source: contract 1, 2.1 and 2.7; docs/adr/0010-a-client-of-our-own-on-llhttp.md.
 
 import asyncio
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Self
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 
-from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.domain.verdict import NOT_SENT, Answer, Failure, Outcome, may_always
 from webhook_dispatcher.transport.aiohttp_connections import (
     Dial,
     GuardedConnector,
@@ -29,7 +29,7 @@ from webhook_dispatcher.transport.aiohttp_connections import (
 )
 from webhook_dispatcher.transport.aiohttp_errors import EXPECTED, translate
 from webhook_dispatcher.transport.excerpts import EXCERPT_SECONDS, as_text
-from webhook_dispatcher.transport.failures import HandshakeFailed, OutOfTime, classify
+from webhook_dispatcher.transport.failures import HandshakeFailed, OutOfTime, Withheld, classify
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.local_faults import is_local
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
@@ -119,8 +119,10 @@ class AiohttpSender:
         await self._session.close()
         await self._resolver.close()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
-        """Make one attempt; the deadline starts now."""
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
+    ) -> Answer | Failure:
+        """Make one attempt; the deadline starts now. NOT_SENT where it may not be sent when it could be."""
         deadline = self._loop.time() + self._timeout
         if self._session.closed:
             return Failure(Outcome.CONNECT, "the sender is closed", is_ours=True)
@@ -130,11 +132,13 @@ class AiohttpSender:
             return Failure(Outcome.BLOCKED, error.reason)
         if self._proxy and target.url.scheme != "https":
             return Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
-        dial = Dial(url, target.is_trusted, is_proxied=self._proxy is not None)
+        dial = Dial(url, target.is_trusted, is_proxied=self._proxy is not None, may_send=may_send)
         result = await self._attempt(target, headers, body, deadline, dial)
         if _is_resent(result, dial):
             dial = replace(dial, must_be_fresh=True, handler=None, sockets=[])
             result = await self._attempt(target, headers, body, deadline, dial)
+        if result is NOT_SENT:
+            return NOT_SENT
         origin = dial.network or target.url.raw_host or ""
         if isinstance(result, Answer):
             took_name = dial.took_name or dial.is_proxied
@@ -155,6 +159,8 @@ class AiohttpSender:
                     allow_redirects=False,
                     proxy_headers=self._proxy.headers() if self._proxy else None,
                 )
+        except Withheld:
+            return NOT_SENT
         except TimeoutError as error:
             return self._unanswered(OutOfTime(self._timeout) if limit.expired() else error, dial)
         except EXPECTED as error:

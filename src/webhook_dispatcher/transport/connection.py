@@ -14,9 +14,17 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
+from webhook_dispatcher.domain.verdict import may_always
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.excerpts import EXCERPT_SECONDS, ExcerptParser
-from webhook_dispatcher.transport.failures import Disconnected, Expired, HandshakeFailed, Malformed, Phase
+from webhook_dispatcher.transport.failures import (
+    Disconnected,
+    Expired,
+    HandshakeFailed,
+    Malformed,
+    Phase,
+    Withheld,
+)
 from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT, AnswerParser
 
 # What is left of a body is waited for this long at most: more than the 40 ms of a delayed ACK between a
@@ -103,12 +111,15 @@ class HttpConnection(asyncio.Protocol):
         """Say how far the last request has come."""
         return Phase.READING if self.is_answering else Phase.WAITING
 
-    def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[int]:
+    def send(
+        self, head: bytes, body: bytes, deadline: float, may_send: Callable[[], bool] = may_always
+    ) -> asyncio.Future[int]:
         """Send a request on an idle connection; the future gets the status of its final answer.
 
         Units:  the deadline is a time of the loop.
-        Errors: Expired, Malformed, Disconnected, or the OSError (ssl.SSLError) that ended the connection. It
-                is closed then, as it is after an answer behind which nothing else can be read.
+        Errors: Withheld (may_send said no, right before the first byte), Expired, Malformed, Disconnected, or
+                the OSError (ssl.SSLError) that ended the connection. It is closed then, as it is after an
+                answer behind which nothing else can be read.
         """
         waiter = self._loop.create_future()
         self.requests += 1
@@ -116,6 +127,11 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             waiter.set_exception(Disconnected())
+            return waiter
+        # As late as possible: a process that is frozen after this sends the request when it wakes.
+        if not may_send():
+            transport.abort()
+            waiter.set_exception(Withheld())
             return waiter
         self._answer.begin()
         self._sent_at = self._loop.time()

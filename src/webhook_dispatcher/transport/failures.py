@@ -42,6 +42,10 @@ class Expired(AttemptEnded):
     """A connection was given up because its time was over; the sender knows how much that was."""
 
 
+class Withheld(AttemptEnded):
+    """The request might not be sent any more when it could be."""
+
+
 class NameFailed(AttemptEnded):
     """There is no address to dial; caused by the resolver's OSError."""
 

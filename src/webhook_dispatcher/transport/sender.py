@@ -12,7 +12,7 @@ Source: contract 1, 2.1 and 2.7.
 
 import asyncio
 import ssl
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.domain.verdict import NOT_SENT, Answer, Failure, Outcome, may_always
 from webhook_dispatcher.transport.addresses import Address
 from webhook_dispatcher.transport.certificates import TellingTls
 from webhook_dispatcher.transport.connection import HttpConnection
@@ -31,6 +31,7 @@ from webhook_dispatcher.transport.failures import (
     OutOfTime,
     Phase,
     Unsendable,
+    Withheld,
     classify,
 )
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
@@ -107,8 +108,10 @@ class Sender:
         await self._pool.close()
         await self._resolver.close()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
-        """Make one attempt; the deadline starts now."""
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
+    ) -> Answer | Failure:
+        """Make one attempt; the deadline starts now. NOT_SENT where it may not be sent when it could be."""
         deadline = self._loop.time() + self._timeout
         if self._pool.is_closed:
             return Failure(Outcome.CONNECT, "the sender is closed", is_ours=True)
@@ -123,14 +126,14 @@ class Sender:
             return Failure(Outcome.BLOCKED, "only https goes through the egress proxy")
         connection = self._pool.take(target.origin)
         if connection is not None:
-            result = await self._exchange(connection, head, body, deadline)
+            result = await self._exchange(connection, head, body, deadline, may_send)
             may_be_stale = result.status == REQUEST_TIMEOUT or result.outcome in _BROKEN
             if not (may_be_stale and connection.is_stale):
                 return result
         dialled = await self._dial(target, deadline)
         if not isinstance(dialled, HttpConnection):
             return dialled
-        return await self._exchange(dialled, head, body, deadline)
+        return await self._exchange(dialled, head, body, deadline, may_send)
 
     def _render(self, target: Target, headers: Mapping[str, str], length: int) -> bytes:
         """Write the head of a request. Raises ValueError for what is not one line each."""
@@ -157,11 +160,18 @@ class Sender:
         return replace(result, origin=dial.origin(target, self._proxy), has_address=has_address)
 
     async def _exchange(
-        self, connection: HttpConnection, head: bytes, body: bytes, deadline: float
+        self,
+        connection: HttpConnection,
+        head: bytes,
+        body: bytes,
+        deadline: float,
+        may_send: Callable[[], bool],
     ) -> Answer | Failure:
         """Send one request; every error becomes a failure."""
         try:
-            status = await connection.send(head, body, deadline)
+            status = await connection.send(head, body, deadline, may_send)
+        except Withheld:
+            return NOT_SENT
         except Expired:
             return replace(
                 self._unanswered(OutOfTime(self._timeout), connection.phase), origin=connection.network

@@ -6,7 +6,7 @@ under the snapshot it has taken, and its reply can get lost.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -23,14 +23,13 @@ from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
-from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.ports import Claims, Records
 from webhook_dispatcher.domain.record import Record, Written
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.signing import Keyring, Secret
-from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.domain.signing import Keyring
+from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome, may_always
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.controls import PostgresControls
 from webhook_dispatcher.storage.records import PostgresRecords
@@ -183,7 +182,9 @@ class _Sender:
     requests: list[Request]
     next: tuple["ModelDaemon", Event, int, bool] | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
+    ) -> Answer | Failure:
         assert self.next is not None
         daemon, event, fence, is_retry = self.next
         future: asyncio.Future[Answer | Failure] = asyncio.get_running_loop().create_future()
@@ -198,11 +199,9 @@ class _Attempter(Attempter):
     daemon: "ModelDaemon"
     sender: _Sender
 
-    async def attempt(
-        self, event: Event, fence: int, is_retry: bool, endpoint: Endpoint, secrets: tuple[Secret, ...]
-    ) -> Record | None:
+    async def attempt(self, event: Event, fence: int, is_retry: bool, *others: Any) -> Record | None:
         self.sender.next = (self.daemon, event, fence, is_retry)  # nothing is awaited until it is read
-        return await super().attempt(event, fence, is_retry, endpoint, secrets)
+        return await super().attempt(event, fence, is_retry, *others)
 
 
 @dataclass(slots=True, eq=False)

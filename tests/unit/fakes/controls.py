@@ -79,6 +79,7 @@ class FakeControls:
         self.looks: list[Found] = []
         self.asked_looks: list[tuple[str, int, int]] = []
         self.left_out: set[int] = set()
+        self.sent_again: list[tuple[int, tuple[int, ...]]] = []
 
     def insert(self, name: str, merchant_id: str | None = None, **changes: Any) -> CommandRow:
         """Insert a command, as an operator does."""
@@ -255,6 +256,9 @@ class FakeControls:
     async def skip_failed(self, command: RetryFailed, after: tuple[datetime, int]) -> ReopenedChunk | None:
         self.asked_chunks.append((after, 0))
         return self.chunks.pop(0) if self.chunks else None
+
+    async def note_chunk(self, command_id: int, seqs: Sequence[int]) -> None:
+        self.sent_again.append((command_id, tuple(seqs)))
 
     async def is_stopping(self, command_id: int) -> bool:
         return command_id in self.stopping

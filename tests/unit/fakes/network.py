@@ -10,7 +10,7 @@ from aiohttp import ClientResponse
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import StreamWriter
 
-from webhook_dispatcher.domain.verdict import Answer, Failure
+from webhook_dispatcher.domain.verdict import NOT_SENT, Answer, Failure, may_always
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.connection import HttpConnection
 
@@ -134,7 +134,11 @@ class FakeSender:
         self.gate: asyncio.Event | None = None
         self.on_post: Callable[[], None] = lambda: None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer | Failure:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
+    ) -> Answer | Failure:
+        if not may_send():
+            return NOT_SENT
         self.sent.append((url, headers, body))
         self.on_post()
         if self.gate is not None:

@@ -17,16 +17,16 @@ from webhook_dispatcher.domain.command import malformed_progress
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.ports import CommandTransaction, Controls
 
-CHUNK_SIZE = 25
-"""Deliveries made owed again in one transaction. First attempts feel larger chunks (`benchmarks/replays.py`:
-with 100 at a time the lag's 99 % was three times as long, and the whole hardly faster)."""
-CHUNK_INTERVAL_SECONDS = 0.05
+CHUNK_SIZE = 10
+"""Deliveries made owed again in one transaction. First attempts feel larger chunks, which keep a processor
+busy for longer at once (`benchmarks/replays.py`)."""
+CHUNK_INTERVAL_SECONDS = 0.03
 """Time between two chunks, so that first attempts do not suffer."""
 LOOK_INTERVAL_SECONDS = 0.02
 """Time between two looks where the first has found nothing."""
 MAX_WAITING = CHUNK_SIZE // 2
 """Deliveries of the last chunk that may still wait for their attempt when the next one is made owed."""
-MAX_CHUNK_WAIT_SECONDS = 0.5
+MAX_CHUNK_WAIT_SECONDS = 0.2
 """The next chunk follows after this time all the same: the merchants may be slow, or paused."""
 NEWS_INTERVAL_SECONDS = 1.0
 """How often the progress of looks that find nothing is written down."""
@@ -211,6 +211,8 @@ class MassCommand(Generic[P]):
 
     async def _commit(self, transaction: CommandTransaction, chunk: Chunk[P]) -> None:
         if not chunk.found_nothing:
+            if chunk.seqs:
+                await transaction.note_chunk(self.running.id, chunk.seqs)
             await transaction.wake_lanes(chunk.heads)
         elif self._clock.elapsed() - self._told_at < NEWS_INTERVAL_SECONDS:
             return

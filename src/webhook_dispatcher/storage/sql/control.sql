@@ -386,7 +386,8 @@ WITH attempted AS (
 )
 INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object,
-    state, failed_reason, attempts, last_status, last_outcome, finished_at
+    state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
 )
-SELECT nextval('webhook.outbox_seq_seq'), $1, $2, 'webhook.test', $3, $4, $5, $6, 1, $9, $10, $11
+SELECT
+    nextval('webhook.outbox_seq_seq'), $1, $2, 'webhook.test', $3, $4, $5, $6, 1, $9, $10, $11, pg_current_xact_id()
 FROM attempted;

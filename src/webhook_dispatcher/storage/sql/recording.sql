@@ -78,7 +78,7 @@ finished AS (
     USING owed
     WHERE outbox.seq = ANY(ARRAY[owed.seq]) AND owed.state IS NOT NULL
     RETURNING
-        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
+        outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object, outbox.xid,
         owed.state, owed.reason, owed.attempts,
         CASE WHEN owed.outcome IS NULL THEN outbox.last_status ELSE owed.status END AS status,
         coalesce(owed.outcome, outbox.last_outcome) AS outcome,
@@ -87,12 +87,12 @@ finished AS (
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
     )
     SELECT
         finished.seq, finished.id, finished.merchant_id, finished.type, finished.created_at,
         finished.object, finished.state, finished.reason, finished.attempts,
-        finished.status, finished.outcome, finished.finished_at
+        finished.status, finished.outcome, finished.finished_at, finished.xid
     FROM finished
 ),
 unreported AS (
@@ -310,7 +310,7 @@ closed AS (
     USING owed
     WHERE outbox.seq = ANY(ARRAY[owed.seq])
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at,
-        outbox.object, outbox.attempts
+        outbox.object, outbox.attempts, outbox.xid
 ),
 freed AS (
     -- Another attempt of it may be in flight and take up a slot: that slot is free now.
@@ -333,11 +333,11 @@ freed AS (
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
     )
     SELECT
         closed.seq, closed.id, closed.merchant_id, closed.type, closed.created_at, closed.object,
-        'delivered', NULL, greatest(closed.attempts, $4), $8, $9, $10
+        'delivered', NULL, greatest(closed.attempts, $4), $8, $9, $10, closed.xid
     FROM closed
 ),
 turned AS (

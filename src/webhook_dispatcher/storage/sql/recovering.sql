@@ -10,6 +10,23 @@
 -- none: there is no such command
 SELECT control.stopping AS is_stopping FROM webhook.control WHERE control.id = $1;
 
+-- name: note_chunk
+-- Note which events a command has sent again in this transaction, behind those before.
+-- $1 command_id bigint
+-- $2 seqs bigint[]
+-- none: always
+INSERT INTO webhook.command_chunk (command_id, place, seqs)
+SELECT
+    $1,
+    coalesce((
+        SELECT chunk.place + cardinality(chunk.seqs)
+        FROM webhook.command_chunk AS chunk
+        WHERE chunk.command_id = $1
+        ORDER BY chunk.command_id DESC, chunk.place DESC
+        LIMIT 1
+    ), 0),
+    $2;
+
 -- name: find_waiting
 -- Look on through what is owed, for retries that wait for their time; the platform's only where it is named.
 -- $1 merchant_id text
@@ -237,13 +254,13 @@ FROM found;
 WITH finished AS MATERIALIZED (
     SELECT
         logged.seq, logged.finished_at, logged.event_id, logged.merchant_id, logged.type, logged.created_at,
-        logged.object, logged.state, logged.attempts, logged.last_status, logged.last_outcome
+        logged.object, logged.state, logged.attempts, logged.last_status, logged.last_outcome, logged.xid
     FROM unnest($1::bigint[], $2::timestamptz[], $3::text[]) AS asked (seq, finished_at, merchant_id)
     CROSS JOIN LATERAL (
         SELECT
             delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
             delivery_log.type, delivery_log.created_at, delivery_log.object, delivery_log.state,
-            delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome
+            delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid
         FROM webhook.delivery_log
         WHERE
             delivery_log.merchant_id = ANY(ARRAY[asked.merchant_id])
@@ -255,7 +272,7 @@ WITH finished AS MATERIALIZED (
 owed AS (
     INSERT INTO webhook.outbox (
         seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
-        last_status, last_outcome
+        last_status, last_outcome, xid
     )
     OVERRIDING SYSTEM VALUE
     SELECT
@@ -263,7 +280,7 @@ owed AS (
         finished.object, finished.attempts,
         CASE WHEN finished.attempts > 0 OR finished.state = 'delivered' THEN clock_timestamp() END,
         CASE WHEN finished.state = 'delivered' THEN 'replay' ELSE 'manual' END, finished.state,
-        finished.last_status, finished.last_outcome
+        finished.last_status, finished.last_outcome, finished.xid
     FROM finished
     WHERE json_typeof(finished.object) = 'object'
     ON CONFLICT (id) DO NOTHING
@@ -353,17 +370,17 @@ WITH skipped AS (
     USING unnest($1::bigint[]) AS asked (seq)
     WHERE outbox.seq = ANY(ARRAY[asked.seq]) AND outbox.on_failure IS DISTINCT FROM 'delivered'
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
-        outbox.attempts, outbox.last_status, outbox.last_outcome
+        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid
 ),
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
     )
     SELECT
         skipped.seq, skipped.id, skipped.merchant_id, skipped.type, skipped.created_at,
         skipped.object, 'failed', 'skipped', skipped.attempts,
-        skipped.last_status, skipped.last_outcome, clock_timestamp()
+        skipped.last_status, skipped.last_outcome, clock_timestamp(), skipped.xid
     FROM skipped
     RETURNING delivery_log.type
 )

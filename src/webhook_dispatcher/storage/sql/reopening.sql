@@ -141,7 +141,7 @@ WITH finished AS MATERIALIZED (
     SELECT
         delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
         delivery_log.type, delivery_log.created_at, delivery_log.object, delivery_log.state,
-        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome
+        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid
     FROM webhook.delivery_log
     WHERE delivery_log.seq = $1 AND delivery_log.finished_at = $2 AND delivery_log.merchant_id = $3
     FOR UPDATE
@@ -149,14 +149,14 @@ WITH finished AS MATERIALIZED (
 owed AS (
     INSERT INTO webhook.outbox (
         seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
-        last_status, last_outcome
+        last_status, last_outcome, xid
     )
     OVERRIDING SYSTEM VALUE
     SELECT
         finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
         finished.object, finished.attempts,
         CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', finished.state,
-        finished.last_status, finished.last_outcome
+        finished.last_status, finished.last_outcome, finished.xid
     FROM finished
     WHERE json_typeof(finished.object) = 'object'
     ON CONFLICT (id) DO NOTHING
@@ -213,16 +213,16 @@ WITH cancelled AS (
     DELETE FROM webhook.outbox
     WHERE outbox.seq = ANY($1::bigint[]) AND outbox.on_failure IS DISTINCT FROM 'delivered'
     RETURNING outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
-        outbox.attempts, outbox.last_status, outbox.last_outcome
+        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid
 )
 INSERT INTO webhook.delivery_log (
     seq, event_id, merchant_id, type, created_at, object,
-    state, failed_reason, attempts, last_status, last_outcome, finished_at
+    state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
 )
 SELECT
     cancelled.seq, cancelled.id, cancelled.merchant_id, cancelled.type, cancelled.created_at,
     cancelled.object, 'failed', 'cancelled', cancelled.attempts,
-    cancelled.last_status, cancelled.last_outcome, clock_timestamp()
+    cancelled.last_status, cancelled.last_outcome, clock_timestamp(), cancelled.xid
 FROM cancelled
 RETURNING delivery_log.seq;
 
@@ -261,7 +261,7 @@ WITH finished AS MATERIALIZED (
     SELECT
         delivery_log.seq, delivery_log.finished_at, delivery_log.event_id, delivery_log.merchant_id,
         delivery_log.type, delivery_log.created_at, delivery_log.object,
-        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome
+        delivery_log.attempts, delivery_log.last_status, delivery_log.last_outcome, delivery_log.xid
     FROM webhook.delivery_log
     WHERE
         delivery_log.state = 'failed'
@@ -279,14 +279,14 @@ WITH finished AS MATERIALIZED (
 owed AS (
     INSERT INTO webhook.outbox (
         seq, id, merchant_id, type, created_at, object, attempts, due_at, trigger, on_failure,
-        last_status, last_outcome
+        last_status, last_outcome, xid
     )
     OVERRIDING SYSTEM VALUE
     SELECT
         finished.seq, finished.event_id, finished.merchant_id, finished.type, finished.created_at,
         finished.object, finished.attempts,
         CASE WHEN finished.attempts > 0 THEN clock_timestamp() END, 'manual', 'failed',
-        finished.last_status, finished.last_outcome
+        finished.last_status, finished.last_outcome, finished.xid
     FROM finished
     ON CONFLICT (id) DO NOTHING
     RETURNING outbox.seq

@@ -66,18 +66,18 @@ WITH closed AS (
     RETURNING
         outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
         outbox.on_failure IS NOT DISTINCT FROM 'delivered' AS is_delivered,
-        outbox.attempts, outbox.last_status, outbox.last_outcome
+        outbox.attempts, outbox.last_status, outbox.last_outcome, outbox.xid
 ),
 logged AS (
     INSERT INTO webhook.delivery_log (
         seq, event_id, merchant_id, type, created_at, object,
-        state, failed_reason, attempts, last_status, last_outcome, finished_at
+        state, failed_reason, attempts, last_status, last_outcome, finished_at, xid
     )
     SELECT
         closed.seq, closed.id, closed.merchant_id, closed.type, closed.created_at, closed.object,
         CASE WHEN closed.is_delivered THEN 'delivered' ELSE 'failed' END,
         CASE WHEN NOT closed.is_delivered THEN 'unsendable' END,
-        closed.attempts, closed.last_status, closed.last_outcome, clock_timestamp()
+        closed.attempts, closed.last_status, closed.last_outcome, clock_timestamp(), closed.xid
     FROM closed
     RETURNING
         delivery_log.seq, delivery_log.event_id, delivery_log.merchant_id, delivery_log.type, delivery_log.state,

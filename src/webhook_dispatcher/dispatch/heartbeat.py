@@ -1,0 +1,64 @@
+"""Notes every ten seconds that this daemon is there, how it fares, and how many attempts it recorded.
+
+For people who look at all daemons; nothing in dispatching reads it. Attempts are those that the recorder has
+written. They are added up when the database takes a note: what it refuses is added with the next one, and
+what was recorded since the last one is lost with a process that is killed. A note whose answer is lost may
+have been taken, and is added again: the sums are for plots, and the log is for counting.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from webhook_dispatcher.dispatch.pace import Interval
+from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.domain.heartbeat import Heartbeat
+from webhook_dispatcher.domain.ports import Heartbeats
+
+HEARTBEAT_INTERVAL = Interval(10.0)
+MAX_SAID = 10
+"""Reasons, and faults, that a note has at most."""
+MAX_TEXT = 300
+"""Characters of each."""
+
+
+class Pulse:
+    """Notes this daemon, and forgets it when it ends.
+
+    lanes, in_flight: how many there are now. reasons, faults: as operators are told.
+    """
+
+    def __init__(
+        self,
+        heartbeats: Heartbeats,
+        recorder: Recorder,
+        lanes: Callable[[], int],
+        in_flight: Callable[[], int],
+        reasons: Callable[[], Sequence[str]],
+        faults: Callable[[], Sequence[str]],
+    ) -> None:
+        self._heartbeats = heartbeats
+        self._recorder = recorder
+        self._lanes = lanes
+        self._in_flight = in_flight
+        self._reasons = reasons
+        self._faults = faults
+        self._untold: Counter[str] = Counter()
+
+    async def step(self) -> None:
+        """Note everything once. Errors: StorageError; attempts are kept for the next time."""
+        said = _cut(self._reasons()), _cut(self._faults())
+        await self._heartbeats.note(Heartbeat(self._lanes(), self._in_flight(), *said, self._recorded()))
+        self._untold.clear()
+
+    async def end(self) -> None:
+        """Forget this daemon, and add what it recorded last. Errors: StorageError."""
+        await self._heartbeats.remove(self._recorded())
+        self._untold.clear()
+
+    def _recorded(self) -> Mapping[str, int]:
+        self._untold.update(self._recorder.take_recorded())
+        return dict(self._untold)
+
+
+def _cut(said: Sequence[str]) -> list[str]:
+    return [text[:MAX_TEXT].replace("\0", "") for text in said[:MAX_SAID]]
