@@ -1,6 +1,7 @@
 """A sample charge service, to which the Partner API forwards: to be read by whoever writes the real one.
 
     ledger.py        cards and charges, and the rules by which they are refused: no I/O
+    directory.py     recipients, customers, merchants: kept as they were sent
     problems.py      the errors, as docs/partner-api-upstream.md wants them
     once.py          the same Idempotency-Key, the same answer
     outbox.py        events, written in a transaction

@@ -62,7 +62,7 @@ class Ledger:
 
     def bind_card(self, merchant_id: str, number: str, key: str) -> Fields:
         """Add a card that is not confirmed yet; the bank sends its holder a code: the last six digits."""
-        card_id = f"card_{_name(key, 'card').hex[:20]}"
+        card_id = f"card_{name_of(key, 'card').hex[:20]}"
         self._cards[card_id] = {"merchant": merchant_id, "number": number, "status": "PENDING"}
         return self.card(merchant_id, card_id)
 
@@ -79,6 +79,11 @@ class Ledger:
         card = self._card(merchant_id, card_id)
         return {"id": card_id, "mask": f"**** {card['number'][-4:]}", "status": card["status"]}
 
+    def remove_card(self, merchant_id: str, card_id: str) -> None:
+        """Forget a card."""
+        self._card(merchant_id, card_id)
+        del self._cards[card_id]
+
     def charge(self, merchant_id: str, charge_id: str) -> Fields:
         """Show a charge; another merchant's is not there."""
         try:
@@ -90,7 +95,7 @@ class Ledger:
         """Check a new charge, let the bank decide, and say what comes of it."""
         self._check(merchant_id, wanted)
         charge: Fields = {
-            "id": f"ch_{_name(key, 'charge').hex[:20]}",
+            "id": f"ch_{name_of(key, 'charge').hex[:20]}",
             "externalId": wanted["externalId"],
             "amount": wanted["amount"],
             "currency": wanted["currency"],
@@ -154,8 +159,8 @@ class Ledger:
         return self.now() - timedelta(days=1 if external_id.startswith(OF_YESTERDAY) else 0)
 
 
-def to_json(value: Fields) -> str:
-    """Write an object as it is both answered and sent in events."""
+def to_json(value: object) -> str:
+    """Write what is answered; an object as it is both answered and sent in events."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -179,11 +184,11 @@ def _changed(
     events = []
     for name, fields in steps.items():
         charge = {**charge, **fields}
-        event_id = _name(charge["id"], name)
+        event_id = name_of(charge["id"], name)
         events.append(Event(event_id, merchant_id, f"charge.{name}", to_json(charge)))
     return Change(charge, events, refused)
 
 
-def _name(key: str, kind: str) -> UUID:
+def name_of(key: str, kind: str) -> UUID:
     """Make an id that the same key gives again."""
     return uuid5(_NAMES, f"{kind} {key}")

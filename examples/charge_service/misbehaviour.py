@@ -6,6 +6,7 @@ order. It exists with `--misbehaves` alone.
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -47,6 +48,8 @@ ANSWERS: dict[str, Callable[[], web.Response]] = {
 }
 """Answers instead of the right one."""
 NAMES = {*ANSWERS, "hang", "break-off", "die", "garbage"}
+CODED = re.compile(r"([45]\d\d)/(-?\d+)")
+"""Any status with any code: `409/-3005`."""
 
 
 class Misbehaviour:
@@ -58,8 +61,11 @@ class Misbehaviour:
 
     def ask(self, how: str, times: int = 1) -> None:
         """Have the next requests go wrong: a name, with `-after-acting` for what acts first."""
-        if how.removesuffix(AFTER_ACTING) not in NAMES:
-            raise ValueError(f"how: one of {', '.join(sorted(NAMES))}, with or without {AFTER_ACTING}")
+        name = how.removesuffix(AFTER_ACTING)
+        if name not in NAMES and not CODED.fullmatch(name):
+            raise ValueError(
+                f"how: one of {', '.join(sorted(NAMES))} or a status/code, with or without {AFTER_ACTING}"
+            )
         self._next.extend([how] * times)
 
     def release(self) -> None:
@@ -87,7 +93,8 @@ class Misbehaviour:
             case "die":
                 _abort(request)
             case _:
-                return ANSWERS[how]()
+                coded = CODED.fullmatch(how)
+                return _error(int(coded[1]), int(coded[2]))() if coded else ANSWERS[how]()
         return web.Response()  # to nobody
 
     async def handle(self, request: web.Request) -> web.Response:

@@ -53,7 +53,9 @@ STILL_RUNNING = Problem(-11003, 409)
 # Of the published ranges, with a meaning that this service gave them.
 CHARGE_NOT_FOUND = Problem(-3001, 404)
 NOT_REVERSIBLE = Problem(-3002, 409)
+MERCHANT_NOT_FOUND = Problem(-5001, 404)
 RECIPIENT_NOT_FOUND = Problem(-6001, 404)
+CUSTOMER_NOT_FOUND = Problem(-7002, 404)
 CARD_NOT_FOUND = Problem(-8001, 404)
 WRONG_CODE = Problem(-9003, 422)
 

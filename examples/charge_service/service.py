@@ -16,7 +16,8 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from examples.charge_service import fields, problems
-from examples.charge_service.ledger import Change, Fields, Ledger, to_json
+from examples.charge_service.directory import Directory
+from examples.charge_service.ledger import Change, Ledger, to_json
 from examples.charge_service.misbehaviour import Misbehaviour
 from examples.charge_service.once import Answer, Once
 from examples.charge_service.outbox import Outbox
@@ -24,6 +25,8 @@ from examples.charge_service.problems import Problem, Refused
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Act = Callable[[web.Request, str, bytes], Awaitable[Answer]]
+Keep = Callable[[str, str, Mapping[str, Any]], object]
+"""Of Directory: who asks, who is named by the path (or else the key), and what was sent."""
 
 _VALIDATION = range(-1009, -1000)
 _log = logging.getLogger(__name__)
@@ -44,6 +47,7 @@ class ChargeService:
         self._outbox = outbox
         self._misbehaviour = misbehaviour
         self._ledger = Ledger(now)
+        self._directory = Directory()
         self._once = Once()
         self._changing = asyncio.Lock()
 
@@ -55,15 +59,36 @@ class ChargeService:
             [
                 web.post("/v1/cards", self._answering(self._bind_card)),
                 web.get("/v1/cards/{id}", self._answering(self._show_card)),
+                web.delete("/v1/cards/{id}", self._answering(self._remove_card)),
                 web.post("/v1/cards/{id}/confirm", self._answering(self._confirm_card)),
                 web.post("/v1/charges", self._answering(self._create_charge)),
                 web.get("/v1/charges/{id}", self._answering(self._show_charge)),
                 web.post("/v1/charges/{id}/reverse", self._answering(self._reverse_charge)),
+                *self._routes_of_directory(),
             ]
         )
         if self._misbehaviour:
             application.router.add_post("/misbehaviour", self._misbehaviour.handle)
         return application
+
+    def _routes_of_directory(self) -> list[web.RouteDef]:
+        directory = self._directory
+
+        def route(method: str, template: str, keep: Keep) -> web.RouteDef:
+            return web.route(method, template, self._answering(_keeping(keep)))
+
+        return [
+            route("POST", "/v1/recipients", directory.add_recipient),
+            route("GET", "/v1/recipients", directory.list_recipients),
+            route("GET", "/v1/recipients/{id}", directory.recipient),
+            route("PATCH", "/v1/recipients/{id}", directory.change_recipient),
+            route("POST", "/v1/customers", directory.add_customer),
+            route("GET", "/v1/customers/{id}", directory.customer),
+            route("PATCH", "/v1/customers/{id}", directory.change_customer),
+            route("GET", "/v1/merchants/{id}", directory.merchant),
+            route("PATCH", "/v1/merchants/{id}", directory.change_merchant),
+            route("PUT", "/v1/merchants/{id}/fiscal-profile", directory.put_fiscal_profile),
+        ]
 
     def _answering(self, act: Act) -> Handler:
         """Make a handler of an operation: who asks, once for each key, refusals as answers."""
@@ -106,6 +131,10 @@ class ChargeService:
     async def _show_card(self, request: web.Request, merchant_id: str, _body: bytes) -> Answer:
         return _success(200, self._ledger.card(merchant_id, request.match_info["id"]))
 
+    async def _remove_card(self, request: web.Request, merchant_id: str, _body: bytes) -> Answer:
+        self._ledger.remove_card(merchant_id, request.match_info["id"])
+        return Answer(204, "")
+
     async def _confirm_card(self, request: web.Request, merchant_id: str, body: bytes) -> Answer:
         code = fields.confirmation_code(_object(body))
         return _success(200, self._ledger.confirm_card(merchant_id, request.match_info["id"], code))
@@ -135,7 +164,18 @@ class ChargeService:
         return _answer_to(change.refused) if change.refused else _success(status, change.charge)
 
 
-def _success(status: int, value: Fields) -> Answer:
+def _keeping(keep: Keep) -> Act:
+    """Make an operation of what the directory does; a POST adds, and answers 201."""
+
+    async def act(request: web.Request, merchant_id: str, body: bytes) -> Answer:
+        named = request.match_info.get("id", request.headers.get("Idempotency-Key", ""))
+        sent = {} if request.method == "GET" else _object(body)
+        return _success(201 if request.method == "POST" else 200, keep(merchant_id, named, sent))
+
+    return act
+
+
+def _success(status: int, value: object) -> Answer:
     return Answer(status, to_json(value))
 
 

@@ -2,7 +2,13 @@
 --        each may see and change. The role webhook_api sees no table of deliveries, endpoints or commands: views and
 --        functions that find the merchant by the token which the statement itself brings. An installation that does
 --        not run the API has empty tables. Still serves daemons of version 1.
--- Locks: state for a moment; all else is made here.
+-- Locks: state for a moment; outbox and delivery_log with its partitions for a moment, together, at the very end: whoever
+--        waits for the one while it holds the other is let go first, within 0.3 s, each fifth time within 1.5 s. No row
+--        of theirs is read or rewritten. All else is made here. Where events are there already, `migrate` makes two
+--        indexes afterwards, concurrently. Without `migrate`, by hand: CREATE INDEX CONCURRENTLY outbox_out_of_order ON
+--        webhook.outbox (merchant_id, seq) WHERE due_at IS NOT NULL; and for the outbox and each partition p of
+--        delivery_log: CREATE INDEX CONCURRENTLY p_feed ON webhook.p (merchant_id, xid, seq) WHERE xid >= '0';
+--        ALTER INDEX webhook.delivery_log_feed ATTACH PARTITION webhook.p_feed.
 SET lock_timeout = '5s';
 SET statement_timeout = '1min';
 SET ROLE webhook_owner;
@@ -59,20 +65,26 @@ REVOKE EXECUTE ON FUNCTION webhook.bearer FROM public;
 -- Whose rows this transaction may see; null before bearer() found anybody. Looked up by the token once more: the
 -- setting alone, which anybody can write, opens nothing.
 CREATE FUNCTION webhook.current_merchant() RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT api_key.merchant_id
-FROM webhook.api_token
-JOIN webhook.api_key ON api_key.id = api_token.api_key_id
-WHERE
-    api_token.hash = decode(nullif(current_setting('webhook.bearer', true), ''), 'hex')
-    AND api_token.expires_at > clock_timestamp()
-    AND api_key.revoked_at IS NULL
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- Its plan is kept, which a function in SQL does not do before Postgres 18.
+    RETURN (
+        SELECT api_key.merchant_id
+        FROM webhook.api_token
+        JOIN webhook.api_key ON api_key.id = api_token.api_key_id
+        WHERE
+            api_token.hash = decode(nullif(current_setting('webhook.bearer', true), ''), 'hex')
+            AND api_token.expires_at > clock_timestamp()
+            AND api_key.revoked_at IS NULL
+    );
+END
 $$;
 REVOKE EXECUTE ON FUNCTION webhook.current_merchant FROM public;
 GRANT EXECUTE ON FUNCTION webhook.bearer, webhook.current_merchant TO webhook_api;
 
 -- What merchants see of themselves. A statement that forgets bearer() finds nothing here. No security barriers: they
--- would keep ORDER BY .. LIMIT from the partitions' indexes, and guard only against functions that this role cannot make.
+-- would keep ORDER BY .. LIMIT from the partitions' indexes, and guard only against conditions that tell what they saw of
+-- others' rows: those are in no statement of ours, and merchants write none.
 CREATE VIEW webhook.own_endpoint AS
 SELECT
     endpoints.merchant_id,
@@ -145,12 +157,13 @@ GRANT SELECT ON webhook.state TO webhook_api;
 GRANT EXECUTE ON FUNCTION webhook.server_identifier TO webhook_api;
 
 -- What was taken of limits, a row for each subject (an API key, an address). Unlogged: a crash of the database empties
--- it, and counting starts anew. Taken: milliseconds after `since`, ascending. Rows stay where they are when they change.
+-- it, and counting starts anew. Taken: milliseconds after `since`, ascending; since: milliseconds after 1970. Rows stay
+-- where they are when they change. Functions alone write them, and is_limit() says what fits: constraints, which each
+-- statement reads anew, would be a tenth of what a request costs.
 CREATE UNLOGGED TABLE webhook.api_usage (
-    subject text COLLATE "C" PRIMARY KEY
-    CONSTRAINT subject_has_1_to_200_bytes CHECK (octet_length(subject) BETWEEN 1 AND 200),
-    since timestamptz NOT NULL,
-    taken integer[] NOT NULL CONSTRAINT taken_has_at_most_1500_entries CHECK (cardinality(taken) <= 1500),
+    subject text COLLATE "C" PRIMARY KEY,
+    since bigint NOT NULL,
+    taken integer[] NOT NULL,
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 30);
 ALTER TABLE webhook.api_usage ALTER COLUMN subject SET STORAGE PLAIN, ALTER COLUMN taken SET STORAGE PLAIN;
@@ -158,165 +171,132 @@ ALTER TABLE webhook.api_usage ALTER COLUMN subject SET STORAGE PLAIN, ALTER COLU
 -- The same of what guards a code that can be guessed. Logged: a crash frees no attempt.
 CREATE TABLE webhook.card_attempts (LIKE webhook.api_usage INCLUDING ALL);
 
--- The next seven are called by take_limits() and admit_token() alone, with the names that those see.
--- Read what a subject has used, and lock it, if asked to; its row is made then where it is missing.
-CREATE FUNCTION webhook.read_usage(named text, is_durable boolean, is_locking boolean) RETURNS webhook.api_usage
+-- The next nine are expressions: the planner puts them in place of their names, and they cost no call. Whole numbers cost
+-- little beside instants and intervals.
+CREATE FUNCTION webhook.microseconds(at timestamptz) RETURNS bigint
+LANGUAGE sql STABLE AS $$ SELECT (date_part('epoch', at) * 1000000)::bigint $$;
+
+CREATE FUNCTION webhook.milliseconds(span interval) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$ SELECT (date_part('epoch', span) * 1000)::bigint $$;
+
+CREATE FUNCTION webhook.instant(milliseconds bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE AS $$ SELECT to_timestamp(milliseconds / 1000.0::double precision) $$;
+
+-- The time, or the one that a test gives. Where it stands twice, it is read twice.
+CREATE FUNCTION webhook.read_clock(clock timestamptz) RETURNS timestamptz
+LANGUAGE sql VOLATILE AS $$ SELECT coalesce(clock, clock_timestamp()) $$;
+
+-- What a limit may be: a row of so many entries fits into a page. One of 0 is none.
+CREATE FUNCTION webhook.is_limit(named text, most integer, span interval, is_durable boolean) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+SELECT (
+    most BETWEEN 0 AND 1500 AND span BETWEEN interval '1 second' AND interval '1 day'
+    AND octet_length(named) BETWEEN 1 AND 200 AND is_durable IS NOT NULL
+) IS TRUE
+$$;
+
+-- The rule of all limits: span in milliseconds, now in microseconds after 1970. First, the entries of a row that are in a
+-- window which began then: those at or before its beginning are over, and how many these are is searched by halves.
+CREATE FUNCTION webhook.entries_since(since bigint, taken integer[], beginning bigint) RETURNS integer[]
+LANGUAGE sql IMMUTABLE AS $$
+SELECT taken[1 + width_bucket((beginning / 1000 - since)::integer, taken):]
+$$;
+
+-- The entries that still count. After the clock was set back by more than a window counting starts anew.
+CREATE FUNCTION webhook.counted_entries(since bigint, taken integer[], span bigint, now bigint) RETURNS integer[]
+LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE
+    WHEN since + taken[cardinality(taken)] > now / 1000 + span THEN '{}'::integer[]
+    ELSE webhook.entries_since(since, taken, now - span * 1000)
+END
+$$;
+
+-- How long one more has to wait, in whole seconds: until the oldest is over that has to be before it fits. Null: it fits.
+CREATE FUNCTION webhook.wait_for_one_more(since bigint, counted integer[], most integer, span bigint, now bigint)
+RETURNS interval
+LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN cardinality(counted) >= most THEN make_interval(
+    secs => ((since + counted[cardinality(counted) - most + 1] + span) * 1000 - now + 999999) / 1000000
+) END
+$$;
+
+-- The entry that one more becomes: ascending, whatever the clock does, and rounded up to milliseconds before it is compared
+-- with a clock that is not.
+CREATE FUNCTION webhook.one_more(since bigint, counted integer[], now bigint) RETURNS integer
+LANGUAGE sql IMMUTABLE AS $$
+SELECT greatest(((now + 999) / 1000 - since)::integer, counted[cardinality(counted)])
+$$;
+
+-- Read what a subject has used, and lock it, if asked to; its row is made then where it is missing. Which table it is in
+-- is decided here, in write_usage() and in release_limit() alone. A row's entries are counted from another beginning before
+-- milliseconds become more than an integer holds.
+CREATE FUNCTION webhook.read_usage(named text, is_durable boolean, is_locking boolean, clock timestamptz)
+RETURNS webhook.api_usage
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+    place CONSTANT text := CASE WHEN is_durable THEN 'card_attempts' ELSE 'api_usage' END;
+    day CONSTANT bigint := 86400000;
+    now CONSTANT bigint := webhook.microseconds(coalesce(clock, clock_timestamp())) / 1000;
+    made CONSTANT webhook.api_usage := ROW(named, now, '{}', webhook.instant(now));
     used webhook.api_usage;
 BEGIN
     -- Upkeep may have removed the row between two looks.
     LOOP
-        CASE
-            WHEN is_durable AND is_locking THEN
-                SELECT card_attempts.* INTO used FROM webhook.card_attempts WHERE card_attempts.subject = named FOR UPDATE;
-            WHEN is_durable THEN
-                SELECT card_attempts.* INTO used FROM webhook.card_attempts WHERE card_attempts.subject = named;
-            WHEN is_locking THEN
-                SELECT api_usage.* INTO used FROM webhook.api_usage WHERE api_usage.subject = named FOR UPDATE;
-            ELSE
-                SELECT api_usage.* INTO used FROM webhook.api_usage WHERE api_usage.subject = named;
-        END CASE;
-        IF used.subject IS NOT NULL THEN
-            RETURN used;
+        EXECUTE format('SELECT * FROM webhook.%I WHERE subject = $1', place)
+            || CASE WHEN is_locking THEN ' FOR UPDATE' ELSE '' END
+        INTO used USING named;
+        EXIT WHEN used.subject IS NOT NULL;
+        IF NOT is_locking THEN
+            RETURN made;
         END IF;
-        used := ROW(named, date_trunc('milliseconds', clock_timestamp()), '{}', clock_timestamp())::webhook.api_usage;
-        CASE
-            WHEN NOT is_locking THEN
-                RETURN used;
-            WHEN is_durable THEN
-                INSERT INTO webhook.card_attempts SELECT used.* ON CONFLICT DO NOTHING;
-            ELSE
-                INSERT INTO webhook.api_usage SELECT used.* ON CONFLICT DO NOTHING;
-        END CASE;
-        IF FOUND THEN
-            RETURN used;
-        END IF;
+        EXECUTE format('INSERT INTO webhook.%I SELECT $1.* ON CONFLICT DO NOTHING', place) USING made;
     END LOOP;
-END
-$$;
-
--- The entries of a row that still count in a window that ends then. After the clock was set back by more than a window
--- counting starts anew.
-CREATE FUNCTION webhook.counted_entries(used webhook.api_usage, span interval, at timestamptz) RETURNS integer[]
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF used.since + used.taken[cardinality(used.taken)] * interval '1 millisecond' > at + span THEN
-        RETURN '{}';
+    IF abs(now - used.since) > 10 * day THEN
+        used.taken := ARRAY(
+            SELECT (used.since + entry - now)::integer
+            FROM unnest(used.taken) AS entry
+            WHERE abs(used.since + entry - now) <= day
+            ORDER BY entry
+        );
+        used.since := now;
     END IF;
-    -- Those at or before its beginning are over; how many these are is searched by halves.
-    RETURN used.taken[1 + width_bucket(
-        least(greatest(floor(extract(EPOCH FROM at - span - used.since) * 1000), -1), 2147483647)::integer, used.taken
-    ):];
+    RETURN used;
 END
 $$;
 
--- What a row says to one more: its entries are those that count. Taken_at: ascending, whatever the clock does. Instants
--- are rounded up to milliseconds before they are compared with a clock that is not.
-CREATE FUNCTION webhook.judge_usage(
-    counted webhook.api_usage, most integer, span interval, instant timestamptz,
-    OUT retry_after interval, OUT remaining integer, OUT taken_at timestamptz
-)
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    entries CONSTANT integer := cardinality(counted.taken);
-    millisecond CONSTANT interval := interval '1 millisecond';
-BEGIN
-    remaining := greatest(most - entries, 0);
-    IF remaining = 0 THEN
-        -- Until the oldest is over that has to be before one more fits.
-        retry_after := make_interval(secs => ceil(extract(
-            EPOCH FROM counted.since + counted.taken[entries - most + 1] * millisecond + span - instant
-        )));
-    END IF;
-    taken_at := greatest(
-        date_trunc('milliseconds', instant + interval '999 microseconds'),
-        counted.since + counted.taken[entries] * millisecond
-    );
-END
-$$;
-
--- Write one more entry into a row that is locked; the instant that it counts as.
-CREATE FUNCTION webhook.write_usage(counted webhook.api_usage, span interval, at timestamptz, is_durable boolean)
-RETURNS timestamptz
+-- Write one more entry, of an instant in milliseconds, into a row that is locked and holds what counts.
+CREATE FUNCTION webhook.write_usage(counted webhook.api_usage, at bigint, span bigint, is_durable boolean)
+RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    entry integer;
 BEGIN
-    IF cardinality(counted.taken) = 0 THEN
-        counted.since := at;
-    ELSIF at > counted.since + interval '10 days' THEN
-        -- Before milliseconds become more than an integer holds.
-        entry := counted.taken[1];
-        counted.since := counted.since + entry * interval '1 millisecond';
-        counted.taken := ARRAY(SELECT earlier - entry FROM unnest(counted.taken) AS earlier ORDER BY earlier);
-    END IF;
-    counted.taken := counted.taken || (extract(EPOCH FROM at - counted.since) * 1000)::integer;
-    IF is_durable THEN
-        UPDATE webhook.card_attempts
-        SET since = counted.since, taken = counted.taken, expires_at = at + span
-        WHERE card_attempts.subject = counted.subject;
-    ELSE
-        UPDATE webhook.api_usage
-        SET since = counted.since, taken = counted.taken, expires_at = at + span
-        WHERE api_usage.subject = counted.subject;
-    END IF;
-    RETURN at;
-END
-$$;
-
--- Refuse what is no limit. One of 0 is none.
-CREATE FUNCTION webhook.check_limit(named text, most integer, span interval, is_durable boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF (
-        most BETWEEN 1 AND 1500 AND span BETWEEN interval '1 second' AND interval '1 day'
-        AND named IS NOT NULL AND is_durable IS NOT NULL
-    ) IS NOT TRUE THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'a limit is 0 to 1500 in 1 second to 1 day, of a subject';
-    END IF;
-END
-$$;
-
--- Take one of one limit, or nothing, as take_limits() does: most requests take one alone, and this costs half as much.
-CREATE FUNCTION webhook.take_limit(
-    named text, most integer, span interval, is_durable boolean, clock timestamptz,
-    OUT retry_after interval, OUT remaining integer, OUT taken_at timestamptz
-)
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    used webhook.api_usage;
-    judged record;
-    instant timestamptz;
-BEGIN
-    IF most = 0 THEN
-        RETURN;
-    END IF;
-    PERFORM webhook.check_limit(named, most, span, is_durable);
-    used := webhook.read_usage(named, is_durable, true);
-    instant := coalesce(clock, clock_timestamp());
-    used.taken := webhook.counted_entries(used, span, instant);
-    judged := webhook.judge_usage(used, most, span, instant);
-    retry_after := judged.retry_after;
-    remaining := judged.remaining;
-    IF retry_after IS NULL THEN
-        taken_at := webhook.write_usage(used, span, judged.taken_at, is_durable);
-        remaining := remaining - 1;
-    END IF;
+    EXECUTE format(
+        'UPDATE webhook.%I SET since = $1, taken = $2, expires_at = $3 WHERE subject = $4',
+        CASE WHEN is_durable THEN 'card_attempts' ELSE 'api_usage' END
+    )
+    USING
+        counted.since, counted.taken || ARRAY[(at - counted.since)::integer], webhook.instant(at + span),
+        counted.subject;
 END
 $$;
 
 -- The places of several limits in the order in which their rows are locked.
-CREATE FUNCTION webhook.order_of_limits(subjects text[], limits integer[], is_durable boolean[]) RETURNS integer[]
+CREATE FUNCTION webhook.order_of_limits(subjects text[], limits integer[], windows interval[], is_durable boolean[])
+RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF (SELECT count(*) > count(DISTINCT subject) FROM unnest(subjects) AS subject) THEN
         RAISE invalid_parameter_value USING MESSAGE = 'a subject has one limit at a time';
     END IF;
+    IF NOT (
+        SELECT bool_and(webhook.is_limit(subjects[place], limits[place], windows[place], order_of_limits.is_durable[place]))
+        FROM generate_subscripts(subjects, 1) AS place
+    ) THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'a limit is 0 to 1500 in 1 second to 1 day, of a subject';
+    END IF;
     RETURN ARRAY(
         SELECT place
         FROM generate_subscripts(subjects, 1) AS place
-        WHERE limits[place] IS DISTINCT FROM 0
+        WHERE limits[place] > 0
         ORDER BY order_of_limits.is_durable[place], subjects[place] COLLATE "C"
     );
 END
@@ -331,64 +311,54 @@ CREATE FUNCTION webhook.take_limits(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    places integer[];
+    places CONSTANT integer[] := webhook.order_of_limits(subjects, limits, windows, is_durable);
+    spans CONSTANT bigint[] := ARRAY(SELECT webhook.milliseconds(span) FROM unnest(windows) AS span);
     place integer;
     is_locking boolean;
     used webhook.api_usage[];
     one webhook.api_usage;
-    judged record;
-    instant timestamptz;
+    now bigint;
+    at bigint;
 BEGIN
-    IF cardinality(subjects) = 1 THEN
-        judged := webhook.take_limit(subjects[1], limits[1], windows[1], take_limits.is_durable[1], clock);
-        retry_after := judged.retry_after;
-        remaining := ARRAY[judged.remaining];
-        taken_at := judged.taken_at;
-        RETURN;
-    END IF;
     remaining := array_fill(NULL::integer, ARRAY[cardinality(subjects)]);
-    places := webhook.order_of_limits(subjects, limits, take_limits.is_durable);
-    FOREACH place IN ARRAY places LOOP
-        PERFORM webhook.check_limit(
-            subjects[place], limits[place], windows[place], take_limits.is_durable[place]
-        );
-    END LOOP;
     -- They are looked at without locks first: who is refused anyway leaves no row, and keeps nobody waiting.
     FOREACH is_locking IN ARRAY ARRAY[false, true] LOOP
         FOREACH place IN ARRAY places LOOP
-            used[place] := webhook.read_usage(subjects[place], take_limits.is_durable[place], is_locking);
+            used[place] := webhook.read_usage(subjects[place], take_limits.is_durable[place], is_locking, clock);
         END LOOP;
-        instant := coalesce(clock, clock_timestamp());
-        taken_at := NULL;
+        now := webhook.microseconds(coalesce(clock, clock_timestamp()));
+        at := NULL;
         FOREACH place IN ARRAY places LOOP
             one := used[place];
-            one.taken := webhook.counted_entries(one, windows[place], instant);
+            one.taken := webhook.counted_entries(one.since, one.taken, spans[place], now);
             used[place] := one;
-            judged := webhook.judge_usage(one, limits[place], windows[place], instant);
-            remaining[place] := judged.remaining;
-            retry_after := greatest(retry_after, judged.retry_after);
-            taken_at := greatest(taken_at, judged.taken_at);
+            remaining[place] := greatest(limits[place] - cardinality(one.taken), 0);
+            retry_after := greatest(
+                retry_after, webhook.wait_for_one_more(one.since, one.taken, limits[place], spans[place], now)
+            );
+            at := greatest(at, one.since + webhook.one_more(one.since, one.taken, now));
         END LOOP;
         IF retry_after IS NOT NULL THEN
-            taken_at := NULL;
             RETURN;
         END IF;
     END LOOP;
     FOREACH place IN ARRAY places LOOP
-        PERFORM webhook.write_usage(used[place], windows[place], taken_at, take_limits.is_durable[place]);
+        PERFORM webhook.write_usage(used[place], at, spans[place], take_limits.is_durable[place]);
         remaining[place] := remaining[place] - 1;
     END LOOP;
+    taken_at := webhook.instant(at);
 END
 $$;
 
 -- A row's entries without one of that instant; null where there is none.
-CREATE FUNCTION webhook.without_taken(since timestamptz, taken integer[], at timestamptz) RETURNS integer[]
+CREATE FUNCTION webhook.without_taken(since bigint, taken integer[], at timestamptz) RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    entry CONSTANT bigint := webhook.microseconds(at) / 1000 - since;
     place integer;
 BEGIN
-    IF at BETWEEN since AND since + interval '20 days' THEN
-        place := array_position(taken, (extract(EPOCH FROM at - since) * 1000)::integer);
+    IF abs(entry) <= 2147483647 THEN
+        place := array_position(taken, entry::integer);
     END IF;
     RETURN CASE WHEN place IS NOT NULL THEN taken[:place - 1] || taken[place + 1:] END;
 END
@@ -398,67 +368,164 @@ $$;
 -- there. For an attempt that was none.
 CREATE FUNCTION webhook.release_limit(named text, is_durable boolean, at timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    released integer;
 BEGIN
-    IF is_durable THEN
-        UPDATE webhook.card_attempts SET taken = webhook.without_taken(since, taken, at)
-        WHERE card_attempts.subject = named AND webhook.without_taken(since, taken, at) IS NOT NULL;
-    ELSE
-        UPDATE webhook.api_usage SET taken = webhook.without_taken(since, taken, at)
-        WHERE api_usage.subject = named AND webhook.without_taken(since, taken, at) IS NOT NULL;
-    END IF;
-    RETURN FOUND;
+    EXECUTE format(
+        'UPDATE webhook.%I SET taken = webhook.without_taken(since, taken, $2) '
+        'WHERE subject = $1 AND webhook.without_taken(since, taken, $2) IS NOT NULL',
+        CASE WHEN is_durable THEN 'card_attempts' ELSE 'api_usage' END
+    )
+    USING named, at;
+    GET DIAGNOSTICS released = ROW_COUNT;
+    RETURN released > 0;
 END
 $$;
 
--- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. State:
--- live, unknown, expired or revoked; all else is null but for live, and the rest of the statement sees what is theirs,
--- as after bearer(). Clock: for tests, of the limit alone.
-CREATE FUNCTION webhook.admit_token(
-    token bytea, most integer, span interval, clock timestamptz DEFAULT NULL,
-    OUT state text, OUT api_key_id bigint, OUT client_id text, OUT merchant_id text, OUT is_use_due boolean,
-    OUT retry_after interval, OUT remaining integer, OUT taken_at timestamptz
+-- Take one of one subject's limit, as take_limits() does, without its loops; not durable.
+CREATE FUNCTION webhook.take_limit(
+    named text, most integer, span interval, clock timestamptz, OUT retry_after interval, OUT remaining integer
 )
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    window_ms CONSTANT bigint := webhook.milliseconds(span);
+    began bigint;
+    counted integer[];
+    now bigint;
+    entry integer;
+BEGIN
+    IF NOT webhook.is_limit(named, most, span, false) THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'a limit is 0 to 1500 in 1 second to 1 day, of a subject';
+    END IF;
+    SELECT api_usage.since, api_usage.taken INTO began, counted
+    FROM webhook.api_usage
+    WHERE api_usage.subject = named
+    FOR UPDATE;
+    now := webhook.microseconds(webhook.read_clock(clock));
+    IF NOT FOUND OR abs(now / 1000 - began) > 864000000 THEN
+        -- It is made, or counted from another beginning.
+        SELECT used.since, used.taken INTO began, counted FROM webhook.read_usage(named, false, true, clock) AS used;
+        -- Another may have made it just now, and have been waited for.
+        now := webhook.microseconds(webhook.read_clock(clock));
+    END IF;
+    counted := webhook.counted_entries(began, counted, window_ms, now);
+    remaining := greatest(most - cardinality(counted), 0);
+    retry_after := webhook.wait_for_one_more(began, counted, most, window_ms, now);
+    IF retry_after IS NULL THEN
+        remaining := remaining - 1;
+        entry := webhook.one_more(began, counted, now);
+        UPDATE webhook.api_usage
+        SET since = began, taken = counted || entry, expires_at = webhook.instant(began + entry + window_ms)
+        WHERE api_usage.subject = named;
+    END IF;
+END
+$$;
+
+-- What came of letting a request in. State: live, unknown, expired or revoked; all else is null but for live. Url and what
+-- follows: the endpoint, where it was asked for and there is one.
+CREATE TYPE webhook.admission AS (
+    state text,
+    api_key_id bigint,
+    client_id text,
+    merchant_id text,
+    is_use_due boolean,
+    retry_after interval,
+    remaining integer,
+    url text,
+    paused boolean,
+    created_at timestamptz,
+    updated_at timestamptz,
+    secret_created_at timestamptz,
+    last_success_at timestamptz,
+    failing_since timestamptz,
+    failures_in_a_row integer,
+    suspended_at timestamptz
+);
+
+-- Let a request in: whose access token it is, whether it still holds, and one taken of its key's limit, if it does. With
+-- its merchant's endpoint, which the token alone finds. Clock: for tests, of the limit alone.
+CREATE FUNCTION webhook.admit_token(
+    token bytea, most integer, span interval, clock timestamptz DEFAULT NULL, with_endpoint boolean DEFAULT false
+)
+RETURNS webhook.admission
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found_token webhook.api_token;
-    owner webhook.api_key;
-    taken record;
+    admitted webhook.admission;
 BEGIN
-    -- One after the other, by their primary keys: no plan could read more.
-    SELECT api_token.* INTO found_token FROM webhook.api_token WHERE api_token.hash = token;
-    SELECT api_key.* INTO owner FROM webhook.api_key WHERE api_key.id = found_token.api_key_id;
-    state := CASE
-        WHEN owner.id IS NULL THEN 'unknown'
-        WHEN found_token.expires_at <= clock_timestamp() THEN 'expired'
-        WHEN owner.revoked_at IS NOT NULL THEN 'revoked'
-        ELSE 'live'
-    END;
-    IF state = 'live' THEN
-        api_key_id := owner.id;
-        client_id := owner.client_id;
-        merchant_id := owner.merchant_id;
-        PERFORM set_config('webhook.bearer', encode(token, 'hex'), true);
-        is_use_due := coalesce(owner.last_used_at <= clock_timestamp() - interval '1 minute', true);
-        taken := webhook.take_limit('key:' || owner.id, most, span, false, clock);
-        retry_after := taken.retry_after;
-        remaining := taken.remaining;
-        taken_at := taken.taken_at;
+    SELECT
+        CASE
+            WHEN api_token.expires_at <= clock_timestamp() THEN 'expired'
+            WHEN api_key.revoked_at IS NOT NULL THEN 'revoked'
+            ELSE 'live'
+        END,
+        api_key.id,
+        api_key.client_id,
+        api_key.merchant_id,
+        coalesce(api_key.last_used_at <= clock_timestamp() - interval '1 minute', true)
+    INTO admitted.state, admitted.api_key_id, admitted.client_id, admitted.merchant_id, admitted.is_use_due
+    FROM webhook.api_token
+    JOIN webhook.api_key ON api_key.id = api_token.api_key_id
+    WHERE api_token.hash = token;
+    IF admitted.state IS DISTINCT FROM 'live' THEN
+        RETURN ROW(
+            coalesce(admitted.state, 'unknown'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            NULL, NULL, NULL
+        )::webhook.admission;
     END IF;
+    IF most IS DISTINCT FROM 0 THEN
+        -- Nearly always there is no doubt: the row was written within a window of now, and even with those that are over
+        -- there are fewer than the limit. Where others changed it meanwhile, all of this is evaluated once more, by the
+        -- row as it is when it is locked: the clock is never read before another's entry was committed.
+        UPDATE webhook.api_usage
+        SET
+            taken
+            = webhook.entries_since(since, taken, webhook.microseconds(webhook.read_clock(clock) - span))
+            || webhook.one_more(since, taken, webhook.microseconds(webhook.read_clock(clock))),
+            expires_at = webhook.read_clock(clock) + span
+        WHERE
+            api_usage.subject = 'key:' || admitted.api_key_id
+            AND cardinality(api_usage.taken) < most
+            AND api_usage.expires_at > webhook.read_clock(clock)
+            AND api_usage.expires_at <= webhook.read_clock(clock) + span
+        RETURNING most - cardinality(api_usage.taken) INTO admitted.remaining;
+        IF NOT FOUND THEN
+            SELECT taken.retry_after, taken.remaining INTO admitted.retry_after, admitted.remaining
+            FROM webhook.take_limit('key:' || admitted.api_key_id, most, span, clock) AS taken;
+        END IF;
+    END IF;
+    IF with_endpoint AND admitted.retry_after IS NULL THEN
+        SELECT
+            endpoints.url, endpoints.paused, endpoints.created_at, endpoints.updated_at, endpoints.secret_created_at,
+            endpoints.last_success_at, endpoints.failing_since, endpoints.failures_in_a_row, endpoints.suspended_at
+        INTO
+            admitted.url, admitted.paused, admitted.created_at, admitted.updated_at, admitted.secret_created_at,
+            admitted.last_success_at, admitted.failing_since, admitted.failures_in_a_row, admitted.suspended_at
+        FROM webhook.endpoints
+        WHERE endpoints.merchant_id = admitted.merchant_id;
+    END IF;
+    RETURN admitted;
 END
 $$;
 
 -- Exchange a client's id and secret, by its hash, for an access token, by its hash. State: issued, wrong (an unknown client
--- too, compared all the same) or revoked, which only the right secret is told. An hour at most.
+-- too, which takes as long) or revoked, which only the right secret is told. An hour at most.
 CREATE FUNCTION webhook.issue_token(
     named text, given_hash bytea, token bytea, lifetime interval, OUT state text, OUT expires_at timestamptz
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     owner webhook.api_key;
+    other webhook.api_key;
     is_right boolean;
 BEGIN
     SELECT api_key.* INTO owner FROM webhook.api_key WHERE api_key.client_id = named;
-    is_right := coalesce(owner.secret_hash, sha256('nobody')) = given_hash AND owner.id IS NOT NULL;
+    -- Of two look-ups one finds a key, whether or not the client is known: for an unknown one the first key stands in.
+    SELECT api_key.* INTO other FROM webhook.api_key
+    WHERE api_key.client_id >= CASE WHEN owner.id IS NULL THEN '' ELSE '~' END
+    ORDER BY api_key.client_id
+    LIMIT 1;
+    is_right := coalesce(owner.secret_hash, other.secret_hash) = given_hash AND owner.id IS NOT NULL;
     state := CASE WHEN NOT is_right THEN 'wrong' WHEN owner.revoked_at IS NOT NULL THEN 'revoked' ELSE 'issued' END;
     IF state = 'issued' THEN
         INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
@@ -540,8 +607,9 @@ SELECT client_id, merchant_id, name, created_at, created_by, last_used_at, revok
 FROM webhook.api_key;
 
 REVOKE EXECUTE ON FUNCTION
-webhook.read_usage, webhook.counted_entries, webhook.judge_usage, webhook.write_usage, webhook.check_limit,
-webhook.take_limit, webhook.order_of_limits, webhook.take_limits,
+webhook.microseconds, webhook.milliseconds, webhook.instant, webhook.read_clock, webhook.is_limit,
+webhook.entries_since, webhook.counted_entries, webhook.wait_for_one_more, webhook.one_more, webhook.take_limit,
+webhook.read_usage, webhook.write_usage, webhook.order_of_limits, webhook.take_limits,
 webhook.without_taken, webhook.release_limit, webhook.admit_token, webhook.issue_token, webhook.note_key_use,
 webhook.create_api_key, webhook.revoke_api_key
 FROM public;
@@ -558,6 +626,8 @@ ON webhook.api_usage, webhook.card_attempts TO webhook_dispatcher;
 -- What merchants read of their deliveries. What is owed and what is finished apart, by columns that indexes find and
 -- sort by; charge_id as in webhook.charges. The merchant is compared inside CASE: a statement says itself by which
 -- index its rows are found, and this condition, which is the second wall, changes nothing about the plan.
+-- ELSE, which is never true, makes it the dearer one of two: the statement's own is looked at first, and of what is
+-- another's current_merchant() is not called, as it is not of what is not there.
 CREATE VIEW webhook.own_owed AS
 SELECT
     outbox.seq,
@@ -574,7 +644,11 @@ SELECT
     webhook.charge_key(outbox.object) COLLATE "C" AS charge_id,
     outbox.object
 FROM webhook.outbox
-WHERE CASE WHEN outbox.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
+WHERE
+    CASE
+        WHEN outbox.merchant_id = (SELECT webhook.current_merchant()) THEN true
+        ELSE outbox.merchant_id <> outbox.merchant_id
+    END;
 
 CREATE VIEW webhook.own_finished AS
 SELECT
@@ -592,7 +666,11 @@ SELECT
     webhook.charge_key(delivery_log.object) COLLATE "C" AS charge_id,
     delivery_log.object
 FROM webhook.delivery_log
-WHERE CASE WHEN delivery_log.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
+WHERE
+    CASE
+        WHEN delivery_log.merchant_id = (SELECT webhook.current_merchant()) THEN true
+        ELSE delivery_log.merchant_id <> delivery_log.merchant_id
+    END;
 GRANT SELECT ON webhook.own_owed, webhook.own_finished TO webhook_api;
 GRANT EXECUTE ON FUNCTION webhook.charge_key TO webhook_api;
 
@@ -645,10 +723,11 @@ GRANT SELECT ON webhook.sealing_key, webhook.current_sealing_key TO webhook_api;
 
 -- Whose token this is, and let the audit name its key until the transaction ends. Without anybody all functions that
 -- change something end here: none of them ever works for no merchant.
-CREATE FUNCTION webhook.authorized_merchant(token bytea, OUT merchant text, OUT person text)
+CREATE FUNCTION webhook.authorized_merchant(token bytea, OUT merchant text, OUT person text, OUT api_key_id bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    SELECT bearer.merchant_id, 'api:' || bearer.client_id INTO merchant, person FROM webhook.bearer(token) AS bearer;
+    SELECT bearer.merchant_id, 'api:' || bearer.client_id, bearer.api_key_id INTO merchant, person, api_key_id
+    FROM webhook.bearer(token) AS bearer;
     IF merchant IS NULL THEN
         RAISE SQLSTATE 'WH401' USING MESSAGE = 'the token is unknown, expired or revoked';
     END IF;
@@ -759,11 +838,41 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION webhook.own_remove_endpoint FROM public;
 
+-- Whose delivery a command for this event would find: the one that is owed, else the latest. command_subject() finds the
+-- same, and stops at what is owed; this reads as much whether the event is owed, finished or nobody's, so that the time
+-- it takes does not tell a merchant which ids are others'. Null: there is none, or it cannot be read.
+CREATE FUNCTION webhook.event_merchant(event_id uuid) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT found.merchant_id
+        FROM (
+            SELECT outbox.merchant_id, outbox.seq, true AS is_owed
+            FROM webhook.outbox
+            WHERE outbox.id = event_merchant.event_id
+            UNION ALL
+            SELECT delivery_log.merchant_id, delivery_log.seq, false
+            FROM webhook.delivery_log
+            WHERE delivery_log.event_id = event_merchant.event_id
+            -- Keeps all rows from being gone through in the order that is asked for.
+            OFFSET 0
+        ) AS found
+        ORDER BY found.is_owed DESC, found.seq DESC
+        LIMIT 1
+    );
+EXCEPTION WHEN data_corrupted OR index_corrupted THEN
+    RETURN NULL;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.event_merchant FROM public;
+
 -- Give a command for the token's merchant; its id, or null where the event is not the merchant's (or nobody's). Ten of
--- a merchant's may be open that were given like this, and one of those that go through many deliveries: else WH409.
+-- a merchant's may be open that were given like this, and one of those that go through many deliveries: else WH409; so
+-- too where others of the merchant's are being given for longer than a second.
 CREATE FUNCTION webhook.own_command(token bytea, command text, event_id uuid, since timestamptz, until timestamptz)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET lock_timeout = '1s'
+AS $$
 #variable_conflict use_column
 DECLARE
     asking record := webhook.authorized_merchant(token);
@@ -779,8 +888,7 @@ BEGIN
         WHEN 'retry' THEN
             given.event_id := own_command.event_id;
             given.args := '{}';
-            -- The delivery that the command would find, as the trigger that receives it looks for it.
-            IF given.event_id IS NULL OR webhook.command_subject(given) IS DISTINCT FROM asking.merchant THEN
+            IF webhook.event_merchant(own_command.event_id) IS DISTINCT FROM asking.merchant THEN
                 RETURN NULL;
             END IF;
         WHEN 'retry_failed' THEN
@@ -793,7 +901,11 @@ BEGIN
             RAISE invalid_parameter_value USING MESSAGE = 'no merchant may give this command';
     END CASE;
     -- One at a time of a merchant, or two at once would each find room for one more.
-    PERFORM pg_advisory_xact_lock(hashtextextended(asking.merchant, 6006));
+    BEGIN
+        PERFORM pg_advisory_xact_lock(hashtextextended(asking.merchant, 6006));
+    EXCEPTION WHEN lock_not_available THEN
+        RAISE SQLSTATE 'WH409' USING MESSAGE = 'other commands of this merchant are being given';
+    END;
     -- Apart, so that each is found by its index. What runs has a time until which it does.
     SELECT count(*), count(*) FILTER (WHERE open.command = 'retry_failed')
     INTO open_commands, open_mass_commands
@@ -824,8 +936,9 @@ ON FUNCTION webhook.own_put_endpoint, webhook.own_rotate_secret, webhook.own_rem
 TO webhook_api;
 
 -- What requests with an Idempotency-Key were answered, or which command they gave, or that the charge service was asked
--- and has not answered. Hash: of client id, method, target and key, so that no key meets another's.
+-- and has not answered. The role webhook_api does not see the table: its functions find a row by the token's API key.
 CREATE TABLE webhook.api_request (
+    -- What request_hash() makes of the API key and of what was asked: no key meets another's.
     hash bytea PRIMARY KEY CONSTRAINT hash_is_sha_256 CHECK (octet_length(hash) = 32),
     body_hash bytea NOT NULL CONSTRAINT body_hash_is_sha_256 CHECK (octet_length(body_hash) = 32),
     -- Who may write what became of it: a process that was late finds another's claim here, and writes nothing.
@@ -841,8 +954,255 @@ CREATE TABLE webhook.api_request (
     CONSTRAINT an_answer_has_its_status CHECK ((answer IS NULL) = (status IS NULL))
 );
 CREATE INDEX api_request_expiry ON webhook.api_request (expires_at);
-GRANT SELECT, INSERT, UPDATE, DELETE ON webhook.api_request TO webhook_api;
 -- Upkeep clears away what expired. UPDATE is what locks need.
 GRANT SELECT (hash, expires_at), UPDATE (expires_at), DELETE ON webhook.api_request TO webhook_dispatcher;
+
+-- By what a request is known again. Request: a hash of method, target and Idempotency-Key, as the client sent them.
+CREATE FUNCTION webhook.request_hash(api_key_id bigint, request bytea) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF octet_length(request) IS DISTINCT FROM 32 THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'this is no hash of a request';
+    END IF;
+    RETURN sha256(int8send(api_key_id) || request);
+END
+$$;
+
+-- Keep requests that are equal to the token's out until this transaction ends (is_ours; what holds the lock is still
+-- being carried out), and tell what became of it before. Body_hash is null where it is new. Seconds_left: of asking upstream.
+CREATE FUNCTION webhook.own_begin_request(
+    token bytea, request bytea,
+    OUT is_ours boolean, OUT body_hash bytea, OUT seconds_left double precision, OUT command_id bigint,
+    OUT status smallint, OUT language text, OUT answer text
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    own bytea := webhook.request_hash((webhook.authorized_merchant(token)).api_key_id, request);
+BEGIN
+    is_ours := pg_try_advisory_xact_lock(hashtextextended(encode(own, 'hex'), 6));
+    -- A statement of its own, after the lock: it sees what was committed before that.
+    SELECT
+        api_request.body_hash, extract(EPOCH FROM api_request.asked_until - clock_timestamp()),
+        api_request.command_id, api_request.status, api_request.language, api_request.answer
+    INTO body_hash, seconds_left, command_id, status, language, answer
+    FROM webhook.api_request
+    WHERE api_request.hash = own AND api_request.expires_at > clock_timestamp();
+END
+$$;
+
+-- Keep what became of the token's request: a command that it gave, or what it was answered, or that the charge service is
+-- being asked for as long as patience lasts. Returns the claim, by which alone that is settled.
+CREATE FUNCTION webhook.own_keep_request(
+    token bytea, request bytea, body_hash bytea, command_id bigint, status smallint, language text, answer text,
+    patience interval, lifetime interval
+)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    own bytea := webhook.request_hash((webhook.authorized_merchant(token)).api_key_id, request);
+    claimed uuid;
+BEGIN
+    INSERT INTO webhook.api_request (hash, body_hash, asked_until, command_id, status, language, answer, expires_at)
+    VALUES (
+        own, own_keep_request.body_hash, clock_timestamp() + patience, own_keep_request.command_id,
+        own_keep_request.status, own_keep_request.language, own_keep_request.answer, clock_timestamp() + lifetime
+    )
+    ON CONFLICT (hash) DO UPDATE SET
+        body_hash = excluded.body_hash,
+        claim = excluded.claim,
+        asked_until = excluded.asked_until,
+        command_id = excluded.command_id,
+        status = excluded.status,
+        language = excluded.language,
+        answer = excluded.answer,
+        expires_at = excluded.expires_at
+    RETURNING claim INTO claimed;
+    RETURN claimed;
+END
+$$;
+
+-- Keep what the charge service answered, or, without a status, let it be asked again: what came of it is not known. Nothing
+-- is written where another process has asked again meanwhile. The token may have ended while the charge service was asked:
+-- the claim, which is random and was told to its process alone, stands for it.
+CREATE FUNCTION webhook.settle_request(
+    api_key_id bigint, request bytea, claimed uuid, status smallint, language text, answer text
+)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    UPDATE webhook.api_request
+    SET
+        asked_until = CASE WHEN settle_request.status IS NULL THEN clock_timestamp() END,
+        status = settle_request.status,
+        language = settle_request.language,
+        answer = settle_request.answer
+    WHERE
+        api_request.hash = webhook.request_hash(settle_request.api_key_id, request)
+        AND api_request.claim = claimed;
+    RETURN FOUND;
+END
+$$;
+
+-- Forget a request that has had no effect, by its claim.
+CREATE FUNCTION webhook.forget_request(api_key_id bigint, request bytea, claimed uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM webhook.api_request
+    WHERE
+        api_request.hash = webhook.request_hash(forget_request.api_key_id, request)
+        AND api_request.claim = claimed;
+    RETURN FOUND;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION
+webhook.request_hash, webhook.own_begin_request, webhook.own_keep_request, webhook.settle_request,
+webhook.forget_request
+FROM public;
+GRANT EXECUTE ON FUNCTION
+webhook.own_begin_request, webhook.own_keep_request, webhook.settle_request, webhook.forget_request
+TO webhook_api;
+
+-- Events in an order that never skips what commits late: by the transaction that inserted them, then by number. What lies
+-- below a snapshot's xmin is complete; a merchant reads that far, and goes on there. Rows that are there already are the
+-- first, in the order of their numbers. The log has the outbox's default, too: a daemon of the version before does not
+-- carry the transaction along, and what it moves is then read once more, which skipping it would not be.
+DO $$
+DECLARE
+    began timestamptz := clock_timestamp();
+    attempt integer := 0;
+BEGIN
+    WHILE clock_timestamp() < began + interval '45 s' LOOP
+        attempt := attempt + 1;
+        -- Now and then for longer than the server waits before it makes an autovacuum give way.
+        PERFORM set_config('lock_timeout', CASE WHEN attempt % 5 = 0 THEN '1500ms' ELSE '300ms' END, true);
+        BEGIN
+            LOCK TABLE webhook.outbox, webhook.delivery_log IN ACCESS EXCLUSIVE MODE;
+            PERFORM set_config('lock_timeout', '5s', true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            PERFORM pg_sleep(0.2 * random());
+        END;
+    END LOOP;
+    RAISE lock_not_available USING MESSAGE = 'outbox and log are in use all the time: see pg_locks, and try again';
+END
+$$;
+ALTER TABLE webhook.outbox ADD COLUMN xid xid8 NOT NULL DEFAULT '0';
+ALTER TABLE webhook.outbox ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
+ALTER TABLE webhook.delivery_log ADD COLUMN xid xid8 NOT NULL DEFAULT '0';
+ALTER TABLE webhook.delivery_log ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
+COMMENT ON COLUMN webhook.outbox.xid IS
+'The transaction that inserted the event; by (xid, seq) merchants read on. It goes with the row into the log and back.';
+
+-- Partitions that are made from now on have the index by themselves; on the log alone it has no rows. The predicate holds
+-- for every row: only the statement that repeats it can use the index, and no plan of another, made on empty tables, does.
+ALTER TABLE webhook.state ADD COLUMN has_feed_index boolean NOT NULL DEFAULT true;
+-- squawk-ignore require-concurrent-index-creation
+CREATE INDEX delivery_log_feed ON ONLY webhook.delivery_log (merchant_id, xid, seq) WHERE xid >= '0';
+DO $$
+DECLARE
+    partition name;
+BEGIN
+    IF pg_sequence_last_value('webhook.outbox_seq_seq') IS NOT NULL THEN
+        RETURN;
+    END IF;
+    CREATE INDEX outbox_feed ON webhook.outbox (merchant_id, xid, seq) WHERE xid >= '0';
+    FOR partition IN
+        SELECT child.relname
+        FROM pg_inherits
+        JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
+        WHERE pg_inherits.inhparent = 'webhook.delivery_log'::regclass AND NOT pg_inherits.inhdetachpending
+        ORDER BY child.relname
+    LOOP
+        EXECUTE format(
+            $statement$CREATE INDEX %I ON webhook.%I (merchant_id, xid, seq) WHERE xid >= '0'$statement$,
+            partition || '_feed', partition
+        );
+        EXECUTE format('ALTER INDEX webhook.delivery_log_feed ATTACH PARTITION webhook.%I', partition || '_feed');
+    END LOOP;
+END
+$$;
+
+-- How far transactions were at an instant (upkeep notes it, several times an hour): those below `horizon` had ended, and
+-- none from `next_xid` on had. Those before the oldest partition go before it: what was dropped lies below the first
+-- one's next_xid.
+CREATE TABLE webhook.milestone (
+    at timestamptz PRIMARY KEY,
+    horizon xid8 NOT NULL,
+    next_xid xid8 NOT NULL
+);
+INSERT INTO webhook.milestone (at, horizon, next_xid)
+SELECT statement_timestamp(), pg_snapshot_xmin(pg_current_snapshot()), pg_snapshot_xmax(pg_current_snapshot());
+GRANT SELECT, INSERT, DELETE ON webhook.milestone TO webhook_dispatcher;
+GRANT SELECT ON webhook.milestone TO webhook_api;
+
+-- Which of the server's histories this is: a standby that was promoted begins another, in which transactions that it had
+-- not received are lost and their numbers given again. Null where it may not be asked.
+CREATE FUNCTION webhook.timeline() RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN left(pg_walfile_name(pg_current_wal_lsn()), 8);
+EXCEPTION WHEN insufficient_privilege OR object_not_in_prerequisite_state OR feature_not_supported THEN
+    RETURN NULL;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.timeline FROM public;
+GRANT EXECUTE ON FUNCTION webhook.timeline TO webhook_api;
+
+-- A merchant's events in the order of the feed: as own_owed and own_finished, and no more than is shown.
+CREATE VIEW webhook.own_owed_events AS
+SELECT
+    outbox.merchant_id,
+    outbox.xid,
+    outbox.seq,
+    outbox.id AS event_id,
+    outbox.type,
+    outbox.created_at,
+    outbox.object
+FROM webhook.outbox
+WHERE
+    CASE
+        WHEN outbox.merchant_id = (SELECT webhook.current_merchant()) THEN true
+        ELSE outbox.merchant_id <> outbox.merchant_id
+    END;
+
+CREATE VIEW webhook.own_finished_events AS
+SELECT
+    delivery_log.merchant_id,
+    delivery_log.xid,
+    delivery_log.seq,
+    delivery_log.event_id,
+    delivery_log.type,
+    delivery_log.created_at,
+    delivery_log.object
+FROM webhook.delivery_log
+WHERE CASE WHEN delivery_log.merchant_id = (SELECT webhook.current_merchant()) THEN true END;
+GRANT SELECT ON webhook.own_owed_events, webhook.own_finished_events TO webhook_api;
+
+-- What a dump brought from another server has that server's transactions, and what lies above ours would be hidden until
+-- ours have come so far. So when an installation adopts the server that it is on: where there is such a row, all that are
+-- there become the first, in the order of their numbers.
+CREATE FUNCTION webhook.renumber_feed() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- What is visible here was committed here, below xmax, or elsewhere. Again, for what was moved meanwhile.
+    WHILE EXISTS (SELECT FROM webhook.outbox WHERE outbox.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+        OR EXISTS (SELECT FROM webhook.delivery_log WHERE delivery_log.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+    LOOP
+        WITH owed AS (UPDATE webhook.outbox SET xid = '0' WHERE outbox.xid > '0')
+        UPDATE webhook.delivery_log SET xid = '0' WHERE delivery_log.xid > '0';
+    END LOOP;
+    DELETE FROM webhook.milestone;
+    INSERT INTO webhook.milestone (at, horizon, next_xid)
+    SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot()), pg_snapshot_xmax(pg_current_snapshot());
+    RETURN NULL;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION webhook.renumber_feed FROM public;
+CREATE TRIGGER moved_state_renumbers_the_feed AFTER UPDATE OF system_identifier ON webhook.state
+FOR EACH ROW WHEN (new.system_identifier IS DISTINCT FROM old.system_identifier)
+EXECUTE FUNCTION webhook.renumber_feed();
 
 UPDATE webhook.state SET schema_version = 6;

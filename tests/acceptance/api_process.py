@@ -38,8 +38,13 @@ class ApiProcess:
 
     def memory(self) -> int:
         """Return the bytes that it holds in memory."""
-        pages = Path(f"/proc/{self.daemon.process.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return resident(self.daemon.process.pid)
+
+
+def resident(pid: int) -> int:
+    """Return the bytes that a process holds in memory."""
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager

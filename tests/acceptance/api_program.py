@@ -11,22 +11,23 @@ import orjson
 from pydantic import AwareDatetime, Field
 
 from tests.waiting import until
-from webhook_dispatcher.api import request_body, server
-from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
+from webhook_dispatcher.api import request_body
+from webhook_dispatcher.api.calls import FORM, JSON, Admitted, Answer, Asked, Operation, Refused
 from webhook_dispatcher.api.catalogue import TOKEN_MISSING
 from webhook_dispatcher.api.idempotency import CarryOut
-from webhook_dispatcher.api.operations import FORM, JSON, Operation
 from webhook_dispatcher.api.program import Options, Parts, Program
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.app.api import serve
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.telemetry import logs
+from webhook_dispatcher.web import server
 
 RELEASE = "TEST_RELEASE"
 """The variable that names a file; while it is not there, slow operations wait."""
 SECRET = "sesame-in-a-traceback"
-LARGE = 8 * 1_048_576
+LARGE = 7 * 1_048_576
+"""Within what the answers of one client may take."""
 
 
 class Share(Model):

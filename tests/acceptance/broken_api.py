@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.calls import Answer, Asked, Handler, Operation, Refused
 from webhook_dispatcher.api.catalogue import STATE_FORBIDS
-from webhook_dispatcher.api.operations import Handler, Operation
 from webhook_dispatcher.api.program import Parts, Pools, Program, compose
 from webhook_dispatcher.app.api import options_of, serve
 from webhook_dispatcher.app.clock import SystemClock

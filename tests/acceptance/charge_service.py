@@ -11,17 +11,18 @@ from tests.waiting import MAX_WAIT
 class ChargeServiceProcess:
     """`python -m examples.charge_service` while entered; `url` is where it is.
 
-    database_url: of the role that produces. It misbehaves on request.
+    database_url: of the role that produces; port: 0 for a free one. It misbehaves on request.
     """
 
     url: str
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, port: int = 0) -> None:
         self._database_url = database_url
+        self._port = port
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "examples.charge_service", "--port", "0", "--misbehaves"]
+            [sys.executable, "-m", "examples.charge_service", "--port", str(self._port), "--misbehaves"]
             + ["--database-url", self._database_url],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

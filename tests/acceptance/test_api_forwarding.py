@@ -3,15 +3,23 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from uuid import uuid4
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.acceptance.api_charges import (
+    CARD,
+    bound_card,
+    charge,
+    confirmed_card,
+    misbehave,
+    recipients,
+    recording,
+)
 from tests.acceptance.api_merchant import Merchant, PartnerApi, Reply, start_api
 from tests.acceptance.charge_service import ChargeServiceProcess
 from tests.acceptance.installation import Installation
@@ -21,10 +29,7 @@ from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import forwarded, upstream
 
-CARD = "4111111111111111"
-REJECTED, POOR = "4000000000000002", "4000000000000004"
 IMPATIENT = ("tests.acceptance.impatient_api", "api")
-Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 @asynccontextmanager
@@ -36,20 +41,6 @@ async def forwarding(
         yield service, await start_api(installation, API_UPSTREAM=service.url, **options)
 
 
-@asynccontextmanager
-async def recording(answer: Handler) -> AsyncIterator[str]:
-    """Be a charge service that answers everything alike; yields its URL."""
-    application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
 def path_of(template: str) -> str:
     return re.sub(r"{\w+}", "x", template)
 
@@ -58,98 +49,16 @@ def body_for(method: str) -> object:
     return {} if method in ("POST", "PUT", "PATCH") else None
 
 
-async def misbehave(service: ChargeServiceProcess, how: str, times: int = 1) -> None:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{service.url}/misbehaviour", json={"how": how, "times": times}) as response,
-    ):
-        assert response.status == 204
-
-
-async def bound_card(merchant: Merchant, number: str = CARD) -> str:
-    reply = await merchant.ask("POST", "/v1/cards", {"number": number})
-    assert (reply.status, reply.data["status"]) == (201, "PENDING")
-    card: str = reply.data["id"]
-    return card
-
-
-async def confirmed_card(merchant: Merchant, number: str = CARD) -> str:
-    card = await bound_card(merchant, number)
-    reply = await merchant.ask("POST", f"/v1/cards/{card}/confirm", {"code": number[-6:]})
-    assert (reply.status, reply.data["status"]) == (200, "ACTIVE")
-    return card
-
-
-def charge(card: str, **changes: object) -> dict[str, object]:
-    recipients = [{"id": "r1", "share": 10_000}]
-    wanted = {"externalId": str(uuid4()), "cardId": card, "amount": 100, "currency": "UZS"}
-    return {**wanted, "recipients": recipients, **changes}
-
-
-def recipients(name: str = "r1", share: int = 10_000) -> list[dict[str, object]]:
-    return [{"id": name, "share": share}]
-
-
 async def charges_made(installation: Installation) -> int:
     count = "SELECT count(*) FROM webhook.outbox WHERE type = 'charge.created'"
     made: int = await installation.owner.fetchval(count)
     return made
 
 
-async def in_three_languages(merchant: Merchant, method: str, path: str, make: Callable[[], object]) -> Reply:
-    """Ask in each language; the code is the same, the message is the catalogue's."""
-    replies = [
-        await merchant.ask(method, path, make(), **{"Accept-Language": name}) for name in codes.LANGUAGES
-    ]
-    for language, reply in zip(codes.LANGUAGES, replies, strict=True):
-        entry, error = codes.entry_of(reply.code), reply.json["error"]
-        assert (error["message"], error["type"]) == (entry.messages[language], entry.type)
-        assert reply.headers["Content-Language"] == language
-        assert error.get("failureReason") == ("insufficient_funds" if reply.code == -9004 else None)
-    assert len({(reply.status, reply.code) for reply in replies}) == 1
-    return replies[0]
-
-
-async def test_each_code_of_the_charge_service_in_three_languages(installation: Installation) -> None:
-    async with forwarding(installation) as (_, api), api.merchant("m1") as merchant:
-        async with api.merchant("m-no-fiscal") as other:
-            others, rejected = await confirmed_card(other), await confirmed_card(merchant, REJECTED)
-            refused = await in_three_languages(
-                other, "POST", "/v1/charges", lambda: charge(others, fiscal=True)
-            )
-            assert (refused.status, refused.code) == (422, -12004)
-        card, pending = await confirmed_card(merchant), await bound_card(merchant)
-        poor = await confirmed_card(merchant, POOR)
-        used = charge(card)
-        made = await merchant.ask("POST", "/v1/charges", used)
-        assert (made.status, made.data["status"]) == (201, "SUCCEEDED")
-        yesterday = await merchant.ask("POST", "/v1/charges", charge(card, externalId="yesterday-1"))
-        cases: tuple[tuple[int, int, str, Callable[[], object]], ...] = (
-            (422, -1007, "/v1/charges", lambda: {"amount": 0}),
-            (422, -2006, "/v1/charges", lambda: charge(card, recipients=recipients(share=9_999))),
-            (409, -3004, "/v1/charges", lambda: used),
-            (422, -3006, f"/v1/charges/{yesterday.data['id']}/reverse", dict),
-            (409, -3007, f"/v1/charges/{made.data['id']}/reverse", lambda: {"version": 7}),
-            (422, -6004, "/v1/charges", lambda: charge(card, recipients=recipients("rcp_new"))),
-            (422, -8004, "/v1/charges", lambda: charge(pending)),
-            (403, -8006, "/v1/charges", lambda: charge(others)),
-            (422, -9002, "/v1/charges", lambda: charge(rejected)),
-            (422, -9004, "/v1/charges", lambda: charge(poor)),
-        )
-        for status, code, path, make in cases:
-            refused = await in_three_languages(merchant, "POST", path, make)
-            assert (refused.status, refused.code) == (status, code)
-        unknown = await in_three_languages(merchant, "GET", "/v1/charges/none", lambda: None)
-        assert (unknown.status, unknown.code) == (404, -3001)
-        assert (await merchant.ask("GET", f"/v1/charges/{made.data['id']}")).data == made.data
-        invalid = await merchant.ask("POST", "/v1/charges", charge(card, recipients=recipients(share=0)))
-        assert [found["field"] for found in invalid.json["error"]["details"]] == ["recipients.0.share"]
-
-
 async def test_without_a_charge_service_its_operations_are_not_there(installation: Installation) -> None:
     api = await start_api(installation)
     async with api.merchant("m1") as merchant:
-        for method, template, _ in forwarded.ROWS:
+        for method, template, *_ in forwarded.ROWS:
             if template != "/v1/charges/{id}":
                 reply = await merchant.ask(method, path_of(template), body_for(method))
                 assert (reply.status, reply.code) == (404, codes.NO_SUCH_PATH)
@@ -159,7 +68,7 @@ async def test_without_a_charge_service_its_operations_are_not_there(installatio
 async def test_a_charge_service_that_is_away_is_no_reason_not_to_be_ready(installation: Installation) -> None:
     api = await start_api(installation, API_UPSTREAM=f"http://127.0.0.1:{free_port()}")
     async with api.merchant("m1") as merchant:
-        for method, template, _ in forwarded.ROWS:
+        for method, template, *_ in forwarded.ROWS:
             reply = await merchant.ask(method, path_of(template), body_for(method), key="k1")
             assert (reply.status, reply.code) == (502, codes.UPSTREAM_AWAY)
             assert int(reply.headers["Retry-After"]) >= 1

@@ -2,11 +2,15 @@
 
 import asyncio
 import random
+import signal
 from collections.abc import Mapping
 from itertools import count
 
 import aiohttp
+import pytest
+from aiohttp import web
 
+from tests.acceptance.api_charges import recording
 from tests.acceptance.api_fleet import STORM, Fleet, fleet
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
 from tests.acceptance.installation import Installation
@@ -80,6 +84,61 @@ async def test_two_hundred_equal_requests_have_one_effect(installation: Installa
         assert len({reply.data["eventId"] for reply in tested if reply.status == 200}) == 1
 
 
+def is_again(reply: Reply) -> bool:
+    return reply.headers.get("Idempotent-Replayed") == "true"
+
+
+async def test_a_key_is_1_to_255_printable_characters_quoted_or_not(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+
+        async def pause(key: str) -> Reply:
+            # There is no webhook, which is what the key is answered with from then on.
+            return await merchant.ask("POST", "/v1/webhook/pause", None, None, **{"Idempotency-Key": key})
+
+        longest = "x" * 255
+        for key, same in (("k", '"k"'), (longest, f'"{longest}"'), ('a"b\\c', r'"a\"b\\c"')):
+            replies = [await pause(key), await pause(same), await pause(key)]
+            assert {(reply.status, reply.code) for reply in replies} == {(404, codes.NOT_CONFIGURED)}, key
+            assert [is_again(reply) for reply in replies] == [False, True, True], key
+        assert not is_again(await pause("K"))
+        for key in ("", '""', longest + "x", f'"{longest}x"', "ключ", "a\tb"):
+            refused = await pause(key)
+            assert (refused.status, refused.code) == (400, codes.KEY_MISSING), key
+
+
+async def test_an_answer_is_kept_for_24_hours_and_no_longer(installation: Installation) -> None:
+    """What was answered, which command was given, and what the charge service said alike."""
+
+    async def charge_service(request: web.Request) -> web.Response:
+        return web.json_response({"of": request.path}, status=201)
+
+    left = (
+        "SELECT extract(EPOCH FROM expires_at - clock_timestamp())::float FROM webhook.api_request ORDER BY 1"
+    )
+    async with recording(charge_service) as url:
+        api = await start_api(installation, API_UPSTREAM=url)
+        async with api.merchant("m1") as merchant:
+
+            async def ask_all() -> list[Reply]:
+                window = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
+                return [
+                    await merchant.ask("POST", "/v1/webhook/pause", None, "k"),
+                    await merchant.ask("POST", "/v1/deliveries/retry", window, "k"),
+                    await merchant.ask("POST", "/v1/charges", {}, "k"),
+                ]
+
+            assert [is_again(reply) for reply in await ask_all()] == [False] * 3
+            seconds = [row[0] for row in await installation.owner.fetch(left)]
+            assert len(seconds) == 3
+            assert 24 * 3600 - 60 < seconds[0] <= seconds[-1] <= 24 * 3600
+            assert [is_again(reply) for reply in await ask_all()] == [True] * 3
+            # The commands of before have ended, and a day has passed.
+            await installation.owner.execute("UPDATE webhook.control SET status = 'done'")
+            await installation.owner.execute("UPDATE webhook.api_request SET expires_at = clock_timestamp()")
+            assert [is_again(reply) for reply in await ask_all()] == [False] * 3
+
+
 async def test_what_still_runs_is_not_begun_again(installation: Installation) -> None:
     await installation.start()
     await is_sealing(installation)
@@ -108,6 +167,7 @@ async def test_what_still_runs_is_not_begun_again(installation: Installation) ->
         assert (again.headers["Idempotent-Replayed"], again.data["secret"]) == ("true", None)
 
 
+@pytest.mark.timeout(120 + 15 * KILLS)
 async def test_a_process_that_is_killed_leaves_all_or_nothing(installation: Installation) -> None:
     """Each round asks one process for twelve things, kills it, and asks the others for the same."""
     await installation.start()
@@ -119,12 +179,14 @@ async def test_a_process_that_is_killed_leaves_all_or_nothing(installation: Inst
         url = {"url": installation.receiver.url("m1")}
         assert (await merchant.ask("PUT", "/v1/webhook", url)).status == 201
         broken = unsaid = 0
+        ended: list[int] = []
         for number in range(KILLS):
             keys = {f"{number}-{each}": "secret" if each % 3 else "test" for each in range(12)}
             victim, survivor = processes.everywhere(merchant, 2)
             outcomes = asyncio.gather(*(attempt(victim, key, what) for key, what in keys.items()))
             await asyncio.wait([asyncio.ensure_future(outcomes)], timeout=random.uniform(0, 0.2))
             processes.processes[0].daemon.kill()
+            ended.append(processes.processes[0].daemon.process.returncode)
             answered = [each for each in await outcomes if each is not None]
             broken += len(keys) - len(answered)
             standing = await consistent(installation)
@@ -134,7 +196,8 @@ async def test_a_process_that_is_killed_leaves_all_or_nothing(installation: Inst
             assert (standing["rotated"], standing["given"]) == (8 * (number + 1), 4 * (number + 1))
             processes.processes[0] = processes.processes[1]
             processes.processes[1] = await start_api(installation, API_LIMITS=UNLIMITED)
-        print(f"{KILLS} kills: {broken} requests without an answer, of {unsaid} the effect was there")
+        assert ended == [-signal.SIGKILL] * KILLS
+        print(f"{len(ended)} kills: {broken} requests without an answer, of {unsaid} the effect was there")
         assert broken > KILLS
 
 

@@ -1,27 +1,45 @@
-"""What is another merchant's is not there, by whatever route: each that the table has is asked.
+"""What is another merchant's is not there, by whatever route: each that the program routes to is asked.
 
 A route that is added and not covered here fails a test, and so does a parameter or a query field.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from aiohttp import web
 
+from tests.acceptance.api_charges import recording
+from tests.acceptance.api_fleet import FLEET, fleet
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
 from tests.acceptance.installation import Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.admission import Databases
-from webhook_dispatcher.api.operations import Operation
-from webhook_dispatcher.api.table import table
+from webhook_dispatcher.api.calls import Operation
+from webhook_dispatcher.api.program import compose
+from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.domain.rate_limit import RateLimits
-from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.guard import EgressPolicy
 
-OPERATIONS = table(Databases({}), RateLimits(), Guard(EgressPolicy()))
+
+def routed(upstream: str | None = None) -> tuple[Operation, ...]:
+    """Return all that the program finds an operation for, put together as it does that itself."""
+    return Router(compose({}, RateLimits(), EgressPolicy(), upstream).operations).operations
+
+
+OPERATIONS, FORWARDING = routed(), routed("http://127.0.0.1:9")
+UNLIMITED = "key=0/PT1M client=0/PT1M address=0/PT1M card=0/PT1M"
+EXECUTED = re.compile(r"\[(\d+)\] LOG: +execute [^:]*: (.*(?:\n\t.*)*)")
+"""Process and statement, in the server's log."""
+ONCE_A_MINUTE = "note_key_use"
+LOG_ALL = "ALTER ROLE webhook_api IN DATABASE {} SET log_statement = 'all'"
+SESSIONS = "SELECT pid FROM pg_stat_activity WHERE usename = 'webhook_api' AND datname = current_database()"
 CHARGE = '{"id":"ch_of_the_first","amount":1.10,"note":"of the first alone"}'
 WINDOW = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
 
@@ -50,6 +68,7 @@ COVERED: Mapping[str, Foreign] = {
     "pauseWebhook": NOTHING,
     "resumeWebhook": NOTHING,
     "listDeliveries": Foreign(query={"charge": "charge"}),
+    "listEvents": NOTHING,
     "retryDeliveries": Foreign(body=WINDOW),
     "readDelivery": Foreign("event"),
     "retryDelivery": Foreign("event"),
@@ -57,6 +76,8 @@ COVERED: Mapping[str, Foreign] = {
     "deleteWebhook": NOTHING,
 }
 """In the order in which the second merchant asks: its own webhook is made first, and removed last."""
+FOR_EVERYBODY = {"readDocument", "showDocument"}
+"""What shows nobody's things, and says the same to whoever asks."""
 NAMES_NOTHING = {"limit", "cursor", "state", "type", "since", "until"}
 """Fields of queries whose values are nobody's. Cursors have a test of their own."""
 STANDING = """
@@ -71,9 +92,11 @@ SELECT
 def test_every_route_is_covered() -> None:
     """Whoever adds one says here by what it could be asked for another merchant's things."""
     by_name = {operation.name: operation for operation in OPERATIONS}
-    assert set(by_name) == set(COVERED)
-    for name, operation in by_name.items():
-        foreign = COVERED[name]
+    assert set(by_name) == set(COVERED) | FOR_EVERYBODY
+    ours = {operation.name for operation in FORWARDING if not operation.is_forwarded}
+    assert ours == set(by_name) - {"readCharge"}, "the charge service has it then"
+    for name, foreign in COVERED.items():
+        operation = by_name[name]
         assert operation.template.count("{") == (foreign.path is not None), name
         fields = set(operation.query.model_fields) if operation.query is not None else set()
         assert fields - NAMES_NOTHING == set(foreign.query), name
@@ -109,11 +132,11 @@ def filled(operation: Operation, ids: Mapping[str, str]) -> str:
     return f"{path}?{query}" if query else path
 
 
-def without_meta(reply: Reply) -> tuple[int, str, Mapping[str, str]]:
-    """Return all that may not tell what is another's from what is not there."""
+def without_meta(reply: Reply, always: set[str]) -> tuple[int, str, Mapping[str, str]]:
+    """Return all that may not tell what is another's from what is not there; always: what meta has anyway."""
     body: dict[str, Any] = reply.json
     meta = body.pop("meta")
-    assert set(meta) <= {"requestId", "timestamp", "processingTimeMs"}, "a next cursor would tell"
+    assert set(meta) <= {"requestId", "timestamp", "processingTimeMs", *always}, "a next cursor would tell"
     changing = {"x-request-id", "date", "ratelimit", "content-length"}
     headers = {name: text for name, text in reply.headers.items() if name.lower() not in changing}
     return reply.status, json.dumps(body), headers
@@ -140,13 +163,18 @@ async def test_what_is_anothers_is_as_if_it_were_not_there(installation: Install
                 for found in (ids, nobodys)
                 if found is ids or foreign.path or foreign.query
             ]
-            told = {json.dumps(without_meta(reply)) for reply in replies}
+            always = {"nextCursor"} if name == "listEvents" else set()
+            told = {json.dumps(without_meta(reply, always)) for reply in replies}
             assert len(told) == 1, f"{name}: {told}"
             if foreign.path:
                 assert replies[0].status == 404, name
             for reply in replies:
                 assert [mark for mark in marks if mark.encode() in reply.body] == [], name
                 assert "Idempotent-Replayed" not in reply.headers or reply is not replies[0], name
+        for name in FOR_EVERYBODY:
+            shown, again = [(await each.ask("GET", by_name[name].template)).body for each in (first, second)]
+            assert shown == again, name
+            assert [mark for mark in marks if mark.encode() in shown] == [], name
         assert await installation.owner.fetchrow(STANDING) == before, "what is the first's was changed"
 
 
@@ -171,3 +199,110 @@ async def test_a_cursor_is_good_for_its_merchant_and_its_list(installation: Inst
         backwards = {"since": WINDOW["until"], "until": WINDOW["since"]}
         refused = await first.ask("POST", "/v1/deliveries/retry", backwards)
         assert (refused.status, refused.code) == (422, codes.VALIDATION_FAILED)
+
+
+def path_of(operation: Operation) -> str:
+    return re.sub(r"{\w+}", "x", operation.template)
+
+
+def body_of(operation: Operation) -> object:
+    return {} if operation.takes_body else None
+
+
+async def test_what_is_forwarded_is_asked_for_the_tokens_merchant_and_told_to_no_other(
+    installation: Installation,
+) -> None:
+    """Two merchants ask the same with the same key: each is its own merchant's, and gets its own answer."""
+    arrived: list[tuple[str, str | None]] = []
+
+    async def note(request: web.Request) -> web.Response:
+        merchant_id = request.headers["Service-Merchant-Id"]
+        arrived.append((merchant_id, request.headers.get("Idempotency-Key")))
+        return web.json_response({"of": merchant_id})
+
+    async with recording(note) as url:
+        api = await start_api(installation, API_UPSTREAM=url, API_LIMITS=UNLIMITED)
+        async with api.merchant("m1") as first, api.merchant("m2") as second:
+            for operation in filter(lambda each: each.is_forwarded, FORWARDING):
+                arrived.clear()
+                told = [
+                    (await merchant.ask(operation.method, path_of(operation), body_of(operation), key)).data
+                    for merchant in (first, second)
+                    for key in [None if operation.idempotency == "none" else "the same"]
+                ]
+                assert told == [{"of": "m1"}, {"of": "m2"}], operation.name
+                assert [merchant_id for merchant_id, _ in arrived] == ["m1", "m2"], operation.name
+                keys = {key for _, key in arrived}
+                assert len(keys) == (1 if operation.idempotency == "none" else 2), operation.name
+
+
+async def test_a_revoked_key_is_refused_by_each_operation(installation: Installation) -> None:
+    """On four processes, each of which let it in before: from the revocation on, and none is forwarded."""
+    arrived: list[str] = []
+
+    async def note(request: web.Request) -> web.Response:
+        arrived.append(request.path)
+        return web.json_response({})
+
+    everything = [operation for operation in FORWARDING if operation.limit in ("key", "card")]
+    others = {operation.name for operation in FORWARDING} - {operation.name for operation in everything}
+    assert others == FOR_EVERYBODY | {"issueToken"}
+    async with (
+        recording(note) as url,
+        fleet(installation, API_UPSTREAM=url, API_LIMITS=UNLIMITED) as processes,
+        processes.processes[0].merchant("m1") as merchant,
+    ):
+        clients = processes.everywhere(merchant, FLEET)
+        let_in = [await client.ask("GET", "/v1/recipients") for client in clients]
+        assert [reply.status for reply in let_in] == [200] * FLEET
+        arrived.clear()
+        revoke = "SELECT webhook.revoke_api_key($1, 'ana')"
+        assert await installation.admin.fetchval(revoke, merchant.client_id)
+        revoked_at = time.monotonic()
+        asking = [
+            client.ask(operation.method, path_of(operation), body_of(operation))
+            for client in clients
+            for operation in everything
+        ]
+        replies = await asyncio.gather(*asking, *(client.log_in() for client in clients))
+        print(f"{len(replies)} requests in {time.monotonic() - revoked_at:.2f} s after the revocation")
+    assert len(everything) > 25
+    assert {(reply.status, reply.code) for reply in replies} == {(401, codes.KEY_REVOKED)}
+    assert arrived == []
+
+
+class StatementLog:
+    """What the API has the database execute, as the server writes it into its log at once."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._file = installation.database.server.log_file
+
+    async def of(self, merchant: Merchant, operation: Operation, ids: Mapping[str, str]) -> Sequence[str]:
+        """Ask an operation for these ids, and return its statements."""
+        before = self._file.stat().st_size
+        await merchant.ask(operation.method, filled(operation, ids), COVERED[operation.name].body)
+        pids = {row["pid"] for row in await self._installation.owner.fetch(SESSIONS)}
+        text = self._file.read_bytes()[before:].decode(errors="replace")
+        taken = [statement for pid, statement in EXECUTED.findall(text) if int(pid) in pids]
+        return [statement for statement in taken if ONCE_A_MINUTE not in statement]
+
+
+async def test_what_is_anothers_takes_the_statements_of_what_is_not_there(installation: Installation) -> None:
+    """One by one, as the server logs them; tests/integration/test_api_walls.py sees plans and functions."""
+    await installation.owner.execute(LOG_ALL.format(installation.database.name))
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as first, api.merchant("m2") as second:
+        ids, _ = await prepared(installation, first)
+        nobodys = {"event": str(uuid4()), "charge": "ch_of_nobody", "command": "9" * 15}
+        naming = {name for name, foreign in COVERED.items() if foreign.path or foreign.query}
+        asked_by_ids = [each for each in OPERATIONS if each.name in naming]
+        assert len(asked_by_ids) >= 5
+        log = StatementLog(installation)
+        for operation in asked_by_ids:
+            # The first time something is read that is kept from then on, such as the key of cursors.
+            await log.of(second, operation, nobodys)
+            for_firsts, for_nobodys = [await log.of(second, operation, found) for found in (ids, nobodys)]
+            assert len(for_firsts) >= 2, operation.name
+            assert for_firsts == for_nobodys, operation.name

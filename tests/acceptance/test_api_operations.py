@@ -1,7 +1,9 @@
 """What a merchant does through the Partner API, with a real daemon and receiver."""
 
 import asyncio
+import base64
 import json
+import time
 from uuid import uuid4
 
 from tests.acceptance.api_merchant import Merchant, start_api
@@ -22,7 +24,7 @@ async def configured(installation: Installation, merchant: Merchant, merchant_id
 
     await until_found(is_sealed)
     reply = await merchant.ask("PUT", "/v1/webhook", {"url": installation.receiver.url(merchant_id)})
-    assert reply.status == 201
+    assert (reply.status, reply.headers["Cache-Control"]) == (201, "no-store")
     installation.receiver.secrets[merchant_id] = Secret(reply.data["secret"])
 
 
@@ -151,12 +153,8 @@ async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installatio
     api = await start_api(installation)
     async with api.merchant("m1") as merchant:
         merchant.token = None
-        basic = (
-            "Basic "
-            + __import__("base64")
-            .b64encode(f"{merchant.client_id}:{merchant.client_secret}".encode())
-            .decode()
-        )
+        pair = f"{merchant.client_id}:{merchant.client_secret}"
+        basic = f"Basic {base64.b64encode(pair.encode()).decode()}"
         form = "application/x-www-form-urlencoded"
         reply = await merchant.ask(
             "POST",
@@ -167,6 +165,8 @@ async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installatio
             **{"Content-Type": form},
         )
         assert (reply.status, reply.data["tokenType"], reply.data["expiresIn"]) == (200, "Bearer", 3600)
+        for answer in (reply, await merchant.log_in()):
+            assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
 
 
 async def test_limits_are_told_and_held(installation: Installation) -> None:
@@ -244,3 +244,15 @@ async def test_a_url_that_may_not_be_sent_to_is_refused_with_the_reason(installa
             reply = await merchant.ask("PUT", "/v1/webhook", {"url": url})
             assert (reply.status, reply.code) == (422, codes.INVALID_URL)
             assert reply.json["error"]["reason"]
+
+
+async def test_that_charges_are_not_indexed_is_not_said_at_each_request(installation: Installation) -> None:
+    api = await start_api(installation, API_LIMITS="key=0/PT1M")
+    await installation.owner.execute("UPDATE webhook.state SET has_charge_index = false")
+    async with api.merchant("m1") as merchant:
+        # More than the second for which other lines are thinned out.
+        until_then = time.monotonic() + 2
+        while time.monotonic() < until_then:
+            for path in ("/v1/charges/c1", "/v1/deliveries?charge=c1"):
+                assert (await merchant.ask("GET", path)).code == codes.UNAVAILABLE
+    assert len(api.daemon.log("charges.not_indexed")) == 1

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -408,6 +409,23 @@ async def test_our_own_fault_is_logged_by_its_request_id_and_not_shown(api: Api)
     )
     assert SECRET in lines[0]["exception"]
     assert lines[0]["operation"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("target", "event"), [("/v1/broken", "request.failed"), ("/v1/hidden", "code.unknown")]
+)
+async def test_requests_of_one_id_are_told_apart_by_ours(api: Api, target: str, event: str) -> None:
+    request_id = f"same-{event}"
+    for _ in range(3):
+        await asked(api.port, head(f"GET {target} HTTP/1.1", f"x-request-id: {request_id}\r\n"))
+
+    def lines() -> list[dict[str, Any]]:
+        return [line for line in api.daemon.log(event) if line["request_id"] == request_id]
+
+    await until(lambda: len(lines()) == 3)
+    traces = {line["trace_id"] for line in lines()}
+    assert len(traces) == 3
+    assert all(re.fullmatch(r"[0-9a-f]{32}", trace) for trace in traces)
 
 
 async def test_a_form_is_read_where_it_may_be(api: Api) -> None:

@@ -2,30 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
-import asyncpg
 import pytest
 
-from tests.acceptance.api_merchant import Merchant, start_api
+from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
 from tests.acceptance.installation import Installation
-from tests.servers.database import TEMPLATE, Database
+from tests.servers.database import TEMPLATE, Database, execute
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
 SHARDS = ("eu1", "eu2", "eu3")
-
-
-async def execute(server: EmbeddedPostgres, statement: str) -> None:
-    connection = await asyncpg.connect(server.dsn())
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
+INSERT = (
+    "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, 'charge.created', $2) RETURNING id"
+)
+CURSOR_KEY_OF_ITS_OWN = "UPDATE webhook.cursor_key SET key = sha256(convert_to(current_database(), 'UTF8'))"
+"""The tests' databases are copies of one; each that was migrated by itself has a random one."""
+Databases = dict[str, Database]
 
 
 @pytest.fixture
-def databases(postgres: EmbeddedPostgres, database: Database) -> Iterator[dict[str, Database]]:
+def databases(postgres: EmbeddedPostgres, database: Database) -> Iterator[Databases]:
     """Make three migrated databases; the first is the installation's own."""
     names = [f"{database.name}_{shard}" for shard in SHARDS[1:]]
     for name in names:
@@ -35,38 +33,144 @@ def databases(postgres: EmbeddedPostgres, database: Database) -> Iterator[dict[s
         asyncio.run(execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
-def urls(databases: dict[str, Database], user: str) -> dict[str, str]:
+def urls(databases: Databases, user: str) -> dict[str, str]:
     """Return the settings that name all three."""
     listed = "\n".join(f"{shard}={each.dsn(user)}" for shard, each in databases.items())
     return {"DATABASE_URL": listed, "DATABASE_POOLER": "none"}
 
 
+def created(installation: Installation, databases: Databases, shard: str, merchant_id: str) -> dict[str, str]:
+    """Make a key in one of the databases, as an operator does."""
+    asked_for = ("api-key", "create", merchant_id, "--name", "shop", "--json", "--shard", shard)
+    made = installation.command(*asked_for, **urls(databases, "webhook_admin"))
+    assert made.returncode == 0, made.stderr
+    key: dict[str, str] = json.loads(made.stdout)
+    return key
+
+
+@asynccontextmanager
+async def clients(
+    installation: Installation, databases: Databases, api: PartnerApi, *keys: tuple[str, str]
+) -> AsyncIterator[list[Merchant]]:
+    """Be clients of the API with a key each, made for a merchant in a database; they are not logged in."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                Merchant(f"http://127.0.0.1:{api.port}", key["client_id"], key["client_secret"])
+            )
+            for shard, merchant_id in keys
+            for key in [created(installation, databases, shard, merchant_id)]
+        ]
+
+
+async def emitted(database: Database, merchant_id: str) -> str:
+    """Write an event into a database as the charge service does, and return its id."""
+    producer = await database.connect("webhook_producer")
+    charge = json.dumps({"id": "ch_1", "in": database.name})
+    event_id = await producer.fetchval(INSERT, merchant_id, charge)
+    await producer.close()
+    return str(event_id)
+
+
+async def of_its_own(database: Database) -> None:
+    superuser = await database.connect()
+    await superuser.execute(CURSOR_KEY_OF_ITS_OWN)
+    await superuser.close()
+
+
+async def count(database: Database, table: str) -> int:
+    """Count a table's rows."""
+    superuser = await database.connect()
+    rows: int = await superuser.fetchval(f"SELECT count(*) FROM webhook.{table}")
+    await superuser.close()
+    return rows
+
+
 async def test_each_merchant_is_found_in_the_database_that_its_key_names(
-    installation: Installation, databases: dict[str, Database]
+    installation: Installation, databases: Databases
 ) -> None:
     api = await start_api(installation, **urls(databases, "webhook_api"))
-    base = f"http://127.0.0.1:{api.port}"
-    merchants: dict[str, Merchant] = {}
-    for shard in SHARDS:
-        asked_for = ("api-key", "create", f"m-{shard}", "--name", "shop", "--json", "--shard", shard)
-        made = installation.command(*asked_for, **urls(databases, "webhook_admin"))
-        assert made.returncode == 0, made.stderr
-        key = json.loads(made.stdout)
-        merchants[shard] = Merchant(base, key["client_id"], key["client_secret"])
-        producer = await databases[shard].connect("webhook_producer")
-        await producer.execute(
-            "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, 'charge.created', '{}')",
-            f"m-{shard}",
-        )
-        await producer.close()
-    for shard, merchant in merchants.items():
-        async with merchant:
+    keys = [(shard, f"m-{shard}") for shard in SHARDS]
+    async with clients(installation, databases, api, *keys) as merchants:
+        for shard, merchant in zip(SHARDS, merchants, strict=True):
+            await emitted(databases[shard], f"m-{shard}")
             assert (await merchant.log_in()).status == 200
             assert merchant.client_id.startswith(f"{shard}.")
             assert merchant.token is not None
             assert merchant.token.startswith(f"{shard}.")
             assert len((await merchant.ask("GET", "/v1/deliveries")).data) == 1
             await refused_alike(merchant, shard)
+
+
+async def test_one_id_in_two_databases_is_two_merchants(
+    installation: Installation, databases: Databases
+) -> None:
+    """What is the one's is not there for the other, and the same key of both is two keys."""
+    api = await start_api(installation, **urls(databases, "webhook_api"))
+    async with clients(installation, databases, api, ("eu1", "m"), ("eu2", "m")) as merchants:
+        first, second = merchants
+        for database in databases.values():
+            await of_its_own(database)
+        events = [await emitted(databases[shard], "m") for shard in SHARDS[:2] for _ in range(2)]
+        for merchant, mine, others in ((first, events[:2], events[2:]), (second, events[2:], events[:2])):
+            assert (await merchant.log_in()).status == 200
+            listed = (await merchant.ask("GET", "/v1/deliveries")).data
+            assert {each["eventId"] for each in listed} == set(mine)
+            for event_id, status in ((mine[0], 200), (others[0], 404)):
+                assert (await merchant.ask("GET", f"/v1/deliveries/{event_id}")).status == status
+            shown = (await merchant.ask("GET", "/v1/charges/ch_1")).data
+            assert shown["in"] == databases[merchant.client_id.partition(".")[0]].name
+        page = await first.ask("GET", "/v1/deliveries?limit=1")
+        elsewhere = await second.ask(
+            "GET", f"/v1/deliveries?limit=1&cursor={page.json['meta']['nextCursor']}"
+        )
+        assert (elsewhere.status, elsewhere.code) == (422, codes.VALIDATION_FAILED)
+
+        window = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
+        for number, merchant in enumerate((first, second), 1):
+            replies = [await merchant.ask("POST", "/v1/deliveries/retry", window, "the same") for _ in "ab"]
+            assert {reply.status for reply in replies} == {202}
+            assert [reply.headers.get("Idempotent-Replayed") for reply in replies] == [None, "true"]
+            kept = [
+                [await count(databases[shard], table) for table in ("control", "api_request")]
+                for shard in SHARDS
+            ]
+            assert kept == [[1, 1]] * number + [[0, 0]] * (3 - number)
+
+
+async def test_a_limit_is_counted_where_its_merchant_is(
+    installation: Installation, databases: Databases
+) -> None:
+    limits = "key=3/PT1M client=2/PT1M address=3/PT1M"
+    api = await start_api(installation, API_LIMITS=limits, **urls(databases, "webhook_api"))
+    keys = (("eu1", "m"), ("eu1", "m"), ("eu2", "m"))
+    async with clients(installation, databases, api, *keys) as (first, beside, elsewhere):
+        statuses = [(await merchant.log_in()).status for merchant in (first, first, first, beside, beside)]
+        assert statuses == [200, 200, 429, 200, 429], "two of a client, three of the address"
+        assert (await elsewhere.log_in()).status == 200, "counted in another database"
+        for merchant in (first, elsewhere):
+            replies = [await merchant.ask("GET", "/v1/deliveries") for _ in range(4)]
+            assert [reply.status for reply in replies] == [200, 200, 200, 429]
+            assert replies[0].headers["RateLimit"] == '"key";r=2'
+        assert [await count(databases[shard], "api_usage") for shard in SHARDS] == [4, 3, 0]
+
+
+async def test_a_key_is_revoked_in_its_database_and_no_other(
+    installation: Installation, databases: Databases
+) -> None:
+    api = await start_api(installation, **urls(databases, "webhook_api"))
+    async with clients(installation, databases, api, ("eu2", "m"), ("eu3", "m")) as (revoked, live):
+        for merchant in (revoked, live):
+            assert (await merchant.log_in()).status == 200
+            assert (await merchant.ask("GET", "/v1/deliveries")).status == 200
+        asked_for = installation.command(
+            "api-key", "revoke", revoked.client_id, **urls(databases, "webhook_admin")
+        )
+        assert asked_for.returncode == 0, asked_for.stderr
+        for reply in (await revoked.ask("GET", "/v1/deliveries"), await revoked.log_in()):
+            assert (reply.status, reply.code) == (401, codes.KEY_REVOKED)
+        assert (await live.ask("GET", "/v1/deliveries")).status == 200
+        assert (await live.log_in()).status == 200
 
 
 async def refused_alike(merchant: Merchant, shard: str) -> None:

@@ -41,13 +41,13 @@ async def token_of(
 
 
 @asynccontextmanager
-async def api_pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+async def api_pool(database: Database, size: int = 2) -> AsyncIterator[asyncpg.Pool]:
     """Connect as the Partner API's processes do."""
     async with create_pool(
         database.dsn("webhook_api"),
         application_name="api",
         command_timeout=PATIENCE,
-        size=2,
+        size=size,
         planning=PLANNED_ONCE,
     ) as pool:
         yield pool

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from ipaddress import IPv4Address
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from tests.integration.api_bearers import bearer, revoke
 from tests.integration.api_harness import api_pool
 from tests.servers.database import Database
 from webhook_dispatcher.api import catalogue as codes
@@ -17,12 +19,15 @@ from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
 from webhook_dispatcher.api.claims import OnceUpstream
 from webhook_dispatcher.api.idempotency import OnceForEachKey, keyed
-from webhook_dispatcher.storage.api.requests import Requests
+from webhook_dispatcher.storage.api.database import TokenEnded
+from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
 from webhook_dispatcher.storage.api.tokens import Bearer
 
 LONG, OVER = timedelta(seconds=35), timedelta()
 CREATE = next(row for row in forwarded.operations(lambda _: _never()) if row.name == "createCharge")
 Act = Callable[[Asked], Awaitable[Answer]]
+BEARERS: dict[str, Bearer] = {}
+LAST_KEY = "SELECT max(id) FROM webhook.api_key"
 
 
 async def _never() -> Answer:
@@ -31,8 +36,18 @@ async def _never() -> Answer:
 
 @pytest.fixture
 async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
+    superuser = await database.connect()
+    await add_key(superuser, "m1", "c1")
+    await add_key(superuser, "m2", "c2")
+    await superuser.close()
     async with api_pool(database) as pool:
         yield pool
+
+
+async def add_key(superuser: asyncpg.Connection, merchant: str, client: str) -> None:
+    """Give the merchant a key with a token."""
+    token = await bearer(superuser, merchant, client)
+    BEARERS[client] = Bearer(token, await superuser.fetchval(LAST_KEY), f"client-{client}", merchant)
 
 
 def asking(pool: asyncpg.Pool, body: bytes = b"{}", client: str = "c1") -> Asked:
@@ -46,7 +61,7 @@ def asking(pool: asyncpg.Pool, body: bytes = b"{}", client: str = "c1") -> Asked
         address=IPv4Address("127.0.0.1"),
         began=0,
         raw_body=body,
-        admitted=Admitted(Bearer(b"", 1, client, "m1"), pool),
+        admitted=Admitted(BEARERS[client], pool),
     )
 
 
@@ -126,29 +141,29 @@ async def test_a_late_process_does_not_end_a_claim_that_is_still_held(pool: asyn
     assert (await once(asking(pool), answering(b"3"))).data == b"2"
 
 
-async def test_equal_requests_at_once_are_asked_once(database: Database) -> None:
+async def test_equal_requests_at_once_are_asked_once(pool: asyncpg.Pool, database: Database) -> None:
     derived = []
 
     async def act(asked: Asked) -> Answer:
         derived.append(asked.derived_key)
         return Answer(b"1")
 
-    async with api_pool(database) as one, api_pool(database) as other:
+    async with api_pool(database) as other:
         outcomes = await asyncio.gather(
-            *(once(asking(pool), act) for pool in (one, other) * 50), return_exceptions=True
+            *(once(asking(each), act) for each in (pool, other) * 50), return_exceptions=True
         )
         refused = [outcome.code for outcome in outcomes if isinstance(outcome, Refused)]
         answers = [outcome.data for outcome in outcomes if isinstance(outcome, Answer)]
         assert (set(refused) <= {codes.STILL_RUNNING}, set(answers)) == (True, {b"1"})
         assert len(refused) + len(answers) == 100
-        await once(asking(one, client="c2"), act)
+        await once(asking(pool, client="c2"), act)
     assert len(derived) == len(set(derived)) == 2
 
 
 async def test_who_finds_an_equal_request_about_to_claim_does_not_claim(pool: asyncpg.Pool) -> None:
     asked = asking(pool)
     async with pool.acquire() as connection, connection.transaction():
-        assert await Requests(connection).lock(keyed(asked, "k1").hash)
+        assert await Requests(connection, asked.bearer).begin(keyed(asked, "k1").hash) == (True, None)
         assert await refusal(asked, answering(b"1")) == codes.STILL_RUNNING
     assert (await once(asked, answering(b"1"))).data == b"1"
 
@@ -190,11 +205,11 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
     superuser = await database.connect()
 
     async def act(_: Asked) -> Answer:
-        await superuser.execute("REVOKE UPDATE ON webhook.api_request FROM webhook_api")
+        await superuser.execute("REVOKE EXECUTE ON FUNCTION webhook.settle_request FROM webhook_api")
         return Answer(b"1")
 
     assert (await once(asking(pool), act, OVER)).data == b"1"
-    await superuser.execute("GRANT UPDATE ON webhook.api_request TO webhook_api")
+    await superuser.execute("GRANT EXECUTE ON FUNCTION webhook.settle_request TO webhook_api")
     await superuser.close()
     assert (await once(asking(pool), answering(b"2"))).data == b"2"
 
@@ -207,3 +222,42 @@ async def test_a_thing_that_is_written_otherwise_is_the_same_thing(pool: asyncpg
     await once(asked, answering(b"1"))
     encoded = replace(asked, target="/v1/charges/%61bc/reverse")
     assert (await once(encoded, answering(b"2"))).data == b"1"
+
+
+async def test_an_answer_is_kept_though_the_token_has_ended_meanwhile(
+    pool: asyncpg.Pool, database: Database
+) -> None:
+    superuser = await database.connect()
+
+    async def act(_: Asked) -> Answer:
+        await revoke(superuser, "c1")
+        return Answer(b"1", 201)
+
+    assert (await once(asking(pool), act)).data == b"1"
+    with pytest.raises(TokenEnded):
+        await once(asking(pool), answering(b"2"))
+    await superuser.execute("UPDATE webhook.api_key SET revoked_at = NULL, revoked_by = NULL")
+    assert (await once(asking(pool), answering(b"2"))).data == b"1"
+    await superuser.close()
+
+
+async def test_whoever_has_another_token_finds_and_overwrites_nothing(pool: asyncpg.Pool) -> None:
+    """The same request by another API key, and what is known of the first but its token or its claim."""
+    request_hash = keyed(asking(pool), "k1").hash
+    ours, others = (Requests(pool, BEARERS[client]) for client in ("c1", "c2"))
+    claim = await ours.claim(request_hash, request_hash, LONG)
+    assert await others.begin(request_hash) == (True, None)
+    stolen = KeptAnswer(200, "en", '"stolen"')
+    await others.keep_answer(request_hash, request_hash, stolen)
+    await others.answer(request_hash, claim, stolen)
+    await others.forget(request_hash, claim)
+    for guessed in (UUID(int=0), uuid4()):
+        await ours.answer(request_hash, guessed, stolen)
+        await ours.forget(request_hash, guessed)
+    _, known = await ours.begin(request_hash)
+    assert known is not None
+    assert (known.answer, known.asked_for is not None) == (None, True)
+    await ours.answer(request_hash, claim, KeptAnswer(200, "en", '"ours"'))
+    _, known = await ours.begin(request_hash)
+    assert known is not None
+    assert known.answer == KeptAnswer(200, "en", '"ours"')

@@ -20,7 +20,7 @@ from webhook_dispatcher.storage.api import database as api_database
 from webhook_dispatcher.storage.api import expiry
 from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
-from webhook_dispatcher.storage.api.tokens import TokenLookup, Tokens
+from webhook_dispatcher.storage.api.tokens import Bearer, TokenLookup, Tokens
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -30,6 +30,10 @@ LIMIT = Limit(600, MINUTE)
 CLIENT = "Yc2mUTZkIhXnFQ0sLr1d_w"
 FORGET = "UPDATE webhook.api_token SET expires_at = clock_timestamp() - interval '2 minutes'"
 ADMIT = "SELECT FROM webhook.admit_token(sha256('t'), 600, '1 minute')"
+KEYS_READ = """
+SELECT seq_scan + idx_scan, seq_tup_read + idx_tup_fetch
+FROM pg_stat_xact_user_tables WHERE relid = 'webhook.api_key'::regclass
+"""
 FUNCTIONS = {"admit_token", "issue_token", "note_key_use", "release_limit", "take_limits"}
 
 
@@ -151,6 +155,24 @@ async def test_wrong_credentials_get_one_answer_and_take_one_statement(
     assert len(set(asked)) == 1, "the same as right ones take"
 
 
+async def test_an_unknown_client_has_as_many_keys_looked_up_and_read_as_a_known_one(
+    admin: Administration, db: asyncpg.Connection
+) -> None:
+    """Reading a key takes microseconds, by which a client that is there would differ from one that is not."""
+    await db.execute("SET enable_seqscan = off")
+    await db.execute("SET enable_bitmapscan = off")
+    looked = []
+    for client in (CLIENT, "nobody", "~~~", ""):
+        async with db.transaction():
+            [before] = await db.fetch(KEYS_READ)
+            await db.execute(
+                "SELECT FROM webhook.issue_token($1, sha256('x'), sha256('t'), '1 hour')", client
+            )
+            [after] = await db.fetch(KEYS_READ)
+        looked.append([now - then for now, then in zip(after, before, strict=True)])
+    assert looked == [[2, 1]] * 4
+
+
 async def test_use_is_written_down_once_a_minute_and_waits_for_nobody(
     admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection
 ) -> None:
@@ -238,7 +260,7 @@ async def test_the_api_may_read_its_views_and_call_its_functions_and_nothing_els
     db: asyncpg.Connection,
 ) -> None:
     relations = {row[0] for row in await db.fetch(READ_ONLY_BY_VIEWS)}
-    others = {"api_request", "current_sealing_key", "cursor_key", "sealing_key", "state"}
+    others = {"current_sealing_key", "cursor_key", "milestone", "sealing_key", "state"}
     assert {name for name in relations if not name.startswith("webhook.own_")} == {
         f"webhook.{name}" for name in others
     }
@@ -265,9 +287,13 @@ async def test_the_api_may_read_its_views_and_call_its_functions_and_nothing_els
         "UPDATE webhook.api_key SET revoked_at = NULL",
         "UPDATE webhook.api_usage SET taken = '{}'",
         "DELETE FROM webhook.card_attempts",
+        "SELECT FROM webhook.api_request",
+        "UPDATE webhook.api_request SET answer = '1'",
+        "DELETE FROM webhook.api_request",
+        "SELECT webhook.request_hash(1, sha256('k'))",
         "SELECT webhook.create_api_key('m', 'c', sha256('x'), 'n', 'b')",
         "SELECT webhook.revoke_api_key('c', 'b')",
-        "SELECT webhook.read_usage('key:1', false, true)",
+        "SELECT webhook.read_usage('key:1', false, true, NULL)",
     ],
 )
 async def test_what_the_api_may_not_do(
@@ -293,11 +319,12 @@ async def test_nobody_else_takes_limits_or_reads_hashes(database: Database, role
 async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(
     admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection, database: Database
 ) -> None:
-    for number in range(7):
+    bearers = [Bearer(sha(f"t{number}"), 1, CLIENT, "m") for number in range(7)]
+    for number, bearer in enumerate(bearers):
         await issue(api, f"t{number}")
         subjects = [Subject(f"{kind}:{number}", LIMIT, kind == "card") for kind in ("key", "card")]
         await Limits(api).take(subjects)
-        await Requests(api).keep_answer(sha(f"r{number}"), sha("{}"), KeptAnswer(200, "en", "{}"))
+        await Requests(api, bearer).keep_answer(sha(f"r{number}"), sha("{}"), KeptAnswer(200, "en", "{}"))
     tables = {
         "api_token": "hash",
         "api_request": "hash",
@@ -325,7 +352,7 @@ async def test_a_connection_is_waited_for_within_bounds(
     """Outside a transaction too: requests that wait for a database that hangs would pile up."""
     monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 0.05)
     async with api_pool(database) as pool, pool.acquire(), pool.acquire():
-        tokens = Tokens(api_database.Connections(pool))
+        tokens = Tokens(api_database.Share(pool, 1))
         async with asyncio.timeout(10):
             with pytest.raises(StorageUnavailable, match="did not answer in time"):
                 await tokens.admit(sha("t"), LIMIT)

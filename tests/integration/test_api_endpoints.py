@@ -18,6 +18,8 @@ from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey,
 from webhook_dispatcher.storage import keys
 from webhook_dispatcher.storage.api.database import TokenEnded
 from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, Put, Removal, Rotation
+from webhook_dispatcher.storage.api.requests import Requests
+from webhook_dispatcher.storage.api.tokens import Bearer
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.statements import Statement, load
 
@@ -26,8 +28,9 @@ SECRET, NEWER = Secret("whsec_0123456789abcdef0123"), Secret("whsec_0123456789ab
 HOUR = timedelta(hours=1)
 URL = "https://merchant.com/hooks"
 SINCE, UNTIL = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)
-CHANGEABLE = ("endpoint", "control", "audit", "lane", "sealing_key", "outbox", "state")
+CHANGEABLE = ("endpoint", "control", "audit", "lane", "sealing_key", "outbox", "state", "api_request")
 PATIENCE = timedelta(seconds=20)
+REQUEST = bytes(32)
 
 
 @dataclass
@@ -143,7 +146,17 @@ CHANGES: dict[str, tuple[Change, ...]] = {
         lambda endpoints, token: endpoints.ask(token, CommandName.RETRY_FAILED, None, SINCE, UNTIL),
         lambda endpoints, token: endpoints.ask(token, CommandName.RETRY, UUID(int=1)),
     ),
+    "own_begin_request": (lambda endpoints, token: requests(endpoints, token).begin(REQUEST),),
+    "own_keep_request": (
+        lambda endpoints, token: requests(endpoints, token).claim(REQUEST, REQUEST, HOUR),
+        lambda endpoints, token: requests(endpoints, token).keep_command(REQUEST, REQUEST, 1, "en"),
+    ),
 }
+
+
+def requests(endpoints: Endpoints, token: bytes) -> Requests:
+    """Return what keeps the answers to a token's requests."""
+    return Requests(endpoints._database, Bearer(token, 1, "client-m1", "m1"))
 
 
 async def test_without_a_live_token_nothing_is_changed_and_nothing_seen(api: Api) -> None:
@@ -281,6 +294,17 @@ async def test_of_two_mass_commands_at_once_the_second_waits_and_is_refused(api:
     await other.close()
 
 
+async def test_a_command_does_not_wait_for_ever_for_another_of_its_merchant(api: Api) -> None:
+    other = await session(api.storage)
+    await other.execute("SET lock_timeout = 0")
+    async with other.transaction():
+        assert (await Endpoints(other).ask(api.m1, CommandName.PAUSE)).result is Gave.GIVEN
+        assert (await api.endpoints.ask(api.m1, CommandName.RESUME)).result is Gave.TOO_MANY
+        assert (await api.endpoints.ask(api.m2, CommandName.PAUSE)).result is Gave.GIVEN
+    assert (await api.endpoints.ask(api.m1, CommandName.RESUME)).result is Gave.GIVEN
+    await other.close()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -415,12 +439,12 @@ async def test_the_role_reads_no_secret_and_writes_no_table(api: Api) -> None:
         "AND (has_table_privilege('webhook_api', oid, 'DELETE, TRUNCATE, TRIGGER') "
         "OR has_any_column_privilege('webhook_api', oid, 'INSERT, UPDATE'))"
     )
-    assert [row["relname"] for row in writable] == ["api_request"]
+    assert writable == []
     connection = await session(api.storage)
     for table in ("endpoint", "control", "audit", "key_check"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute(f"SELECT * FROM webhook.{table}")
-    for helper in ("authorized_merchant('')", "is_sealed_currently('', '')"):
+    for helper in ("authorized_merchant('')", "is_sealed_currently('', '')", "event_merchant(NULL)"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute(f"SELECT webhook.{helper}")
     await connection.close()

@@ -10,7 +10,9 @@ import signal
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import asyncpg
 import pytest
@@ -23,11 +25,23 @@ from tests.waiting import until
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.api.database import ask
 from webhook_dispatcher.storage.api.limits import Limits, Subject, Taken
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.session import PLANNED_ONCE
+from webhook_dispatcher.storage.statements import load
 
 BEGINNING = datetime(2026, 11, 20, 8, 15, tzinfo=UTC)
+TOKEN = sha256(b"token").digest()
+ADMIT = replace(
+    load("api_tokens")["admit"],
+    text="SELECT retry_after, remaining FROM webhook.admit_token($1, $2, $3, $4)",
+)
+KEY = """
+WITH made AS (SELECT webhook.create_api_key('m', 'c', sha256('secret'), 'a key', 'somebody') AS id)
+INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
+SELECT $1, made.id, clock_timestamp() + interval '1 hour' FROM made
+"""
 MILLISECOND, SECOND = timedelta(milliseconds=1), timedelta(seconds=1)
 SUBJECTS = (
     Subject("client:a", Limit(3, 5 * SECOND)),
@@ -48,6 +62,18 @@ STEPS = st.lists(
     min_size=1,
     max_size=25,
 )
+
+
+class OfKey(Limits):
+    """Takes of a key's limit as a request does, by its token."""
+
+    async def take(self, subjects: Sequence[Subject], clock: datetime | None = None) -> Taken:
+        [subject] = subjects
+        [row] = await ask(self._database, ADMIT, TOKEN, subject.limit.most, subject.limit.window, clock)
+        return Taken(row["retry_after"], row["remaining"], None, (row["remaining"],))
+
+
+EVERY_WAY = pytest.mark.parametrize("how", [Limits, OfKey])
 
 
 class Model:
@@ -71,6 +97,13 @@ class Model:
             assert not all(self.fits(subject, at, MILLISECOND) for subject in asked), "refused for nothing"
 
 
+async def make_key(database: Database) -> None:
+    """Make the first key, whose token is TOKEN."""
+    db = await database.connect()
+    await db.execute(KEY, TOKEN)
+    await db.close()
+
+
 async def takes_then(limits: Limits, db: asyncpg.Connection, asked: Sequence[Subject], at: datetime) -> bool:
     """Tell what would come of asking then; it changes nothing."""
     transaction = db.transaction()
@@ -80,12 +113,20 @@ async def takes_then(limits: Limits, db: asyncpg.Connection, asked: Sequence[Sub
     return taken.retry_after is None
 
 
-async def follow(database: Database, steps: Sequence[Step]) -> None:
+async def follow(database: Database, steps: Sequence[Step], how: type[Limits] = Limits) -> None:
     """Take a number of steps in a database that forgets them, and judge each."""
     db = await database.connect("webhook_api")
-    limits, model, at = Limits(db), Model(), BEGINNING
-    transaction = db.transaction()
-    await transaction.start()
+    try:
+        await judge_steps(how(db), db, steps)
+    finally:
+        # Also where a step was wrong: its transaction would keep the next example waiting.
+        await db.close()
+
+
+async def judge_steps(limits: Limits, db: asyncpg.Connection, steps: Sequence[Step]) -> None:
+    """Take the steps within a transaction that is not committed."""
+    model, at = Model(), BEGINNING
+    await db.transaction().start()
     for microseconds, asked in steps:
         at += timedelta(microseconds=microseconds)
         taken = await limits.take(asked, at)
@@ -95,8 +136,6 @@ async def follow(database: Database, steps: Sequence[Step]) -> None:
             assert taken.retry_after.microseconds == 0
             assert await takes_then(limits, db, asked, at + taken.retry_after), "then one passes"
             assert not await takes_then(limits, db, asked, at + taken.retry_after - SECOND), "not before"
-    await transaction.rollback()
-    await db.close()
 
 
 def test_windows_hold_whoever_asks_and_when(database: Database) -> None:
@@ -108,6 +147,20 @@ def test_windows_hold_whoever_asks_and_when(database: Database) -> None:
         @example([(0, [SUBJECTS[3]]), (1001, [SUBJECTS[3]]), (998_999, [SUBJECTS[3]]), (1, [SUBJECTS[3]])])
         def holds(steps: list[Step]) -> None:
             runner.run(follow(database, steps))
+
+        holds()
+
+
+def test_a_keys_window_holds_by_the_same_rule(database: Database) -> None:
+    """What lets requests in takes by statements of its own."""
+    subject = Subject("key:1", Limit(3, 5 * SECOND))
+    with asyncio.Runner() as runner:
+        runner.run(make_key(database))
+
+        @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+        @given(STEPS)
+        def holds(steps: list[Step]) -> None:
+            runner.run(follow(database, [(microseconds, [subject]) for microseconds, _ in steps], OfKey))
 
         holds()
 
@@ -160,10 +213,12 @@ async def test_what_makes_no_sense_is_refused(database: Database) -> None:
     await db.close()
 
 
-async def test_the_clock_is_set_back_and_forth(database: Database) -> None:
+@EVERY_WAY
+async def test_the_clock_is_set_back_and_forth(database: Database, how: type[Limits]) -> None:
+    await make_key(database)
     db = await database.connect("webhook_api")
-    subject = Subject("key:a", Limit(3, 10 * SECOND))
-    limits = Limits(db)
+    subject = Subject("key:1", Limit(3, 10 * SECOND))
+    limits = how(db)
 
     async def take(seconds: float) -> int | None:
         waits = (await limits.take([subject], BEGINNING + timedelta(seconds=seconds))).retry_after
@@ -178,10 +233,12 @@ async def test_the_clock_is_set_back_and_forth(database: Database) -> None:
     await db.close()
 
 
-async def test_a_subject_in_use_for_weeks_counts_as_at_first(database: Database) -> None:
+@EVERY_WAY
+async def test_a_subject_in_use_for_weeks_counts_as_at_first(database: Database, how: type[Limits]) -> None:
+    await make_key(database)
     db = await database.connect("webhook_api")
-    subject = Subject("key:a", Limit(2, timedelta(days=1)))
-    limits = Limits(db)
+    subject = Subject("key:1", Limit(2, timedelta(days=1)))
+    limits = how(db)
     for half_days in range(60):
         at = BEGINNING + timedelta(hours=12 * half_days)
         assert (await limits.take([subject], at)).retry_after is None
@@ -190,6 +247,29 @@ async def test_a_subject_in_use_for_weeks_counts_as_at_first(database: Database)
         if half_days == 0:
             await limits.release(subject, BEGINNING)
     await db.close()
+
+
+async def test_the_clock_is_read_after_others_entries_were_committed(database: Database) -> None:
+    """Who waited for a key's row counts from when it had it, not from when it was asked."""
+    await make_key(database)
+    db, holder, waiter = [await database.connect(role) for role in ("postgres", "webhook_api", "webhook_api")]
+    subject = Subject("key:1", Limit(9, timedelta(hours=1)))
+    await OfKey(holder).take([subject])
+
+    async def is_waiting() -> bool:
+        return bool(await db.fetchval("SELECT pg_blocking_pids($1) <> '{}'", waiter.get_server_pid()))
+
+    async with asyncio.TaskGroup() as group, holder.transaction():
+        await OfKey(holder).take([subject])
+        waiting = group.create_task(OfKey(waiter).take([subject]))
+        while not await is_waiting():
+            await db.execute("SELECT pg_sleep(0.002)")
+        released_after = await db.fetchval("SELECT clock_timestamp()")
+    assert waiting.result().remaining == 6
+    latest = "SELECT webhook.instant(since + taken[cardinality(taken)]) FROM webhook.api_usage"
+    assert await db.fetchval(latest) >= released_after
+    for connection in (db, holder, waiter):
+        await connection.close()
 
 
 async def test_what_was_taken_is_released_once_by_its_instant(database: Database) -> None:

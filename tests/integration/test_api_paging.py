@@ -1,14 +1,16 @@
 """Pages of deliveries that are walked while everything moves: what was there at page one is seen once."""
 
 import random
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.integration.api_harness import api_pool, token_of
 from tests.integration.storage_harness import StorageHarness
 from tests.integration.test_api_reads import FINISH
-from webhook_dispatcher.api.cursors import Cursors, Listing
+from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
 from webhook_dispatcher.storage.api.deliveries import NEWEST, Deliveries, Filter
 
 EVENTS = 60
@@ -24,6 +26,7 @@ POSTPONE = "UPDATE webhook.outbox SET due_at = clock_timestamp(), attempts = att
 DROP = "DELETE FROM webhook.delivery_log WHERE finished_at < clock_timestamp() - interval '12 hours'"
 """As dropping a partition does: what was finished first is gone."""
 KEY = "SELECT key FROM webhook.cursor_key"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 async def _change(storage: StorageHarness, chance: random.Random) -> None:
@@ -70,3 +73,16 @@ async def test_nothing_that_was_there_at_page_one_is_skipped_or_repeated(
     still_there = {row["seq"] for row in await storage.db.fetch(SEQS)}
     assert seen == sorted(set(seen), reverse=True), "none twice, and in order"
     assert there & still_there <= set(seen), "none skipped"
+
+
+async def test_the_key_is_replaced_as_operators_are_told(storage: StorageHarness) -> None:
+    before = await storage.db.fetchval(KEY)
+    statements = re.search(r"```sql\n(SET ROLE [^`]+cursor_key[^`]+)```", OPERATIONS.read_text())
+    assert statements
+    await storage.db.execute(statements[1] + "RESET ROLE")
+    after = await storage.db.fetchval(KEY)
+    assert (len(after), after == before) == (32, False)
+    listing = Listing("listDeliveries", "m", {})
+    with pytest.raises(CursorRefused, match="begin again without it"):
+        Cursors(after).position(listing, Cursors(before).make(listing, 7))
+    assert Cursors(after).position(listing, Cursors(after).make(listing, 7)) == 7

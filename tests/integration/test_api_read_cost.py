@@ -43,12 +43,12 @@ $$
 """
 FILL = """
 INSERT INTO webhook.delivery_log (
-    seq, event_id, merchant_id, type, created_at, object, state, attempts, finished_at
+    seq, event_id, merchant_id, type, created_at, object, state, attempts, finished_at, xid
 )
 SELECT
     n, lpad(n::text, 32, '0')::uuid, CASE WHEN n % 2 = 0 THEN 'big' ELSE 'm' || n % 1000 END,
     CASE WHEN n % 100 < 2 THEN 'charge.failed' ELSE 'charge.succeeded' END, at,
-    json_build_object('id', 'ch_' || n / 4), 'delivered', 1, at
+    json_build_object('id', 'ch_' || n / 4), 'delivered', 1, at, (3 + n * 600 / {rows})::text::xid8
 FROM generate_series(1, {rows}) AS n
 CROSS JOIN LATERAL (
     SELECT
@@ -122,6 +122,22 @@ ASKED = {
     "one charge": (("read_own_charge", "{token}", "'ch_' || {rows} / 8"), 4),
     "no charge": (("read_own_charge", "{token}", "'none'"), 0),
     "one delivery": (("read_own_delivery", "{token}", "lpad('1000', 32, '0')::uuid"), 1),
+    "events from the first": (
+        ("list_own_events", "{token}", "'0'", "0", "NULL", str(PAGE + 1), "1000000"),
+        PAGE,
+    ),
+    "events, further on": (
+        ("list_own_events", "{token}", "'303'", "{rows} / 2", "NULL", str(PAGE + 1), "1000000"),
+        PAGE,
+    ),
+    "events from an instant on": (
+        ("list_own_events", "{token}", "NULL", "NULL", "clock_timestamp()", str(PAGE + 1), "1000000"),
+        PAGE,
+    ),
+    "no more events": (
+        ("list_own_events", "{token}", "'9000000000'", "0", "NULL", str(PAGE + 1), "1000000"),
+        0,
+    ),
     "no delivery": (("read_own_delivery", "{token}", "lpad('1001', 32, '0')::uuid"), 1),
 }
 """By name, what is asked, and how many rows it may be about."""

@@ -6,20 +6,23 @@ to a statement that forgot it.
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from asyncpg.pool import PoolConnectionProxy
 
 from tests.integration.api_harness import UNKNOWN, api_pool, token_of
-from tests.integration.statement_cost import PLANS
+from tests.integration.statement_cost import PLANS, explain
 from tests.integration.storage_harness import StorageHarness
 from tests.servers.database import Database
 from webhook_dispatcher.storage.statements import Statement, load
 
 HOUR = timedelta(hours=1)
-SUBJECTS = ("api_deliveries", "api_charges")
+SUBJECTS = ("api_deliveries", "api_charges", "api_events")
 OWN_VIEW = re.compile(r"webhook\.own_[a-z_]+")
 READS = {
     name: statement
@@ -39,6 +42,9 @@ VALUES: Mapping[str, object] = {
     "until": None,
     "most": 10,
     "charge_id": "ch_1",
+    "xid": None,
+    "seq": None,
+    "most_bytes": 1000,
 }
 """What each statement is asked, by the names of its parameters; token and event id are the test's."""
 INSERT = """
@@ -49,6 +55,23 @@ ATTEMPT = """
 INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
 VALUES ($1, 'm', 1, 'schedule', clock_timestamp(), 5, 'timeout')
 """
+LOGGED = """
+INSERT INTO webhook.delivery_log
+    (seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at)
+VALUES
+    (1000, gen_random_uuid(), 'm', 'charge.created', clock_timestamp(), '{"id": "ch_2"}', 'failed',
+     'exhausted', 1, clock_timestamp())
+RETURNING event_id
+"""
+COMMAND = """
+INSERT INTO webhook.control (command, merchant_id, requested_by) VALUES ('pause', 'm', 'ana') RETURNING id
+"""
+SCANS = """
+SELECT oid::regclass::text AS name, pg_stat_get_xact_numscans(oid) AS scans
+FROM pg_class
+WHERE relnamespace = 'webhook'::regnamespace AND relkind IN ('r', 'i')
+"""
+"""How often this transaction has gone through each table and index, functions included."""
 EVERY_READ = pytest.mark.parametrize("statement", READS.values(), ids=READS)
 
 
@@ -63,6 +86,11 @@ async def _values(storage: StorageHarness, token_hash: bytes) -> dict[str, objec
     event_id = await storage.db.fetchval(INSERT)
     await storage.db.execute(ATTEMPT, event_id)
     return {**VALUES, "token": token_hash, "event_id": event_id}
+
+
+def _shown(rows: Sequence[asyncpg.Record]) -> list[asyncpg.Record]:
+    """Leave out a row that shows nothing of a merchant's: one says how far the server is besides."""
+    return [row for row in rows if row.get("looked", 1) is not None]
 
 
 def _arguments(statement: Statement, values: Mapping[str, object]) -> list[object]:
@@ -87,7 +115,7 @@ async def test_nobody_else_does(
         "foreign": await token_of(storage.db, "other"),
     }
     values = await _values(storage, tokens[state])
-    assert await pool.fetch(statement.text, *_arguments(statement, values)) == []
+    assert _shown(await pool.fetch(statement.text, *_arguments(statement, values))) == []
 
 
 @EVERY_READ
@@ -113,6 +141,76 @@ async def test_the_token_is_looked_up_before_anything_is_read(
 
 
 @EVERY_READ
+@PLANS
+async def test_what_is_anothers_is_looked_for_as_what_is_not_there(
+    storage: StorageHarness, statement: Statement, plan_cache_mode: str
+) -> None:
+    """The same plan, nodes and indexes, and no row; planned in general as the API plans, and for values."""
+    values = await _values(storage, await token_of(storage.db, "other"))
+    literals = {name: f"'{value}'" if value is not None else "NULL" for name, value in values.items()}
+    literals["token"] = f"'\\x{values['token'].hex()}'"  # type: ignore[attr-defined]
+    nobodys = literals | {"event_id": f"'{uuid4()}'", "charge_id": "'ch_none'"}
+    plans = []
+    for number, given in enumerate((literals, nobodys)):
+        asked = [given[name] for name, _ in statement.parameters]
+        cost = await explain(storage.db, f"asked_{number}", statement, plan_cache_mode, *asked)
+        # Of events that are nobody's it still says how far they are complete.
+        assert cost.plan["Actual Rows"] == (1 if statement.name == "list_own_events" else 0)
+        plans.append([(node["Node Type"], node.get("Index Name")) for node in cost.nodes()])
+    assert plans[0] == plans[1]
+
+
+@dataclass(frozen=True)
+class Named:
+    """Values of the parameters by which statements name a thing."""
+
+    event_id: UUID
+    charge_id: str
+    id: int
+
+
+ENDPOINTS = load("api_endpoints")
+BY_NAMES = {
+    name: statement
+    for name, statement in {**READS, **ENDPOINTS}.items()
+    if {parameter for parameter, _ in statement.parameters} & {field.name for field in fields(Named)}
+}
+
+
+async def _scans_of(
+    connection: PoolConnectionProxy, statement: Statement, values: Mapping[str, object]
+) -> dict[str, int]:
+    """Ask once, and count how often each table and index was gone through for it."""
+    async with connection.transaction():
+        before = {row["name"]: row["scans"] for row in await connection.fetch(SCANS)}
+        await connection.fetch(statement.text, *_arguments(statement, values))
+        after = await connection.fetch(SCANS)
+    counted = {row["name"]: row["scans"] - before[row["name"]] for row in after}
+    return {name: scans for name, scans in counted.items() if scans}
+
+
+@pytest.mark.parametrize("statement", BY_NAMES.values(), ids=BY_NAMES)
+async def test_what_functions_read_does_not_tell_what_is_anothers(
+    storage: StorageHarness, pool: asyncpg.Pool, statement: Statement
+) -> None:
+    """Statements within functions leave no plan to look at; the server counts what they read."""
+    owed, logged = await storage.db.fetchval(INSERT), await storage.db.fetchval(LOGGED)
+    command = await storage.db.fetchval(COMMAND)
+    values = {**VALUES, "command": "retry", "token": await token_of(storage.db, "other")}
+    nobodys = Named(uuid4(), "ch_none", 2**62)
+    async with pool.acquire() as connection:
+        # What is planned and cached at first is read once.
+        await _scans_of(connection, statement, {**values, **asdict(nobodys)})
+        read = [
+            await _scans_of(connection, statement, {**values, **asdict(named)})
+            for named in (nobodys, Named(owed, "ch_1", command), Named(logged, "ch_2", command))
+        ]
+    assert sum(read[0].values()) > 2
+    assert read[1] == read[0], "of what is owed"
+    assert read[2] == read[0], "of what is finished"
+
+
+@EVERY_READ
 async def test_without_bearer_the_second_wall_shows_nothing(
     storage: StorageHarness, pool: asyncpg.Pool, statement: Statement
 ) -> None:
@@ -125,16 +223,17 @@ async def test_without_bearer_the_second_wall_shows_nothing(
     assert forgetful != statement.text
     arguments = _arguments(statement, values)
     async with pool.acquire() as connection:
-        assert await connection.fetch(forgetful, *arguments) == []
+        assert _shown(await connection.fetch(forgetful, *arguments)) == []
         async with connection.transaction():
             await connection.execute("SELECT set_config('webhook.bearer', $1, true)", token_hash.hex())
-            assert len(await connection.fetch(forgetful, *arguments)) == 1, "only the setting was missing"
+            found = _shown(await connection.fetch(forgetful, *arguments))
+            assert len(found) == 1, "only the setting was missing"
 
 
 async def test_every_view_alone_shows_nothing(storage: StorageHarness, pool: asyncpg.Pool) -> None:
     await _values(storage, await token_of(storage.db, "m"))
     views = [row["relname"] for row in await storage.db.fetch(VIEWS)]
-    assert {"own_owed", "own_finished", "own_deliveries", "own_attempts"} <= set(views)
+    assert {"own_owed", "own_finished", "own_deliveries", "own_attempts", "own_owed_events"} <= set(views)
     for view in views:
         assert await pool.fetch(f"SELECT * FROM webhook.{view}") == []
     assert await pool.fetch("SELECT * FROM webhook.own_owed WHERE merchant_id = 'm'") == []

@@ -20,6 +20,7 @@ from examples.charge_service.misbehaviour import AFTER_ACTING, NAMES, Misbehavio
 from examples.charge_service.service import ChargeService
 from tests.unit.builders import PUBLISHED
 from tests.waiting import until
+from webhook_dispatcher.api.forwarded import ROWS
 from webhook_dispatcher.api.upstream import Upstream, UpstreamRequest
 from webhook_dispatcher.api.upstream_answers import (
     FieldProblem,
@@ -81,10 +82,17 @@ class Partner:
     ) -> Reply:
         """Ask with a key of its own, unless one is given."""
         self._keys += 1
-        chosen = key or f"{self.merchant_id} {self._keys}"
+        return await self.send(
+            "POST", template, body, key or f"{self.merchant_id} {self._keys}", **parameters
+        )
+
+    async def send(
+        self, method: str, template: str, body: Mapping[str, Any], key: str | None = None, **parameters: str
+    ) -> Reply:
+        """Ask with that key, or none."""
         content = json.dumps(body).encode()
         return await self.upstream.forward(
-            UpstreamRequest("POST", template, self.merchant_id, "r1", "en", parameters, (), content, chosen)
+            UpstreamRequest(method, template, self.merchant_id, "r1", "en", parameters, (), content, key)
         )
 
     async def card(self, number: str = GOOD, *, is_confirmed: bool = True) -> str:
@@ -245,6 +253,78 @@ async def test_codes_of_its_own_choice_have_their_own_status(partner: Partner) -
     recipients = [{"id": "rcp_unknown", "share": 10000}]
     reply = await partner.charge(await partner.card(), recipients=recipients)
     assert reply == UpstreamError(-6001, 404)
+
+
+async def test_a_card_is_removed(partner: Partner) -> None:
+    card = await partner.card()
+    assert await partner.of("merchant-2").send("DELETE", "/v1/cards/{id}", {}, id=card) == UpstreamError(
+        -8006, 403
+    )
+    assert await partner.send("DELETE", "/v1/cards/{id}", {}, id=card) == Forwarded(200, b"null")
+    assert await partner.get("/v1/cards/{id}", id=card) == UpstreamError(-8001, 404)
+
+
+ANN = {"name": "Ann"}
+KEPT = (
+    ("/v1/recipients", "/v1/recipients/{id}", ANN, "id", -6001),
+    (
+        "/v1/customers",
+        "/v1/customers/{externalUserId}",
+        {"externalUserId": "u1", **ANN},
+        "externalUserId",
+        -7002,
+    ),
+)
+
+
+@pytest.mark.parametrize(("collection", "one", "body", "name", "missing"), KEPT)
+async def test_recipients_and_customers_are_kept_for_their_merchant(
+    partner: Partner, collection: str, one: str, body: Mapping[str, str], name: str, missing: int
+) -> None:
+    added = await partner.post(collection, body)
+    assert isinstance(added, Forwarded)
+    assert (added.status, shown(added).items() >= body.items()) == (201, True)
+    path = {name: shown(added)[name]}
+    changed = shown(await partner.send("PATCH", one, {"name": "Łucja"}, **path))
+    assert changed == {**shown(added), "name": "Łucja"} == shown(await partner.get(one, **path))
+    other = partner.of("merchant-2")
+    assert await other.get(one, **path) == UpstreamError(missing, 404)
+    assert await other.send("PATCH", one, ANN, **path) == UpstreamError(missing, 404)
+    invalid = await partner.post(collection, {"name": ""})
+    assert isinstance(invalid, UpstreamError)
+    assert invalid.code == -1007
+
+
+async def test_recipients_are_listed_for_their_merchant(partner: Partner) -> None:
+    added = [shown(await partner.post("/v1/recipients", {"name": name})) for name in ("Ann", "Łucja")]
+    listed = await partner.get("/v1/recipients")
+    assert isinstance(listed, Forwarded)
+    assert json.loads(listed.data) == added
+    assert await partner.of("merchant-2").get("/v1/recipients") == Forwarded(200, b"[]")
+
+
+async def test_a_merchant_sees_itself_alone(partner: Partner) -> None:
+    itself = {"id": partner.merchant_id}
+    assert shown(await partner.get("/v1/merchants/{id}", **itself)) == itself
+    shown(await partner.send("PATCH", "/v1/merchants/{id}", ANN, **itself))
+    profile = {"tin": "123456789"}
+    shown(await partner.send("PUT", "/v1/merchants/{id}/fiscal-profile", profile, **itself))
+    assert shown(await partner.get("/v1/merchants/{id}", **itself)) == {
+        **itself,
+        **ANN,
+        "fiscalProfile": profile,
+    }
+    other = partner.of("merchant-2")
+    for method, template in (("GET", ""), ("PATCH", ""), ("PUT", "/fiscal-profile")):
+        reply = await other.send(method, "/v1/merchants/{id}" + template, profile, **itself)
+        assert reply == UpstreamError(-5001, 404)
+
+
+def test_it_has_every_operation_that_is_forwarded() -> None:
+    routes = ChargeService(KeptOutbox()).application().router.routes()
+    there = {(route.method, route.resource.canonical) for route in routes if route.resource}
+    wanted = {(method, template.replace("externalUserId", "id")) for method, template, *_ in ROWS}
+    assert {route for route in there if route[0] != "HEAD"} == wanted
 
 
 async def test_another_merchants_charge_is_not_there(partner: Partner) -> None:

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, LANGUAGES, RANGES, entry_of
+from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, RANGES, entry_of
 from webhook_dispatcher.api.validation import OTHERWISE, SAME_AS, TEXTS
+from webhook_dispatcher.domain.language import LANGUAGES
 
 TOLD = {
     **{str(code): entry.messages for code, entry in CATALOGUE.items()},

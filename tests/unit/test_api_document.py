@@ -16,12 +16,12 @@ from jsonschema_rs import meta
 
 from webhook_dispatcher.api import document as made
 from webhook_dispatcher.api import forwarded, validation
-from webhook_dispatcher.api.admission import Databases
 from webhook_dispatcher.api.calls import Answer, Asked
 from webhook_dispatcher.api.catalogue import CATALOGUE
 from webhook_dispatcher.api.document_page import page
-from webhook_dispatcher.api.operations import PARAMETER
 from webhook_dispatcher.api.published import POLICY, published
+from webhook_dispatcher.api.router import PARAMETER
+from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.table import table
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
@@ -49,7 +49,7 @@ OF_THE_CHARGE_SERVICE = {
     -16012,
 }
 """Codes that leave only where there is a charge service behind."""
-FREE = {"CommandAnswer.result", "WholeDeliveryAnswer.payload"}
+FREE = {"CommandAnswer.result", "WholeDeliveryAnswer.payload", "EventData.object"}
 """What is a charge's or a command's own, and has any members."""
 
 
@@ -122,6 +122,29 @@ def test_no_object_has_members_that_are_not_named() -> None:
     assert opened == FREE | {"readCharge 200.content.application/json.schema.data"}
 
 
+def examples_of(fields: Any) -> dict[str, Any]:
+    return {name: field["examples"][0] for name, field in fields.items() if "examples" in field}
+
+
+def test_what_is_sent_has_examples_that_are_taken() -> None:
+    for operation in OPERATIONS:
+        for model in filter(None, (operation.body, operation.form)):
+            fields = SCHEMAS[model.__name__]["properties"]
+            example = examples_of(fields)
+            assert {name for name, field in fields.items() if "const" not in field} <= {*example, "scope"}
+            constants = {name: field["const"] for name, field in fields.items() if "const" in field}
+            validation.from_json(model, orjson.dumps(example | constants), "en")
+        parameters = {
+            each["name"]: each["schema"]
+            for each in DESCRIBED[operation.name][2]["parameters"]
+            if "in" in each
+        }
+        if operation.query is not None:
+            example = examples_of(parameters)
+            assert parameters.keys() - example.keys() == {"limit", "cursor"}
+            validation.from_strings(operation.query, example, "en")
+
+
 def test_links_lead_to_operations_and_their_parameters() -> None:
     links = [
         link
@@ -162,6 +185,8 @@ def test_what_is_forwarded_is_described_as_the_charge_services() -> None:
     assert error == {"anyOf": [{"$ref": "#/components/schemas/UpstreamError"}]}
     assert {"502", "504"} <= answers.keys()
     assert "links" not in answers["202"], "it is no command of ours"
+    operations = [each for methods in described["paths"].values() for each in methods.values()]
+    assert [each["operationId"] for each in operations if not each["summary"].endswith(".")] == []
     declined = {"code": -9004, "type": "provider", "message": "no", "details": [], "failureReason": "funds"}
     assert jsonschema_rs.is_valid(described["components"]["schemas"]["UpstreamError"], declined)
 

@@ -1,76 +1,15 @@
-"""The Partner API's small parts: languages, addresses, paths, request ids, connections in order."""
+"""The Partner API's small parts: paths, request ids, connections in order."""
 
 import ast
-from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
 
-from webhook_dispatcher.api import clients, languages, request_ids, validation
-from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api import request_ids, validation
+from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Answer, Asked, Operation, Refused
 from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH, UNAVAILABLE
-from webhook_dispatcher.api.operations import MAX_BODY_BYTES, Operation, Router
-from webhook_dispatcher.api.request_body import MemoryBudget
-
-
-@pytest.mark.parametrize(
-    ("header", "language"),
-    [
-        (None, "en"),
-        ("", "en"),
-        ("ru", "ru"),
-        ("ru-RU", "ru"),
-        ("UZ-Cyrl-UZ", "uz"),
-        ("de, fr", "en"),
-        ("de, ru;q=0.1", "ru"),
-        ("uz;q=0.5, ru;q=0.8", "ru"),
-        ("uz, ru", "uz"),
-        ("ru;q=0, uz;q=0.001", "uz"),
-        ("ru;q=0", "en"),
-        ("en;q=0, *;q=0.1", "en"),
-        ("*, ru;q=0.9", "en"),
-        ("*;q=0.1, ru;q=0.9", "ru"),
-        ("ru;q=2, uz;q=nan", "en"),
-        ("ru ; Q=1.000 ,", "ru"),
-        ("russian", "en"),
-        (",".join(["de"] * languages.MAX_RANGES + ["ru"]), "en"),
-        ("\udcff", "en"),
-    ],
-)
-def test_the_language_is_the_one_that_fits_best(header: str | None, language: str) -> None:
-    assert languages.choose(header) == language
-
-
-TRUSTED = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
-
-
-@pytest.mark.parametrize(
-    ("peer", "forwarded", "address"),
-    [
-        ("198.51.100.7", ["6.6.6.6"], "198.51.100.7"),
-        ("10.0.0.1", [], "10.0.0.1"),
-        ("10.0.0.1", ["6.6.6.6, 198.51.100.7"], "198.51.100.7"),
-        ("10.0.0.1", ["6.6.6.6, 198.51.100.7, 10.0.0.2"], "198.51.100.7"),
-        ("10.0.0.1", ["6.6.6.6", "198.51.100.7"], "198.51.100.7"),
-        ("10.0.0.1", ["6.6.6.6, nonsense"], "10.0.0.1"),
-        ("10.0.0.1", ["6.6.6.6, "], "10.0.0.1"),
-        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-        ("::ffff:10.0.0.1", ["::ffff:198.51.100.7"], "198.51.100.7"),
-        ("fd00::1", ["[2001:db8::1]:443"], "2001:db8::1"),
-        ("fd00::1", ["198.51.100.7:443"], "198.51.100.7"),
-        ("10.0.0.1", [", ".join(["6.6.6.6"] + ["10.0.0.2"] * 100)], "10.0.0.2"),
-        (None, ["6.6.6.6"], "0.0.0.0"),
-    ],
-)
-def test_the_address_is_one_that_a_client_cannot_choose(
-    peer: str | None, forwarded: list[str], address: str
-) -> None:
-    assert clients.address_of(peer, forwarded, TRUSTED) == ip_address(address)
-
-
-def test_ipv6_is_counted_by_its_networks() -> None:
-    assert clients.subjects_of(ip_address("198.51.100.7")) == ("198.51.100.7",)
-    assert clients.subjects_of(ip_address("2001:db8:1:2:3:4:5:6")) == ("2001:db8:1:2::/64", "2001:db8:1::/48")
+from webhook_dispatcher.api.memory import MAX_UNCOUNTED, MemoryBudget
+from webhook_dispatcher.api.router import Router
 
 
 def test_a_request_id_that_is_not_fit_is_replaced_by_a_new_one() -> None:
@@ -154,6 +93,18 @@ def test_one_client_takes_no_more_than_a_share_of_it() -> None:
             second.grow(2)
         assert caught.value.code == UNAVAILABLE
         other.grow(MAX_BODY_BYTES)
+
+
+def test_an_answer_is_counted_once_however_it_came() -> None:
+    budget = MemoryBudget(4 * MAX_UNCOUNTED, 4 * MAX_UNCOUNTED)
+    with budget.reserved("a") as small, budget.reserved("a") as forwarded, budget.reserved("a") as own:
+        small.cover(MAX_UNCOUNTED)
+        forwarded.grow(2 * MAX_UNCOUNTED)
+        forwarded.cover(2 * MAX_UNCOUNTED)
+        own.cover(2 * MAX_UNCOUNTED)
+        assert (small.size, forwarded.size, own.size) == (0, 2 * MAX_UNCOUNTED, 2 * MAX_UNCOUNTED)
+        with pytest.raises(Refused):
+            small.cover(MAX_UNCOUNTED + 1)
 
 
 def test_every_kind_of_fault_that_is_told_has_its_texts() -> None:

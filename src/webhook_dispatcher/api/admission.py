@@ -4,15 +4,14 @@ A token says by its name which database its merchant is in; whatever is asked wi
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
 from webhook_dispatcher.api import card_attempts
-from webhook_dispatcher.api.calls import Admitted, Asked, Refused
+from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Asked, Refused
 from webhook_dispatcher.api.catalogue import INVALID_TOKEN, KEY_REVOKED, LIMIT_EXCEEDED, TOKEN_MISSING
-from webhook_dispatcher.api.gate import Gate
+from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.credentials import AccessToken
 from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
 from webhook_dispatcher.storage.api.database import Database
@@ -25,29 +24,12 @@ NO_LIMIT = Limit(0, timedelta(minutes=1))
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 
-class Databases:
-    """The databases by their names; None is the name of a single one without."""
-
-    def __init__(self, pools: Mapping[str | None, Database]) -> None:
-        self._pools = pools
-
-    def named(self, shard: str | None) -> Database | None:
-        """Return the database that a token or client id names; None where there is no such."""
-        return self._pools.get(shard)
-
-    @property
-    def first(self) -> Database:
-        """Where those are counted who name no database of ours."""
-        return next(iter(self._pools.values()))
-
-
 class ByToken:
     """Lets in whose token is live and whose key has requests left."""
 
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases
         self._limits = limits
-        self._gates: defaultdict[str | None, Gate] = defaultdict(Gate)
 
     async def admit(self, asked: Asked) -> Admitted:
         """Say whose request it is, or refuse it; one statement, and a second once a minute.
@@ -55,18 +37,17 @@ class ByToken:
         One that counts for a card too takes both limits or neither, by a statement more.
         """
         if asked.operation.limit in ("none", "token"):
-            return Admitted()
+            return NOT_ADMITTED
         token = _token_of(asked)
-        database = self._databases.named(token.shard)
-        if database is None:
+        shares = self._databases.named(token.shard)
+        if shares is None:
             raise Refused(INVALID_TOKEN)
-        tokens = Tokens(database)
+        token_hash = token.hash
+        tokens = Tokens(shares.of_token(token_hash))
         is_of_card = asked.operation.limit == "card"
         limit = NO_LIMIT if is_of_card else self._limits.key
-        gate = self._gates[token.shard]
-        async with gate.passed(token.hash):
-            admission = await tokens.admit(token.hash, limit, with_endpoint=asked.operation.shows_endpoint)
-        gate.note(token.hash, is_live=admission.bearer is not None)
+        admission = await tokens.admit(token_hash, limit, with_endpoint=asked.operation.shows_endpoint)
+        database = shares.note(token_hash, admission.bearer)
         admitted = _admitted(admission, limit, database, token.shard)
         if is_of_card and admission.bearer is not None:
             admitted = await self._with_card(admitted, admission.bearer, database, asked.parameters["id"])
@@ -82,9 +63,10 @@ class ByToken:
         card = card_attempts.subject_of(bearer.merchant_id, card_id, self._limits.card)
         taken = await Limits(database).take([shared, card])
         headers = headers_of_limits({"key": self._limits.key, "card": self._limits.card}, taken)
-        if taken.at is None:
+        if taken.retry_after is not None:
             raise Refused(LIMIT_EXCEEDED, headers=headers)
-        attempt = card_attempts.CardAttempt(database, card, taken.at)
+        # Without any limit nothing was counted, and nothing can be released.
+        attempt = card_attempts.CardAttempt(database, card, taken.at) if taken.at else None
         return replace(admitted, headers=headers, attempt=attempt)
 
 

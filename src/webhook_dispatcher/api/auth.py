@@ -9,26 +9,25 @@ import base64
 import binascii
 import hashlib
 import secrets
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 from urllib.parse import unquote_plus
 
 from pydantic import ConfigDict, Field
 
-from webhook_dispatcher.api.admission import Databases, limit_headers
+from webhook_dispatcher.api.admission import headers_of_limits
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
-from webhook_dispatcher.api.clients import subjects_of
-from webhook_dispatcher.api.gate import Gate
 from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret
 from webhook_dispatcher.domain.rate_limit import MAX_LIMIT, Limit, RateLimits
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.tokens import Tokens
+from webhook_dispatcher.web.clients import Address, subjects_of
 
 LIFETIME = timedelta(hours=1)
 """Source: partner-api.md 5.1."""
@@ -36,6 +35,7 @@ MAX_BODY_BYTES = 16_384
 """Whoever sends more has not shown who he is, and would take memory from those who have."""
 WIDE_FACTOR = 10
 """A /48 of IPv6 may ask so many times as often as one address."""
+EXAMPLE_ID, EXAMPLE_SECRET = "Qw3rTy7uIoPaSdFgHjKlZx", "a-secret-is-told-once-when-its-key-is-made_"
 NOBODY = bytes(32)
 """No secret has this hash: what is no secret at all is compared like one."""
 
@@ -43,8 +43,8 @@ NOBODY = bytes(32)
 class TokenRequest(Model):
     """Credentials, as JSON."""
 
-    client_id: str = Field(min_length=1, max_length=128)
-    client_secret: str = Field(min_length=1, max_length=128)
+    client_id: str = Field(min_length=1, max_length=128, examples=[EXAMPLE_ID])
+    client_secret: str = Field(min_length=1, max_length=128, examples=[EXAMPLE_SECRET])
 
 
 class TokenForm(Model):
@@ -53,8 +53,8 @@ class TokenForm(Model):
     model_config = ConfigDict(alias_generator=None)
 
     grant_type: Literal["client_credentials"]
-    client_id: str | None = Field(None, max_length=128)
-    client_secret: str | None = Field(None, max_length=128)
+    client_id: str | None = Field(None, max_length=128, examples=[EXAMPLE_ID])
+    client_secret: str | None = Field(None, max_length=128, examples=[EXAMPLE_SECRET])
     scope: str | None = Field(None, max_length=1000)
 
 
@@ -81,25 +81,24 @@ class Issuing:
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases
         self._limits = limits
-        self._gates: defaultdict[str | None, Gate] = defaultdict(Gate)
 
     async def issue(self, asked: Asked) -> Answer:
         """Issue a token; Refused says that the credentials are wrong or the key is revoked, and no more."""
         given = _given(asked)
         client_id = ClientId.parse(given.client_id)
-        database = self._databases.named(client_id.shard) if client_id else None
-        async with self._gates[client_id.shard if client_id and database else None].passed():
-            return await self._issue(asked, given, client_id, database)
+        shares = self._databases.named(client_id.shard) if client_id else None
+        return await self._issue(asked, given, client_id, shares.of_strangers if shares else None)
 
     async def _issue(
         self, asked: Asked, given: Credentials, client_id: ClientId | None, database: Database | None
     ) -> Answer:
-        headers = await self._take(asked, given, database or self._databases.first)
+        answering = database or self._databases.first.of_strangers
+        headers = await self._take(asked, given, answering)
         secret = ClientSecret.parse(given.client_secret)
         token = AccessToken.from_random(
             secrets.token_bytes(SECRET_BYTES), client_id.shard if client_id else None
         )
-        issued = await Tokens(database or self._databases.first).issue(
+        issued = await Tokens(answering).issue(
             str(client_id) if client_id and database else "",
             secret.hash if secret else NOBODY,
             token.hash,
@@ -118,17 +117,23 @@ class Issuing:
 
     async def _take(self, asked: Asked, given: Credentials, database: Database) -> dict[str, str]:
         """Count the attempt against the client and the address, both or neither."""
-        limits = self._limits
-        named = hashlib.sha256(given.client_id.encode()).hexdigest()
-        subjects = [Subject(f"client:{named}", limits.client)]
-        for subject, factor in zip(subjects_of(asked.address), (1, WIDE_FACTOR), strict=False):
-            limit = Limit(min(limits.address.most * factor, MAX_LIMIT), limits.address.window)
-            subjects.append(Subject(f"ip:{subject}", limit))
-        taken = await Limits(database).take(subjects)
-        headers = limit_headers("token", limits.client, taken)
+        client = hashlib.sha256(given.client_id.encode()).hexdigest()
+        subjects = {
+            "client": Subject(f"client:{client}", self._limits.client),
+            **_of_address(asked.address, self._limits.address),
+        }
+        taken = await Limits(database).take([*subjects.values()])
+        headers = headers_of_limits({name: subject.limit for name, subject in subjects.items()}, taken)
         if taken.retry_after is not None:
             raise Refused(LIMIT_EXCEEDED, headers=headers)
         return headers
+
+
+def _of_address(address: Address, limit: Limit) -> dict[str, Subject]:
+    """Return what an address is counted by, under the names that clients are told: of IPv6 the /48 too."""
+    wide = replace(limit, most=min(limit.most * WIDE_FACTOR, MAX_LIMIT))
+    named = zip(subjects_of(address), (("address", limit), ("network", wide)), strict=False)
+    return {name: Subject(f"ip:{subject}", each) for subject, (name, each) in named}
 
 
 def _given(asked: Asked) -> Credentials:

@@ -1,24 +1,27 @@
-"""What goes through the pipeline: what was asked, and an answer or a refusal."""
+"""What goes through the pipeline: what was asked of which operation, and an answer or a refusal."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
 from webhook_dispatcher.api.card_attempts import CardAttempt
-from webhook_dispatcher.api.catalogue import Language
+from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
+from webhook_dispatcher.storage.api.endpoints import OwnCommand, OwnEndpoint
 from webhook_dispatcher.storage.api.tokens import Bearer
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-    from webhook_dispatcher.api.operations import Operation
-
+Handler = Callable[["Asked"], Awaitable["Answer | Given"]]
+IdempotencyRule = Literal["required", "accepted", "none"]
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+MAX_BODY_BYTES = 1_048_576
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -64,7 +67,8 @@ class Answer:
     """A success. data: JSON. language: the one of the first answer, where this repeats it.
 
     kept: what is told when the same request comes again, where that is less: a secret is told once.
-    page: the content type of data that is all of the answer, with no envelope around it.
+    meta: what `meta` says besides. page: the content type of data that is all of the answer, with no envelope
+    around it.
     """
 
     data: bytes
@@ -73,6 +77,7 @@ class Answer:
     next_cursor: str | None = None
     language: Language | None = None
     kept: bytes | None = None
+    meta: Mapping[str, object] = field(default_factory=dict)
     page: str | None = None
 
 
@@ -86,17 +91,58 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """A row of the table. limit: by which limits it is counted. statuses: every one that a success may have.
+
+    is_secret: its answers hold something that nobody may keep, such as a token. created: what a 201 holds,
+    where that is more than `answer`. refusals: the codes that are its own, beside those that follow from its
+    limit, idempotency and body. summary: one sentence, for the OpenAPI document. is_forwarded: the charge
+    service does it, and judges the body by itself. shows_endpoint: the merchant's endpoint is
+    read by the statement that lets the request in. meta: what an answer's `meta` may hold besides.
+    """
+
+    method: str
+    template: str
+    name: str
+    handler: Handler
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    form: type[BaseModel] | None = None
+    answer: type[BaseModel] | None = None
+    created: type[BaseModel] | None = None
+    outcome: Callable[[OwnCommand], bytes] | None = None
+    limit: Literal["token", "key", "card", "none"] = "key"
+    idempotency: IdempotencyRule = "none"
+    statuses: tuple[int, ...] = (200,)
+    refusals: tuple[int, ...] = ()
+    summary: str = ""
+    content_types: tuple[str, ...] = (JSON,)
+    max_body: int = MAX_BODY_BYTES
+    is_list: bool = False
+    meta: tuple[str, ...] = ()
+    is_secret: bool = False
+    is_forwarded: bool = False
+    shows_endpoint: bool = False
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether its method comes with a body."""
+        return self.method in ("POST", "PUT", "PATCH")
+
+
+@dataclass(slots=True)
 class Asked:
     """A request, as far as it is known; each step of the pipeline knows more.
 
     raw_body: what was sent, whose hash an idempotency key is bound to. target: path with query, as sent.
     address: the client's, as far as the proxies before us are trusted. began: by the clock's `elapsed`.
-    derived_key: what the charge service gets as the key of what is forwarded.
+    derived_key: what the charge service gets as the key of what is forwarded. take_memory: reserves so many
+    bytes for the answer, until it was sent, or refuses.
     """
 
     request_id: str
     language: Language
-    operation: "Operation"
+    operation: Operation
     parameters: Mapping[str, str]
     headers: "CIMultiDictProxy[str]"
     target: str
@@ -106,7 +152,8 @@ class Asked:
     body: BaseModel | None = None
     raw_body: bytes = b""
     derived_key: str | None = None
-    admitted: "Admitted" = field(default_factory=lambda: Admitted())
+    take_memory: Callable[[int], None] = lambda _: None
+    admitted: "Admitted" = field(default_factory=lambda: NOT_ADMITTED)
 
     @property
     def bearer(self) -> Bearer:
@@ -139,3 +186,7 @@ class Admitted:
     headers: Mapping[str, str] = field(default_factory=dict)
     attempt: CardAttempt | None = None
     endpoint: OwnEndpoint | None = None
+
+
+NOT_ADMITTED: Admitted = Admitted()
+"""Of requests that were not admitted, or need not be."""

@@ -6,7 +6,7 @@ card and a merchant, so that strangers cannot use up the owner's.
 
 import hashlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,13 +39,17 @@ def subject_of(merchant_id: str, card_id: str, limit: Limit) -> Subject:
     return Subject(f"card:{digest.hexdigest()}", limit, is_durable=True)
 
 
+def released_unless_made(attempt: CardAttempt | None) -> AbstractAsyncContextManager[None]:
+    """Release an attempt, if there is one, at the end if it was not made; if that fails, it counts."""
+    return nullcontext() if attempt is None else _released_unless_made(attempt)
+
+
 @asynccontextmanager
-async def released_unless_made(attempt: CardAttempt | None) -> AsyncIterator[None]:
-    """Release an attempt at the end if it was not made; if that fails, it counts."""
+async def _released_unless_made(attempt: CardAttempt) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        if attempt is not None and not attempt.is_made:
+        if not attempt.is_made:
             await _release(attempt)
 
 

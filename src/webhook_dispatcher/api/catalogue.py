@@ -11,10 +11,8 @@ its range's words. Ranges that never leave are not here, so whatever is not know
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args
 
-Language = Literal["en", "ru", "uz"]
-LANGUAGES: tuple[Language, ...] = get_args(Language)
+from webhook_dispatcher.domain.language import Language
 
 VALIDATION_FAILED = -1007
 WRONG_CREDENTIALS = -10001

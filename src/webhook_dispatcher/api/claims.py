@@ -87,9 +87,8 @@ class OnceUpstream:
     async def _claim(self, asked: Asked, request: KeyedRequest) -> Claim | Outcome:
         """Claim the key, or say what came of it before."""
         async with transaction(asked.database) as connection:
-            requests = Requests(connection)
-            is_ours = await requests.lock(request.hash)
-            known = await requests.read(request.hash)
+            requests = Requests(connection, asked.bearer)
+            is_ours, known = await requests.begin(request.hash)
             if known is not None and not _is_in_doubt(known, request):
                 return repeat(known, request)
             if not is_ours:
@@ -104,7 +103,7 @@ def _is_in_doubt(known: KnownRequest, request: KeyedRequest) -> bool:
 
 async def _settle(asked: Asked, claim: Claim, outcome: Outcome) -> None:
     """Write what came of asking. A key that was in doubt stays so until there is an answer to keep."""
-    requests, request_hash = Requests(asked.database), claim.request.hash
+    requests, request_hash = Requests(asked.database, asked.bearer), claim.request.hash
     if _is_last_word(outcome):
         await requests.answer(request_hash, claim.id, kept_answer(outcome, asked.language))
     elif claim.was_in_doubt or _may_have_acted(outcome):

@@ -95,15 +95,18 @@ def _rendered(asked: Asked, command: OwnCommand, given: Given) -> Answer:
 
 async def _ended(asked: Asked, command_id: int) -> OwnCommand:
     """Return the command when it has ended, or as it is when that takes too long."""
-    waited, pause = 0.0, FIRST_LOOK_SECONDS
+    loop, pause = asyncio.get_running_loop(), FIRST_LOOK_SECONDS
     patience = PATIENCE_SECONDS if asked.operation.outcome is not None else 0.0
+    deadline = loop.time() + patience
     while True:
         command = await _read(asked, command_id)
         assert command is not None, "commands are kept for a year"
-        if command.status not in _OPEN or waited >= patience:
+        left = deadline - loop.time()
+        if command.status not in _OPEN or left <= 0:
             return command
-        await asyncio.sleep(pause)  # noqa: TID251 - between two looks; nothing could wake us through a pooler
-        waited, pause = waited + pause, min(pause * 1.5, MAX_LOOK_SECONDS)
+        # Between two looks; nothing could wake us through a pooler.
+        await asyncio.sleep(min(pause, left))  # noqa: TID251
+        pause = min(pause * 1.5, MAX_LOOK_SECONDS)
 
 
 async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
@@ -115,7 +118,7 @@ def _told(command: OwnCommand) -> int | None:
     return command.error_code if command.error_code in COMMAND_CODES else None
 
 
-def given(command: GivenCommand) -> Given:
+def unless_refused(command: GivenCommand) -> Given:
     """Turn a command that was asked for into what an operation answers with, or refuse it."""
     match command.result:
         case Gave.GIVEN:

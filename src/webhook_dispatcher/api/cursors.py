@@ -1,7 +1,8 @@
 """Cursors of lists: encrypted under a key that one database's processes share, so that nobody else makes one.
 
-A cursor holds the operation, the filters (their hash), the merchant and the position, and is good for these
-alone. What is promised of the pages: no row that was there at page one is skipped or repeated.
+A cursor holds the operation, the filters (their hash), the merchant and the position (whatever JSON can say),
+and is good for these alone. What is promised of a list's pages: no row that was there at page one is skipped
+or repeated.
 """
 
 import base64
@@ -9,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
 
@@ -41,12 +43,12 @@ class Cursors:
     def __init__(self, key: bytes) -> None:
         self._fernet = Fernet(base64.urlsafe_b64encode(key))
 
-    def make(self, listing: Listing, position: int) -> str:
+    def make(self, listing: Listing, position: object) -> str:
         """Return the cursor that goes on from a position."""
         content = [listing.operation, listing.merchant_id, listing.filters_hash, position]
         return self._fernet.encrypt(json.dumps(content, ensure_ascii=False).encode()).decode()
 
-    def position(self, listing: Listing, cursor: str) -> int:
+    def position(self, listing: Listing, cursor: str) -> Any:
         """Return from where a cursor goes on.
 
         Errors: CursorRefused unless a process of this database made it for the same list.
@@ -60,7 +62,7 @@ class Cursors:
             )
         return position
 
-    def _open(self, cursor: str) -> tuple[str, str, str, int]:
+    def _open(self, cursor: str) -> tuple[str, str, str, Any]:
         try:
             if len(cursor) > MAX_LENGTH:
                 raise InvalidToken

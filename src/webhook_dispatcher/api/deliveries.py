@@ -12,9 +12,9 @@ from pydantic import Field
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
-from webhook_dispatcher.api.commands import given
+from webhook_dispatcher.api.commands import unless_refused
 from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
-from webhook_dispatcher.api.models import Instant, Moment, write
+from webhook_dispatcher.api.models import EXAMPLE_SINCE, EXAMPLE_UNTIL, Instant, Moment, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.event import Event
@@ -39,11 +39,11 @@ class DeliveriesQuery(Model):
 
     limit: int = Field(20, ge=1, le=MAX_LIMIT)
     cursor: str | None = Field(None, min_length=1, max_length=1000)
-    state: State | None = None
-    type: str | None = Field(None, min_length=1, max_length=100)
-    charge: str | None = Field(None, min_length=1, max_length=255)
-    since: Moment | None = None
-    until: Moment | None = None
+    state: State | None = Field(None, examples=["failed"])
+    type: str | None = Field(None, min_length=1, max_length=100, examples=["charge.succeeded"])
+    charge: str | None = Field(None, min_length=1, max_length=255, examples=["ch_1"])
+    since: Moment | None = Field(None, examples=[EXAMPLE_SINCE])
+    until: Moment | None = Field(None, examples=[EXAMPLE_UNTIL])
 
 
 class DeliveryAnswer(Model):
@@ -90,22 +90,35 @@ class Retried(Model):
 class RetryWindow(Model):
     """Which failed deliveries: those that were given up in since ≤ finishedAt < until."""
 
-    since: Moment
-    until: Moment
+    since: Moment = Field(examples=[EXAMPLE_SINCE])
+    until: Moment = Field(examples=[EXAMPLE_UNTIL])
+
+
+class OwnCursors:
+    """What the cursors of each database are made with; its key never changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str | None, Cursors] = {}
+
+    async def of(self, asked: Asked) -> Cursors:
+        """Return those of the database that a request is for."""
+        if asked.admitted.shard not in self._known:
+            self._known[asked.admitted.shard] = Cursors(await Deliveries(asked.database).cursor_key())
+        return self._known[asked.admitted.shard]
 
 
 class Lists:
     """Lists deliveries, page by page."""
 
-    def __init__(self) -> None:
-        self._cursors: dict[str | None, Cursors] = {}
+    def __init__(self, cursors: OwnCursors) -> None:
+        self._cursors = cursors
 
     async def list(self, asked: Asked) -> Answer:
         """List deliveries; a page may be short, and even empty, and have a cursor all the same."""
         query = asked.query
         assert isinstance(query, DeliveriesQuery)
         listing = Listing(LISTING, asked.bearer.merchant_id, _filters(query))
-        cursors = await self._cursors_of(asked)
+        cursors = await self._cursors.of(asked)
         position = NEWEST
         if query.cursor is not None:
             try:
@@ -118,12 +131,6 @@ class Lists:
         following = None if page.position is None else cursors.make(listing, page.position)
         shown = b",".join(write(DeliveryAnswer, found) for found in page.deliveries)
         return Answer(b"[%b]" % shown, next_cursor=following)
-
-    async def _cursors_of(self, asked: Asked) -> Cursors:
-        """Return what the cursors of a database are made with; its key never changes."""
-        if asked.admitted.shard not in self._cursors:
-            self._cursors[asked.admitted.shard] = Cursors(await Deliveries(asked.database).cursor_key())
-        return self._cursors[asked.admitted.shard]
 
 
 async def show(asked: Asked) -> Answer:
@@ -140,7 +147,8 @@ async def show(asked: Asked) -> Answer:
 
 async def retry(asked: Asked) -> Given:
     """Attempt a delivery again: a failed one now, a waiting one before its time."""
-    return given(await Endpoints(asked.database).ask(asked.token, CommandName.RETRY, event_id_of(asked)))
+    command = await Endpoints(asked.database).ask(asked.token, CommandName.RETRY, event_id_of(asked))
+    return unless_refused(command)
 
 
 async def retry_failed(asked: Asked) -> Given:
@@ -152,7 +160,7 @@ async def retry_failed(asked: Asked) -> Given:
     command = await Endpoints(asked.database).ask(
         asked.token, CommandName.RETRY_FAILED, since=window.since, until=window.until
     )
-    return given(command)
+    return unless_refused(command)
 
 
 def retried(command: OwnCommand) -> bytes:
@@ -176,7 +184,7 @@ def charges_refused() -> Iterator[None]:
     try:
         yield
     except ChargesNotIndexed as error:
-        _log.error("charges.not_indexed", error=str(error))
+        _log.error("charges.not_indexed", error=str(error), once_in=60.0)
         raise Refused(UNAVAILABLE) from None
 
 

@@ -15,11 +15,13 @@ from pydantic.json_schema import models_json_schema
 from webhook_dispatcher import __version__
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
-from webhook_dispatcher.api.catalogue import CATALOGUE, LANGUAGES
+from webhook_dispatcher.api.calls import FORM, Operation
+from webhook_dispatcher.api.catalogue import CATALOGUE
 from webhook_dispatcher.api.commands import Accepted
 from webhook_dispatcher.api.models import INSTANT
-from webhook_dispatcher.api.operations import FORM, PARAMETER, Operation
+from webhook_dispatcher.api.router import PARAMETER
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD
+from webhook_dispatcher.domain.language import LANGUAGES
 
 Object = dict[str, Any]
 Mode = Literal["validation", "serialization"]
@@ -42,6 +44,8 @@ WITHOUT_OPERATION = {"NoSuchPath": codes.NO_SUCH_PATH, "MethodNotAllowed": codes
 WITH_REASON = (codes.INVALID_URL, codes.STATE_FORBIDS)
 """Codes that may come with `error.reason`, in words."""
 AGAIN = ("Idempotent-Replayed",)
+IN_META: Mapping[str, Object] = {"nextCursor": {"type": "string"}, "delayedSince": INSTANT}
+"""What the `meta` of a list may hold besides."""
 
 INTRODUCTION = """\
 Every answer is an envelope: `success`, `data` or `error`, and `meta`. Branch on `error.code`, never on the \
@@ -50,9 +54,9 @@ that is not valid. This document and its page are not in the envelope.
 """
 NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 PARAMETERS: Mapping[str, Object] = {
-    "eventId": {"type": "string", "format": "uuid"},
+    "eventId": {"type": "string", "format": "uuid", "examples": ["0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"]},
     "id": NAME,
-    "externalUserId": NAME,
+    "externalUserId": {**NAME, "examples": ["user-17"]},
 }
 HEADERS: Mapping[str, Object] = {
     "RequestId": {
@@ -79,9 +83,19 @@ HEADERS: Mapping[str, Object] = {
         "description": "This answer was given before.",
         "schema": {"type": "string", "const": "true"},
     },
-    "RateLimit-Policy": {"description": "The limit that counted.", "schema": {"type": "string"}},
-    "RateLimit": {"description": "What is left of it.", "schema": {"type": "string"}},
+    "RateLimit-Policy": {"description": "The limits that counted.", "schema": {"type": "string"}},
+    "RateLimit": {"description": "What is left of each.", "schema": {"type": "string"}},
 }
+KEY = "|".join(
+    (
+        # Bare, which may well hold quotes.
+        r"[!#-~]([ -~]{0,253}[!-~])?",
+        r'"([!#-~]|[ -~]{1,253}[!-~])?',
+        # Quoted: what counts is what it quotes.
+        r'"([ !#-\[\]-~]|\\["\\]){1,255}"',
+    )
+)
+"""What may stand in the header Idempotency-Key, as `idempotency.key_of` reads it."""
 ASKED: Mapping[str, Object] = {
     "Accept-Language": {
         "name": "Accept-Language",
@@ -95,13 +109,15 @@ ASKED: Mapping[str, Object] = {
         "in": "header",
         "description": "An id of the client's for this request; what is not of this form is replaced.",
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9._~-]{1,128}$"},
+        "example": "order-1001.attempt-2",
     },
     "RequiredKey": {
         "name": "Idempotency-Key",
         "in": "header",
         "required": True,
         "description": "The same key again has no second effect, and the first answer, for 24 hours.",
-        "schema": {"type": "string", "pattern": "^[!#-~][ -~]{0,253}[!-~]$"},
+        "schema": {"type": "string", "pattern": f"^({KEY})$"},
+        "example": "7d8f2f0a-5f3e-4a53-9d3c-1f0c5f6f5b0e",
     },
 }
 LINKS: Mapping[tuple[str, int], Sequence[tuple[str, str, str]]] = {
@@ -109,6 +125,7 @@ LINKS: Mapping[tuple[str, int], Sequence[tuple[str, str, str]]] = {
         ("readDelivery", "eventId", "$response.body#/data/0/eventId"),
         ("retryDelivery", "eventId", "$response.body#/data/0/eventId"),
     ),
+    ("listEvents", 200): (("readDelivery", "eventId", "$response.body#/data/0/id"),),
     ("readDelivery", 200): (("retryDelivery", "eventId", "$response.body#/data/eventId"),),
     ("retryDelivery", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
     ("testWebhook", 200): (("readDelivery", "eventId", "$response.body#/data/eventId"),),
@@ -212,7 +229,8 @@ def _success(operation: Operation, status: int) -> Object:
         data = _ref("schemas", model)
     meta = _ref("schemas", "Meta")
     if operation.is_list:
-        data, meta = {"type": "array", "items": data}, _meta({"nextCursor": {"type": "string"}})
+        data = {"type": "array", "items": data}
+        meta = _meta({name: IN_META[name] for name in ("nextCursor", *operation.meta)})
     response = _response(
         "A daemon carries it out: ask for the command." if is_command else operation.summary,
         _closed({"success": {"const": True}, "data": data, "meta": meta}),
@@ -246,7 +264,7 @@ def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
     if operation is not None and operation.idempotency != "none":
         headers += AGAIN
     return _response(
-        " ".join(f"{code}: {CATALOGUE[code].messages['en']}" for code in found)
+        "\n".join(f"{code}: {CATALOGUE[code].messages['en']}" for code in found)
         or "The charge service refuses it.",
         _closed({"success": {"const": False}, "error": {kind: errors}, "meta": _ref("schemas", "Meta")}),
         headers,
@@ -353,7 +371,8 @@ def _asked(schema: Object) -> Object:
     for name, field in described["properties"].items():
         kinds = [kind for kind in field.get("anyOf", ()) if kind != {"type": "null"}]
         if len(kinds) == 1:
-            described["properties"][name] = kinds[0]
+            examples = {"examples": field["examples"]} if "examples" in field else {}
+            described["properties"][name] = kinds[0] | examples
     return described
 
 

@@ -16,8 +16,14 @@ pre { overflow-x: auto; padding: .75rem; border: 1px solid var(--line); border-r
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0 }
 td, th { border-bottom: 1px solid var(--line) }
+td:last-child { white-space: pre-line; overflow-wrap: anywhere }
+nav td:first-child { white-space: nowrap }
 b.method { display: inline-block; min-width: 4.5rem }
 summary { cursor: pointer; margin: .6rem 0 }
+@media (max-width: 45rem) {
+  nav td { display: block; border-bottom: 0; padding-right: 0 }
+  nav td + td { border-bottom: 1px solid var(--line); padding-top: 0 }
+}
 """
 
 

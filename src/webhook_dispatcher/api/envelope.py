@@ -8,8 +8,9 @@ import orjson
 
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import Answer, Refused
-from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, Language, entry_of
+from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, entry_of
 from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.domain.language import Language
 
 SERVER = "webhook-dispatcher"
 
@@ -45,7 +46,7 @@ def success(answer: Answer, meta: Meta, language: Language) -> Envelope:
     headers = _headers(meta, answer.language or language) | {**answer.headers}
     if answer.page is not None:
         return Envelope(answer.status, headers | {"Content-Type": answer.page}, answer.data)
-    fields = meta.fields()
+    fields = meta.fields() | {**answer.meta}
     if answer.next_cursor is not None:
         fields["nextCursor"] = answer.next_cursor
     body = b'{"success":true,"data":%b,"meta":%b}' % (answer.data, orjson.dumps(fields))

@@ -4,23 +4,24 @@ Credentials, limits and idempotency were checked before; whether the same key as
 Source: docs/partner-api-upstream.md.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 import structlog
 from pydantic import ConfigDict
 
-from webhook_dispatcher.api.calls import Answer, Asked, Detail, Refused
+from webhook_dispatcher.api.calls import Answer, Asked, Detail, Handler, IdempotencyRule, Operation, Refused
 from webhook_dispatcher.api.catalogue import (
     CARD_OF_ANOTHER,
     CATALOGUE,
     INTERNAL,
     NOT_FOUND,
     RANGES,
+    UNAVAILABLE,
     UPSTREAM_AWAY,
     UPSTREAM_TOO_SLOW,
 )
-from webhook_dispatcher.api.operations import Handler, IdempotencyRule, Operation
 from webhook_dispatcher.api.upstream import Unaddressable, Upstream, UpstreamRequest, target_of
 from webhook_dispatcher.api.upstream_answers import (
     Forwarded,
@@ -42,25 +43,37 @@ CODES = KnownCodes(
 )
 CONFIRM = "/v1/cards/{id}/confirm"
 ROWS = (
-    ("POST", "/v1/cards", "bindCard"),
-    ("GET", "/v1/cards/{id}", "readCard"),
-    ("DELETE", "/v1/cards/{id}", "deleteCard"),
-    ("POST", CONFIRM, "confirmCard"),
-    ("POST", "/v1/charges", "createCharge"),
-    ("GET", "/v1/charges/{id}", "readCharge"),
-    ("POST", "/v1/charges/{id}/reverse", "reverseCharge"),
-    ("POST", "/v1/recipients", "createRecipient"),
-    ("GET", "/v1/recipients", "listRecipients"),
-    ("GET", "/v1/recipients/{id}", "readRecipient"),
-    ("PATCH", "/v1/recipients/{id}", "changeRecipient"),
-    ("POST", "/v1/customers", "createCustomer"),
-    ("GET", "/v1/customers/{externalUserId}", "readCustomer"),
-    ("PATCH", "/v1/customers/{externalUserId}", "changeCustomer"),
-    ("GET", "/v1/merchants/{id}", "readMerchant"),
-    ("PATCH", "/v1/merchants/{id}", "changeMerchant"),
-    ("PUT", "/v1/merchants/{id}/fiscal-profile", "putFiscalProfile"),
+    ("POST", "/v1/cards", "bindCard", "Bind a card; it is active once it was confirmed."),
+    ("GET", "/v1/cards/{id}", "readCard", "Read a card."),
+    ("DELETE", "/v1/cards/{id}", "deleteCard", "Remove a card."),
+    (
+        "POST",
+        CONFIRM,
+        "confirmCard",
+        "Confirm the binding of a card, with the code that its holder was sent.",
+    ),
+    ("POST", "/v1/charges", "createCharge", "Make a charge, split between recipients."),
+    ("GET", "/v1/charges/{id}", "readCharge", "Read a charge."),
+    ("POST", "/v1/charges/{id}/reverse", "reverseCharge", "Reverse a charge."),
+    ("POST", "/v1/recipients", "createRecipient", "Add a recipient of shares."),
+    ("GET", "/v1/recipients", "listRecipients", "List recipients."),
+    ("GET", "/v1/recipients/{id}", "readRecipient", "Read a recipient."),
+    ("PATCH", "/v1/recipients/{id}", "changeRecipient", "Change a recipient."),
+    ("POST", "/v1/customers", "createCustomer", "Add a customer."),
+    ("GET", "/v1/customers/{externalUserId}", "readCustomer", "Read a customer."),
+    ("PATCH", "/v1/customers/{externalUserId}", "changeCustomer", "Change a customer."),
+    ("GET", "/v1/merchants/{id}", "readMerchant", "Read a merchant."),
+    ("PATCH", "/v1/merchants/{id}", "changeMerchant", "Change a merchant."),
+    (
+        "PUT",
+        "/v1/merchants/{id}/fiscal-profile",
+        "putFiscalProfile",
+        "Set the fiscal profile, by which receipts are issued.",
+    ),
 )
-"""Method, template, name. partner-api.md names the first of cards' and charges'; it implies the others."""
+"""Method, template, name, summary. Partners were told of confirming cards and of reading charges alone."""
+MAX_AT_ONCE = 25
+"""Requests of one merchant that may be with the charge service at once: a quarter of all of a process."""
 OUTCOMES: Mapping[type[Reply], str] = {
     Forwarded: "answered",
     UpstreamError: "refused",
@@ -91,6 +104,7 @@ class Forwarding:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
+        self._under_way: Counter[str] = Counter()
         self._count: Callable[[str], None] = _nothing
 
     @asynccontextmanager
@@ -101,18 +115,42 @@ class Forwarding:
             yield
 
     async def forward(self, asked: Asked) -> Answer:
-        """Have the charge service do it. OutcomeUnknown: it may have; any other refusal is its last word."""
+        """Have the charge service do it. OutcomeUnknown: it may have; of any other refusal nothing came."""
         request = _request(asked)
+        with self._one_of_a_few(asked.bearer.merchant_id):
+            return await self._forward(asked, request)
+
+    async def _forward(self, asked: Asked, request: UpstreamRequest) -> Answer:
         attempt = asked.admitted.attempt
         if attempt is not None:
             attempt.is_made = True
-        reply = await self._upstream.forward(request)
+        try:
+            reply = await self._upstream.forward(request, asked.take_memory)
+        except Refused as refused:
+            _log.warning(
+                "upstream.crowded", error="answers that are not read yet take all memory there is for them"
+            )
+            raise OutcomeUnknown(refused.code, headers=refused.headers) from None
         self._count(OUTCOMES[type(reply)])
         if attempt is not None:
             attempt.is_made = _is_attempt(reply)
         if isinstance(reply, Forwarded):
             return Answer(reply.data, reply.status)
         raise _refusal(reply)
+
+    @contextmanager
+    def _one_of_a_few(self, merchant_id: str) -> Iterator[None]:
+        """Let few of a merchant's through at once. One more does not wait: its key is claimed already."""
+        if self._under_way[merchant_id] >= MAX_AT_ONCE:
+            _log.warning("upstream.crowded", error=f"a merchant has {MAX_AT_ONCE} requests there already")
+            raise Refused(UNAVAILABLE, headers={"Retry-After": "1"})
+        self._under_way[merchant_id] += 1
+        try:
+            yield
+        finally:
+            self._under_way[merchant_id] -= 1
+            if not self._under_way[merchant_id]:
+                del self._under_way[merchant_id]
 
 
 def operations(handler: Handler) -> tuple[Operation, ...]:
@@ -123,13 +161,14 @@ def operations(handler: Handler) -> tuple[Operation, ...]:
             template,
             name,
             handler,
+            summary=summary,
             query=AnyQuery if method == "GET" else None,
             limit="card" if template == CONFIRM else "key",
             idempotency=IDEMPOTENCY[method],
             statuses=(200, 201, 202),
             is_forwarded=True,
         )
-        for method, template, name in ROWS
+        for method, template, name, summary in ROWS
     )
 
 

@@ -18,15 +18,14 @@ from webhook_dispatcher.api.catalogue import (
     INVALID_URL,
     KEY_MISSING,
     KEY_REUSED,
-    LANGUAGES,
     NOT_JSON,
     STILL_RUNNING,
     VALIDATION_FAILED,
     WRONG_CONTENT_TYPE,
-    Language,
     entry_of,
 )
 from webhook_dispatcher.api.commands import answer_of
+from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KeptAnswer, KnownRequest, Requests
 
@@ -42,7 +41,7 @@ CarryOut = Callable[[Asked], Awaitable[Answer | Given]]
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequest:
-    """A request as it is known again. hash: who asked for what by which key; body_hash: what was sent."""
+    """A request as its API key's are known again. hash: of what, by which key; body_hash: what was sent."""
 
     hash: bytes
     body_hash: bytes
@@ -69,9 +68,8 @@ class OnceForEachKey:
 async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
     """Do it within the transaction that keeps what came of it, or say what came of it before."""
     request = keyed(asked, key)
-    requests = Requests(asked.database)
-    is_ours = await requests.lock(request.hash)
-    known = await requests.read(request.hash)
+    requests = Requests(asked.database, asked.bearer)
+    is_ours, known = await requests.begin(request.hash)
     if known is not None:
         return repeat(known, request)
     if not is_ours:
@@ -137,9 +135,9 @@ def repeat(known: KnownRequest, request: KeyedRequest) -> Outcome:
 
 
 def keyed(asked: Asked, key: str) -> KeyedRequest:
-    """Say by what a request is known again: the key of one client, for one operation on one thing."""
+    """Say by what an API key's request is known again: its key, for one operation on one thing."""
     digest = hashlib.sha256()
-    for part in (asked.bearer.client_id, asked.operation.method, asked.target, key):
+    for part in (asked.operation.method, asked.target, key):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4) + encoded)
     return KeyedRequest(digest.digest(), hashlib.sha256(asked.raw_body).digest())
@@ -156,7 +154,7 @@ def key_of(asked: Asked) -> str | None:
         if rule == "required":
             raise Refused(KEY_MISSING)
         return None
-    text = given[0].strip()
+    text = given[0].strip(" \t")
     if (quoted := _QUOTED.fullmatch(text)) is not None:
         text = re.sub(r"\\(.)", r"\1", quoted[1])
     if len(given) > 1 or not _KEY.fullmatch(text):

@@ -4,6 +4,7 @@ Source: contract 6.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -65,8 +66,9 @@ class ApiMetrics:
             "api_build_info", "The version that runs.", ["version"], namespace="webhook", registry=registry
         )
         self.build_info.labels(version).set(1)
+        self._requests_with, self._duration_of = cache(self.requests.labels), cache(self.duration.labels)
         for operation in (*operations, NO_OPERATION):
-            self.duration.labels(operation)
+            self._duration_of(operation)
         for code in CATALOGUE:
             self.refusals.labels(code)
         for outcome in UPSTREAM_OUTCOMES:
@@ -74,8 +76,8 @@ class ApiMetrics:
 
     def count(self, operation: str, status: int, seconds: float, refused: int | None) -> None:
         """Count an answered request. refused: the code of its error."""
-        self.requests.labels(operation, status).inc()
-        self.duration.labels(operation).observe(seconds)
+        self._requests_with(operation, status).inc()
+        self._duration_of(operation).observe(seconds)
         if refused is not None:
             self.refusals.labels(refused).inc()
 

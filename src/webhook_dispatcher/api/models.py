@@ -1,8 +1,11 @@
 """How answers are written: by the models that the OpenAPI document is made from, so that both are alike."""
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any
+from uuid import UUID
 
+import orjson
 from pydantic import AwareDatetime, Field, PlainSerializer, WithJsonSchema
 
 from webhook_dispatcher.api.validation import Model
@@ -23,8 +26,32 @@ Moment = Annotated[
 ]
 """What a client gives: with its offset from UTC, and within the years that events may have."""
 
+EXAMPLE_SINCE, EXAMPLE_UNTIL = "2026-11-20T14:00:00Z", "2026-11-20T19:00:00+02:00"
+
 
 def write(model: type[Model], source: object = None, **values: Any) -> bytes:
-    """Write an answer by its model: `values`, and else the source's attributes of the fields' names."""
-    found = {name: getattr(source, name) for name in model.model_fields if name not in values}
-    return model.model_construct(None, **found, **values).model_dump_json(by_alias=True).encode()
+    """Write an answer by its model: `values`, and else the source's attributes of the fields' names.
+
+    Not by an object of the model, which costs five times as much and checks nothing either.
+    """
+    shown = {
+        alias: values[name] if name in values else getattr(source, name) for name, alias in _aliases(model)
+    }
+    return orjson.dumps(shown, default=_as_text, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
+def _as_text(value: object) -> str:
+    """Write instants as the models do, and ids as asyncpg reads them, a type of its own."""
+    match value:
+        case datetime():
+            return render_instant(value)
+        case UUID():
+            return str(value)
+        case _:
+            raise TypeError(f"no answer holds a {type(value).__name__}")
+
+
+@cache
+def _aliases(model: type[Model]) -> tuple[tuple[str, str], ...]:
+    """Return the names of a model's fields, inside and outside."""
+    return tuple((name, field.alias or name) for name, field in model.model_fields.items())

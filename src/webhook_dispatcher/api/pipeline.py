@@ -5,7 +5,7 @@ whatever goes wrong, becomes an error in the envelope; nothing is answered in an
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -14,28 +14,23 @@ from aiohttp.web_response import Response
 
 from webhook_dispatcher.api import (
     card_attempts,
-    clients,
     envelope,
     heads,
-    languages,
+    memory,
     request_body,
     request_ids,
 )
-from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Given, Refused
-from webhook_dispatcher.api.catalogue import (
-    CATALOGUE,
-    INTERNAL,
-    INVALID_TOKEN,
-    UNAVAILABLE,
-    Language,
-    entry_of,
-)
+from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
+from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
 from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics
-from webhook_dispatcher.api.operations import Router
-from webhook_dispatcher.api.server import Connection
+from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.storage.api.database import TokenEnded
+from webhook_dispatcher.web import clients, languages
+from webhook_dispatcher.web.heads import HeadRefused, examine, expects_continue, judge
+from webhook_dispatcher.web.server import HELD, Connection
 
 _log = structlog.get_logger()
 
@@ -65,7 +60,11 @@ class Call:
     began: float
     operation: str = NO_OPERATION
     is_secret: bool = False
-    admitted: Admitted = field(default_factory=Admitted)
+    admitted: Admitted = NOT_ADMITTED
+
+    def names(self) -> dict[str, str]:
+        """Return what names it in every line of the log: the client's id, and a new one of ours."""
+        return {"request_id": self.request_id, "trace_id": request_ids.new_trace()}
 
 
 class Pipeline:
@@ -86,32 +85,35 @@ class Pipeline:
         self._clock = clock
         self._metrics = metrics
         self._trusted_proxies = trusted_proxies
-        self._budget = request_body.MemoryBudget()
+        self._read_budget, self._answer_budget = memory.MemoryBudget(), memory.MemoryBudget()
 
     async def __call__(self, request: BaseRequest) -> Response:
         """Answer a request, whatever happens."""
         call = self._begin(request)
-        with structlog.contextvars.bound_contextvars(request_id=call.request_id):
-            try:
-                return self._succeed(call, request, await self._carry_out(call, request))
-            except Refused as refused:
-                return self._refuse(call, request, refused)
-            except TokenEnded:
-                return self._refuse(call, request, Refused(INVALID_TOKEN))
-            except ConnectionError:
-                # The client is gone.
-                raise
-            except StorageUnavailable as error:
-                _log.warning("request.unanswered", operation=call.operation, error=str(error))
-                return self._refuse(call, request, Refused(UNAVAILABLE, headers={"Retry-After": "1"}))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and never shown
-                _log.error("request.failed", operation=call.operation, exc_info=error)
-                return self._refuse(call, request, Refused(INTERNAL))
+        # Never unbound: each request is answered in a task of its own, and its context ends with that.
+        structlog.contextvars.bind_contextvars(**call.names())
+        try:
+            return self._succeed(call, request, await self._carry_out(call, request))
+        except Refused as refused:
+            return self._refuse(call, request, refused)
+        except HeadRefused as error:
+            return self._refuse(call, request, heads.refused(error.fault))
+        except TokenEnded:
+            return self._refuse(call, request, Refused(INVALID_TOKEN))
+        except ConnectionError:
+            # The client is gone.
+            raise
+        except StorageUnavailable as error:
+            _log.warning("request.unanswered", operation=call.operation, error=str(error))
+            return self._refuse(call, request, Refused(UNAVAILABLE, headers={"Retry-After": "1"}))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and never shown
+            _log.error("request.failed", operation=call.operation, exc_info=error)
+            return self._refuse(call, request, Refused(INTERNAL))
 
     async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
         """Keep the promise: each step knows more than the one before it, or refuses."""
-        path = heads.examine(request)
-        expects_continue = heads.expects_continue(request)
+        path = examine(request)
+        expects = expects_continue(request)
         operation, parameters = self._router.find(request.method, path)
         call.operation, call.is_secret = operation.name, operation.is_secret
         request_body.check_head(request, operation)
@@ -125,29 +127,40 @@ class Pipeline:
             address=self._address_of(request),
             began=call.began,
         )
-        call.admitted = await self._admission.admit(asked)
+        asked.admitted = call.admitted = await self._admission.admit(asked)
+        client = _client_of(asked, call.admitted)
+        reserved = request[HELD].enter_context(self._answer_budget.reserved(client, memory.MAX_BYTES))
+        asked.take_memory = reserved.grow
         async with card_attempts.released_unless_made(call.admitted.attempt):
-            client = _client_of(asked, call.admitted)
-            with self._budget.reserved(client, operation.max_body) as reservation:
-                body = await request_body.read(request, reservation, expects_continue)
-                asked = replace(asked, admitted=call.admitted, raw_body=body)
-                return await self._idempotency.once(asked, self._handle)
+            answer = await self._answer(asked, client, request, expects)
+        reserved.cover(len(answer.data))
+        return answer
+
+    async def _answer(self, asked: Asked, client: str, request: BaseRequest, expects: bool) -> Answer:
+        if not request.body_exists:
+            return await self._idempotency.once(asked, self._handle)
+        with self._read_budget.reserved(client, asked.operation.max_body) as reservation:
+            asked.raw_body = await request_body.read(request, reservation, expects)
+            return await self._idempotency.once(asked, self._handle)
 
     async def _handle(self, asked: Asked) -> Answer | Given:
         """Read what was asked by the operation's models, and do it."""
         operation, language = asked.operation, asked.language
-        kind = request_body.content_type(asked.headers)
-        query = request_body.parse_query(operation, asked.target.partition("?")[2], language)
-        body = request_body.parse(operation, asked.raw_body, kind, language)
-        return await operation.handler(replace(asked, query=query, body=body))
+        asked.query = request_body.parse_query(operation, asked.target.partition("?")[2], language)
+        if operation.takes_body:
+            kind = request_body.content_type(asked.headers)
+            asked.body = request_body.parse(operation, asked.raw_body, kind, language)
+        return await operation.handler(asked)
 
     def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
         """Answer what could not be parsed; of such a request nothing is known, not even its headers."""
         call = self._begin(request)
-        code = heads.judge(error)
-        if code is None:
-            _log.error("request.failed", request_id=call.request_id, exc_info=error)
-        return self._refuse(call, request, Refused(code or INTERNAL, closes=True))
+        fault = judge(error)
+        with structlog.contextvars.bound_contextvars(**call.names()):
+            if fault is None:
+                _log.error("request.failed", exc_info=error)
+                return self._refuse(call, request, Refused(INTERNAL, closes=True))
+            return self._refuse(call, request, heads.refused(fault))
 
     def _begin(self, request: BaseRequest) -> Call:
         headers = request.headers
@@ -167,9 +180,7 @@ class Pipeline:
     def _refuse(self, call: Call, request: BaseRequest, refused: Refused) -> Response:
         code = INTERNAL if entry_of(refused.code) is CATALOGUE[INTERNAL] else refused.code
         if code != refused.code:
-            _log.error(
-                "code.unknown", request_id=call.request_id, operation=call.operation, code=refused.code
-            )
+            _log.error("code.unknown", operation=call.operation, code=refused.code)
         finished = envelope.error(refused, self._meta(call), call.language)
         return self._send(call, request, finished, code, refused.closes)
 
@@ -201,7 +212,7 @@ class Pipeline:
 
 
 def _client_of(asked: Asked, admitted: Admitted) -> str:
-    """Say whose memory a body takes: a key's, or an address's where nobody has shown who he is."""
+    """Say whose memory body and answer take: a key's, or an address's where nobody has shown who he is."""
     return admitted.bearer.client_id if admitted.bearer else clients.subjects_of(asked.address)[0]
 
 

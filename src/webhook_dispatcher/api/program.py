@@ -5,54 +5,50 @@ as soon as its databases were asked once, even when they are away: what needs th
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 
 import asyncpg
 import structlog
 
 from webhook_dispatcher import __version__
 from webhook_dispatcher.api import forwarded
-from webhook_dispatcher.api.admission import ByToken, Databases
+from webhook_dispatcher.api.admission import ByToken
+from webhook_dispatcher.api.calls import Operation
 from webhook_dispatcher.api.claims import OnceUpstream
-from webhook_dispatcher.api.clients import Network
 from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
-from webhook_dispatcher.api.operations import Operation, Router
 from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
 from webhook_dispatcher.api.published import published
-from webhook_dispatcher.api.server import ApiServer
+from webhook_dispatcher.api.router import Router
+from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.table import table
 from webhook_dispatcher.api.upstream import ANSWER_TIMEOUT, Upstream
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.domain.errors import (
-    ConfigurationError,
-    DispatcherError,
-    SchemaMismatch,
-    StorageUnavailable,
-)
+from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.storage import installation, schema
-from webhook_dispatcher.storage.api.database import Connections
+from webhook_dispatcher.storage.api.database import Share
 from webhook_dispatcher.storage.api.endpoints import refuse_powerful
+from webhook_dispatcher.storage.api.events import Events
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.session import PLANNED_ONCE
-from webhook_dispatcher.telemetry.address import split_address
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.web.clients import Network
+from webhook_dispatcher.web.running import Running
+from webhook_dispatcher.web.server import WebServer
 
 STATEMENT_TIME = timedelta(seconds=5)
 POOL_SIZE = 10
-CHECK_SECONDS = 5.0
-"""How often each database is asked whether it is there, and of a version that we serve."""
 MAX_BACKLOG = 1024
 UPSTREAM_TIME = ANSWER_TIMEOUT
 CLAIM_MARGIN = timedelta(seconds=5)
 """How much longer a key is claimed than the charge service is waited for."""
+MAX_REQUEST_TIME = UPSTREAM_TIME + CLAIM_MARGIN
+"""How long a request that was read may take: no grace is shorter."""
 USER_AGENT = f"webhook-dispatcher/{__version__}"
 
 _log = structlog.get_logger()
@@ -91,10 +87,19 @@ class Parts:
 Pools = Mapping[str | None, asyncpg.Pool]
 
 
-def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy, upstream: str | None = None) -> Parts:
-    """Put together what answers requests; pools: one for each database, by its name."""
-    databases = Databases({name: Connections(pool) for name, pool in pools.items()})
-    operations, admission = table(databases, limits, Guard(egress)), ByToken(databases, limits)
+def compose(
+    pools: Pools,
+    limits: RateLimits,
+    egress: EgressPolicy,
+    upstream: str | None = None,
+    has_feed: bool = True,
+) -> Parts:
+    """Put together what answers requests; pools: one for each database, by its name.
+
+    has_feed: whether merchants can read their events in order.
+    """
+    databases = Databases(pools)
+    operations, admission = table(databases, limits, Guard(egress), has_feed), ByToken(databases, limits)
     once = OnceForEachKey()
     if upstream is None:
         return Parts((*operations, *published(operations)), admission, once)
@@ -104,20 +109,16 @@ def compose(pools: Pools, limits: RateLimits, egress: EgressPolicy, upstream: st
     return Parts((*operations, *published(operations)), admission, once_upstream, forwarding)
 
 
-class Program:
-    """The running parts, and how to stop them. parts: makes what answers, when the pools are open."""
+class Program(Running):
+    """The running parts. parts: makes what answers, when the pools are open."""
 
     def __init__(self, options: Options, clock: Clock, parts: Callable[[Pools], Parts] | None = None) -> None:
+        super().__init__(options.address, "WEBHOOK_API_ADDRESS", options.grace, "api.stopped")
         self._options = options
         self._clock = clock
-        self._parts = parts or partial(
-            compose, limits=options.limits, egress=options.egress, upstream=options.upstream
-        )
-        self._stop, self._end_of_grace = asyncio.Event(), asyncio.Event()
+        self._parts = parts
         self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
-        self._failure: DispatcherError | None = None
-        self._server: ApiServer | None = None
-        self.port = self.ops_port = 0
+        self.ops_port = 0
 
     def readiness(self) -> Sequence[str]:
         """Name what stands in the way of answering."""
@@ -131,7 +132,7 @@ class Program:
         """Open the pools, ask each database once, and listen."""
         pools = {name: await self._pool(stack, dsn) for name, dsn in self._options.databases.items()}
         await self._check(pools)
-        parts = self._parts(pools)
+        parts = await self._compose(pools) if self._parts is None else self._parts(pools)
         metrics = ApiMetrics(
             __version__,
             [operation.name for operation in parts.operations],
@@ -152,11 +153,16 @@ class Program:
             metrics,
             self._options.trusted_proxies,
         )
-        await self._listen(ApiServer(pipeline, self._options.max_connections))
-        watching = asyncio.create_task(self._watch(pools))
+        most = self._options.max_connections
+        await self._listen(WebServer(pipeline, most), min(most, MAX_BACKLOG))
+        watching = asyncio.create_task(self._watch(lambda: self._check(pools)))
         stack.callback(watching.cancel)
         url = f"http://{self._options.address.rpartition(':')[0]}:{self.port}/v1"
         _log.info("api.started", version=__version__, url=url, port=self.port, ops_port=self.ops_port)
+
+    async def _compose(self, pools: Pools) -> Parts:
+        chosen, has_feed = self._options, await asyncio.gather(*map(_has_feed, pools.values()))
+        return compose(pools, chosen.limits, chosen.egress, chosen.upstream, any(has_feed))
 
     async def _pool(self, stack: AsyncExitStack, dsn: str) -> asyncpg.Pool:
         return await stack.enter_async_context(
@@ -169,20 +175,6 @@ class Program:
                 planning=PLANNED_ONCE,
             )
         )
-
-    async def _listen(self, server: ApiServer) -> None:
-        host, port = split_address(self._options.address)
-        backlog = min(self._options.max_connections, MAX_BACKLOG)
-        try:
-            self._listener = await server.loop.create_server(server, host, port, backlog=backlog)
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise ConfigurationError(
-                f"WEBHOOK_API_ADDRESS: cannot listen on {self._options.address}: {reason}"
-            ) from None
-        self.port = self._listener.sockets[0].getsockname()[1]
-        server.watch()
-        self._server = server
 
     async def _check(self, pools: Pools) -> None:
         """Ask every database whether it is there and ours; SchemaMismatch and ConfigurationError end us."""
@@ -199,46 +191,10 @@ class Program:
         else:
             self._away.pop(name, None)
 
-    async def _watch(self, pools: Pools) -> None:
-        while not self._stop.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), CHECK_SECONDS)
-                return
-            try:
-                await self._check(pools)
-            except (SchemaMismatch, ConfigurationError) as error:
-                self._failure = error
-                self.stop()
-            except DispatcherError as error:
-                _log.warning("database.unchecked", error=str(error))
 
-    def stop(self) -> None:
-        """Ask it to end."""
-        self._stop.set()
-
-    def cut_short(self) -> None:
-        """End the grace now."""
-        self._end_of_grace.set()
-
-    async def finished(self) -> None:
-        """Wait until it is asked to end."""
-        await self._stop.wait()
-
-    def failure(self) -> DispatcherError | None:
-        """Say what it ended for, if not for being asked."""
-        return self._failure
-
-    async def drain(self) -> None:
-        """Take no new connections in, let requests under way end, then close."""
-        self.stop()
-        if self._server is None:
-            return
-        self._listener.close()
-        draining = asyncio.create_task(self._server.drain(self._options.grace))
-        cutting = asyncio.create_task(self._end_of_grace.wait())
-        await asyncio.wait([draining, cutting], return_when=asyncio.FIRST_COMPLETED)
-        cutting.cancel()
-        if not draining.done():
-            await self._server.drain(0)
-        await draining
-        _log.info("api.stopped")
+async def _has_feed(pool: asyncpg.Pool) -> bool:
+    """Tell whether a database's events can be read in order; where one is away each request will be told."""
+    try:
+        return await Events(Share(pool, 1)).is_indexed()
+    except StorageUnavailable:
+        return True

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import parse_qsl
 
@@ -14,27 +12,22 @@ from aiohttp.web_request import BaseRequest
 from pydantic import BaseModel
 
 from webhook_dispatcher.api import validation
-from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.calls import FORM, Operation, Refused
 from webhook_dispatcher.api.catalogue import (
     BODY_TOO_LARGE,
     MALFORMED_REQUEST,
     NOT_JSON,
     TOO_SLOW,
-    UNAVAILABLE,
     WRONG_CONTENT_TYPE,
-    Language,
 )
-from webhook_dispatcher.api.operations import FORM, MAX_BODY_BYTES, Operation
+from webhook_dispatcher.api.memory import Reservation
+from webhook_dispatcher.domain.language import Language
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
 MAX_BODY_SECONDS = 20.0
 """How long a body may take to arrive, however it comes."""
-MAX_BYTES = 64 * 1_048_576
-"""What all bodies that are being read may take together."""
-MAX_SHARE = MAX_BYTES // 8
-"""What those of one client may take: whoever sends slowly takes nothing from others."""
 MAX_MEMBERS = 10_000
 """Members that the objects of one body may have together."""
 MAX_QUERY_FIELDS = 32
@@ -42,51 +35,6 @@ MAX_QUERY_FIELDS = 32
 NUL = b"\\u0000"
 """The only way in which JSON can hold U+0000."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class MemoryBudget:
-    """The bytes that bodies may take together."""
-
-    def __init__(self, size: int = MAX_BYTES, share: int = MAX_SHARE) -> None:
-        self._left = size
-        self._share = share
-        self._taken: Counter[str] = Counter()
-
-    @contextmanager
-    def reserved(self, client: str, most: int = MAX_BODY_BYTES) -> Iterator["Reservation"]:
-        """Reserve a client's bytes as they come, until left. most: what one body may have."""
-        reservation = Reservation(self, client, most)
-        try:
-            yield reservation
-        finally:
-            self._left += reservation.size
-            self._taken[client] -= reservation.size
-            if not self._taken[client]:
-                del self._taken[client]
-
-    def take(self, client: str, size: int) -> None:
-        """Take bytes, or refuse."""
-        if size > self._left or self._taken[client] + size > self._share:
-            raise Refused(UNAVAILABLE, headers={"Retry-After": "1"}, closes=True)
-        self._left -= size
-        self._taken[client] += size
-
-
-class Reservation:
-    """One body's part of the budget."""
-
-    def __init__(self, budget: MemoryBudget, client: str, most: int) -> None:
-        self._budget = budget
-        self._client = client
-        self._most = most
-        self.size = 0
-
-    def grow(self, size: int) -> None:
-        """Take so many bytes more, or refuse."""
-        if self.size + size > self._most:
-            raise Refused(BODY_TOO_LARGE, closes=True)
-        self._budget.take(self._client, size)
-        self.size += size
 
 
 def check_head(request: BaseRequest, operation: Operation) -> None:
@@ -111,8 +59,6 @@ def content_type(headers: "CIMultiDictProxy[str]") -> str:
 
 async def read(request: BaseRequest, reservation: Reservation, expects_continue: bool) -> bytes:
     """Read the body within its bounds; tell the client to send it if it waits for that."""
-    if not request.body_exists:
-        return b""
     if expects_continue and not request.content.is_eof():
         await _tell_to_continue(request)
     parts = []
@@ -137,8 +83,6 @@ async def _tell_to_continue(request: BaseRequest) -> None:
 
 def parse(operation: Operation, body: bytes, kind: str, language: Language) -> BaseModel | None:
     """Read a body by the operation's model; kind: its content type."""
-    if not operation.takes_body:
-        return None
     if operation.body is None and not body:
         return None
     if operation.is_forwarded:
@@ -155,8 +99,10 @@ def parse(operation: Operation, body: bytes, kind: str, language: Language) -> B
     return validation.from_json(model, body, language)
 
 
-def parse_query(operation: Operation, query: str, language: Language) -> BaseModel:
+def parse_query(operation: Operation, query: str, language: Language) -> BaseModel | None:
     """Read the query by the operation's model; without one there must be none."""
+    if operation.query is None and not query:
+        return None
     return validation.from_strings(
         operation.query or validation.Nothing, fields_of(query, language), language
     )

@@ -1,26 +1,52 @@
 """All operations, in one table: what is routed, limited, validated, documented and tested."""
 
-from webhook_dispatcher.api import auth, charges, commands, deliveries, webhook
-from webhook_dispatcher.api.admission import Databases
+from webhook_dispatcher.api import auth, charges, commands, deliveries, events, webhook
+from webhook_dispatcher.api.calls import FORM, JSON, Operation
 from webhook_dispatcher.api.catalogue import (
     DELIVERY_NOT_FOUND,
     INVALID_URL,
     KEY_REVOKED,
+    NO_SUCH_PATH,
     NOT_CONFIGURED,
     NOT_FOUND,
     STATE_FORBIDS,
     WRONG_CREDENTIALS,
 )
-from webhook_dispatcher.api.operations import FORM, JSON, Operation
+from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import Guard
 
 
-def table(databases: Databases, limits: RateLimits, guard: Guard) -> tuple[Operation, ...]:
-    """Return every operation that we answer ourselves."""
+def table(
+    databases: Databases, limits: RateLimits, guard: Guard, has_feed: bool = True
+) -> tuple[Operation, ...]:
+    """Return every operation that we answer ourselves. has_feed: whether events can be read in order."""
+    cursors = deliveries.OwnCursors()
+    operations = _operations(databases, limits, guard, cursors)
+    return (*operations, _feed(cursors)) if has_feed else operations
+
+
+def _feed(cursors: deliveries.OwnCursors) -> Operation:
+    return Operation(
+        "GET",
+        "/v1/events",
+        "listEvents",
+        events.Feed(cursors).list,
+        summary="Read events, delivered or not, in an order that skips nothing, from where you had come to.",
+        refusals=(NO_SUCH_PATH,),
+        query=events.EventsQuery,
+        answer=events.EventAnswer,
+        is_list=True,
+        meta=(events.DELAYED,),
+    )
+
+
+def _operations(
+    databases: Databases, limits: RateLimits, guard: Guard, cursors: deliveries.OwnCursors
+) -> tuple[Operation, ...]:
     issuing = auth.Issuing(databases, limits)
     putting = webhook.Putting(guard)
-    lists = deliveries.Lists()
+    lists = deliveries.Lists(cursors)
     return (
         Operation(
             "POST",

@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace, TracebackType
@@ -50,6 +50,9 @@ IDLE_SECONDS = 15.0
 MAX_CONNECTIONS = 100
 MAX_ANSWER_BYTES = 4 << 20
 MAX_ID_BYTES = 255
+
+TakeMemory = Callable[[int], None]
+"""Reserves so many bytes, or raises."""
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # Encoded or not, servers disagree about these: %2F may become a slash before routing, %25 a percent sign.
@@ -181,10 +184,11 @@ class Upstream:
     ) -> None:
         await self._session.close()
 
-    async def forward(self, request: UpstreamRequest) -> Reply:
+    async def forward(self, request: UpstreamRequest, take_memory: TakeMemory = lambda _: None) -> Reply:
         """Ask the charge service; return what it answers, or how it failed to.
 
-        Errors: Unaddressable; nothing was sent.
+        take_memory: is told of the answer's bytes as they come.
+        Errors: Unaddressable; nothing was sent. What take_memory raises; the rest of the answer is not read.
         """
         target = target_of(request.template, request.parameters, request.query)
         url = URL(self._base + target, encoded=True)
@@ -193,12 +197,17 @@ class Upstream:
         progress = _Progress()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._exchange(request, url, headers, progress)
+                return await self._exchange(request, url, headers, progress, take_memory)
         except _EXPECTED as error:
             return _failure(error, progress)
 
     async def _exchange(
-        self, request: UpstreamRequest, url: URL, headers: Mapping[str, str], progress: _Progress
+        self,
+        request: UpstreamRequest,
+        url: URL,
+        headers: Mapping[str, str],
+        progress: _Progress,
+        take_memory: TakeMemory,
     ) -> Reply:
         async with self._session.request(
             request.method,
@@ -211,7 +220,7 @@ class Upstream:
             # Left before its end, an answer takes its connection with it.
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
                 return UpstreamBroken("its answer is compressed, which was not asked for")
-            body = await _read(response, self._max_answer_bytes)
+            body = await _read(response, self._max_answer_bytes, take_memory)
             if body is None:
                 return UpstreamBroken(f"its answer is larger than {self._max_answer_bytes} bytes")
             return judge(response.status, body, self._codes, response.headers.get("Retry-After"))
@@ -237,7 +246,7 @@ def headers_of(request: UpstreamRequest, user_agent: str) -> dict[str, str]:
     return headers
 
 
-async def _read(response: ClientResponse, max_bytes: int) -> bytes | None:
+async def _read(response: ClientResponse, max_bytes: int, take_memory: TakeMemory) -> bytes | None:
     """Read the body, or stop as soon as it is known to be too large."""
     if (response.content_length or 0) > max_bytes:
         return None
@@ -246,6 +255,7 @@ async def _read(response: ClientResponse, max_bytes: int) -> bytes | None:
         size += len(chunk)
         if size > max_bytes:
             return None
+        take_memory(len(chunk))
         chunks.append(chunk)
     return b"".join(chunks)
 

@@ -13,7 +13,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from webhook_dispatcher.api.calls import Detail, Refused
-from webhook_dispatcher.api.catalogue import NOT_JSON, VALIDATION_FAILED, Language
+from webhook_dispatcher.api.catalogue import NOT_JSON, VALIDATION_FAILED
+from webhook_dispatcher.domain.language import Language
 
 MAX_DETAILS = 50
 """Faults of one request that are told."""
@@ -150,6 +151,21 @@ TEXTS: Mapping[str, Mapping[Language, str]] = {
         "en": "This cursor is not of this list: begin again without it.",
         "ru": "Этот курсор не относится к данному списку: начните заново без него.",
         "uz": "Bu kursor ushbu ro‘yxatga tegishli emas: usiz qaytadan boshlang.",
+    },
+    "cursor_elsewhere": {
+        "en": "The cursor is from before the database was replaced: begin again by an instant (since).",
+        "ru": "Курсор получен до замены базы данных: начните заново с момента времени (since).",
+        "uz": "Kursor ma’lumotlar bazasi almashtirilishidan oldin olingan: since bilan qaytadan boshlang.",
+    },
+    "cursor_expired": {
+        "en": "Some of what follows this cursor is not kept any more: begin again without it.",
+        "ru": "Часть того, что следует за этим курсором, больше не хранится: начните заново без него.",
+        "uz": "Bu kursordan keyingi ma’lumotlarning bir qismi endi saqlanmaydi: usiz qaytadan boshlang.",
+    },
+    "cursor_and_since": {
+        "en": "Give this or a cursor, not both.",
+        "ru": "Укажите либо это поле, либо курсор, но не оба.",
+        "uz": "Bu maydonni yoki kursorni ko‘rsating, ikkalasini emas.",
     },
     "empty_window": {
         "en": "The end must be later than the beginning.",

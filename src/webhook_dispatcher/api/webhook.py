@@ -4,7 +4,10 @@ A secret is made here, told once and sealed with a public half; nothing in this 
 """
 
 import secrets
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
 
 import structlog
 from pydantic import Field
@@ -15,7 +18,7 @@ from webhook_dispatcher.api.catalogue import (
     NOT_CONFIGURED,
     UNAVAILABLE,
 )
-from webhook_dispatcher.api.commands import given
+from webhook_dispatcher.api.commands import unless_refused
 from webhook_dispatcher.api.models import Instant, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
@@ -26,6 +29,7 @@ from webhook_dispatcher.storage.api.endpoints import (
     OwnEndpoint,
     Put,
     Removal,
+    Rotated,
     Rotation,
 )
 from webhook_dispatcher.transport.guard import Guard
@@ -33,6 +37,9 @@ from webhook_dispatcher.transport.guard import Guard
 MAX_OVERLAP_SECONDS = 7 * 24 * 3600
 MAX_SEALINGS = 3
 """How often a secret is sealed again because the key that seals has just changed."""
+
+KEY_IS_OLD = (Put.KEY_IS_OLD, Rotated(Rotation.KEY_IS_OLD))
+Stored = TypeVar("Stored", Put, Rotated)
 
 _log = structlog.get_logger()
 
@@ -60,13 +67,13 @@ class CreatedWebhook(WebhookAnswer):
 class WebhookUrl(Model):
     """Where events are to be sent."""
 
-    url: str = Field(min_length=1, max_length=4096)
+    url: str = Field(min_length=1, max_length=4096, examples=["https://shop.example.com/webhooks"])
 
 
 class Overlap(Model):
     """How much longer the secret before signs beside the new one; 0: not at all."""
 
-    overlap_seconds: int = Field(0, ge=0, le=MAX_OVERLAP_SECONDS)
+    overlap_seconds: int = Field(0, ge=0, le=MAX_OVERLAP_SECONDS, examples=[86_400])
 
 
 class RotatedSecret(Model):
@@ -125,15 +132,10 @@ class Putting:
         url = asked.body.url
         if (fault := self._guard.find_fault(url)) is not None:
             raise Refused(INVALID_URL, extra={"reason": fault})
-        result = await Endpoints(asked.database).put(asked.token, url, None)
-        if result is not Put.NOT_CONFIGURED:
+        store = partial(Endpoints(asked.database).put, asked.token, url)
+        if (result := await store(None)) is not Put.NOT_CONFIGURED:
             return await self._changed(asked, result)
-        secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
-        for _ in range(MAX_SEALINGS):
-            result = await Endpoints(asked.database).put(asked.token, url, await _sealed(asked, secret))
-            if result is not Put.KEY_IS_OLD:
-                return await self._changed(asked, result, secret)
-        raise _unsealed("the sealing key changes all the time")
+        return await self._changed(asked, *await _with_new_secret(asked, store))
 
     async def _changed(self, asked: Asked, result: Put, secret: Secret | None = None) -> Answer:
         endpoint = await _endpoint(asked)
@@ -147,22 +149,16 @@ async def rotate(asked: Asked) -> Answer:
     """Make a new secret; with an overlap the one before goes on signing for so long."""
     assert isinstance(asked.body, Overlap)
     overlap = timedelta(seconds=asked.body.overlap_seconds) or None
-    secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
     await _endpoint(asked)
-    for _ in range(MAX_SEALINGS):
-        rotated = await Endpoints(asked.database).rotate(asked.token, await _sealed(asked, secret), overlap)
-        match rotated.result:
-            case Rotation.ROTATED:
-                told, kept = (
-                    write(RotatedSecret, secret=shown, previous_secret_until=rotated.previous_until)
-                    for shown in (secret.revealed.decode(), None)
-                )
-                return Answer(told, kept=kept)
-            case Rotation.NOT_CONFIGURED:
-                raise Refused(NOT_CONFIGURED)
-            case Rotation.KEY_IS_OLD:
-                continue
-    raise _unsealed("the sealing key changes all the time")
+    store = partial(Endpoints(asked.database).rotate, asked.token, overlap=overlap)
+    rotated, secret = await _with_new_secret(asked, store)
+    if rotated.result is Rotation.NOT_CONFIGURED:
+        raise Refused(NOT_CONFIGURED)
+    told, kept = (
+        write(RotatedSecret, secret=shown, previous_secret_until=rotated.previous_until)
+        for shown in (secret.revealed.decode(), None)
+    )
+    return Answer(told, kept=kept)
 
 
 async def test(asked: Asked) -> Given:
@@ -193,13 +189,25 @@ def paused(command: OwnCommand) -> bytes:
 
 async def _give(asked: Asked, command: CommandName) -> Given:
     await _endpoint(asked)
-    return given(await Endpoints(asked.database).ask(asked.token, command))
+    return unless_refused(await Endpoints(asked.database).ask(asked.token, command))
 
 
 async def _endpoint(asked: Asked) -> OwnEndpoint:
     if (endpoint := await Endpoints(asked.database).read(asked.token)) is None:
         raise Refused(NOT_CONFIGURED)
     return endpoint
+
+
+async def _with_new_secret(
+    asked: Asked, store: Callable[[SealedSecret], Awaitable[Stored]]
+) -> tuple[Stored, Secret]:
+    """Make a secret and store it sealed; it is sealed again where the key that seals has just changed."""
+    secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
+    for _ in range(MAX_SEALINGS):
+        stored = await store(await _sealed(asked, secret))
+        if stored not in KEY_IS_OLD:
+            return stored, secret
+    raise _unsealed("the sealing key changes all the time")
 
 
 async def _sealed(asked: Asked, secret: Secret) -> SealedSecret:

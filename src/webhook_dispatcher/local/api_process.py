@@ -18,8 +18,8 @@ from typing import Self
 from webhook_dispatcher.telemetry.address import split_address
 
 NOT_PASSED_ON = ("WEBHOOK_SECRET_KEYS", "WEBHOOK_MIGRATION_DATABASE_URL")
-GRACE = 15.0
-"""Seconds that it has to end by itself: WEBHOOK_SHUTDOWN_GRACE, and some."""
+GRACE = 40.0
+"""Seconds that it has to end by itself: what its longest request may take, and some."""
 
 
 def environment_of(environ: Mapping[str, str], database_url: str, **usual: str) -> dict[str, str]:

@@ -1,19 +1,24 @@
 """Where a request's statements run: on a pool, each by itself, or on one connection within a transaction."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import asyncpg
-from asyncpg.pool import PoolAcquireContext, PoolConnectionProxy
+from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.errors import DispatcherError
+from webhook_dispatcher.domain.errors import DispatcherError, StatementRefused
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import Statement, load
 
 MAX_WAIT_SECONDS = 5.0
 """How long a request waits for a connection: one that hangs holds up no more than so many others so long."""
+MAX_WAITING = 200
+"""Requests that wait for one share's connections; one more is refused at once."""
 
+TOKEN_ENDED = "WH401"
+"""What functions raise that find nobody by the token."""
 _FIND_BEARER = load("api_tokens")["find_bearer"]
 
 
@@ -24,20 +29,52 @@ class TokenEnded(DispatcherError):
         super().__init__("the token is unknown, expired or revoked")
 
 
-class Connections:
-    """A pool for whose connections nobody waits longer than MAX_WAIT_SECONDS."""
+class Share:
+    """A part of a pool: at most so many connections at once, and a bounded wait for one of them."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, most: int) -> None:
         self._pool = pool
+        self._free = asyncio.Semaphore(most)
+        self._waiting = 0
 
-    def acquire(self) -> PoolAcquireContext:
-        """Take a connection while entered; TimeoutError where none was free in time."""
-        return self._pool.acquire(timeout=MAX_WAIT_SECONDS)
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[PoolConnectionProxy]:
+        """Take a connection while entered; TimeoutError where none was free in time, or too many wait."""
+        connection = await self._take()
+        try:
+            yield connection
+        finally:
+            await self._release(connection)
+
+    async def _take(self) -> PoolConnectionProxy:
+        if self._free.locked() and self._waiting >= MAX_WAITING:
+            raise TimeoutError
+        self._waiting += 1
+        try:
+            # Not by the pool's own time-out, for which each that waits would become a task.
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
+                await self._free.acquire()
+                try:
+                    return await self._pool.acquire()
+                except BaseException:
+                    self._free.release()
+                    raise
+        finally:
+            self._waiting -= 1
+
+    async def _release(self, connection: PoolConnectionProxy) -> None:
+        try:
+            await self._pool.release(connection)
+        finally:
+            self._free.release()
 
     async def fetch(self, text: str, *arguments: object) -> Sequence[Any]:
-        """Return all rows."""
-        async with self.acquire() as connection:
+        """Return all rows, for every request: without `acquire`, which would cost as much again."""
+        connection = await self._take()
+        try:
             return cast(Sequence[Any], await connection.fetch(text, *arguments))
+        finally:
+            await self._release(connection)
 
     async def fetchrow(self, text: str, *arguments: object) -> asyncpg.Record | None:
         """Return the first row."""
@@ -50,7 +87,7 @@ class Connections:
             return await connection.fetchval(text, *arguments)
 
 
-Database = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy | Connections
+Database = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy | Share
 
 
 @asynccontextmanager
@@ -61,9 +98,7 @@ async def transaction(database: Database) -> AsyncIterator[Database]:
     """
     async with AsyncExitStack() as stack:
         with translated():
-            if isinstance(database, asyncpg.Pool):
-                database = Connections(database)
-            if isinstance(database, Connections):
+            if isinstance(database, asyncpg.Pool | Share):
                 database = await stack.enter_async_context(database.acquire())
             under_way = database.transaction()
             await under_way.start()
@@ -78,10 +113,26 @@ async def transaction(database: Database) -> AsyncIterator[Database]:
 
 
 async def ask(database: Database, statement: Statement, *arguments: object) -> Sequence[Any]:
-    """Return a statement's rows; errors are ours (`storage.connection.translated`)."""
-    with translated():
+    """Return a statement's rows; errors are ours (`storage.connection.translated`).
+
+    TokenEnded where a function says so; nothing was done.
+    """
+    try:
         rows: Sequence[Any] = await database.fetch(statement.text, *arguments)
+    except Exception:
+        with _token_ended(), translated():
+            raise
     return rows
+
+
+@contextmanager
+def _token_ended() -> Iterator[None]:
+    try:
+        yield
+    except StatementRefused as error:
+        if error.sqlstate == TOKEN_ENDED:
+            raise TokenEnded from error
+        raise
 
 
 async def ask_own(

@@ -9,19 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
-from webhook_dispatcher.storage.api.database import Database, TokenEnded, ask, ask_own
-from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.api.database import Database, ask, ask_own
 from webhook_dispatcher.storage.statements import load
 
 _STATEMENTS = load("api_endpoints")
-_TOKEN_ENDED, _TOO_MANY = "WH401", "WH409"
-"""What the functions raise of their own."""
+_TOO_MANY = "WH409"
+"""What own_command() raises of its own."""
 
 
 class Put(StrEnum):
@@ -57,9 +56,8 @@ class Gave(StrEnum):
     TOO_MANY = "too_many"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnEndpoint:
-    """A merchant's endpoint as it is shown to the merchant."""
+class OwnEndpoint(NamedTuple):
+    """A merchant's endpoint as it is shown to the merchant. A tuple: made for each request for it."""
 
     url: str
     paused: bool
@@ -158,8 +156,6 @@ class Endpoints:
         try:
             row: Mapping[str, Any] = (await self._rows(name, *arguments))[0]
         except StatementRefused as error:
-            if error.sqlstate == _TOKEN_ENDED:
-                raise TokenEnded from error
             if error.sqlstate != _TOO_MANY:
                 raise
             return {"result": Gave.TOO_MANY}
@@ -171,9 +167,8 @@ class Endpoints:
 
 async def refuse_powerful(database: Database) -> None:
     """Raise ConfigurationError for a database user that could read secrets, sealed as they are."""
-    with translated():
-        may_read = await database.fetchval(_STATEMENTS["may_read_secrets"].text)
-    if may_read:
+    [row] = await ask(database, _STATEMENTS["may_read_secrets"])
+    if row["may_read_secrets"]:
         raise ConfigurationError(
             "WEBHOOK_DATABASE_URL: this database user may read webhook.endpoint.secret, which a process that "
             "the internet reaches must not",

@@ -8,8 +8,8 @@ from typing import Any
 
 import asyncpg
 
-from webhook_dispatcher.storage.connection import translated
-from webhook_dispatcher.storage.statements import load
+from webhook_dispatcher.storage.api.database import ask
+from webhook_dispatcher.storage.statements import Statement, load
 
 CHUNK = 1_000
 MARGIN = timedelta(minutes=1)
@@ -25,18 +25,20 @@ async def clear(pool: asyncpg.Pool, chunk: int = CHUNK) -> int:
         after: str | None = ""
         while after is not None:
             after = await _value(pool, statement, after, MARGIN, chunk)
-    return sum([await _clear(pool, name, chunk) for name in ("clear_tokens", "clear_requests")])
+    return sum(
+        [await clear_in_chunks(pool, _LIMITS[name], chunk) for name in ("clear_tokens", "clear_requests")]
+    )
 
 
-async def _clear(pool: asyncpg.Pool, name: str, chunk: int) -> int:
+async def clear_in_chunks(pool: asyncpg.Pool, statement: Statement, chunk: int) -> int:
+    """Ask for one chunk after the other until there are no more, and return how many rows went."""
     cleared, in_chunk = 0, chunk
     while in_chunk == chunk:
-        with translated():
-            in_chunk = len(await pool.fetch(_LIMITS[name].text, MARGIN, chunk))
+        in_chunk = len(await ask(pool, statement, MARGIN, chunk))
         cleared += in_chunk
     return cleared
 
 
 async def _value(pool: asyncpg.Pool, name: str, *arguments: object) -> Any:
-    with translated():
-        return await pool.fetchval(_LIMITS[name].text, *arguments)
+    [row] = await ask(pool, _LIMITS[name], *arguments)
+    return row[0]

@@ -1,6 +1,6 @@
 """Requests with an Idempotency-Key: the statements of api_requests.sql, bound.
 
-What is ours is done in one transaction: lock, read, effect, keep. What is forwarded takes two, and the charge
+What is ours is done in one transaction: begin, effect, keep. What is forwarded takes two, and the charge
 service is asked between them: a claim names who may write what became of it.
 """
 
@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from webhook_dispatcher.storage.api.database import Database, ask
+from webhook_dispatcher.storage.api.tokens import Bearer
 from webhook_dispatcher.storage.statements import load
 
 LIFETIME = timedelta(hours=24)
@@ -50,62 +51,72 @@ class KnownRequest:
 
 
 class Requests:
-    """Works on a connection within a transaction; what is forwarded also on a pool."""
+    """Works for a bearer, on a connection within a transaction; settles what is forwarded also on a pool.
 
-    def __init__(self, database: Database, lifetime: timedelta = LIFETIME) -> None:
+    Requests are named by a hash of what was asked; whose they are, the database finds by the token.
+    """
+
+    def __init__(self, database: Database, bearer: Bearer, lifetime: timedelta = LIFETIME) -> None:
         self._database = database
+        self._bearer = bearer
         self._lifetime = lifetime
 
-    async def lock(self, request_hash: bytes) -> bool:
-        """Keep equal requests out until the transaction ends; False while another is being carried out."""
-        row = await self._row("lock_request", request_hash)
-        assert row is not None
-        return bool(row["is_ours"])
+    async def begin(self, request_hash: bytes) -> tuple[bool, KnownRequest | None]:
+        """Keep equal requests out until the transaction ends, and say what became of it; None: it is new.
 
-    async def read(self, request_hash: bytes) -> KnownRequest | None:
-        """Return what became of a request; None where it is new."""
-        row = await self._row("read_request", request_hash)
-        if row is None:
-            return None
-        body_hash: bytes = row["body_hash"]
-        if row["answer"] is not None:
-            return KnownRequest(body_hash, KeptAnswer(row["status"], row["language"], row["answer"]))
-        if row["command_id"] is not None:
-            return KnownRequest(body_hash, command=GivenBefore(row["command_id"], row["language"]))
-        return KnownRequest(body_hash, asked_for=timedelta(seconds=max(0.0, row["seconds_left"])))
+        False: another is being carried out. TokenEnded.
+        """
+        row = await self._row("begin_request", self._bearer.token_hash, request_hash)
+        return row["is_ours"], _known(row)
 
     async def keep_answer(self, request_hash: bytes, body_hash: bytes, answer: KeptAnswer) -> None:
-        """Keep what was answered, in the transaction that has the effect."""
+        """Keep what was answered, in the transaction that has the effect. TokenEnded."""
         await self._keep(request_hash, body_hash, None, answer.status, answer.language, answer.text)
 
     async def keep_command(
         self, request_hash: bytes, body_hash: bytes, command_id: int, language: str
     ) -> None:
-        """Bind the request to the command that it gave, in the same transaction."""
+        """Bind the request to the command that it gave, in the same transaction. TokenEnded."""
         await self._keep(request_hash, body_hash, command_id, None, language, None)
 
     async def claim(self, request_hash: bytes, body_hash: bytes, patience: timedelta) -> UUID:
-        """Say that upstream is being asked, for so long at most; the claim settles it."""
-        row = await self._row("claim_request", request_hash, body_hash, patience, self._lifetime)
-        assert row is not None
-        claim: UUID = row["claim"]
-        return claim
+        """Say that upstream is being asked, for so long at most; the claim settles it. TokenEnded."""
+        return await self._keep(request_hash, body_hash, None, None, None, None, patience=patience)
 
     async def answer(self, request_hash: bytes, claim: UUID, answer: KeptAnswer) -> None:
-        """Keep what upstream answered."""
-        await self._row("answer_request", request_hash, claim, answer.status, answer.language, answer.text)
+        """Keep what upstream answered, also where the token has ended meanwhile."""
+        await self._settle(request_hash, claim, answer.status, answer.language, answer.text)
 
     async def doubt(self, request_hash: bytes, claim: UUID) -> None:
         """Let the same key and body ask upstream again: what came of it is not known."""
-        await self._row("doubt_request", request_hash, claim)
+        await self._settle(request_hash, claim, None, None, None)
 
     async def forget(self, request_hash: bytes, claim: UUID) -> None:
         """Forget a request that had no effect."""
-        await self._row("forget_request", request_hash, claim)
+        await self._row("forget_request", self._bearer.api_key_id, request_hash, claim)
 
-    async def _keep(self, *arguments: object) -> None:
-        await self._row("keep_request", *arguments, self._lifetime)
+    async def _keep(
+        self, request_hash: bytes, body_hash: bytes, *became: object, patience: timedelta | None = None
+    ) -> UUID:
+        asked = (self._bearer.token_hash, request_hash, body_hash)
+        row = await self._row("keep_request", *asked, *became, patience, self._lifetime)
+        claim: UUID = row["claim"]
+        return claim
 
-    async def _row(self, name: str, *arguments: object) -> asyncpg.Record | None:
-        rows = await ask(self._database, _STATEMENTS[name], *arguments)
-        return rows[0] if rows else None
+    async def _settle(self, request_hash: bytes, claim: UUID, *became: object) -> None:
+        await self._row("settle_request", self._bearer.api_key_id, request_hash, claim, *became)
+
+    async def _row(self, name: str, *arguments: object) -> asyncpg.Record:
+        [row] = await ask(self._database, _STATEMENTS[name], *arguments)
+        found: asyncpg.Record = row
+        return found
+
+
+def _known(row: asyncpg.Record) -> KnownRequest | None:
+    if row["body_hash"] is None:
+        return None
+    if row["answer"] is not None:
+        return KnownRequest(row["body_hash"], KeptAnswer(row["status"], row["language"], row["answer"]))
+    if row["command_id"] is not None:
+        return KnownRequest(row["body_hash"], command=GivenBefore(row["command_id"], row["language"]))
+    return KnownRequest(row["body_hash"], asked_for=timedelta(seconds=max(0.0, row["seconds_left"])))

@@ -3,7 +3,7 @@
 Only hashes get here, and no hash that is stored leaves the database.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -16,7 +16,6 @@ from webhook_dispatcher.storage.api.limits import Taken
 from webhook_dispatcher.storage.statements import load
 
 _TOKENS = load("api_tokens")
-_OF_ENDPOINT = tuple(field.name for field in fields(OwnEndpoint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Tokens:
         return TokenLookup(
             "live",
             Bearer(token_hash, row["api_key_id"], row["client_id"], row["merchant_id"]),
-            Taken(row["retry_after"], row["remaining"] or 0, row["taken_at"], (row["remaining"],)),
+            Taken(row["retry_after"], row["remaining"] or 0, None, (row["remaining"],)),
             row["is_use_due"],
             _endpoint(row) if with_endpoint else None,
         )
@@ -93,4 +92,4 @@ class Tokens:
 
 
 def _endpoint(row: asyncpg.Record) -> OwnEndpoint | None:
-    return None if row["url"] is None else OwnEndpoint(*(row[name] for name in _OF_ENDPOINT))
+    return None if row["url"] is None else OwnEndpoint(*map(row.__getitem__, OwnEndpoint._fields))

@@ -6,7 +6,7 @@
 -- $2 most integer
 -- $3 span interval
 -- row: state text, api_key_id bigint, client_id text, merchant_id text, is_use_due boolean, retry_after interval,
---   remaining integer, taken_at timestamptz
+--   remaining integer
 -- order: one row
 SELECT
     admitted.state,
@@ -15,8 +15,7 @@ SELECT
     admitted.merchant_id,
     admitted.is_use_due,
     admitted.retry_after,
-    admitted.remaining,
-    admitted.taken_at
+    admitted.remaining
 FROM webhook.admit_token($1, $2, $3) AS admitted;
 
 -- name: admit_with_endpoint
@@ -26,7 +25,7 @@ FROM webhook.admit_token($1, $2, $3) AS admitted;
 -- $2 most integer
 -- $3 span interval
 -- row: state text, api_key_id bigint, client_id text, merchant_id text, is_use_due boolean, retry_after interval,
---   remaining integer, taken_at timestamptz, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
+--   remaining integer, url text, paused boolean, created_at timestamptz, updated_at timestamptz,
 --   secret_created_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
 --   failures_in_a_row integer, suspended_at timestamptz
 -- order: one row; without a url where there is no endpoint
@@ -38,26 +37,16 @@ SELECT
     admitted.is_use_due,
     admitted.retry_after,
     admitted.remaining,
-    admitted.taken_at,
-    own.url,
-    own.paused,
-    own.created_at,
-    own.updated_at,
-    own.secret_created_at,
-    own.last_success_at,
-    own.failing_since,
-    own.failures_in_a_row,
-    own.suspended_at
-FROM webhook.admit_token($1, $2, $3) AS admitted
-LEFT JOIN LATERAL (
-    SELECT
-        own_endpoint.url, own_endpoint.paused, own_endpoint.created_at, own_endpoint.updated_at,
-        own_endpoint.secret_created_at, own_endpoint.last_success_at, own_endpoint.failing_since,
-        own_endpoint.failures_in_a_row, own_endpoint.suspended_at
-    FROM webhook.own_endpoint
-    WHERE own_endpoint.merchant_id = admitted.merchant_id AND admitted.retry_after IS NULL
-    LIMIT 1
-) AS own ON true;
+    admitted.url,
+    admitted.paused,
+    admitted.created_at,
+    admitted.updated_at,
+    admitted.secret_created_at,
+    admitted.last_success_at,
+    admitted.failing_since,
+    admitted.failures_in_a_row,
+    admitted.suspended_at
+FROM webhook.admit_token($1, $2, $3, with_endpoint => true) AS admitted;
 
 -- name: issue
 -- Exchange a client's id and secret for an access token; of both the hash is given.

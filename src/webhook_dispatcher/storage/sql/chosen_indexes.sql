@@ -1,35 +1,41 @@
--- Whether deliveries are found by their charge, which tables lack the index for it, and whether the outbox lacks its own.
+-- Which of the indexes that an installation may do without are there, and whether the outbox lacks its own.
 
--- name: lock_charge_index
--- Keep others from making or dropping the index until this connection is closed.
+-- name: lock_chosen_indexes
+-- Keep others from making or dropping them until this connection is closed. By the name of the first one: `migrate` of
+-- the version before knows no other.
 -- row: is_locked boolean
 -- order: one row; false while somebody else does so
 SELECT pg_try_advisory_lock(hashtext('webhook.charge_index')) AS is_locked;
 
--- name: choose_charge_index
--- Remember whether there is to be an index of charges, and say what was chosen.
--- $1 wanted boolean
--- row: has_charge_index boolean
+-- name: choose_indexes
+-- Remember which there are to be, and say what was chosen; null is as before.
+-- $1 charge boolean
+-- $2 feed boolean
+-- row: has_charge_index boolean, has_feed_index boolean
 -- order: one row
 UPDATE webhook.state
-SET has_charge_index = coalesce($1, state.has_charge_index)
+SET
+    has_charge_index = coalesce($1, state.has_charge_index),
+    has_feed_index = coalesce($2, state.has_feed_index)
 WHERE state.is_only
-RETURNING state.has_charge_index;
+RETURNING state.has_charge_index, state.has_feed_index;
 
--- name: has_charge_index
--- Tell whether the log has an index of charges, or a part of one.
+-- name: has_log_index
+-- Tell whether the log has the index of this suffix, or a part of it.
+-- $1 suffix text
 -- row: has_index boolean
 -- order: one row
-SELECT to_regclass('webhook.delivery_log_charge') IS NOT NULL AS has_index;
+SELECT to_regclass('webhook.delivery_log_' || $1) IS NOT NULL AS has_index;
 
 -- name: read_unindexed
 -- Name the tables without an index that can be used: the outbox, and partitions of the log, the newest first.
+-- $1 suffix text
 -- row: relation name, index name, is_partition boolean, is_broken boolean, is_attached boolean
 -- order: by relation, backwards; is_broken is null where there is no index of that name
 -- none: all have it
 SELECT
     owner.relname AS relation,
-    coalesce(child.relname, (owner.relname || '_charge')::name) AS index,
+    coalesce(child.relname, (owner.relname || '_' || $1)::name) AS index,
     owner.is_partition,
     NOT coalesce(attached.indisvalid, left_over.indisvalid) AS is_broken,
     child.oid IS NOT NULL AS is_attached
@@ -46,11 +52,11 @@ LEFT JOIN pg_index AS attached
         attached.indrelid = owner.oid
         AND attached.indexrelid IN (
             SELECT pg_inherits.inhrelid FROM pg_inherits
-            WHERE pg_inherits.inhparent = to_regclass('webhook.delivery_log_charge')
+            WHERE pg_inherits.inhparent = to_regclass('webhook.delivery_log_' || $1)
         )
 LEFT JOIN pg_class AS child ON child.oid = attached.indexrelid
 LEFT JOIN pg_index AS left_over
-    ON left_over.indexrelid = to_regclass('webhook.' || quote_ident(owner.relname || '_charge'))
+    ON left_over.indexrelid = to_regclass('webhook.' || quote_ident(owner.relname || '_' || $1))
 WHERE
     CASE
         WHEN owner.is_partition THEN attached.indisvalid IS NOT TRUE

@@ -1,4 +1,4 @@
-"""Finding deliveries by their charge: the key that never fails, its indexes, made and dropped."""
+"""Indexes that an installation may do without: the key of charges, which never fails; made and dropped."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ import pytest
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
 from tests.servers.database import Database
 from tests.waiting import until_found
-from webhook_dispatcher.storage import charge_index, schema
+from webhook_dispatcher.storage import chosen_indexes, schema
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 
 INDEXES = """
 SELECT tables.relname AS table, indexes.relname AS index, pg_index.indisvalid AS is_valid
@@ -104,7 +105,7 @@ async def tables(connection: asyncpg.Connection) -> dict[str, bool]:
 
 async def migrated(database: Database, choice: bool | None) -> Sequence[str]:
     said: list[str] = []
-    await schema.migrate(database.dsn("postgres"), choice, said.append)
+    await schema.migrate(database.dsn("postgres"), ChosenIndexes(charge=choice), said.append)
     return said
 
 
@@ -124,7 +125,7 @@ async def test_the_index_is_dropped_and_made_again_as_is_chosen(storage: Storage
 async def test_who_waits_for_a_lock_says_so_once(
     storage: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(charge_index, "SILENT_TRIES", 2)
+    monkeypatch.setattr(chosen_indexes, "SILENT_TRIES", 2)
     said: list[str] = []
     reader = await storage.database.connect()
     tries: set[object] = set()
@@ -136,7 +137,7 @@ async def test_who_waits_for_a_lock_says_so_once(
     async with reader.transaction():
         await reader.execute("LOCK TABLE webhook.delivery_log IN ACCESS SHARE MODE")
         dropping = asyncio.create_task(
-            charge_index.settle(storage.database.dsn("postgres"), False, said.append)
+            chosen_indexes.settle(storage.database.dsn("postgres"), ChosenIndexes(charge=False), said.append)
         )
         await until_found(was_tried_again)
     await dropping
@@ -171,8 +172,25 @@ async def test_an_index_that_was_attached_before_it_was_whole_is_made_anew(stora
         "UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = $1::text::regclass",
         f"webhook.{partition}_charge",
     )
-    assert await migrated(storage.database, None) == [f"indexing the charges of webhook.{partition}"]
+    assert await migrated(storage.database, None) == [f"indexing charges in webhook.{partition}"]
     assert await indexed(storage.db) == wanted
+
+
+FEED = "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%(merchant_id, xid, seq) WHERE%'"
+
+
+async def test_the_index_of_the_feed_is_chosen_apart(storage: StorageHarness) -> None:
+    wanted, dsn = await tables(storage.db), storage.database.dsn("postgres")
+    assert await storage.db.fetchval(FEED) == len(wanted)
+    said = list[str]()
+    await storage.insert("m", "{}")
+    await schema.migrate(dsn, ChosenIndexes(feed=False), said.append)
+    assert said == ["dropping the index of the feed of events"]
+    assert await storage.db.fetchval(FEED) == 0
+    assert await indexed(storage.db) == wanted, "the other one stays"
+    await schema.migrate(dsn, ChosenIndexes(feed=True), said.append)
+    assert len(said) == len(wanted)
+    assert await storage.db.fetchval(FEED) == len(wanted)
 
 
 async def test_two_migrations_at_once_make_one_index(storage: StorageHarness) -> None:
@@ -181,7 +199,9 @@ async def test_two_migrations_at_once_make_one_index(storage: StorageHarness) ->
     await storage.insert("m", '{"id": "ch_1"}')
     said: list[list[str]] = [[], []]
     dsn = storage.database.dsn("postgres")
-    await asyncio.gather(*(charge_index.settle(dsn, True, lines.append) for lines in said))
+    await asyncio.gather(
+        *(chosen_indexes.settle(dsn, ChosenIndexes(charge=True), lines.append) for lines in said)
+    )
     assert sorted(map(len, said)) == [0, len(wanted) - 1]
     assert await indexed(storage.db) == wanted
 

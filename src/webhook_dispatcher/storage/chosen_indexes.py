@@ -1,6 +1,7 @@
-"""The index by which deliveries are found by their charge: made, and dropped, beside a system that runs.
+"""Indexes that an installation may do without: made, and dropped, beside a system that runs.
 
-A migration makes it in a new schema. What may have rows is indexed here, concurrently, one table after the
+By one deliveries are found by their charge, by the other merchants read their events in order.
+A migration makes them in a new schema. What may have rows is indexed here, concurrently, one table after the
 other, the newest partition first: days of log take a while, and whoever interrupts it goes on with the next
 `migrate`. Two at once would wait for each other: the second waits until the first has ended.
 
@@ -9,6 +10,7 @@ So is the index by which merchants' lists find what waits for a retry, where the
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 import asyncpg
@@ -20,12 +22,42 @@ PATIENCE = timedelta(days=1)
 SILENT_TRIES = 12
 """After so many (about five seconds) whoever waits for a lock says so."""
 _MOMENT = "SELECT pg_sleep(0.2)"
-_INDEXED = '((webhook.charge_key(object) COLLATE "C"))'
-_STATEMENTS = load("charge_index")
+_STATEMENTS = load("chosen_indexes")
 
 
-async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> None:
-    """Make the index where it is missing, or drop it; None: as was chosen before.
+@dataclass(frozen=True, slots=True)
+class ChosenIndexes:
+    """Which of the indexes an installation wants; None: as was chosen before, or yes.
+
+    charge: deliveries are found by their charge. feed: merchants read their events in order.
+    """
+
+    charge: bool | None = None
+    feed: bool | None = None
+
+
+AS_BEFORE = ChosenIndexes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """One of them. suffix: what its names end in, on the outbox, the log and each partition."""
+
+    suffix: str
+    indexed: str
+    what: str
+
+    @property
+    def parent(self) -> str:
+        return f"delivery_log_{self.suffix}"
+
+
+_CHARGE = _Index("charge", '((webhook.charge_key(object) COLLATE "C"))', "charges")
+_FEED = _Index("feed", "(merchant_id, xid, seq) WHERE xid >= '0'", "the feed of events")
+
+
+async def settle(dsn: str, wanted: ChosenIndexes, tell: Callable[[str], None]) -> None:
+    """Make the indexes that are wanted where they are missing, and drop those that are not.
 
     tell: is given a line for each table before it is indexed, and one where a lock is long in coming.
     """
@@ -33,13 +65,16 @@ async def settle(dsn: str, wanted: bool | None, tell: Callable[[str], None]) -> 
         with translated():
             await connection.execute("SET statement_timeout = 0")
             # Asked again and again: a session that waited for the lock would be waited for by the index.
-            while not await connection.fetchval(_STATEMENTS["lock_charge_index"].text):
+            while not await connection.fetchval(_STATEMENTS["lock_chosen_indexes"].text):
                 await connection.execute(_MOMENT)
             await _make_outbox_order(connection, tell)
-            if await connection.fetchval(_STATEMENTS["choose_charge_index"].text, wanted):
-                await _make(connection, tell)
-            else:
-                await _drop(connection, tell)
+            chosen = await connection.fetchrow(_STATEMENTS["choose_indexes"].text, wanted.charge, wanted.feed)
+            assert chosen is not None
+            for index, is_wanted in (
+                (_CHARGE, chosen["has_charge_index"]),
+                (_FEED, chosen["has_feed_index"]),
+            ):
+                await (_make if is_wanted else _drop)(connection, index, tell)
 
 
 async def _make_outbox_order(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
@@ -57,17 +92,21 @@ async def _make_outbox_order(connection: asyncpg.Connection, tell: Callable[[str
     )
 
 
-async def _make(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
-    if not await connection.fetchval(_STATEMENTS["has_charge_index"].text):
+async def _make(connection: asyncpg.Connection, index: _Index, tell: Callable[[str], None]) -> None:
+    if not await connection.fetchval(_STATEMENTS["has_log_index"].text, index.suffix):
         await _briefly(
-            connection, f"CREATE INDEX delivery_log_charge ON ONLY webhook.delivery_log {_INDEXED}", tell
+            connection,
+            f"CREATE INDEX {index.parent} ON ONLY webhook.delivery_log {index.indexed}",
+            tell,
         )
-    for table in await connection.fetch(_STATEMENTS["read_unindexed"].text):
-        tell(f"indexing the charges of webhook.{table['relation']}")
-        await _index(connection, table, tell)
+    for table in await connection.fetch(_STATEMENTS["read_unindexed"].text, index.suffix):
+        tell(f"indexing {index.what} in webhook.{table['relation']}")
+        await _index(connection, index, table, tell)
 
 
-async def _index(connection: asyncpg.Connection, table: asyncpg.Record, tell: Callable[[str], None]) -> None:
+async def _index(
+    connection: asyncpg.Connection, index: _Index, table: asyncpg.Record, tell: Callable[[str], None]
+) -> None:
     """Index one table: this waits for open transactions, however long that takes, and blocks nobody."""
     await connection.execute("SET lock_timeout = 0")
     if table["is_attached"]:
@@ -78,21 +117,21 @@ async def _index(connection: asyncpg.Connection, table: asyncpg.Record, tell: Ca
         await connection.execute(f'DROP INDEX CONCURRENTLY webhook."{table["index"]}"')
     if table["is_broken"] is not False:
         await connection.execute(
-            f'CREATE INDEX CONCURRENTLY "{table["index"]}" ON webhook."{table["relation"]}" {_INDEXED}'
+            f'CREATE INDEX CONCURRENTLY "{table["index"]}" ON webhook."{table["relation"]}" {index.indexed}'
         )
     if table["is_partition"]:
-        attaching = f'ALTER INDEX webhook.delivery_log_charge ATTACH PARTITION webhook."{table["index"]}"'
+        attaching = f'ALTER INDEX webhook.{index.parent} ATTACH PARTITION webhook."{table["index"]}"'
         await _briefly(connection, attaching, tell)
     await connection.execute(f'ANALYZE webhook."{table["relation"]}"')
 
 
-async def _drop(connection: asyncpg.Connection, tell: Callable[[str], None]) -> None:
-    if not await connection.fetchval(_STATEMENTS["has_charge_index"].text):
+async def _drop(connection: asyncpg.Connection, index: _Index, tell: Callable[[str], None]) -> None:
+    if not await connection.fetchval(_STATEMENTS["has_log_index"].text, index.suffix):
         return
-    tell("dropping the index of charges")
+    tell(f"dropping the index of {index.what}")
     await connection.execute("SET lock_timeout = 0")
-    await connection.execute("DROP INDEX CONCURRENTLY IF EXISTS webhook.outbox_charge")
-    await _briefly(connection, "DROP INDEX webhook.delivery_log_charge", tell)
+    await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS webhook.outbox_{index.suffix}")
+    await _briefly(connection, f"DROP INDEX webhook.{index.parent}", tell)
 
 
 async def _briefly(connection: asyncpg.Connection, statement: str, tell: Callable[[str], None]) -> None:

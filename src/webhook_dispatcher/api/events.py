@@ -1,0 +1,101 @@
+"""`GET /v1/events`: what a merchant missed, in an order that skips nothing, from where it had come to."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import structlog
+from pydantic import Field
+
+from webhook_dispatcher.api import validation
+from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.catalogue import NO_SUCH_PATH, UNAVAILABLE
+from webhook_dispatcher.api.cursors import MAX_LENGTH, CursorRefused, Listing
+from webhook_dispatcher.api.deliveries import OwnCursors
+from webhook_dispatcher.api.models import EXAMPLE_SINCE, Instant, Moment
+from webhook_dispatcher.api.validation import Model
+from webhook_dispatcher.domain.event import Event, render_instant
+from webhook_dispatcher.storage.api.events import (
+    MAX_LIMIT,
+    Bookmark,
+    BookmarkElsewhere,
+    BookmarkExpired,
+    Events,
+    FeedNotIndexed,
+    FeedPage,
+    ServerChanged,
+)
+
+LISTING = "events"
+DELAYED = "delayedSince"
+
+_log = structlog.get_logger()
+
+
+class EventsQuery(Model):
+    """From where: behind a cursor, or from what was written since; else from the first that is kept."""
+
+    limit: int = Field(20, ge=1, le=MAX_LIMIT)
+    cursor: str | None = Field(None, min_length=1, max_length=MAX_LENGTH)
+    since: Moment | None = Field(None, examples=[EXAMPLE_SINCE])
+
+
+class EventData(Model):
+    """What the event is about: byte for byte as it is sent; null where it was lost."""
+
+    object: dict[str, Any] | None
+
+
+class EventAnswer(Model):
+    """One event: the body that is sent, and its number."""
+
+    id: UUID
+    type: str
+    created_at: Instant
+    data: EventData
+    sequence: int
+
+
+class Feed:
+    """Gives events, page by page."""
+
+    def __init__(self, cursors: OwnCursors) -> None:
+        self._cursors = cursors
+
+    async def list(self, asked: Asked) -> Answer:
+        """Give the next events; there is always a cursor to go on with, also behind the last of them."""
+        query = asked.query
+        assert isinstance(query, EventsQuery)
+        if query.cursor is not None and query.since is not None:
+            raise validation.refuse_field("since", "cursor_and_since", asked.language)
+        cursors = await self._cursors.of(asked)
+        listing = Listing(LISTING, asked.bearer.merchant_id, {})
+        bookmark = None
+        if query.cursor is not None:
+            try:
+                bookmark = Bookmark(*cursors.position(listing, query.cursor))
+            except CursorRefused:
+                raise validation.refuse_field("cursor", "cursor", asked.language) from None
+        page = await _read(asked, bookmark, query)
+        following = page.following
+        position = [following.xid, following.seq, following.server, following.timeline, following.kept_xid]
+        delayed = {} if page.delayed_since is None else {DELAYED: render_instant(page.delayed_since)}
+        return Answer(_written(page.events), next_cursor=cursors.make(listing, position), meta=delayed)
+
+
+async def _read(asked: Asked, bookmark: Bookmark | None, query: EventsQuery) -> FeedPage:
+    try:
+        return await Events(asked.database).list(asked.token, bookmark, query.since, query.limit)
+    except BookmarkElsewhere:
+        raise validation.refuse_field("cursor", "cursor_elsewhere", asked.language) from None
+    except BookmarkExpired:
+        raise validation.refuse_field("cursor", "cursor_expired", asked.language) from None
+    except FeedNotIndexed:
+        raise Refused(NO_SUCH_PATH) from None
+    except ServerChanged as error:
+        _log.error("events.unordered", error=str(error), once_in=60.0)
+        raise Refused(UNAVAILABLE) from None
+
+
+def _written(events: Sequence[Event]) -> bytes:
+    return b"[%b]" % b",".join(b'%b,"sequence":%d}' % (event.body()[:-1], event.seq) for event in events)

@@ -1,0 +1,69 @@
+"""The memory that bodies and answers take: bounded in bytes for a process, and for each client.
+
+A body counts while it is read and its request carried out, an answer of the charge service's while it comes,
+and every answer until its client has read it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Refused
+from webhook_dispatcher.api.catalogue import BODY_TOO_LARGE, UNAVAILABLE
+
+MAX_BYTES = 64 * 1_048_576
+"""What all bodies that are being read may take together; and all answers that are not read yet."""
+MAX_SHARE = MAX_BYTES // 8
+"""What those of one client may take: whoever sends or reads slowly takes nothing from others."""
+MAX_UNCOUNTED = 16_384
+"""An answer up to this is bounded by how many connections there are."""
+
+
+class MemoryBudget:
+    """The bytes that bodies, or answers, may take together."""
+
+    def __init__(self, size: int = MAX_BYTES, share: int = MAX_SHARE) -> None:
+        self._left = size
+        self._share = share
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def reserved(self, client: str, most: int = MAX_BODY_BYTES) -> Iterator["Reservation"]:
+        """Reserve a client's bytes as they come, until left. most: what one body or answer may have."""
+        reservation = Reservation(self, client, most)
+        try:
+            yield reservation
+        finally:
+            self._left += reservation.size
+            self._taken[client] -= reservation.size
+            if not self._taken[client]:
+                del self._taken[client]
+
+    def take(self, client: str, size: int) -> None:
+        """Take bytes, or refuse."""
+        if size > self._left or self._taken[client] + size > self._share:
+            raise Refused(UNAVAILABLE, headers={"Retry-After": "1"}, closes=True)
+        self._left -= size
+        self._taken[client] += size
+
+
+class Reservation:
+    """One body's part of the budget, or one answer's."""
+
+    def __init__(self, budget: MemoryBudget, client: str, most: int) -> None:
+        self._budget = budget
+        self._client = client
+        self._most = most
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        """Take so many bytes more, or refuse."""
+        if self.size + size > self._most:
+            raise Refused(BODY_TOO_LARGE, closes=True)
+        self._budget.take(self._client, size)
+        self.size += size
+
+    def cover(self, size: int) -> None:
+        """Take so many bytes altogether, or refuse; a few are not worth counting."""
+        if size > max(self.size, MAX_UNCOUNTED):
+            self.grow(size - self.size)
