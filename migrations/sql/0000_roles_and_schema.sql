@@ -16,7 +16,8 @@ BEGIN
             ('webhook_admin', 'LOGIN'),
             ('webhook_observer', 'LOGIN'),
             ('webhook_dispatcher', 'LOGIN NOINHERIT'),
-            ('webhook_api', 'LOGIN')
+            ('webhook_api', 'LOGIN'),
+            ('webhook_console', 'LOGIN')
         ) AS role_list (name, options)
     LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted.name) THEN

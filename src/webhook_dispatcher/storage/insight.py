@@ -253,7 +253,7 @@ class Insight:
     async def _overtaking(
         self, delivery: DeliveryFacts, attempts: Sequence[AttemptView], now: datetime
     ) -> Overtaking | None:
-        if not _was_sent_in_order(delivery, attempts):
+        if not was_sent_in_order(delivery, attempts):
             return None
         first = attempts[0].started_at if attempts else now
         rows = await self._rows(
@@ -317,7 +317,7 @@ class Insight:
         return rows
 
 
-def _was_sent_in_order(delivery: DeliveryFacts, attempts: Sequence[AttemptView]) -> bool:
+def was_sent_in_order(delivery: DeliveryFacts, attempts: Sequence[AttemptView]) -> bool:
     """Tell whether its first attempt was made, or is to be made, in order: not by hand, and not never."""
     if attempts:
         return attempts[0].attempt == 1 and attempts[0].trigger == Trigger.SCHEDULE

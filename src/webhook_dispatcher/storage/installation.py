@@ -18,6 +18,7 @@ from webhook_dispatcher.storage.connection import as_owner, translated
 from webhook_dispatcher.storage.statements import load
 
 PATIENCE = timedelta(seconds=30)
+ADOPTION_PATIENCE = timedelta(days=1)
 RANDOM_BYTES = 3
 _STATEMENTS = load("installation")
 
@@ -74,9 +75,13 @@ async def read_owed(connection: Connection) -> Backlog:
     return Backlog(**(await _row(connection, "read_owed")))
 
 
-async def adopt(connection: Connection, name: str, adopted_by: str) -> None:
-    """Let the database belong to an installation, on this server."""
-    await _row(connection, "adopt_installation", name, adopted_by)
+async def adopt(connection: asyncpg.Connection, name: str, adopted_by: str) -> None:
+    """Let the database belong to an installation, on this server; all its rows may be rewritten for that."""
+    statement, patience = _STATEMENTS["adopt_installation"].text, ADOPTION_PATIENCE.total_seconds()
+    with translated():
+        async with connection.transaction():
+            await connection.execute("SET LOCAL statement_timeout = 0")
+            await connection.fetchrow(statement, name, adopted_by, timeout=patience)
 
 
 async def refuse_others(dsn: str, wanted: str | None) -> None:

@@ -20,6 +20,7 @@ class Inventory:
     schema_version: int
     installation: str
     has_charge_index: bool
+    has_feed_index: bool
     tables: list[str]
     views: list[str]
     partitions: int

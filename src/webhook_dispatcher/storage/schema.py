@@ -14,7 +14,8 @@ import asyncpg
 
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
 from webhook_dispatcher.storage import installation, inventory
-from webhook_dispatcher.storage.charge_index import settle as settle_charge_index
+from webhook_dispatcher.storage.chosen_indexes import AS_BEFORE, ChosenIndexes
+from webhook_dispatcher.storage.chosen_indexes import settle as settle_indexes
 from webhook_dispatcher.storage.connection import as_owner, connect, translated
 from webhook_dispatcher.storage.inventory import Migrated
 from webhook_dispatcher.storage.statements import load
@@ -59,7 +60,7 @@ def _upgrade(dsn: str = "", output: io.StringIO | None = None) -> tuple[str, ...
 
 async def migrate(
     dsn: str,
-    charge_index: bool | None = None,
+    indexes: ChosenIndexes = AS_BEFORE,
     tell: Callable[[str], None] = lambda _: None,
     name: str | None = None,
     paused: bool = False,
@@ -68,7 +69,7 @@ async def migrate(
 
     Running it again changes nothing. StorageUnavailable or StatementRefused when it cannot be done.
     SchemaMismatch: it is of a version that is newer than this program.
-    charge_index: whether deliveries can be found by their charge; None: as was chosen before, or yes.
+    indexes: which of those there are to be that an installation may do without.
     tell: is given a line before each step that may take long, and the name that the installation gets.
     name: what it is called at first; None makes a name up. ConfigurationError: it has another name already.
     paused: everything is paused from the start; Refused where there is a schema already.
@@ -85,7 +86,7 @@ async def migrate(
             with translated():
                 await connection.execute(load("control")["pause_everything"].text, True)
     await installation.give_name(dsn, name, tell)
-    await settle_charge_index(dsn, charge_index, tell)
+    await settle_indexes(dsn, indexes, tell)
     return Migrated(applied, await inventory.read(dsn, known_roles) if FIRST in applied else None)
 
 

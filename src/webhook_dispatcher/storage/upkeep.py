@@ -6,7 +6,7 @@ Partitions are the one thing done as webhook_owner, for the length of a transact
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -14,9 +14,10 @@ from asyncpg.pool import PoolConnectionProxy
 from webhook_dispatcher.domain.ports import OldestSearch, Owed
 from webhook_dispatcher.domain.sealing import by_public_half, opened_by
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.storage import keys, schema
-from webhook_dispatcher.storage.api import expiry
+from webhook_dispatcher.storage import heartbeats, keys, schema
+from webhook_dispatcher.storage.api import expiry as api_expiry
 from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.console import expiry as console_expiry
 from webhook_dispatcher.storage.statements import load
 
 _UPKEEP = load("upkeep")
@@ -71,10 +72,23 @@ class PostgresUpkeep:
         """See domain.ports.Upkeep. A drop that meets a lock gives up within half a second."""
         oldest = await self._today() - keep
         expired = [partition for partition in await self._partitions() if partition.day < oldest]
+        if expired:
+            # Before: whoever reads what is left must see that something is missing.
+            await self._forget_milestones(max(partition.day for partition in expired))
         for partition in expired:
             async with self._as_owner() as connection:
                 await connection.execute(f"DROP TABLE webhook.{partition.name}")
         return len(expired)
+
+    async def note_milestone(self) -> None:
+        """See domain.ports.Upkeep; source: upkeep.sql `note_milestone`."""
+        with translated():
+            await self._pool.execute(_UPKEEP["note_milestone"].text)
+
+    async def _forget_milestones(self, last_day: date) -> None:
+        end = datetime.combine(last_day + timedelta(days=1), time(), UTC)
+        with translated():
+            await self._pool.execute(_UPKEEP["forget_milestones"].text, end)
 
     async def purge_control(self, keep: timedelta) -> None:
         """See domain.ports.Upkeep."""
@@ -86,9 +100,17 @@ class PostgresUpkeep:
         with translated():
             await self._pool.execute(_PURGE_UNREPORTED.text, keep)
 
+    async def forget_noted(self, keep: timedelta) -> None:
+        """See domain.ports.Upkeep; source: storage.heartbeats."""
+        await heartbeats.forget_noted(self._pool, keep)
+
     async def clear_api_rows(self) -> int:
         """See domain.ports.Upkeep; source: storage.api.expiry."""
-        return await expiry.clear(self._pool)
+        return await api_expiry.clear(self._pool)
+
+    async def clear_console_rows(self) -> int:
+        """See domain.ports.Upkeep; source: storage.console.expiry."""
+        return await console_expiry.clear(self._pool)
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`, `read_oldest_pending`."""

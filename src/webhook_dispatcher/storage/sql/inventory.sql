@@ -8,20 +8,22 @@
 SELECT rolname AS role
 FROM pg_roles
 WHERE rolname IN (
-    'webhook_owner', 'webhook_producer', 'webhook_dispatcher', 'webhook_admin', 'webhook_observer', 'webhook_api'
+    'webhook_owner', 'webhook_producer', 'webhook_dispatcher', 'webhook_admin', 'webhook_observer', 'webhook_api',
+    'webhook_console'
 )
 ORDER BY rolname;
 
 -- name: read_inventory
 -- List what the schema consists of.
--- row: schema_version integer, installation text, has_charge_index boolean, tables name[], views name[],
---   partitions bigint
+-- row: schema_version integer, installation text, has_charge_index boolean, has_feed_index boolean, tables name[],
+--   views name[], partitions bigint
 -- order: one row
 -- none: the schema was never migrated to its end
 SELECT
     state.schema_version,
     state.installation,
     state.has_charge_index,
+    state.has_feed_index,
     found.tables,
     found.views,
     found.partitions

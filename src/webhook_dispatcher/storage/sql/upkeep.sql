@@ -162,3 +162,20 @@ ORDER BY parent.relname, day;
 -- row: today date
 -- order: one row
 SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS today;
+
+-- name: note_milestone
+-- Note how far transactions are now, unless that was done a quarter of an hour ago. The instant is the one before.
+-- none: always
+INSERT INTO webhook.milestone (at, horizon, next_xid)
+SELECT
+    statement_timestamp(), pg_snapshot_xmin(pg_current_snapshot()), pg_snapshot_xmax(pg_current_snapshot())
+WHERE NOT EXISTS (
+    SELECT FROM webhook.milestone WHERE milestone.at > statement_timestamp() - interval '15 minutes'
+)
+ON CONFLICT DO NOTHING;
+
+-- name: forget_milestones
+-- Forget milestones of days whose log is about to be dropped.
+-- $1 before timestamptz
+-- none: always
+DELETE FROM webhook.milestone WHERE milestone.at < $1;

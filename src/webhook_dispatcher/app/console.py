@@ -1,0 +1,109 @@
+"""`webhook-dispatcher console`: from settings to exit."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import uvloop
+from pydantic import SecretStr
+
+from webhook_dispatcher.app import machine, signals
+from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.console.pages.health import Setting
+from webhook_dispatcher.console.program import MAX_CONNECTIONS, Options, Program
+from webhook_dispatcher.console.web import Front
+from webhook_dispatcher.diagnosis.explanation import Rules
+from webhook_dispatcher.domain.duration import render_duration
+from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.local.confinement import death_signal
+from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.settings.fields import PREFIX
+from webhook_dispatcher.telemetry import logs
+
+OWN_OPEN_FILES = 64
+HIDDEN = frozenset({"database_url", "migration_database_url", "secret_keys", "egress_proxy"})
+"""Settings that hold passwords or keys."""
+
+
+def options_of(settings: Settings) -> Options:
+    """Return what the settings say; ConfigurationError where the console may not be run with them."""
+    if settings.secret_keys is not None:
+        raise ConfigurationError(
+            "WEBHOOK_SECRET_KEYS: must not be set here: the console, which browsers reach, must not hold the "
+            "keys that open secrets"
+        )
+    return Options(
+        address=settings.console_address,
+        front=Front(
+            origin=settings.console_origin,
+            trusted_proxies=settings.console_trusted_proxies,
+            proxy_header=settings.console_proxy_header if settings.console_auth == "proxy" else None,
+        ),
+        database_url=settings.database_dsn(),
+        grace=settings.shutdown_grace.total_seconds(),
+        egress=settings.egress_policy(),
+        rules=Rules(settings.unconfigured_hold, settings.retry_schedule),
+        settings=shown_settings(settings),
+        shard=settings.shard_name,
+        is_pooled=settings.is_pooled,
+        installation=settings.installation,
+    )
+
+
+def shown_settings(settings: Settings) -> Sequence[Setting]:
+    """Return the settings as people read them: those that were chosen first, and none that holds a secret."""
+    shown = [
+        Setting(
+            name=PREFIX + name.upper(),
+            value=_shown(getattr(settings, name), name),
+            is_chosen=name in settings.model_fields_set,
+            is_secret=name in HIDDEN and getattr(settings, name) is not None,
+        )
+        for name in type(settings).model_fields
+    ]
+    return sorted(shown, key=lambda setting: not setting.is_chosen)
+
+
+def _shown(value: object, name: str) -> str | None:
+    if value is None or value == () or value == frozenset():
+        return None
+    if name in HIDDEN or isinstance(value, SecretStr):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | frozenset):
+        return ",".join(sorted(map(str, value)))
+    return render_duration(value) if isinstance(value, timedelta) else str(value)
+
+
+def run(settings: Settings, parent_pid: int | None = None) -> None:
+    """Serve until told to stop, or until that parent has died; raises what it ended for otherwise."""
+    if parent_pid is not None and (ask := death_signal(parent_pid, signal.SIGTERM)) is not None:
+        ask()
+    options = options_of(settings)
+    logs.configure(settings.log_format, settings.log_level, sys.stderr)
+    limit, needed = machine.allow_open_files(), MAX_CONNECTIONS + OWN_OPEN_FILES
+    if limit < needed:
+        raise ConfigurationError(
+            f"the console needs {needed} open files, but the limit is {limit}",
+            remedy="raise it (ulimit -n, LimitNOFILE)",
+        )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(Program(options, SystemClock())))
+
+
+async def serve(program: Program) -> None:
+    """Run the program until a signal stops it."""
+    async with AsyncExitStack() as stack:
+        with signals.obeyed(program.stop, program.cut_short):
+            try:
+                await program.start(stack)
+                machine.tune_collector()
+                await program.finished()
+            finally:
+                await program.drain()
+    if (error := program.failure()) is not None:
+        raise error

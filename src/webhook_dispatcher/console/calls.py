@@ -1,0 +1,137 @@
+"""What goes through the console's steps: what is asked, by whom, and what a page answers."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webhook_dispatcher.console.reader import Reader
+from webhook_dispatcher.domain.account import Role, SessionToken
+from webhook_dispatcher.storage.console.sessions import Browser, Person
+
+
+class Access(StrEnum):
+    """Who may ask for a page; the database asks again."""
+
+    ANYBODY = "anybody"
+    SIGNED_IN = "signed_in"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who asks, as the cookie brought it."""
+
+    token: SessionToken
+    person: Person
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether pages offer changes."""
+        return self.person.role is Role.OPERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that may be carried out.
+
+    parameters: of the path. query, form: their fields, each with all its values. proxy_name: whom a trusted
+    proxy has signed in.
+    """
+
+    path: str
+    reader: Reader
+    browser: Browser
+    session: Session | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    form: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    proxy_name: str | None = None
+
+    @property
+    def signed_in(self) -> Session:
+        """The session, of a page that is for people who are signed in."""
+        assert self.session is not None
+        return self.session
+
+    @property
+    def key(self) -> bytes:
+        """The hash of its session, by which statements find who asks."""
+        return self.signed_in.token.hash
+
+    def given(self, name: str) -> str:
+        """Return one field of the query, without blanks around it; empty where it is not there."""
+        return _first(self.query, name).strip()
+
+    def entered(self, name: str) -> str:
+        """Return one field of the form, as it was entered; empty where it is not there."""
+        return _first(self.form, name)
+
+
+def _first(fields: Mapping[str, Sequence[str]], name: str) -> str:
+    return fields[name][0] if fields.get(name) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page: a template, and what it is given."""
+
+    template: str
+    facts: Mapping[str, object] = field(default_factory=dict, repr=False)
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Another page, to be asked for next. begins: a session's token; ends: the session is over."""
+
+    path: str
+    begins: SessionToken | None = None
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An answer that is no page. is_kept: a browser may keep it under its name."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    is_kept: bool = False
+
+
+Answer = Shown | Moved | Plain
+Handler = Callable[[Asked], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path, whom it is for, and what answers."""
+
+    method: str
+    template: str
+    handler: Handler
+    access: Access = Access.SIGNED_IN
+
+    @property
+    def name(self) -> str:
+        """What lines of the log call it: nobody else wrote any part of it."""
+        return f"{self.method} {self.template}"
+
+
+class Refused(Exception):
+    """What was asked is not done. key: of the texts that say so. allow: the methods that there are."""
+
+    def __init__(self, status: int, key: str, /, allow: str = "", **facts: object) -> None:
+        super().__init__(key)
+        self.status = status
+        self.key = key
+        self.allow = allow
+        self.facts = facts
+
+
+class SignInWanted(Exception):
+    """Nobody is signed in, or not any more. key: of the text that says why; empty: they never were."""
+
+    def __init__(self, key: str = "") -> None:
+        super().__init__(key)
+        self.key = key

@@ -1,0 +1,38 @@
+"""Who asks: sessions by their tokens, and people whom a proxy has signed in."""
+
+import secrets
+
+from webhook_dispatcher.console.calls import Session, SignInWanted
+from webhook_dispatcher.domain.account import SESSION_BYTES, SessionToken
+from webhook_dispatcher.storage.console.sessions import Browser, Outcome, Sessions
+
+
+def new_token() -> SessionToken:
+    """Make a session's token."""
+    return SessionToken.from_random(secrets.token_bytes(SESSION_BYTES))
+
+
+class Doorkeeper:
+    """Asks the database for each request: what an administrator changes holds from the next one on."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def find(self, token: SessionToken, is_active: bool) -> Session | None:
+        """Return whose session this is; None where it is over.
+
+        Who could change things, and has done nothing for too long, is signed out: SignInWanted.
+        """
+        person = await self._sessions.person(token.hash, is_active=is_active)
+        if person is None:
+            return None
+        if person.is_idle:
+            await self._sessions.sign_out(token.hash)
+            raise SignInWanted("idle")
+        return Session(token, person)
+
+    async def admit(self, name: str, browser: Browser) -> SessionToken | None:
+        """Begin a session for whom a trusted proxy has signed in; None where there is no account for that."""
+        token = new_token()
+        begun = await self._sessions.sign_in_by_proxy(name, token.hash, browser)
+        return token if begun.outcome is Outcome.SIGNED_IN else None

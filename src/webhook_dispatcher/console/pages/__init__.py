@@ -1,0 +1,1 @@
+"""The pages, one file each: what a page asks of the database, and what its template is given."""

@@ -1,0 +1,42 @@
+"""The delivery log: a filter that stands in the URL, and its pages, the newest first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook_dispatcher.console.calls import Answer, Asked, Shown
+from webhook_dispatcher.console.pages.filters import FieldRefused, FilterFields, said
+from webhook_dispatcher.console.rendering import with_query
+from webhook_dispatcher.domain.event import EVENT_TYPES
+from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryPage
+from webhook_dispatcher.storage.console.filters import FilterRefused
+
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLog:
+    """Lists deliveries."""
+
+    deliveries: Deliveries
+
+    async def show(self, asked: Asked) -> Answer:
+        """Show one page; a filter that can mean nothing is said, with the form as it was filled in."""
+        fields, after = FilterFields.of(asked), asked.given("after") or None
+        page: DeliveryPage | None = None
+        refused = ""
+        try:
+            page = await self.deliveries.list(asked.key, fields.wanted(asked.reader.zone), after, PAGE)
+        except (FieldRefused, FilterRefused) as error:
+            refused = said(asked, error)
+        given = dict(fields.pairs)
+        facts: Mapping[str, object] = {
+            "filter": fields,
+            "is_filtered": bool(given),
+            "event_types": EVENT_TYPES,
+            "page": page,
+            "refused": refused,
+            "is_later_page": after is not None,
+            "first_page": with_query("/deliveries", given),
+            "next_page": with_query("/deliveries", {**given, "after": page.next if page else None}),
+        }
+        return Shown("deliveries.html", facts, 422 if refused else 200)

@@ -1,0 +1,226 @@
+"""One delivery: its story, what is sent, and what can be done about it.
+
+The facts are those of `explain`, told by the same words. Viewers get no payload from the database.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from webhook_dispatcher import __version__
+from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
+from webhook_dispatcher.console.pages import acting
+from webhook_dispatcher.console.pages.filters import event_id
+from webhook_dispatcher.console.pretty import pretty
+from webhook_dispatcher.console.reader import Reader
+from webhook_dispatcher.console.rendering import delivery_path, merchant_path, with_query
+from webhook_dispatcher.diagnosis import explanation, timeline, vocabulary
+from webhook_dispatcher.diagnosis.explanation import Action
+from webhook_dispatcher.diagnosis.said import Said
+from webhook_dispatcher.diagnosis.timeline import Kind
+from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State
+from webhook_dispatcher.storage.console.actions import Actions
+from webhook_dispatcher.storage.console.commands import CommandRow, Commands
+from webhook_dispatcher.storage.console.delivery import Stories, Story
+from webhook_dispatcher.storage.insight import DeliveryFacts
+
+TONES: Mapping[Kind, str] = {
+    Kind.WRITTEN: "info",
+    Kind.WAITED: "",
+    Kind.MISSING: "",
+    Kind.CHANGED: "info",
+    Kind.ASKED: "info",
+    Kind.ATTEMPT_FAILED: "bad",
+    Kind.DELIVERED: "good",
+    Kind.FAILED: "bad",
+    Kind.AHEAD: "warn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something that can be done: a path below the delivery's, and its text."""
+
+    path: str
+    key: str
+    is_main: bool = False
+    is_destructive: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a sentence; path: where what it names can be seen."""
+
+    text: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoryLine:
+    """A moment of the story, in the reader's words."""
+
+    at: datetime | None
+    tone: str
+    parts: Sequence[Stretch]
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What is sent: as it is, and as people read it."""
+
+    raw: str
+    pretty: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPages:
+    """Shows deliveries, retries and cancels them."""
+
+    stories: Stories
+    commands: Commands
+    actions: Actions
+    rules: explanation.Rules
+
+    async def show(self, asked: Asked) -> Answer:
+        """Show one delivery; of an event that is not there, say what there is to say."""
+        wanted = _wanted(asked)
+        seq = acting.command_number(asked.given("seq"))
+        if (story := await self.stories.get(asked.key, wanted, seq)) is None:
+            unfound = await self.stories.explain_unfound(asked.key, wanted)
+            raise Refused(404, "no_delivery", event=str(wanted), since=str(unfound.kept_since or "?"))
+        command = await self._command(asked)
+        told = explanation.explain(story.facts, self.rules)
+        delivery = story.facts.delivery
+        is_moving = (command is not None and not acting.is_final(command)) or _is_due_soon(story)
+        facts = {
+            "delivery": delivery,
+            "why": [_sentence(said, asked.reader) for said in (*told.why, *told.following)],
+            "advice": [
+                (_sentence(advice.said, asked.reader), _leads_to(advice.action, delivery.merchant_id))
+                for advice in told.advice
+            ],
+            "story": [_line(moment, asked.reader) for moment in timeline.build(story.facts)],
+            "attempts": story.facts.attempts,
+            "payload": payload_of(delivery, story.payload),
+            "headers": headers_of(delivery, story.facts.circumstances.url),
+            "others": [(seq, with_query(delivery_path(wanted), {"seq": seq})) for seq in story.others],
+            "charge_path": with_query("/deliveries", {"charge": delivery.charge_id}),
+            "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
+            "command": command,
+            "command_tone": acting.TONES.get(command.status, "info") if command else "",
+            "is_moving": is_moving,
+            "here": with_query(asked.path, {"seq": asked.given("seq"), "command": asked.given("command")}),
+        }
+        return Shown("delivery.html", facts)
+
+    async def _command(self, asked: Asked) -> CommandRow | None:
+        """Return the command that this page was led to by, if it is about this delivery."""
+        number = acting.command_number(asked.given("command"))
+        command = None if number is None else await self.commands.get(asked.key, number)
+        return command if command is not None and command.event_id == _wanted(asked) else None
+
+    async def retry(self, asked: Asked) -> Answer:
+        """Have one more attempt made now."""
+        args: dict[str, object] = {"force": True} if asked.entered("force") == "yes" else {}
+        return await self._give(asked, CommandName.RETRY, args)
+
+    async def cancel(self, asked: Asked) -> Answer:
+        """Give the delivery up."""
+        return await self._give(asked, CommandName.CANCEL, {})
+
+    async def _give(self, asked: Asked, name: CommandName, args: dict[str, object]) -> Answer:
+        wanted = _wanted(asked)
+        number = await self.actions.give_command(asked.key, name, event_id=wanted, args=args)
+        return Moved(with_query(delivery_path(wanted), {"command": number}))
+
+
+def _wanted(asked: Asked) -> UUID:
+    if (found := event_id(asked.parameters["event"])) is None:
+        raise Refused(404, "not_found")
+    return found
+
+
+def _is_due_soon(story: Story) -> bool:
+    """Tell whether its first attempt, or one that is claimed, may end at any moment."""
+    delivery = story.facts.delivery
+    held = story.facts.circumstances
+    return delivery.state == State.PENDING and not (
+        held.is_paused or held.everything_is_paused or held.url is None or held.suspended_at is not None
+    )
+
+
+def acts_of(delivery: DeliveryFacts, is_test: bool) -> Sequence[Act]:
+    """Return what can be done about a delivery in its state; contract 3 has what each does."""
+    match delivery.state:
+        case State.FAILED if not is_test:
+            return (Act("retry", "delivery.retry", is_main=True),)
+        case State.PENDING_RETRY:
+            return (
+                Act("retry", "delivery.retry_now", is_main=True),
+                Act("cancel", "delivery.cancel", is_destructive=True),
+            )
+        case State.PENDING:
+            return (Act("cancel", "delivery.cancel", is_destructive=True),)
+        case State.DELIVERED if not is_test:
+            return (Act("retry", "delivery.send_again", force=True),)
+        case _:
+            return ()
+
+
+def payload_of(delivery: DeliveryFacts, sent: bytes | None) -> Payload | None:
+    """Return the body as it is sent, byte for byte, and one that people can read; None: it is not shown."""
+    if sent is None:
+        return None
+    event = Event(
+        delivery.seq, delivery.event_id, delivery.merchant_id, delivery.type, delivery.created_at, sent
+    )
+    raw = event.body().decode("utf-8", "replace")
+    return Payload(raw, pretty(raw))
+
+
+def headers_of(delivery: DeliveryFacts, url: str | None) -> Sequence[tuple[str, str]]:
+    """Return the headers that an attempt now would have, but for the signature (contract 1)."""
+    return (
+        ("POST", url or "-"),
+        ("Content-Type", "application/json"),
+        ("User-Agent", f"webhook-dispatcher/{__version__}"),
+        ("Service-Event-Id", str(delivery.event_id)),
+        ("Service-Event-Type", delivery.type),
+        ("Service-Signature", "t=…,v1=…"),
+    )
+
+
+def _sentence(said: Said, reader: Reader) -> Sequence[Stretch]:
+    """Say something, with a link where it names an event."""
+    return [
+        Stretch(part.text, _path(part.fact)) for part in vocabulary.parts(said, reader.language, reader.zone)
+    ]
+
+
+def _line(moment: timeline.Moment, reader: Reader) -> StoryLine:
+    return StoryLine(moment.at, TONES[moment.kind], _sentence(moment.said, reader))
+
+
+def _leads_to(action: Action, merchant_id: str) -> str | None:
+    """Return where something can be done; None where a button of this page does it."""
+    of_merchant = {"only_merchant": merchant_id}
+    match action:
+        case Action.RESUME | Action.TEST_EVENT | Action.SET_ENDPOINT | Action.ROTATE_SECRET:
+            return merchant_path(merchant_id)
+        case Action.LIST_WAITING:
+            return with_query("/deliveries", {"merchant": merchant_id, "state": State.PENDING})
+        case Action.RETRY_ALL_FAILED:
+            return with_query("/deliveries/act", {"act": "retry_all", **of_merchant})
+        case Action.PREVIEW_RECOVERY:
+            return with_query("/deliveries/act", {"act": "recover_all", **of_merchant})
+        case Action.CHECK | Action.SEE_DISPATCHERS:
+            return "/health"
+        case _:
+            return None
+
+
+def _path(fact: object) -> str | None:
+    return delivery_path(fact) if isinstance(fact, UUID) else None

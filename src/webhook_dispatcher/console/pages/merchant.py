@@ -1,0 +1,309 @@
+"""One merchant: where its events go, its secret, a test event, its keys.
+
+A secret is made here, sealed to the public half of the dispatchers' key, and shown in the answer to the form
+that made it: it is in no URL, no log and no page that is asked for again. The form names what was there
+before, so that a browser that sends it again makes no second one.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from importlib.resources import files
+from typing import TypeVar
+
+import structlog
+
+from webhook_dispatcher.console import names, texts
+from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
+from webhook_dispatcher.console.pages import acting
+from webhook_dispatcher.console.pages.filters import event_id
+from webhook_dispatcher.console.rendering import label, merchant_path, shown_instant, with_query
+from webhook_dispatcher.domain.command import CommandName
+from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
+from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret
+from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.console.actions import Actions
+from webhook_dispatcher.storage.console.commands import CommandRow, Commands
+from webhook_dispatcher.storage.console.merchants import Merchant, Merchants
+from webhook_dispatcher.transport.guard import Guard
+
+MAX_SEALINGS = 3
+"""How often a secret is sealed again because the key that seals has just changed."""
+MAX_KEY_NAME = 100
+OVERLAPS: Mapping[str, tuple[timedelta | None, str]] = {
+    "": (None, "merchant.overlap_none"),
+    "PT1H": (timedelta(hours=1), "merchant.overlap_hour"),
+    "P1D": (timedelta(days=1), "merchant.overlap_day"),
+    "P7D": (timedelta(days=7), "merchant.overlap_week"),
+}
+KEY_IS_OLD = (Put.KEY_IS_OLD, Rotated(Rotation.KEY_IS_OLD))
+Stored = TypeVar("Stored", Put, Rotated)
+_SAID = {
+    "removed": "merchant.removed",
+    "url": "merchant.url_changed",
+    "same": "merchant.url_unchanged",
+    "revoked": "merchant.key_revoked",
+}
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A secret that is told once. key: of the text beside it."""
+
+    key: str
+    text: str = field(repr=False)
+    client_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the guard says of a URL."""
+
+    is_good: bool
+    text: str
+
+
+class NoSealingKey(Exception):
+    """No dispatcher has said what to seal secrets with."""
+
+
+class MerchantPages:
+    """Shows a merchant, and changes what is its. guard: which URLs may be sent to."""
+
+    def __init__(
+        self, merchants: Merchants, commands: Commands, actions: Actions, guard: Guard, shard: str | None
+    ) -> None:
+        self._merchants = merchants
+        self._commands = commands
+        self._actions = actions
+        self._guard = guard
+        self._shard = shard
+        self._snippet = (files("webhook_dispatcher.console") / "templates" / "verify.py.txt").read_text(
+            encoding="utf-8"
+        )
+
+    async def show(self, asked: Asked) -> Answer:
+        """Show the merchant; one that nothing is known of can be configured."""
+        return await self._page(asked)
+
+    async def _page(
+        self,
+        asked: Asked,
+        *,
+        problem: str = "",
+        entered_url: str | None = None,
+        secret: Told | None = None,
+        status: int = 200,
+    ) -> Shown:
+        merchant_id = wanted_merchant(asked)
+        merchant = await self._merchants.get(asked.key, merchant_id)
+        # A key may be there before anything else of the merchant.
+        keys = merchant.api_keys if merchant else await self._merchants.api_keys(asked.key, merchant_id)
+        command = await self._command(asked, merchant_id)
+        url = entered_url if entered_url is not None else (merchant.url or "" if merchant else "")
+        path = merchant_path(merchant_id)
+        said = _SAID.get(asked.given("said"))
+        result = (command.result or {}) if command else {}
+        facts = {
+            "merchant_id": merchant_id,
+            "merchant": merchant,
+            "has_endpoint": merchant is not None and merchant.has_endpoint,
+            "entered_url": url,
+            "verdict": self._verdict(asked, url, merchant) if url else None,
+            "problem": problem,
+            "secret": secret,
+            "note": texts.say(said, asked.reader.language) if said else "",
+            "command": command,
+            "command_tone": tone_of(command),
+            "test_answer": _tested(command, asked) if command else "",
+            "test_event": event_id(str(result.get("event_id"))),
+            "is_moving": command is not None and not acting.is_final(command),
+            "here": with_query(path, {"command": command.id if command else None}),
+            "api_keys": keys,
+            "overlaps": [(value, key) for value, (_, key) in OVERLAPS.items()],
+            "deliveries_path": with_query("/deliveries", {"merchant": merchant_id}),
+            "waiting_path": with_query("/deliveries", {"merchant": merchant_id, "state": State.PENDING}),
+            "retrying_path": with_query(
+                "/deliveries", {"merchant": merchant_id, "state": State.PENDING_RETRY}
+            ),
+            "new_client_id": ClientId.from_random(secrets.token_bytes(CLIENT_ID_BYTES), self._shard),
+            "snippet": self._snippet,
+        }
+        return Shown("merchant.html", facts, status)
+
+    async def _command(self, asked: Asked, merchant_id: str) -> CommandRow | None:
+        """Return the command that this page was led to by, if it is about this merchant."""
+        number = acting.command_number(asked.given("command"))
+        command = None if number is None else await self._commands.get(asked.key, number)
+        return command if command is not None and command.merchant_id == merchant_id else None
+
+    def _verdict(self, asked: Asked, url: str, merchant: Merchant | None) -> Verdict:
+        language = asked.reader.language
+        if (fault := self._guard.find_fault(url)) is not None:
+            return Verdict(False, texts.say("merchant.url_refused", language, reason=fault))
+        good = texts.say("merchant.url_good", language)
+        if merchant is not None and merchant.url not in (None, url):
+            good = f"{good} {texts.say('merchant.url_other', language)}"
+        return Verdict(True, good)
+
+    async def judge_url(self, asked: Asked) -> Answer:
+        """Say what the guard says of a URL, while it is typed."""
+        merchant = await self._merchants.get(asked.key, wanted_merchant(asked))
+        url = asked.given("url")
+        if not url:
+            return Shown("_verdict.html", {"verdict": None})
+        return Shown("_verdict.html", {"verdict": self._verdict(asked, url, merchant)})
+
+    async def configure(self, asked: Asked) -> Answer:
+        """Change the URL, or configure the merchant with a secret of its own, which is shown once."""
+        merchant_id, url = wanted_merchant(asked), asked.entered("url").strip()
+        if self._guard.find_fault(url) is not None:
+            return await self._page(asked, entered_url=url, status=422)
+        put = self._actions.put_endpoint
+        try:
+            result = await put(asked.key, merchant_id, url, None)
+            if result is not Put.NOT_CONFIGURED:
+                return _to(merchant_id, said="url" if result is Put.CHANGED else "same")
+            result, secret = await self._with_new_secret(
+                merchant_id, lambda sealed: put(asked.key, merchant_id, url, sealed)
+            )
+        except NoSealingKey:
+            return await self._page(asked, problem=self._say(asked, "merchant.no_key"), status=503)
+        except StatementRefused as error:
+            return await self._page(asked, problem=self._refusal(asked, error), entered_url=url, status=422)
+        if result is not Put.CREATED:
+            # Somebody else configured it just now, with a secret that they have.
+            return _to(merchant_id, said="url")
+        return await self._page(asked, secret=Told("merchant.secret_made", secret))
+
+    async def rotate(self, asked: Asked) -> Answer:
+        """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""
+        merchant_id = wanted_merchant(asked)
+        overlap, _ = OVERLAPS.get(asked.entered("overlap"), OVERLAPS[""])
+        merchant = await self._merchants.get(asked.key, merchant_id)
+        if merchant is None or merchant.secret_created_at is None:
+            return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
+        if merchant.secret_created_at.isoformat() != asked.entered("created"):
+            at = shown_instant(asked.reader, merchant.now, merchant.secret_created_at, True)
+            return await self._page(
+                asked, problem=self._say(asked, "merchant.secret_again", at=at), status=409
+            )
+        try:
+            rotated, secret = await self._with_new_secret(
+                merchant_id,
+                lambda sealed: self._actions.rotate_secret(asked.key, merchant_id, sealed, overlap),
+            )
+        except NoSealingKey:
+            return await self._page(asked, problem=self._say(asked, "merchant.no_key"), status=503)
+        if rotated.result is Rotation.NOT_CONFIGURED:
+            return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
+        return await self._page(asked, secret=Told("merchant.secret_made", secret))
+
+    async def remove(self, asked: Asked) -> Answer:
+        """Forget URL and secret."""
+        merchant_id = wanted_merchant(asked)
+        if await self._actions.remove_endpoint(asked.key, merchant_id) is Removal.NOT_CONFIGURED:
+            return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
+        return _to(merchant_id, said="removed")
+
+    async def test(self, asked: Asked) -> Answer:
+        """Send a test event; the page shows its answer as it comes."""
+        return await self._give(asked, CommandName.TEST_EVENT)
+
+    async def pause(self, asked: Asked) -> Answer:
+        """Keep events back, in order."""
+        return await self._give(asked, CommandName.PAUSE)
+
+    async def resume(self, asked: Asked) -> Answer:
+        """Send what was kept back, and go on."""
+        return await self._give(asked, CommandName.RESUME)
+
+    async def _give(self, asked: Asked, name: CommandName) -> Answer:
+        merchant_id = wanted_merchant(asked)
+        return _to(
+            merchant_id, command=await self._actions.give_command(asked.key, name, merchant_id=merchant_id)
+        )
+
+    async def create_key(self, asked: Asked) -> Answer:
+        """Make an API key, whose secret is shown once; its id is the form's, so that it is made once."""
+        merchant_id, name = wanted_merchant(asked), asked.entered("name").strip()
+        client_id = ClientId.parse(asked.entered("client"))
+        if client_id is None or client_id.shard != self._shard:
+            raise Refused(422, "malformed")
+        if not 1 <= len(name) <= MAX_KEY_NAME or not name.isprintable():
+            return await self._page(asked, problem=self._say(asked, "merchant.key_refused"), status=422)
+        known = await self._merchants.api_keys(asked.key, merchant_id)
+        if any(key.client_id == str(client_id) for key in known):
+            return await self._page(asked, problem=self._say(asked, "merchant.key_again"), status=409)
+        secret = ClientSecret.from_random(secrets.token_bytes(SECRET_BYTES))
+        try:
+            await self._actions.create_api_key(asked.key, merchant_id, str(client_id), secret.hash, name)
+        except StatementRefused as error:
+            return await self._page(asked, problem=self._refusal(asked, error), status=422)
+        return await self._page(asked, secret=Told("merchant.key_made", secret.revealed, str(client_id)))
+
+    async def revoke_key(self, asked: Asked) -> Answer:
+        """Revoke an API key for good."""
+        merchant_id, client_id = wanted_merchant(asked), asked.entered("client")
+        known = await self._merchants.api_keys(asked.key, merchant_id)
+        if all(key.client_id != client_id for key in known):
+            raise Refused(404, "not_found")
+        await self._actions.revoke_api_key(asked.key, client_id)
+        return _to(merchant_id, said="revoked")
+
+    async def _with_new_secret(
+        self, merchant_id: str, store: Callable[[SealedSecret], Awaitable[Stored]]
+    ) -> tuple[Stored, str]:
+        """Make a secret and store it sealed; it is sealed again where the key that seals has just changed."""
+        secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
+        for _ in range(MAX_SEALINGS):
+            if (key := await self._actions.sealing_key()) is None:
+                break
+            stored = await store(key.seal(merchant_id, secret))
+            if stored not in KEY_IS_OLD:
+                return stored, secret.revealed.decode()
+        _log.warning("secret.unsealed")
+        raise NoSealingKey
+
+    def _say(self, asked: Asked, key: str, **facts: object) -> str:
+        return texts.say(key, asked.reader.language, **facts)
+
+    def _refusal(self, asked: Asked, error: StatementRefused) -> str:
+        return self._say(asked, "merchant.id_refused", reason=error.detail)
+
+
+def wanted_merchant(asked: Asked) -> str:
+    """Return the merchant's id that the path names."""
+    if (merchant_id := names.read(asked.parameters["merchant"])) is None:
+        raise Refused(404, "not_found")
+    return merchant_id
+
+
+def tone_of(command: CommandRow | None) -> str:
+    """Return the tone of a command; a test event that did not arrive is bad, although it was carried out."""
+    if command is None:
+        return "info"
+    outcome = (command.result or {}).get("outcome")
+    return "bad" if outcome not in (None, "delivered") else acting.TONES.get(command.status, "info")
+
+
+def _tested(command: CommandRow, asked: Asked) -> str:
+    """Say what a test event was answered."""
+    result = command.result or {}
+    if "outcome" not in result:
+        return ""
+    words = [label(asked.reader, "outcome", str(result["outcome"]))]
+    if result.get("status") is not None:
+        words.append(f"HTTP {result['status']}")
+    if result.get("reason") is not None:
+        words.append(str(result["reason"]))
+    return ": ".join(words)
+
+
+def _to(merchant_id: str, **fields: object) -> Moved:
+    return Moved(with_query(merchant_path(merchant_id), fields))

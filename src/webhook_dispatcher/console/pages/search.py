@@ -1,0 +1,36 @@
+"""One field that finds a merchant, an event, a charge or a command."""
+
+from dataclasses import dataclass
+
+from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
+from webhook_dispatcher.console.pages.filters import said
+from webhook_dispatcher.console.rendering import delivery_path, merchant_path
+from webhook_dispatcher.storage.console.filters import FilterRefused
+from webhook_dispatcher.storage.console.search import Found, Search
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """Looks for what a text may be; where that is one thing, leads to it."""
+
+    search: Search
+
+    async def show(self, asked: Asked) -> Answer:
+        """Show what was found."""
+        text = asked.given("q")
+        try:
+            found = await self.search.find(asked.key, text)
+        except FilterRefused as error:
+            return Shown("search.html", {"query": text, "found": None, "refused": said(asked, error)}, 422)
+        if found.count == 1:
+            return Moved(_only(found))
+        return Shown("search.html", {"query": text, "found": found, "refused": ""})
+
+
+def _only(found: Found) -> str:
+    if found.merchants:
+        return merchant_path(found.merchants[0].merchant_id)
+    if found.command is not None:
+        return f"/commands/{found.command.id}"
+    [delivery] = [*found.event.deliveries, *found.charge.deliveries]
+    return delivery_path(delivery.event_id)

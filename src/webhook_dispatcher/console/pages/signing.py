@@ -1,0 +1,105 @@
+"""Signing in and out. Passwords and codes are in forms alone; a wrong one is told as any other."""
+
+from dataclasses import replace
+
+from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
+from webhook_dispatcher.console.doorkeeper import new_token
+from webhook_dispatcher.console.prover import Prover, TooBusy
+from webhook_dispatcher.console.reader import zone_of
+from webhook_dispatcher.diagnosis import amounts
+from webhook_dispatcher.domain.account import SessionToken, SignInCode, parse_name
+from webhook_dispatcher.domain.password import MAX_CHARACTERS
+from webhook_dispatcher.storage.console.sessions import Outcome, Sessions, SignIn
+
+_REASONS = frozenset({"over", "idle"})
+_REFUSED = SignIn(Outcome.REFUSED)
+
+
+class Signing:
+    """Signs people in by a password or a code, and out. is_by_proxy: a proxy has done so already."""
+
+    def __init__(self, sessions: Sessions, prover: Prover, is_by_proxy: bool) -> None:
+        self._sessions = sessions
+        self._prover = prover
+        self._is_by_proxy = is_by_proxy
+
+    async def show(self, asked: Asked) -> Answer:
+        """Show the form."""
+        if self._is_by_proxy:
+            return Moved("/")
+        why = asked.given("why")
+        return _form(next_page(asked.given("next")), f"sign_in.{why}" if why in _REASONS else None)
+
+    async def sign_in(self, asked: Asked) -> Answer:
+        """Begin a session, or say why not."""
+        if self._is_by_proxy:
+            return Moved("/")
+        token, code = new_token(), asked.entered("code")
+        onwards = next_page(asked.entered("next"))
+        try:
+            tried = await self._tried(asked, token)
+        except TooBusy:
+            return _form(onwards, "sign_in.busy", asked.entered("name"), status=503)
+        if tried.outcome is Outcome.SIGNED_IN:
+            await self._adopt_zone(token, asked.entered("zone"))
+            return Moved(onwards, begins=token)
+        if tried.outcome is Outcome.REFUSED:
+            key = "sign_in.code_refused" if code else "sign_in.refused"
+            return _form(onwards, key, asked.entered("name"), is_code=bool(code), status=403)
+        wait = amounts.span(tried.retry_after, asked.reader.language) if tried.retry_after else ""
+        return _form(
+            onwards,
+            f"sign_in.{tried.outcome}",
+            asked.entered("name"),
+            is_code=bool(code),
+            status=429 if tried.outcome is Outcome.LOCKED else 403,
+            wait=wait,
+        )
+
+    async def _tried(self, asked: Asked, token: SessionToken) -> SignIn:
+        if typed := asked.entered("code"):
+            code = SignInCode.parse(typed)
+            # What can be no code is counted as a wrong one.
+            code_hash = b"" if code is None else code.hash
+            return await self._sessions.sign_in_by_code(code_hash, token.hash, asked.browser)
+        name, password = parse_name(asked.entered("name")) or "", asked.entered("password")
+        if len(password) > MAX_CHARACTERS:
+            password = ""
+        proof = await self._prover.prove(password, await self._sessions.parameters(name))
+        return await self._sessions.sign_in(name, proof, token.hash, asked.browser)
+
+    async def _adopt_zone(self, token: SessionToken, zone: str) -> None:
+        """Take the browser's time zone over for who has chosen none."""
+        person = await self._sessions.person(token.hash, is_active=True)
+        if person is not None and person.preferences.time_zone is None and zone_of(zone) is not None:
+            await self._sessions.prefer(token.hash, replace(person.preferences, time_zone=zone))
+
+    async def sign_out(self, asked: Asked) -> Answer:
+        """End the session."""
+        await self._sessions.sign_out(asked.key)
+        return Moved("/sign-in", ends=True)
+
+
+def next_page(text: str) -> str:
+    """Return where to go after signing in: a page of ours, whatever was asked for."""
+    is_path = text.startswith("/") and not text.startswith(("//", "/sign-")) and "\\" not in text
+    return text if is_path and text.isascii() and text.isprintable() and " " not in text else "/"
+
+
+def _form(
+    onwards: str,
+    problem: str | None,
+    name: str = "",
+    *,
+    is_code: bool = False,
+    status: int = 200,
+    **problem_facts: object,
+) -> Shown:
+    facts = {
+        "next": onwards,
+        "problem": problem,
+        "problem_facts": problem_facts,
+        "name": name,
+        "is_code": is_code,
+    }
+    return Shown("sign_in.html", facts, status)

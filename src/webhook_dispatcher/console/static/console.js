@@ -1,0 +1,53 @@
+// What links and forms alone cannot do. Every page works without it.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  root.classList.add("has-script");
+
+  // Copies what an element shows, and says so where the button stands.
+  async function copy(button) {
+    const text = document.getElementById(button.dataset.copy).textContent;
+    await navigator.clipboard.writeText(text);
+    const said = button.querySelector("[data-said]");
+    const before = said.textContent;
+    said.textContent = button.dataset.copied;
+    setTimeout(() => { said.textContent = before; }, 2000);
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (button) copy(button).catch(() => {
+      const range = document.createRange();
+      range.selectNodeContents(document.getElementById(button.dataset.copy));
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+    });
+  });
+
+  // One box that ticks all rows of this page, and how many are ticked.
+  document.addEventListener("change", (event) => {
+    const form = event.target.form;
+    if (!form || !form.matches("[data-picking]")) return;
+    const boxes = [...form.querySelectorAll("input[name=event]")];
+    if (event.target.matches("[data-all]")) boxes.forEach((box) => { box.checked = event.target.checked; });
+    const ticked = boxes.filter((box) => box.checked).length;
+    const all = form.querySelector("[data-all]");
+    if (all) {
+      all.checked = ticked === boxes.length && ticked > 0;
+      all.indeterminate = ticked > 0 && ticked < boxes.length;
+    }
+    form.querySelectorAll("[data-ticked]").forEach((place) => { place.textContent = ticked ? ` ${ticked}` : ""; });
+  });
+
+  // The browser's time zone, for whoever signs in and has chosen none.
+  const zone = document.querySelector("input[data-zone]");
+  if (zone) zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "";
+
+  // "/" goes to the search box, unless somebody is typing.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const box = document.querySelector(".search input");
+    if (box) { event.preventDefault(); box.focus(); }
+  });
+})();

@@ -1,0 +1,374 @@
+"""What becomes of a request to the console, step by step, in its order.
+
+Not aiohttp's middlewares: those do not see what cannot be parsed, and every answer has the same headers,
+whatever it answers. The log names the route and never the path or query: these hold ids of merchants and
+charges, and whoever needs to know what was done finds it in the audit.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qs, urlencode
+
+import structlog
+from aiohttp.web_protocol import RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response
+
+from webhook_dispatcher.console import cookies, security
+from webhook_dispatcher.console.calls import (
+    Access,
+    Answer,
+    Asked,
+    Moved,
+    Plain,
+    Refused,
+    Route,
+    Session,
+    Shown,
+    SignInWanted,
+)
+from webhook_dispatcher.console.reader import Reader, reader_of
+from webhook_dispatcher.console.rendering import Renderer
+from webhook_dispatcher.console.routing import Routes
+from webhook_dispatcher.domain.account import SessionToken
+from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.storage.console.database import IdleTooLong, NotAllowed, SessionOver
+from webhook_dispatcher.storage.console.sessions import Browser
+from webhook_dispatcher.web import clients
+from webhook_dispatcher.web.heads import HeadFault, HeadRefused, examine, expects_continue, judge
+from webhook_dispatcher.web.server import Connection
+
+MAX_BODY_BYTES = 65_536
+MAX_BODY_SECONDS = 20.0
+MAX_FIELDS = 400
+MAX_AGENT = 200
+FORM = "application/x-www-form-urlencoded"
+HTML = "text/html; charset=utf-8"
+TEXT = "text/plain; charset=utf-8"
+SERVER = "webhook-dispatcher"
+REFRESH = "HX-Request"
+"""The header that htmx sends: a page asks by itself, and nobody has done anything."""
+_FAULTS: Mapping[HeadFault, int] = {
+    HeadFault.MALFORMED: 400,
+    HeadFault.TOO_LARGE: 431,
+    HeadFault.TOO_SLOW: 408,
+    HeadFault.CONNECT: 405,
+    HeadFault.EXPECTATION: 417,
+}
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """How the console is reached. origin: its public URL; None: this machine alone.
+
+    proxy_header: in which trusted proxies name whom they have signed in; None: people sign in here.
+    """
+
+    origin: str | None
+    trusted_proxies: Sequence[clients.Network]
+    proxy_header: str | None
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach it by https."""
+        return self.origin is not None and self.origin.startswith("https:")
+
+
+class Doorkeeper(Protocol):
+    """Knows who asks."""
+
+    async def find(self, token: SessionToken, is_active: bool) -> Session | None:
+        """Return whose session this is; SignInWanted where it is over for idleness."""
+        ...
+
+    async def admit(self, name: str, browser: Browser) -> SessionToken | None:
+        """Begin a session for whom a trusted proxy has signed in."""
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """A request on its way: what every answer needs, even if nothing else is known of it."""
+
+    reader: Reader
+    began: float
+    request_id: str
+    route: str = "none"
+    session: Session | None = None
+    begins: SessionToken | None = None
+    is_refresh: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Console:
+    """Answers requests."""
+
+    def __init__(
+        self, routes: Routes, doorkeeper: Doorkeeper, renderer: Renderer, front: Front, clock: Clock
+    ) -> None:
+        self._routes = routes
+        self._doorkeeper = doorkeeper
+        self._renderer = renderer
+        self._front = front
+        self._clock = clock
+        self._count = 0
+
+    async def __call__(self, request: BaseRequest) -> Response:
+        """Answer a request, whatever happens."""
+        call = self._begin(request)
+        try:
+            answer = self._rendered(call, await self._carry_out(call, request))
+        except SignInWanted as wanted:
+            answer = self._to_sign_in(call, request, wanted)
+        except Refused as refused:
+            answer = self._said(call, refused)
+        except HeadRefused as error:
+            answer = self._said(call, Refused(_FAULTS[error.fault], "malformed"))
+        except ConnectionError:
+            # The client is gone.
+            raise
+        except SessionOver:
+            answer = self._to_sign_in(call, request, SignInWanted("over"))
+        except IdleTooLong:
+            answer = self._to_sign_in(call, request, SignInWanted("idle"))
+        except NotAllowed:
+            answer = self._said(call, Refused(403, "denied"))
+        except (StorageUnavailable, TimeoutError) as error:
+            _log.warning("request.unanswered", route=call.route, error=str(error) or "no connection was free")
+            answer = self._said(call, Refused(503, "unavailable"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and never shown
+            _log.error("request.failed", route=call.route, request_id=call.request_id, exc_info=error)
+            answer = self._said(call, Refused(500, "failed", request=call.request_id))
+        return self._send(call, request, answer)
+
+    def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
+        """Answer what could not be parsed: of such a request nothing is known, not even its headers."""
+        call = self._begin(None)
+        fault = judge(error)
+        if fault is None:
+            _log.error("request.failed", request_id=call.request_id, exc_info=error)
+            refused = Refused(500, "failed", request=call.request_id)
+        else:
+            refused = Refused(_FAULTS[fault], "malformed")
+        return self._send(call, request, self._said(call, refused), is_last=True)
+
+    def _begin(self, request: BaseRequest | None) -> Call:
+        self._count += 1
+        accepted = None if request is None else request.headers.get("Accept-Language")
+        began = self._clock.elapsed()
+        return Call(reader_of(None, accepted), began, f"{int(self._clock.unix())}-{self._count}")
+
+    async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
+        """Keep the promise: each step knows more than the one before it, or refuses."""
+        path = examine(request)
+        if expects_continue(request):
+            raise HeadRefused(HeadFault.EXPECTATION)
+        route, parameters = self._routes.find(request.method, path)
+        call.route, call.is_refresh = route.name, REFRESH in request.headers
+        if route.access is not Access.ANYBODY or request.method == "POST":
+            self._check_host(request)
+        if request.method == "POST" and not security.is_ours(
+            request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin"), request.host
+        ):
+            raise Refused(403, "forged")
+        form = await _read_form(request)
+        browser = self._browser(request)
+        call.session = await self._session(
+            call, request, browser, is_wanted=route.access is not Access.ANYBODY
+        )
+        if call.session is not None:
+            call.reader = reader_of(call.session.person.preferences, request.headers.get("Accept-Language"))
+        _check_access(route, call.session, form)
+        return await route.handler(
+            Asked(
+                path=path,
+                reader=call.reader,
+                browser=browser,
+                session=call.session,
+                parameters=parameters,
+                query=_fields(request.raw_path.partition("?")[2]),
+                form=form,
+                proxy_name=self._proxy_name(request),
+            )
+        )
+
+    def _check_host(self, request: BaseRequest) -> None:
+        if not security.is_known_host(request.host, self._front.origin):
+            raise Refused(421, "wrong_host", origin=self._front.origin or "localhost")
+
+    def _browser(self, request: BaseRequest) -> Browser:
+        forwarded = request.headers.getall("X-Forwarded-For", [])
+        address = clients.address_of(request.remote, forwarded, self._front.trusted_proxies)
+        agent = "".join(char for char in request.headers.get("User-Agent", "") if char.isprintable())
+        return Browser(address, agent[:MAX_AGENT])
+
+    def _proxy_name(self, request: BaseRequest) -> str | None:
+        """Return whom a proxy has signed in; the header of anybody else is nothing."""
+        if self._front.proxy_header is None:
+            return None
+        named = request.headers.getall(self._front.proxy_header, [])
+        peer = clients.address_of(request.remote, [], ())
+        is_trusted = any(peer in network for network in self._front.trusted_proxies)
+        return named[0] if is_trusted and len(named) == 1 else None
+
+    async def _session(
+        self, call: Call, request: BaseRequest, browser: Browser, *, is_wanted: bool
+    ) -> Session | None:
+        if not is_wanted:
+            return None
+        token = cookies.read(request.headers.get("Cookie", ""), self._front.is_https)
+        session = None if token is None else await self._doorkeeper.find(token, not call.is_refresh)
+        if self._front.proxy_header is None:
+            if session is None and token is not None:
+                raise SignInWanted("over")
+            return session
+        return await self._by_proxy(call, request, browser, session)
+
+    async def _by_proxy(
+        self, call: Call, request: BaseRequest, browser: Browser, session: Session | None
+    ) -> Session | None:
+        """Return the session of whom the proxy names: another's, or one without a name, is none."""
+        name = self._proxy_name(request)
+        if name is None:
+            raise Refused(403, "denied_by_proxy")
+        if session is not None and session.person.name == name:
+            return session
+        call.begins = await self._doorkeeper.admit(name, browser)
+        if call.begins is None:
+            raise Refused(403, "denied_by_proxy")
+        return await self._doorkeeper.find(call.begins, True)
+
+    def _to_sign_in(self, call: Call, request: BaseRequest, wanted: SignInWanted) -> Moved | Plain:
+        """Lead to the page for signing in, and back to where they were."""
+        target = (
+            request.raw_path if request.method == "GET" and not call.is_refresh else _page_of(request.path)
+        )
+        fields = {"next": target, "why": wanted.key}
+        path = f"/sign-in?{urlencode({name: text for name, text in fields.items() if text})}"
+        if call.is_refresh:
+            call.headers["HX-Redirect"] = path
+            return Plain(b"", status=204)
+        return Moved(path, ends=bool(wanted.key))
+
+    def _rendered(self, call: Call, answer: Answer) -> Moved | Plain:
+        """Make the bytes of a page."""
+        if not isinstance(answer, Shown):
+            return answer
+        facts: dict[str, object] = {}
+        if call.session is not None:
+            facts = {
+                "person": call.session.person,
+                "may_operate": call.session.may_operate,
+                "form_token": security.form_token(call.session.token),
+            }
+        page = self._renderer.page(answer.template, call.reader, {**facts, **answer.facts})
+        return Plain(page, HTML, answer.status)
+
+    def _said(self, call: Call, refused: Refused) -> Moved | Plain:
+        """Say that something is not done."""
+        if refused.allow:
+            call.headers["Allow"] = refused.allow
+        facts = {"key": refused.key, "facts": refused.facts, "back": "/"}
+        return self._rendered(call, Shown("message.html", facts, refused.status))
+
+    def _send(
+        self, call: Call, request: BaseRequest, answer: Moved | Plain, *, is_last: bool = False
+    ) -> Response:
+        """Make a response of an answer: with the headers that all have."""
+        is_kept = isinstance(answer, Plain) and answer.is_kept
+        headers = security.headers(is_kept, self._front.is_https) | call.headers | {"Server": SERVER}
+        if isinstance(answer, Moved):
+            body, status = b"", 303
+            headers |= {"Location": answer.path, "Content-Type": TEXT}
+        else:
+            body, status = answer.body, answer.status
+            headers |= {"Content-Type": answer.content_type}
+        if (cookie := _cookie(call, answer, self._front.is_https)) is not None:
+            headers["Set-Cookie"] = cookie
+        is_last = is_last or not request.content.is_eof() or _is_draining(request)
+        if is_last:
+            headers["Connection"] = "close"
+        response = Response(status=status, body=body, headers=headers)
+        if is_last:
+            response.force_close()
+        self._note(call, status)
+        return response
+
+    def _note(self, call: Call, status: int) -> None:
+        note = _log.debug if call.is_refresh or call.session is None else _log.info
+        note(
+            "request.answered",
+            route=call.route,
+            status=status,
+            took_ms=round((self._clock.elapsed() - call.began) * 1000),
+            person=call.session.person.name if call.session else None,
+        )
+
+
+def _cookie(call: Call, answer: Moved | Plain, is_https: bool) -> str | None:
+    """Return the header that begins or ends a session, if this answer does."""
+    if isinstance(answer, Moved) and answer.ends:
+        return cookies.written(None, is_https)
+    begins = answer.begins if isinstance(answer, Moved) and answer.begins is not None else call.begins
+    return None if begins is None else cookies.written(begins, is_https)
+
+
+def _check_access(route: Route, session: Session | None, form: Mapping[str, Sequence[str]]) -> None:
+    """Refuse who may not, and what no page of this session asked for."""
+    if route.access is Access.ANYBODY:
+        return
+    if session is None:
+        raise SignInWanted
+    if route.method == "POST" and not security.is_form_token(session.token, _only(form, "token")):
+        raise Refused(403, "forged")
+    if route.access is Access.OPERATOR and not session.may_operate:
+        raise Refused(403, "denied")
+
+
+def _only(fields: Mapping[str, Sequence[str]], name: str) -> str:
+    values = fields.get(name, ())
+    return values[0] if len(values) == 1 else ""
+
+
+async def _read_form(request: BaseRequest) -> Mapping[str, Sequence[str]]:
+    """Read a form within its bounds; nothing but a form is taken, and nothing with GET."""
+    if not request.body_exists:
+        return {}
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if request.method != "POST" or kind != FORM or "Content-Encoding" in request.headers:
+        raise Refused(415, "malformed")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(MAX_BODY_SECONDS):
+            while part := await request.content.readany():
+                size += len(part)
+                if size > MAX_BODY_BYTES:
+                    raise Refused(413, "too_large")
+                parts.append(part)
+    except TimeoutError:
+        raise Refused(408, "malformed") from None
+    except RequestPayloadError:
+        raise Refused(400, "malformed") from None
+    return _fields(b"".join(parts).decode("latin-1"))
+
+
+def _fields(text: str) -> Mapping[str, Sequence[str]]:
+    try:
+        return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise Refused(400, "malformed") from None
+
+
+def _page_of(path: str) -> str:
+    """Return the page that a form, or a part of a page, belongs to."""
+    parts = path.split("/")
+    return "/".join(parts[:3]) if parts[1] in ("merchants", "deliveries", "commands") else "/" + parts[1]
+
+
+def _is_draining(request: BaseRequest) -> bool:
+    return isinstance(request.protocol, Connection) and request.protocol.is_draining

@@ -1,0 +1,94 @@
+"""Instants, spans, numbers, lists and forms of plurals, as people of each language write them."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, tzinfo
+from typing import Literal
+
+from webhook_dispatcher.domain.language import Language
+
+Form = Literal["one", "few", "many", "other"]
+FORMS: Mapping[Language, tuple[Form, ...]] = {
+    "en": ("one", "other"),
+    "ru": ("one", "few", "many"),
+    "uz": ("other",),
+}
+"""The forms that whole numbers ask for. Source: CLDR, plural rules."""
+_UNITS: Mapping[Language, tuple[tuple[int, str], ...]] = {
+    "en": ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")),
+    "ru": ((86_400, "д"), (3_600, "ч"), (60, "мин"), (1, "с")),
+    "uz": ((86_400, "kun"), (3_600, "soat"), (60, "daqiqa"), (1, "soniya")),
+}
+_POINT: Mapping[Language, str] = {"en": ".", "ru": ",", "uz": ","}
+_AND: Mapping[Language, str] = {"en": "and", "ru": "и", "uz": "va"}
+
+
+def form(count: int, language: Language) -> Form:
+    """Return which form of its noun a number asks for."""
+    match language:
+        case "en":
+            return "one" if count == 1 else "other"
+        case "ru":
+            return _russian_form(count)
+        case "uz":
+            return "other"
+
+
+def _russian_form(count: int) -> Form:
+    if count % 10 == 1 and count % 100 != 11:
+        return "one"
+    if 2 <= count % 10 <= 4 and not 12 <= count % 100 <= 14:
+        return "few"
+    return "many"
+
+
+def number(count: int, language: Language) -> str:
+    """Write a whole number, its digits in groups of three."""
+    return f"{count:,}" if language == "en" else f"{count:,}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def tenths(amount: float, language: Language) -> str:
+    """Write a number with one decimal."""
+    whole, _, decimal = f"{amount:.1f}".partition(".")
+    return f"{number(int(whole), language)}{_POINT[language]}{decimal}"
+
+
+def many(count: int, most: int, language: Language) -> str:
+    """Write a number that was counted up to a limit."""
+    return f"{number(most, language)}+" if count > most else number(count, language)
+
+
+def at(instant: datetime, zone: tzinfo) -> str:
+    """Write an instant with its year, to the second: alike in every language, so that it can be searched."""
+    return f"{instant.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+
+
+def span(duration: timedelta, language: Language) -> str:
+    """Write how long something takes, by its two largest units; tenths where it is short."""
+    seconds = max(duration.total_seconds(), 0)
+    units = _UNITS[language]
+    if seconds < 20:
+        short = f"{seconds:.1f}".removesuffix(".0").replace(".", _POINT[language])
+        return f"{short} {units[-1][1]}"
+    return " ".join(_parts(int(seconds), units))
+
+
+def _parts(seconds: int, units: tuple[tuple[int, str], ...]) -> list[str]:
+    """Split seconds into units, two from the first that is not nought on; what is nought is left out."""
+    parts = []
+    for size, unit in units:
+        count, seconds = divmod(seconds, size)
+        parts.append(f"{count} {unit}" if count else "")
+    while parts and not parts[0]:
+        parts.pop(0)
+    return [part for part in parts[:2] if part]
+
+
+def joined(count: int, language: Language) -> list[str]:
+    """Return what stands before each item of a list of so many, as in a sentence."""
+    between = [""] + [", "] * (count - 2) + [f" {_AND[language]} "]
+    return between if count > 1 else [""] * count
+
+
+def printable(text: str) -> str:
+    """Replace control characters, which could drive a terminal, or turn the direction of a line."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,1 @@
+"""Every sentence and every word of a closed list, in three languages: data alone."""

@@ -1,0 +1,312 @@
+"""Merchants, listed and one by one: console_merchants.sql, bound.
+
+A list is of lanes: each merchant that has, or had, an endpoint or events has one. By id and by failing it is
+read from an index. Who is behind, and who has most events, no index knows: these are found among a bounded
+number of what is owed, or of the newest events, and `MerchantPage.is_complete` says whether that was all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.console import positions
+from webhook_dispatcher.storage.console.filters import EARLIEST, check_text
+from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
+from webhook_dispatcher.storage.statements import load
+
+MAX_LIMIT = 100
+SLOW_AFTER = timedelta(minutes=1)
+"""A merchant whose oldest event waits longer for its first attempt is slow (as `merchants --behind`)."""
+MAX_WAITING = 1_000
+"""Up to here a list counts what waits for a merchant."""
+MAX_LANES_LOOKED_AT = 10_000
+MAX_EVENTS_LOOKED_AT = 10_000
+MAX_FAILED_LOOKED_AT = 10_000
+FAILED_WITHIN = timedelta(hours=24)
+LATEST = 20
+"""Attempts that the page of one merchant shows."""
+MAX_KEYS = 100
+_LAST = "\U0010ffff"
+"""Behind every character that an id may have."""
+_STATEMENTS = load("console_merchants")
+
+
+class MerchantState(StrEnum):
+    """How a merchant fares, in one word: the first of these that is true."""
+
+    NOT_CONFIGURED = "not_configured"
+    PAUSED = "paused"
+    SUSPENDED = "suspended"
+    FAILING = "failing"
+    SLOW = "slow"
+    HEALTHY = "healthy"
+
+
+class MerchantOrder(StrEnum):
+    """In which order a list is. FAILING, BEHIND and PAUSED list those alone; VOLUME the busiest first."""
+
+    ID = "id"
+    BEHIND = "behind"
+    FAILING = "failing"
+    VOLUME = "volume"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantRow:
+    """One merchant in a list.
+
+    waiting: events that wait for their first attempt, up to MAX_WAITING + 1. oldest_waiting_at: of these, the
+        first in order. failed: deliveries that failed in the last 24 hours, as far as these were looked at.
+    volume: its events among the newest that were looked at; None where the list is in another order.
+    """
+
+    merchant_id: str
+    has_endpoint: bool
+    is_paused: bool
+    last_success_at: datetime | None
+    failing_since: datetime | None
+    failures_in_a_row: int
+    suspended_at: datetime | None
+    next_try_at: datetime | None
+    waiting: int
+    oldest_waiting_at: datetime | None
+    failed: int
+    volume: int | None = None
+
+    def state(self, now: datetime) -> MerchantState:
+        """Say how it fares; now: of the page it is from."""
+        return merchant_state(self, now)
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantPage:
+    """Some merchants. now: the database's clock.
+
+    next: as of DeliveryPage. is_complete: all that the order is about was looked at; without, the list is of
+        the oldest waiting, or newest, alone. failed_is_cut: more failed in 24 hours than were looked at.
+    looked_at: how many events `volume` is out of.
+    """
+
+    now: datetime
+    merchants: Sequence[MerchantRow]
+    next: str | None = None
+    is_complete: bool = True
+    failed_is_cut: bool = False
+    looked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyRow:
+    """A key of the Partner API, without what could prove it."""
+
+    client_id: str
+    merchant_id: str
+    name: str
+    created_at: datetime
+    created_by: str
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantAttempt:
+    """One of the latest attempts at a merchant. reason: for operators' eyes."""
+
+    event_id: UUID
+    attempt: int
+    trigger: str
+    started_at: datetime
+    duration_ms: int
+    status: int | None
+    outcome: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Merchant:
+    """All that the page of one merchant shows.
+
+    url and the four after it are None without an endpoint. waiting, waiting_for_retry: up to MAX_COUNTED + 1.
+    paused_…: of the command that paused it. everything_is_paused: for all merchants.
+    """
+
+    now: datetime
+    merchant_id: str
+    url: str | None
+    created_at: datetime | None
+    updated_at: datetime | None
+    secret_created_at: datetime | None
+    previous_secret_until: datetime | None
+    endpoint_removed_at: datetime | None
+    is_paused: bool
+    paused_at: datetime | None
+    paused_by: str | None
+    everything_is_paused: bool
+    last_success_at: datetime | None
+    failing_since: datetime | None
+    failures_in_a_row: int
+    suspended_at: datetime | None
+    next_try_at: datetime | None
+    waiting: int
+    waiting_for_retry: int
+    oldest_waiting_at: datetime | None
+    api_keys: Sequence[ApiKeyRow]
+    latest_attempts: Sequence[MerchantAttempt]
+
+    @property
+    def has_endpoint(self) -> bool:
+        """Tell whether it is configured."""
+        return self.url is not None
+
+    def state(self) -> MerchantState:
+        """Say how it fares."""
+        return merchant_state(self, self.now)
+
+
+def merchant_state(merchant: MerchantRow | Merchant, now: datetime) -> MerchantState:
+    """Say in one word how a merchant fares: what keeps everything from it first."""
+    oldest = merchant.oldest_waiting_at
+    if not merchant.has_endpoint:
+        return MerchantState.NOT_CONFIGURED
+    if merchant.is_paused:
+        return MerchantState.PAUSED
+    if merchant.suspended_at is not None:
+        return MerchantState.SUSPENDED
+    if merchant.failing_since is not None:
+        return MerchantState.FAILING
+    if oldest is not None and now - oldest > SLOW_AFTER:
+        return MerchantState.SLOW
+    return MerchantState.HEALTHY
+
+
+class Merchants:
+    """Reads as `storage.console.deliveries` does; SessionOver where the session does not hold any more."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(
+        self,
+        session: bytes,
+        order: MerchantOrder = MerchantOrder.ID,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 50,
+    ) -> MerchantPage:
+        """Return at most `limit` merchants (1 to 100), from a page's `next` on.
+
+        prefix: what their ids begin with. Errors: FilterRefused, before anything is asked.
+        """
+        if not 1 <= limit <= MAX_LIMIT:
+            raise ValueError(f"limit: must be 1 to {MAX_LIMIT}, not {limit}")
+        check_text("prefix", prefix)
+        [clock] = await self._ask("show_now", session)
+        found = await self._find(session, order, prefix, after, limit + 1)
+        shown = found[:limit]
+        rows, failed_is_cut = await self._fares(session, shown)
+        return MerchantPage(
+            now=clock["now"],
+            merchants=rows,
+            next=_place(order, shown[-1]) if len(found) > limit else None,
+            is_complete=all(row.get("is_complete", True) for row in found),
+            failed_is_cut=failed_is_cut,
+            looked_at=found[0]["looked_at"] if found and order is MerchantOrder.VOLUME else None,
+        )
+
+    async def get(self, session: bytes, merchant_id: str) -> Merchant | None:
+        """Return one merchant; None where it never had an endpoint or an event. Errors: FilterRefused."""
+        check_text("merchant_id", merchant_id)
+        rows = await self._ask("show_merchant", session, merchant_id, MAX_COUNTED + 1)
+        if not rows:
+            return None
+        made = await self._ask("show_latest_attempts", session, merchant_id, LATEST)
+        return Merchant(
+            **rows[0],
+            api_keys=await self.api_keys(session, merchant_id),
+            latest_attempts=[MerchantAttempt(**row) for row in made],
+        )
+
+    async def api_keys(self, session: bytes, merchant_id: str) -> Sequence[ApiKeyRow]:
+        """Return a merchant's keys, the newest first, at most MAX_KEYS."""
+        return [ApiKeyRow(**row) for row in await self._ask("show_api_keys", session, merchant_id, MAX_KEYS)]
+
+    async def _find(
+        self, session: bytes, order: MerchantOrder, prefix: str, after: str | None, most: int
+    ) -> Sequence[dict[str, Any]]:
+        """Find whom a page is of, in its order."""
+        match order:
+            case MerchantOrder.ID | MerchantOrder.PAUSED:
+                name = "show_merchants_by_id" if order is MerchantOrder.ID else "show_paused_merchants"
+                [known] = positions.read(after, str) if after is not None else [""]
+                return await self._ask(name, session, known, prefix, prefix + _LAST, most)
+            case MerchantOrder.FAILING:
+                place = *_moment(after), prefix
+                return await self._ask("show_failing_merchants", session, *place, MAX_LANES_LOOKED_AT, most)
+            case MerchantOrder.BEHIND:
+                place = *_moment(after), prefix
+                bounds = MAX_LANES_LOOKED_AT, MAX_EVENTS_LOOKED_AT
+                return await self._ask("show_merchants_behind", session, *place, *bounds, most)
+            case MerchantOrder.VOLUME:
+                sample = _sample(after)
+                return await self._ask(
+                    "show_merchants_by_volume", session, *sample, prefix, MAX_EVENTS_LOOKED_AT, most
+                )
+
+    async def _fares(
+        self, session: bytes, found: Sequence[dict[str, Any]]
+    ) -> tuple[Sequence[MerchantRow], bool]:
+        """Read how merchants fare, in their order, and whether more failed than was looked at."""
+        merchants = [row["merchant_id"] for row in found]
+        if not merchants:
+            return [], False
+        fares = await self._ask("show_fares", session, merchants, MAX_WAITING + 1)
+        failed = await self._ask("show_failed_of", session, merchants, FAILED_WITHIN, MAX_FAILED_LOOKED_AT)
+        fare_of = {row["merchant_id"]: row for row in fares}
+        failed_of = {row["merchant_id"]: row["failed"] for row in failed}
+        rows = [
+            MerchantRow(
+                **fare_of[row["merchant_id"]],
+                failed=failed_of.get(row["merchant_id"], 0),
+                volume=row.get("volume"),
+            )
+            for row in found
+        ]
+        return rows, any(row["is_cut"] for row in failed)
+
+    async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
+        return await ask_as(self._database, _STATEMENTS[name], session, *arguments)
+
+
+def _moment(after: str | None) -> tuple[datetime, str]:
+    """Read behind which instant, and which merchant of that instant, a list goes on."""
+    if after is None:
+        return EARLIEST, ""
+    number, merchant_id = positions.read(after, int, str)
+    return positions.instant_of(int(number)), str(merchant_id)
+
+
+def _sample(after: str | None) -> Sequence[int | str]:
+    """Read below which number a sample is, and behind which volume and merchant a list goes on."""
+    if after is None:
+        return positions.MAX_NUMBER, positions.MAX_NUMBER, ""
+    return positions.read(after, int, int, str)
+
+
+def _place(order: MerchantOrder, last: Mapping[str, Any]) -> str:
+    """Write the place behind a merchant."""
+    merchant_id: str = last["merchant_id"]
+    match order:
+        case MerchantOrder.ID | MerchantOrder.PAUSED:
+            return positions.write(merchant_id)
+        case MerchantOrder.FAILING:
+            return positions.write(positions.number_of(last["failing_since"]), merchant_id)
+        case MerchantOrder.BEHIND:
+            return positions.write(positions.number_of(last["oldest_waiting_at"]), merchant_id)
+        case MerchantOrder.VOLUME:
+            return positions.write(last["newest_seq"] + 1, last["volume"], merchant_id)

@@ -1,0 +1,160 @@
+"""What goes on just now, for the first page: console_overview.sql, bound.
+
+Counts go up to MAX_COUNTED + 1. Attempts by outcome come from what dispatchers add up
+(`dispatch.heartbeat`), not from the log.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
+from webhook_dispatcher.storage.insight import Commands, Lag, Pause
+from webhook_dispatcher.storage.statements import load
+
+ALIVE_FOR = timedelta(seconds=35)
+"""A dispatcher is alive that has noted itself since: three beats may be late."""
+MAX_DISPATCHERS = 1_000
+MAX_LAGS = 200
+"""Of the newest finished deliveries, those whose lag is measured."""
+MAX_MERCHANTS_LOOKED_AT = 1_000
+_STATEMENTS = load("console_overview")
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherRow:
+    """A dispatcher as it last noted itself.
+
+    lanes: that it held; retries: in flight. reason: why it was not ready. faults: each of its own, in words.
+    is_alive: it did so within ALIVE_FOR.
+    """
+
+    owner: str
+    host: str
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    lanes: int
+    attempts_in_flight: int
+    is_ready: bool
+    reasons: Sequence[str]
+    faults: Sequence[str]
+    is_alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """What has waited longest for its first attempt, as far as is known."""
+
+    event_id: UUID
+    seq: int
+    merchant_id: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """Attempts of so long from an instant on, by outcome; those without any are left out."""
+
+    at: datetime
+    by_outcome: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything at once.
+
+    waiting: for a first attempt; waiting_for_retry: for a later one. failed: deliveries, in 24 hours.
+    failing, suspended, paused: merchants. pause: the command that paused everything, if one did.
+    hour: by minute; day: by quarter of an hour; both end now, with entries for times without attempts.
+    """
+
+    now: datetime
+    everything_is_paused: bool
+    pause: Pause | None
+    waiting: int
+    waiting_for_retry: int
+    oldest: Oldest | None
+    failed: int
+    failing: int
+    suspended: int
+    paused: int
+    lag: Lag
+    commands: Commands
+    dispatchers: Sequence[DispatcherRow]
+    hour: Sequence[Attempts]
+    day: Sequence[Attempts]
+
+    @property
+    def alive(self) -> int:
+        """Count the dispatchers that are alive."""
+        return sum(dispatcher.is_alive for dispatcher in self.dispatchers)
+
+    def attempts_in_hour(self) -> dict[str, int]:
+        """Add up the attempts of the last hour by outcome."""
+        return _added(self.hour)
+
+    def attempts_in_day(self) -> dict[str, int]:
+        """Add up the attempts of the last day by outcome."""
+        return _added(self.day)
+
+
+class Overviews:
+    """Reads as `storage.console.deliveries` does; SessionOver where the session does not hold any more."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, session: bytes) -> Overview:
+        """Measure everything."""
+        [counts] = await self._ask("show_counts", session, MAX_COUNTED + 1)
+        now: datetime = counts["now"]
+        oldest = await self._ask("show_oldest_waiting", session, MAX_MERCHANTS_LOOKED_AT)
+        pauses = await self._ask("show_pause_of_everything", session)
+        [lag] = await self._ask("show_lag", session, MAX_LAGS)
+        [commands] = await self._ask("show_open_commands", session, MAX_COUNTED + 1)
+        return Overview(
+            **counts,
+            pause=Pause(**pauses[0]) if pauses else None,
+            oldest=Oldest(**oldest[0]) if oldest else None,
+            lag=Lag(**lag),
+            commands=Commands(**commands),
+            dispatchers=await self.dispatchers(session),
+            hour=await self.attempts(session, now, timedelta(minutes=1), 60),
+            day=await self.attempts(session, now, timedelta(minutes=15), 96),
+        )
+
+    async def dispatchers(self, session: bytes) -> Sequence[DispatcherRow]:
+        """Return the dispatchers that noted themselves within a day, those first that did so last."""
+        rows = await self._ask("show_dispatchers", session, ALIVE_FOR, MAX_DISPATCHERS)
+        return [DispatcherRow(**row) for row in rows]
+
+    async def attempts(
+        self, session: bytes, now: datetime, step: timedelta, count: int
+    ) -> Sequence[Attempts]:
+        """Count the attempts of so many steps that end now, by outcome."""
+        first = _floor(now, step) - step * (count - 1)
+        found: dict[datetime, dict[str, int]] = {first + step * place: {} for place in range(count)}
+        for row in await self._ask("show_attempts_by_step", session, first, step):
+            found.setdefault(row["at"], {})[row["outcome"]] = row["attempts"]
+        return [Attempts(at, by_outcome) for at, by_outcome in sorted(found.items())]
+
+    async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
+        return await ask_as(self._database, _STATEMENTS[name], session, *arguments)
+
+
+def _floor(instant: datetime, step: timedelta) -> datetime:
+    """Return the beginning of the step that an instant is in; steps are counted from midnight UTC."""
+    midnight = instant.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight + (instant - midnight) // step * step
+
+
+def _added(attempts: Sequence[Attempts]) -> dict[str, int]:
+    added: dict[str, int] = {}
+    for each in attempts:
+        for outcome, count in each.by_outcome.items():
+            added[outcome] = added.get(outcome, 0) + count
+    return added

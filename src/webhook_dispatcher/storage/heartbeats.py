@@ -1,0 +1,51 @@
+"""What daemons note of themselves, and what is forgotten of it: heartbeat.sql, bound."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import asyncpg
+
+from webhook_dispatcher.domain.heartbeat import Heartbeat
+from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.statements import load
+
+_STATEMENTS = load("heartbeat")
+
+
+class PostgresHeartbeats:
+    """Implements domain.ports.Heartbeats on a pool, for one daemon. owner: as its lanes name it."""
+
+    def __init__(self, pool: asyncpg.Pool, owner: str, host: str, version: str) -> None:
+        self._pool = pool
+        self._owner = owner
+        self._host = host
+        self._version = version
+
+    async def note(self, beat: Heartbeat) -> None:
+        """See domain.ports.Heartbeats; source: heartbeat.sql `note_dispatcher`."""
+        with translated():
+            await self._pool.execute(
+                _STATEMENTS["note_dispatcher"].text,
+                self._owner,
+                self._host,
+                self._version,
+                beat.lanes,
+                beat.attempts_in_flight,
+                list(beat.reasons),
+                list(beat.faults),
+                list(beat.attempts),
+                list(beat.attempts.values()),
+            )
+
+    async def remove(self, attempts: Mapping[str, int]) -> None:
+        """See domain.ports.Heartbeats; source: heartbeat.sql `remove_dispatcher`."""
+        with translated():
+            await self._pool.execute(
+                _STATEMENTS["remove_dispatcher"].text, self._owner, list(attempts), list(attempts.values())
+            )
+
+
+async def forget_noted(pool: asyncpg.Pool, keep: timedelta) -> None:
+    """Forget daemons that are gone, and what is older than the log; source: heartbeat.sql `forget_noted`."""
+    with translated():
+        await pool.execute(_STATEMENTS["forget_noted"].text, keep)

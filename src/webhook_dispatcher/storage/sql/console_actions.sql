@@ -1,0 +1,86 @@
+-- What operators change by the console. All but the first: WD001 where the session is over, WD002 for a viewer, WD003 where
+-- the session was idle.
+
+-- name: read_key_to_seal_with
+-- Read the public half to seal with.
+-- row: key_id text, public_half bytea
+-- none: no dispatcher has confirmed one within the last hour
+SELECT current_sealing_key.key_id, current_sealing_key.public_half
+FROM webhook.current_sealing_key;
+
+-- name: put_endpoint
+-- Configure a merchant, or change its URL.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 url text
+-- $4 secret bytea
+-- $5 key_id text
+-- row: result text
+-- order: one row
+SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5) AS result;
+
+-- name: rotate_secret_of
+-- Replace a merchant's secret.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 secret bytea
+-- $4 key_id text
+-- $5 overlap interval
+-- row: result text, previous_until timestamptz
+-- order: one row
+SELECT rotated.result, rotated.previous_until
+FROM webhook.console_rotate_secret($1, $2, $3, $4, $5) AS rotated;
+
+-- name: remove_endpoint
+-- Remove a merchant's endpoint.
+-- $1 session bytea
+-- $2 merchant_id text
+-- row: result text
+-- order: one row
+SELECT CASE WHEN webhook.console_remove_endpoint($1, $2) THEN 'removed' ELSE 'not_configured' END AS result;
+
+-- name: give_command
+-- Give a command of the control table.
+-- $1 session bytea
+-- $2 command text
+-- $3 merchant_id text
+-- $4 event_id uuid
+-- $5 args jsonb
+-- row: id bigint
+-- order: one row
+SELECT webhook.console_command($1, $2, $3, $4, $5) AS id;
+
+-- name: withdraw_given_command
+-- Take back a command that nobody has taken up.
+-- $1 session bytea
+-- $2 id bigint
+-- row: is_withdrawn boolean
+-- order: one row
+SELECT webhook.console_withdraw_command($1, $2) AS is_withdrawn;
+
+-- name: stop_given_command
+-- Have a mass command end after its chunk.
+-- $1 session bytea
+-- $2 id bigint
+-- row: is_stopped boolean
+-- order: one row
+SELECT webhook.console_stop_command($1, $2) AS is_stopped;
+
+-- name: create_merchants_api_key
+-- Make a key of the Partner API for a merchant.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 client_id text
+-- $4 secret_hash bytea
+-- $5 name text
+-- row: id bigint
+-- order: one row
+SELECT webhook.console_create_api_key($1, $2, $3, $4, $5) AS id;
+
+-- name: revoke_merchants_api_key
+-- Revoke a key for good.
+-- $1 session bytea
+-- $2 client_id text
+-- row: is_revoked boolean
+-- order: one row; false: it was before; null: there is none
+SELECT webhook.console_revoke_api_key($1, $2) AS is_revoked;

@@ -1,0 +1,417 @@
+-- The console's delivery log. A page looks at a bounded number of deliveries, the newest first, whatever is asked for: if
+-- more may match, the last that was looked at comes back as well, to go on behind it. Conditions are judged after that
+-- bound, and stand in one place, CROSS JOIN LATERAL (..) AS judged; inside the bound stand those alone that an index finds.
+-- The charge is read of what is shown, by its number: it is computed from the payload.
+-- A bound that the planner does not know, (SELECT $n), keeps it from sorting whole tables that statistics call small.
+
+-- name: show_numbers
+-- Find between which numbers the events of a range of time are, from what dispatchers noted each minute. An event may have
+-- been inserted up to ten minutes after its created_at (a long transaction), or one before (a clock).
+-- $1 session bytea
+-- $2 since timestamptz, or null
+-- $3 until timestamptz, or null
+-- row: first_seq bigint, end_seq bigint
+-- order: one row; the first is included, the end is not
+SELECT numbers.first_seq, numbers.end_seq
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce((
+            SELECT noted.seq
+            FROM webhook.console_seq_by_minute AS noted
+            WHERE me.name IS NOT NULL AND noted.minute <= $2::timestamptz - interval '2 minutes'
+            ORDER BY noted.minute DESC
+            LIMIT 1
+        ), 0) AS first_seq,
+        coalesce((
+            SELECT noted.seq + 1
+            FROM webhook.console_seq_by_minute AS noted
+            WHERE me.name IS NOT NULL AND noted.minute >= $3::timestamptz + interval '10 minutes'
+            ORDER BY noted.minute
+            LIMIT 1
+        ), 9223372036854775807) AS end_seq
+    OFFSET 0
+) AS numbers;
+
+-- name: show_deliveries
+-- List deliveries of all merchants by number.
+-- $1 session bytea
+-- $2 before_seq bigint
+-- $3 first_seq bigint
+-- $4 state text, or null, as the conditions that follow
+-- $5 type text
+-- $6 outcome text
+-- $7 status integer
+-- $8 since timestamptz
+-- $9 until timestamptz
+-- $10 look bigint
+-- $11 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
+-- none: none matches, or the session is over
+SELECT
+    page.event_id, page.seq, page.merchant_id, page.type,
+    coalesce(
+        (
+            SELECT logged.charge_id
+            FROM webhook.console_finished AS logged
+            WHERE logged.merchant_id = ANY(ARRAY[page.merchant_id])
+                AND logged.seq BETWEEN page.seq AND page.seq
+                AND logged.finished_at = page.finished_at
+            LIMIT 1
+        ),
+        (SELECT owed.charge_id FROM webhook.console_owed AS owed WHERE owed.seq = page.seq LIMIT 1)
+    ) AS charge_id,
+    page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at, page.last_status,
+    page.last_outcome, page.finished_at, page.is_match, page.is_last_looked_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT numbered.*, judged.is_match, numbered.number = $10 AS is_last_looked_at
+    FROM (
+        SELECT looked.*, row_number() OVER (ORDER BY looked.seq DESC) AS number
+        FROM (
+            SELECT known.*
+            FROM (
+                (
+                    SELECT
+                        seq, event_id, merchant_id, type, created_at,
+                        CASE
+                            WHEN due_at IS NULL THEN 'pending'
+                            WHEN on_failure = 'delivered' THEN 'delivered'
+                            ELSE 'pending_retry'
+                        END AS state,
+                        NULL::text AS failed_reason, attempts::integer AS attempts,
+                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::timestamptz AS finished_at
+                    FROM webhook.console_owed
+                    WHERE me.name IS NOT NULL AND seq < $2 AND seq >= $3 AND ($4::text IS NULL OR $4 <> 'failed')
+                    ORDER BY seq DESC
+                    LIMIT (SELECT $10::bigint)
+                )
+                UNION ALL
+                (
+                    SELECT
+                        seq, event_id, merchant_id, type, created_at, state::text AS state,
+                        failed_reason::text AS failed_reason, attempts::integer AS attempts,
+                        NULL::timestamptz AS next_attempt_at, last_status::integer AS last_status,
+                        last_outcome::text AS last_outcome, finished_at
+                    FROM webhook.console_finished
+                    WHERE me.name IS NOT NULL AND seq < $2 AND seq >= $3
+                        AND finished_at >= coalesce($8::timestamptz - interval '1 day', '-infinity')
+                        AND ($4::text IS NULL OR $4 IN ('delivered', 'failed'))
+                    ORDER BY seq DESC
+                    LIMIT (SELECT $10::bigint)
+                )
+            ) AS known
+            ORDER BY known.seq DESC
+            LIMIT (SELECT $10::bigint)
+        ) AS looked
+    ) AS numbered
+    CROSS JOIN LATERAL (
+        SELECT
+            ($4::text IS NULL OR numbered.state = $4)
+            AND ($5::text IS NULL OR numbered.type = $5)
+            AND ($6::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $6)
+            AND ($7::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $7)
+            AND ($8::timestamptz IS NULL OR numbered.created_at >= $8)
+            AND ($9::timestamptz IS NULL OR numbered.created_at < $9) AS is_match
+    ) AS judged
+    WHERE judged.is_match OR numbered.number = $10
+    ORDER BY numbered.seq DESC
+    LIMIT $11
+) AS page
+ORDER BY page.seq DESC;
+
+-- name: show_deliveries_of_merchant
+-- List deliveries of one merchant by number. What is owed is asked apart in order and out of it: each has an index by
+-- merchant and number. Ordered by merchant too, which ANY keeps the planner from dropping: no index but those that
+-- begin with merchants has that order.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 before_seq bigint
+-- $4 first_seq bigint
+-- $5 state text, or null, as the conditions that follow
+-- $6 type text
+-- $7 outcome text
+-- $8 status integer
+-- $9 since timestamptz
+-- $10 until timestamptz
+-- $11 look bigint
+-- $12 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
+-- none: none matches, or the session is over
+SELECT
+    page.event_id, page.seq, page.merchant_id, page.type,
+    coalesce(
+        (
+            SELECT logged.charge_id
+            FROM webhook.console_finished AS logged
+            WHERE logged.merchant_id = ANY(ARRAY[page.merchant_id])
+                AND logged.seq BETWEEN page.seq AND page.seq
+                AND logged.finished_at = page.finished_at
+            LIMIT 1
+        ),
+        (SELECT owed.charge_id FROM webhook.console_owed AS owed WHERE owed.seq = page.seq LIMIT 1)
+    ) AS charge_id,
+    page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at, page.last_status,
+    page.last_outcome, page.finished_at, page.is_match, page.is_last_looked_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT numbered.*, judged.is_match, numbered.number = $11 AS is_last_looked_at
+    FROM (
+        SELECT looked.*, row_number() OVER (ORDER BY looked.merchant_id DESC, looked.seq DESC) AS number
+        FROM (
+            SELECT known.*
+            FROM (
+                (
+                    SELECT
+                        merchant_id, seq, event_id, type, created_at, 'pending' AS state, NULL::text AS failed_reason,
+                        attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
+                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::timestamptz AS finished_at
+                    FROM webhook.console_owed
+                    WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
+                        AND due_at IS NULL
+                        AND ($5::text IS NULL OR $5 = 'pending')
+                    ORDER BY merchant_id DESC, seq DESC
+                    LIMIT (SELECT $11::bigint)
+                )
+                UNION ALL
+                (
+                    SELECT
+                        merchant_id, seq, event_id, type, created_at,
+                        CASE WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry' END AS state,
+                        NULL::text AS failed_reason, attempts::integer AS attempts,
+                        CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+                        last_status::integer AS last_status, last_outcome::text AS last_outcome,
+                        NULL::timestamptz AS finished_at
+                    FROM webhook.console_owed
+                    WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
+                        AND due_at IS NOT NULL
+                        AND ($5::text IS NULL OR $5 IN ('pending_retry', 'delivered'))
+                    ORDER BY merchant_id DESC, seq DESC
+                    LIMIT (SELECT $11::bigint)
+                )
+                UNION ALL
+                (
+                    SELECT
+                        merchant_id, seq, event_id, type, created_at, state::text AS state,
+                        failed_reason::text AS failed_reason, attempts::integer AS attempts,
+                        NULL::timestamptz AS next_attempt_at, last_status::integer AS last_status,
+                        last_outcome::text AS last_outcome, finished_at
+                    FROM webhook.console_finished
+                    WHERE me.name IS NOT NULL AND merchant_id = ANY(ARRAY[$2]) AND seq < $3 AND seq >= $4
+                        AND finished_at >= coalesce($9::timestamptz - interval '1 day', '-infinity')
+                        AND ($5::text IS NULL OR $5 IN ('delivered', 'failed'))
+                    ORDER BY merchant_id DESC, seq DESC
+                    LIMIT (SELECT $11::bigint)
+                )
+            ) AS known
+            ORDER BY known.merchant_id DESC, known.seq DESC
+            LIMIT (SELECT $11::bigint)
+        ) AS looked
+    ) AS numbered
+    CROSS JOIN LATERAL (
+        SELECT
+            ($5::text IS NULL OR numbered.state = $5)
+            AND ($6::text IS NULL OR numbered.type = $6)
+            AND ($7::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $7)
+            AND ($8::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $8)
+            AND ($9::timestamptz IS NULL OR numbered.created_at >= $9)
+            AND ($10::timestamptz IS NULL OR numbered.created_at < $10) AS is_match
+    ) AS judged
+    WHERE judged.is_match OR numbered.number = $11
+    ORDER BY numbered.merchant_id DESC, numbered.seq DESC
+    LIMIT $12
+) AS page
+ORDER BY page.seq DESC;
+
+-- name: show_failed_deliveries
+-- List what failed at all merchants, by when it failed: the log's index of failed deliveries has that order.
+-- $1 session bytea
+-- $2 before timestamptz, or null
+-- $3 before_seq bigint
+-- $4 type text, or null, as the conditions that follow
+-- $5 outcome text
+-- $6 status integer
+-- $7 since timestamptz
+-- $8 until timestamptz
+-- $9 look bigint
+-- $10 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by finished_at and seq, the newest first
+-- none: none matches, or the session is over
+SELECT
+    page.event_id, page.seq, page.merchant_id, page.type,
+    (
+        SELECT logged.charge_id
+        FROM webhook.console_finished AS logged
+        WHERE logged.merchant_id = ANY(ARRAY[page.merchant_id])
+            AND logged.seq BETWEEN page.seq AND page.seq
+            AND logged.finished_at = page.finished_at
+        LIMIT 1
+    ) AS charge_id,
+    page.created_at, page.state, page.failed_reason, page.attempts, page.next_attempt_at, page.last_status,
+    page.last_outcome, page.finished_at, page.is_match, page.is_last_looked_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT numbered.*, judged.is_match, numbered.number = $9 AS is_last_looked_at
+    FROM (
+        SELECT looked.*, row_number() OVER (ORDER BY looked.finished_at DESC, looked.seq DESC) AS number
+        FROM (
+            SELECT
+                seq, event_id, merchant_id, type, created_at, state::text AS state,
+                failed_reason::text AS failed_reason, attempts::integer AS attempts,
+                NULL::timestamptz AS next_attempt_at, last_status::integer AS last_status,
+                last_outcome::text AS last_outcome, finished_at
+            FROM webhook.console_finished
+            WHERE me.name IS NOT NULL
+                AND state = 'failed'
+                AND (finished_at, seq) < (coalesce($2::timestamptz, 'infinity'), $3::bigint)
+                AND finished_at <= coalesce($2::timestamptz, 'infinity')
+                AND finished_at >= coalesce($7::timestamptz, '-infinity')
+            ORDER BY finished_at DESC, seq DESC
+            LIMIT (SELECT $9::bigint)
+        ) AS looked
+    ) AS numbered
+    CROSS JOIN LATERAL (
+        SELECT
+            ($4::text IS NULL OR numbered.type = $4)
+            AND ($5::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $5)
+            AND ($6::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $6)
+            AND ($8::timestamptz IS NULL OR numbered.finished_at < $8) AS is_match
+    ) AS judged
+    WHERE judged.is_match OR numbered.number = $9
+    ORDER BY numbered.finished_at DESC, numbered.seq DESC
+    LIMIT $10
+) AS page
+ORDER BY page.finished_at DESC, page.seq DESC;
+
+-- name: show_deliveries_of_event
+-- List the deliveries of one event: one, but for an id that was used again after its end.
+-- $1 session bytea
+-- $2 event_id uuid
+-- $3 merchant_id text, or null, as the conditions that follow
+-- $4 before_seq bigint
+-- $5 state text
+-- $6 type text
+-- $7 outcome text
+-- $8 status integer
+-- $9 since timestamptz
+-- $10 until timestamptz
+-- $11 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
+-- none: none matches, or the session is over
+SELECT page.*, true AS is_match, false AS is_last_looked_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT known.*
+    FROM (
+        SELECT
+            event_id, seq, merchant_id, type, charge_id, created_at,
+            CASE
+                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+            END AS state,
+            NULL::text AS failed_reason, attempts::integer AS attempts,
+            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+        FROM webhook.console_owed
+        WHERE me.name IS NOT NULL AND event_id = $2
+        UNION ALL
+        SELECT
+            event_id, seq, merchant_id, type, charge_id, created_at, state::text AS state,
+            failed_reason::text AS failed_reason, attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+        FROM webhook.console_finished
+        WHERE me.name IS NOT NULL AND event_id = $2
+        OFFSET 0
+    ) AS known
+    WHERE
+        known.seq < $4
+        AND ($3::text IS NULL OR known.merchant_id = $3)
+        AND ($5::text IS NULL OR known.state = $5)
+        AND ($6::text IS NULL OR known.type = $6)
+        AND ($7::text IS NULL OR known.last_outcome = $7)
+        AND ($8::integer IS NULL OR known.last_status = $8)
+        AND ($9::timestamptz IS NULL OR known.created_at >= $9)
+        AND ($10::timestamptz IS NULL OR known.created_at < $10)
+    ORDER BY known.seq DESC
+    LIMIT $11
+) AS page
+ORDER BY page.seq DESC;
+
+-- name: show_deliveries_of_charge
+-- List the deliveries of one charge, as show_deliveries_of_event: those of a charge are few, and all of them are found first.
+-- $1 session bytea
+-- $2 charge_id text
+-- $3 merchant_id text, or null, as the conditions that follow
+-- $4 before_seq bigint
+-- $5 state text
+-- $6 type text
+-- $7 outcome text
+-- $8 status integer
+-- $9 since timestamptz
+-- $10 until timestamptz
+-- $11 most bigint
+-- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
+--   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
+-- none: none matches, the session is over, or charges are not indexed
+SELECT page.*, true AS is_match, false AS is_last_looked_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT known.*
+    FROM (
+        SELECT
+            event_id, seq, merchant_id, type, charge_id, created_at,
+            CASE
+                WHEN due_at IS NULL THEN 'pending' WHEN on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+            END AS state,
+            NULL::text AS failed_reason, attempts::integer AS attempts,
+            CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at
+        FROM webhook.console_owed
+        WHERE me.name IS NOT NULL AND charge_id = $2
+            AND (SELECT console_state.has_charge_index FROM webhook.console_state)
+        UNION ALL
+        SELECT
+            event_id, seq, merchant_id, type, charge_id, created_at, state::text AS state,
+            failed_reason::text AS failed_reason, attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
+            last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+        FROM webhook.console_finished
+        WHERE me.name IS NOT NULL AND charge_id = $2
+            AND (SELECT console_state.has_charge_index FROM webhook.console_state)
+        OFFSET 0
+    ) AS known
+    WHERE
+        known.seq < $4
+        AND ($3::text IS NULL OR known.merchant_id = $3)
+        AND ($5::text IS NULL OR known.state = $5)
+        AND ($6::text IS NULL OR known.type = $6)
+        AND ($7::text IS NULL OR known.last_outcome = $7)
+        AND ($8::integer IS NULL OR known.last_status = $8)
+        AND ($9::timestamptz IS NULL OR known.created_at >= $9)
+        AND ($10::timestamptz IS NULL OR known.created_at < $10)
+    ORDER BY known.seq DESC
+    LIMIT $11
+) AS page
+ORDER BY page.seq DESC;
+
+-- name: is_charge_shown
+-- Tell whether deliveries are indexed by their charge.
+-- $1 session bytea
+-- row: is_indexed boolean
+-- order: one row
+-- none: the session is over
+SELECT chosen.has_charge_index AS is_indexed
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT console_state.has_charge_index FROM webhook.console_state WHERE me.name IS NOT NULL LIMIT 1
+) AS chosen;

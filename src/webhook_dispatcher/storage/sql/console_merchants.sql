@@ -1,0 +1,441 @@
+-- The console's merchants. A list is found first, each in its own order; how those on a page fare is read by their ids.
+
+-- name: show_merchants_by_id
+-- List merchants by id, from an id on.
+-- $1 session bytea
+-- $2 after text
+-- $3 first text; what ids begin with
+-- $4 last text; behind all that begin so
+-- $5 most bigint
+-- row: merchant_id text
+-- order: by merchant_id
+-- none: there are no more, or the session is over
+SELECT page.merchant_id
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT lanes.merchant_id
+    FROM webhook.console_lanes AS lanes
+    WHERE me.name IS NOT NULL AND lanes.merchant_id > $2 AND lanes.merchant_id >= $3 AND lanes.merchant_id < $4
+    ORDER BY lanes.merchant_id
+    LIMIT $5
+) AS page
+ORDER BY page.merchant_id;
+
+-- name: show_failing_merchants
+-- List merchants that fail, or are suspended, those first that fail the longest. Those that are suspended are read whole,
+-- up to a limit: their index is by the next try.
+-- $1 session bytea
+-- $2 failing_since timestamptz
+-- $3 after text; the merchants of that instant up to this one are left out
+-- $4 first text; what ids begin with
+-- $5 suspended_looked_at bigint
+-- $6 most bigint
+-- row: merchant_id text, failing_since timestamptz
+-- order: by failing_since and merchant_id; one that is suspended without failing is as old as its suspension
+-- none: there are no more, or the session is over
+SELECT page.merchant_id, page.failing_since
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT known.merchant_id, known.failing_since
+    FROM (
+        (
+            SELECT lanes.merchant_id, lanes.failing_since
+            FROM webhook.console_lanes AS lanes
+            WHERE me.name IS NOT NULL
+                AND lanes.failing_since IS NOT NULL
+                AND lanes.suspended_at IS NULL
+                AND lanes.failing_since >= $2
+                AND (lanes.failing_since > $2 OR lanes.merchant_id > $3)
+                AND starts_with(lanes.merchant_id, $4)
+            ORDER BY lanes.failing_since
+            LIMIT (SELECT $5::bigint)
+        )
+        UNION ALL
+        SELECT suspended.merchant_id, suspended.failing_since
+        FROM (
+            SELECT lanes.merchant_id, coalesce(lanes.failing_since, lanes.suspended_at) AS failing_since
+            FROM webhook.console_lanes AS lanes
+            WHERE me.name IS NOT NULL AND lanes.suspended_at IS NOT NULL
+            ORDER BY lanes.wait_until
+            LIMIT (SELECT $5::bigint)
+        ) AS suspended
+        WHERE (suspended.failing_since, suspended.merchant_id) > ($2, $3) AND starts_with(suspended.merchant_id, $4)
+    ) AS known
+    ORDER BY known.failing_since, known.merchant_id
+    LIMIT $6
+) AS page
+ORDER BY page.failing_since, page.merchant_id;
+
+-- name: show_paused_merchants
+-- List merchants that are paused, each by itself, by id.
+-- $1 session bytea
+-- $2 after text
+-- $3 first text; what ids begin with
+-- $4 last text; behind all that begin so
+-- $5 most bigint
+-- row: merchant_id text
+-- order: by merchant_id
+-- none: there are no more, or the session is over
+SELECT page.merchant_id
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT lanes.merchant_id
+    FROM webhook.console_lanes AS lanes
+    WHERE me.name IS NOT NULL AND lanes.paused
+        AND lanes.merchant_id > $2 AND lanes.merchant_id >= $3 AND lanes.merchant_id < $4
+    ORDER BY lanes.merchant_id
+    LIMIT $5
+) AS page
+ORDER BY page.merchant_id;
+
+-- name: show_merchants_behind
+-- List merchants by what waits longest for its first attempt. No index has that order: looked at are the merchants of the
+-- lowest numbers that are owed, and a round of all that are owed something (a loose index scan), both up to a limit.
+-- $1 session bytea
+-- $2 oldest_waiting_at timestamptz
+-- $3 after text; the merchants of that instant up to this one are left out
+-- $4 first text; what ids begin with
+-- $5 merchants_looked_at bigint
+-- $6 rows_looked_at bigint
+-- $7 most bigint
+-- row: merchant_id text, oldest_waiting_at timestamptz, is_complete boolean
+-- order: by oldest_waiting_at and merchant_id; is_complete: the round came to its end
+-- none: there are no more, or the session is over
+SELECT page.merchant_id, page.oldest_waiting_at, page.is_complete
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH RECURSIVE head AS (
+        (
+            SELECT owed.merchant_id, owed.seq, owed.created_at
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND owed.due_at IS NULL AND owed.merchant_id > ''::text COLLATE "C"
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT following.merchant_id, following.seq, following.created_at
+        FROM head
+        CROSS JOIN LATERAL (
+            SELECT owed.merchant_id, owed.seq, owed.created_at
+            FROM webhook.console_owed AS owed
+            WHERE owed.due_at IS NULL AND owed.merchant_id > head.merchant_id
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT 1
+        ) AS following
+    ),
+    round AS MATERIALIZED (SELECT head.merchant_id, head.seq, head.created_at FROM head LIMIT $5),
+    lowest AS MATERIALIZED (
+        SELECT owed.merchant_id, owed.seq, owed.created_at, owed.due_at
+        FROM webhook.console_owed AS owed
+        WHERE me.name IS NOT NULL AND owed.seq >= 0
+        ORDER BY owed.seq
+        LIMIT (SELECT $6::bigint)
+    ),
+    known AS (
+        SELECT DISTINCT ON (found.merchant_id) found.merchant_id, found.created_at
+        FROM (
+            SELECT round.merchant_id, round.seq, round.created_at FROM round
+            UNION ALL
+            SELECT lowest.merchant_id, lowest.seq, lowest.created_at FROM lowest WHERE num_nulls(lowest.due_at) = 1
+        ) AS found
+        ORDER BY found.merchant_id, found.seq
+    )
+    SELECT
+        known.merchant_id,
+        known.created_at AS oldest_waiting_at,
+        (SELECT count(*) FROM round) < $5 AS is_complete
+    FROM known
+    WHERE (known.created_at, known.merchant_id) > ($2, $3::text COLLATE "C") AND starts_with(known.merchant_id, $4)
+    ORDER BY known.created_at, known.merchant_id
+    LIMIT $7
+) AS page
+ORDER BY page.oldest_waiting_at, page.merchant_id;
+
+-- name: show_merchants_by_volume
+-- List merchants by how many of the newest events are theirs. No index counts them: some of the newest are looked at,
+-- below a number, so that the pages of one list are of the same ones.
+-- $1 session bytea
+-- $2 before_seq bigint
+-- $3 volume bigint
+-- $4 after text; the merchants of that volume up to this one are left out
+-- $5 first text; what ids begin with
+-- $6 look bigint
+-- $7 most bigint
+-- row: merchant_id text, volume bigint, newest_seq bigint, looked_at bigint
+-- order: by volume, the most first, and merchant_id
+-- none: there are no more, or the session is over
+SELECT page.merchant_id, page.volume, page.newest_seq, page.looked_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH newest AS MATERIALIZED (
+        SELECT known.merchant_id, known.seq
+        FROM (
+            (
+                SELECT owed.merchant_id, owed.seq
+                FROM webhook.console_owed AS owed
+                WHERE me.name IS NOT NULL AND owed.seq < $2
+                ORDER BY owed.seq DESC
+                LIMIT (SELECT $6::bigint)
+            )
+            UNION ALL
+            (
+                SELECT finished.merchant_id, finished.seq
+                FROM webhook.console_finished AS finished
+                WHERE me.name IS NOT NULL AND finished.seq < $2
+                ORDER BY finished.seq DESC
+                LIMIT (SELECT $6::bigint)
+            )
+        ) AS known
+        ORDER BY known.seq DESC
+        LIMIT (SELECT $6::bigint)
+    ),
+    counted AS (SELECT newest.merchant_id, count(*) AS volume FROM newest GROUP BY newest.merchant_id)
+    SELECT
+        counted.merchant_id,
+        counted.volume,
+        (SELECT max(newest.seq) FROM newest) AS newest_seq,
+        (SELECT count(*) FROM newest) AS looked_at
+    FROM counted
+    WHERE
+        counted.volume <= $3
+        AND (counted.volume < $3 OR counted.merchant_id > $4)
+        AND starts_with(counted.merchant_id, $5)
+    ORDER BY counted.volume DESC, counted.merchant_id
+    LIMIT $7
+) AS page
+ORDER BY page.volume DESC, page.merchant_id;
+
+-- name: show_fares
+-- Say how these merchants fare.
+-- $1 session bytea
+-- $2 merchants text[]
+-- $3 count_limit bigint
+-- row: merchant_id text, has_endpoint boolean, is_paused boolean, last_success_at timestamptz, failing_since timestamptz,
+--   failures_in_a_row integer, suspended_at timestamptz, next_try_at timestamptz, waiting bigint,
+--   oldest_waiting_at timestamptz
+-- order: none
+-- none: none was asked for, or the session is over
+SELECT
+    asked.merchant_id,
+    endpoint.merchant_id IS NOT NULL AS has_endpoint,
+    coalesce(lane.paused, false) AS is_paused,
+    lane.last_success_at,
+    lane.failing_since,
+    coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
+    lane.suspended_at,
+    CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
+    waiting.events AS waiting,
+    head.created_at AS oldest_waiting_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT entry.merchant_id FROM unnest($2::text[]) AS entry (merchant_id) WHERE me.name IS NOT NULL OFFSET 0
+) AS asked
+LEFT JOIN LATERAL (
+    SELECT lanes.* FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = asked.merchant_id LIMIT 1
+) AS lane ON true
+LEFT JOIN LATERAL (
+    SELECT endpoints.merchant_id
+    FROM webhook.console_endpoints AS endpoints
+    WHERE endpoints.merchant_id = asked.merchant_id
+    LIMIT 1
+) AS endpoint ON true
+LEFT JOIN LATERAL (
+    SELECT owed.created_at
+    FROM webhook.console_owed AS owed
+    -- Not an equal merchant_id: the order would be that of seq, which the primary key has too.
+    WHERE
+        (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
+        AND owed.merchant_id <= asked.merchant_id COLLATE "C"
+        AND owed.due_at IS NULL
+    ORDER BY owed.merchant_id, owed.seq
+    LIMIT 1
+) AS head ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM webhook.console_owed AS owed
+        WHERE
+            (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
+            AND owed.merchant_id <= asked.merchant_id COLLATE "C"
+            AND owed.due_at IS NULL
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT $3
+    ) AS counted
+) AS waiting;
+
+-- name: show_failed_of
+-- Count what failed of these merchants since an instant, among the latest of all failed deliveries.
+-- $1 session bytea
+-- $2 merchants text[]
+-- $3 span interval; that ends now
+-- $4 look bigint
+-- row: merchant_id text, failed bigint, is_cut boolean
+-- order: none; is_cut: more failed than were looked at
+-- none: none was asked for, or the session is over
+SELECT counted.merchant_id, counted.failed, counted.is_cut
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH latest AS MATERIALIZED (
+        SELECT finished.merchant_id
+        FROM webhook.console_finished AS finished
+        WHERE me.name IS NOT NULL AND finished.state = 'failed'
+            AND finished.finished_at >= statement_timestamp() - $3::interval
+        ORDER BY finished.finished_at DESC, finished.seq DESC
+        LIMIT (SELECT $4::bigint)
+    )
+    SELECT asked.merchant_id, coalesce(found.failed, 0) AS failed, (SELECT count(*) FROM latest) >= $4 AS is_cut
+    FROM unnest($2::text[]) AS asked (merchant_id)
+    LEFT JOIN (
+        SELECT latest.merchant_id, count(*) AS failed
+        FROM latest
+        WHERE latest.merchant_id = ANY($2::text[])
+        GROUP BY latest.merchant_id
+    ) AS found ON found.merchant_id = asked.merchant_id
+) AS counted;
+
+-- name: show_now
+-- Read the database's time.
+-- $1 session bytea
+-- row: now timestamptz
+-- order: one row
+-- none: the session is over
+SELECT clock_timestamp() AS now FROM webhook.console_reader($1) AS me WHERE me.name IS NOT NULL;
+
+-- name: show_merchant
+-- Read one merchant: its endpoint without the secret, its lane, what waits, and who paused it.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 count_limit bigint
+-- row: now timestamptz, merchant_id text, url text, created_at timestamptz, updated_at timestamptz,
+--   secret_created_at timestamptz, previous_secret_until timestamptz, endpoint_removed_at timestamptz, is_paused boolean,
+--   paused_at timestamptz, paused_by text, everything_is_paused boolean, last_success_at timestamptz,
+--   failing_since timestamptz, failures_in_a_row integer, suspended_at timestamptz, next_try_at timestamptz,
+--   waiting bigint, waiting_for_retry bigint, oldest_waiting_at timestamptz
+-- order: one row
+-- none: it never had an endpoint or an event, or the session is over
+SELECT
+    clock_timestamp() AS now,
+    lane.merchant_id::text AS merchant_id,
+    endpoint.url,
+    endpoint.created_at,
+    endpoint.updated_at,
+    endpoint.secret_created_at,
+    CASE WHEN endpoint.previous_until > clock_timestamp() THEN endpoint.previous_until END AS previous_secret_until,
+    lane.endpoint_removed_at,
+    lane.paused AS is_paused,
+    pause.handled_at AS paused_at,
+    pause.requested_by AS paused_by,
+    (SELECT console_state.paused FROM webhook.console_state LIMIT 1) AS everything_is_paused,
+    lane.last_success_at,
+    lane.failing_since,
+    lane.failures_in_a_row,
+    lane.suspended_at,
+    CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
+    waiting.events AS waiting,
+    retries.events AS waiting_for_retry,
+    head.created_at AS oldest_waiting_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT lanes.*
+    FROM webhook.console_lanes AS lanes
+    WHERE me.name IS NOT NULL AND lanes.merchant_id = $2
+    LIMIT 1
+) AS lane
+LEFT JOIN LATERAL (
+    SELECT endpoints.*
+    FROM webhook.console_endpoints AS endpoints
+    WHERE endpoints.merchant_id = lane.merchant_id
+    LIMIT 1
+) AS endpoint ON true
+LEFT JOIN LATERAL (
+    SELECT commands.command, commands.requested_by, commands.handled_at
+    FROM webhook.console_commands AS commands
+    WHERE
+        lane.paused
+        AND left(coalesce(commands.merchant_id, ''), 128) = lane.merchant_id
+        AND commands.command IN ('pause', 'resume')
+        AND commands.status = 'done'
+    ORDER BY left(coalesce(commands.merchant_id, ''), 128) DESC, commands.id DESC
+    LIMIT 1
+) AS pause ON pause.command = 'pause'
+LEFT JOIN LATERAL (
+    SELECT owed.created_at
+    FROM webhook.console_owed AS owed
+    WHERE
+        (owed.merchant_id, owed.seq) > (lane.merchant_id, 0)
+        AND owed.merchant_id <= lane.merchant_id
+        AND owed.due_at IS NULL
+    ORDER BY owed.merchant_id, owed.seq
+    LIMIT 1
+) AS head ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM webhook.console_owed AS owed
+        WHERE
+            (owed.merchant_id, owed.seq) > (lane.merchant_id, 0)
+            AND owed.merchant_id <= lane.merchant_id
+            AND owed.due_at IS NULL
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT $3
+    ) AS counted
+) AS waiting
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM webhook.console_owed AS owed
+        WHERE
+            (owed.merchant_id, owed.seq) > (lane.merchant_id, 0)
+            AND owed.merchant_id <= lane.merchant_id
+            AND owed.due_at IS NOT NULL
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT $3
+    ) AS counted
+) AS retries;
+
+-- name: show_latest_attempts
+-- Read the latest attempts at one merchant.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 most bigint
+-- row: event_id uuid, attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer,
+--   outcome text, reason text
+-- order: by started_at, the latest first
+-- none: no attempt at this merchant is in the log, or the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        made.event_id, made.attempt::integer AS attempt, made.trigger::text AS trigger, made.started_at,
+        made.duration_ms::integer AS duration_ms, made.status::integer AS status, made.outcome::text AS outcome, made.reason
+    FROM webhook.console_attempts AS made
+    WHERE me.name IS NOT NULL AND made.merchant_id = $2
+    ORDER BY made.merchant_id DESC, made.started_at DESC
+    LIMIT $3
+) AS page
+ORDER BY page.started_at DESC;
+
+-- name: show_api_keys
+-- List a merchant's keys of the Partner API, without what could prove one.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 most bigint
+-- row: client_id text, merchant_id text, name text, created_at timestamptz, created_by text, last_used_at timestamptz,
+--   revoked_at timestamptz, revoked_by text
+-- order: the newest first
+-- none: it has none, or the session is over
+SELECT
+    page.client_id::text AS client_id, page.merchant_id::text AS merchant_id, page.name, page.created_at, page.created_by,
+    page.last_used_at, page.revoked_at, page.revoked_by
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT keys.*
+    FROM webhook.console_api_keys AS keys
+    WHERE me.name IS NOT NULL AND keys.merchant_id = ANY(ARRAY[$2])
+    ORDER BY keys.merchant_id DESC, keys.id DESC
+    LIMIT $3
+) AS page
+ORDER BY page.id DESC;

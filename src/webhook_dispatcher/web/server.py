@@ -1,0 +1,301 @@
+"""Connections: aiohttp's server, with what it leaves open closed.
+
+Nothing that a client does, or leaves undone, takes more than a bounded part of time and memory: heads, bodies
+and answers have deadlines, a watchdog looks at them once a second, and where there are too many connections,
+those go first that ask for nothing. Whatever the parser refuses is answered as everything else is.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from enum import StrEnum
+from typing import Protocol, cast
+
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.web import RequestKey
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import StreamResponse
+from aiohttp.web_server import Server
+
+from webhook_dispatcher.web.heads import (
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_LINE_BYTES,
+    HeadTooLarge,
+    HeadTooSlow,
+)
+
+MAX_HEAD_SECONDS = 10.0
+MAX_IDLE_SECONDS = 75.0
+MAX_DRAIN_SECONDS = 20.0
+"""How long a client may leave an answer unread."""
+LOOK_EVERY = 1.0
+LINGERING_SECONDS = 2.0
+READ_BYTES = 16_384
+MAX_PIPELINED = 2
+"""Requests of one connection that wait for the one that is answered."""
+HELD = RequestKey("held", ExitStack)
+"""What a request holds until its answer was sent."""
+
+
+class Phase(StrEnum):
+    """What a connection is waiting for."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    UNREAD = "unread"
+
+
+class Answering(Protocol):
+    """What answers requests, and what the parser made of those that are none."""
+
+    async def __call__(self, request: BaseRequest) -> StreamResponse:
+        """Answer a request."""
+        ...
+
+    def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> StreamResponse:
+        """Answer what could not be parsed, or what we failed at."""
+        ...
+
+
+class Connection(RequestHandler):
+    """One connection: knows when it waits for its client, and since when."""
+
+    def __init__(self, server: "WebServer") -> None:
+        super().__init__(
+            server,
+            loop=server.loop,
+            access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+            max_headers=MAX_HEADERS,
+            lingering_time=LINGERING_SECONDS,
+            keepalive_timeout=MAX_IDLE_SECONDS,
+            read_bufsize=READ_BYTES,
+        )
+        self._max_msg_queue_size, self._msg_queue_resume_size = MAX_PIPELINED, 1
+        self._server = server
+        self._newest: StreamReader = EMPTY_PAYLOAD
+        self._head_bytes = 0
+        self._is_refused = False
+        self._link: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; an answer counts as unread from its first byte that the system does not take."""
+        self._link = cast(asyncio.Transport, transport)
+        self._link.set_write_buffer_limits(high=0)
+        super().connection_made(transport)
+        self._server.admit(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End."""
+        self._server.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what came, unless a request of this connection was refused already."""
+        if self._is_refused:
+            return
+        known, newest = self._request_count, self._newest
+        super().data_received(data)
+        if self._request_count > known:
+            self._take_note_of_heads(newest)
+        elif data and newest.is_eof():
+            self._take_note_of_part(len(data))
+
+    def _take_note_of_heads(self, before: StreamReader) -> None:
+        """Remember the body that comes next; where the parser gave up within one, end that."""
+        self._head_bytes = 0
+        message, self._newest = self._messages[-1]
+        if isinstance(message, _ErrInfo):
+            self._is_refused = True
+            if not before.is_eof():
+                before.set_exception(RequestPayloadError(message.message))
+        self._server.note(self, None)
+
+    def _take_note_of_part(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self.refuse(HeadTooLarge())
+        elif not self._request_in_progress:
+            self._server.note(self, Phase.HEAD)
+
+    def refuse(self, error: Exception) -> None:
+        """Answer as if the parser had raised it, and take nothing more in."""
+        self._is_refused = True
+        self._messages.append((_ErrInfo(400, error, ""), EMPTY_PAYLOAD))
+        self._request_count += 1
+        self._server.note(self, None)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _handle_request(
+        self,
+        request: BaseRequest,
+        start_time: float | None,
+        request_handler: Callable[[BaseRequest], Awaitable[StreamResponse]],
+    ) -> tuple[StreamResponse, bool]:
+        """Answer a request when the answer before it was read."""
+        self._server.note(self, None)
+        await self._drain_helper()
+        under_way = self._server.begin_one()
+        try:
+            # Until the answer was read, or given up.
+            with ExitStack() as held:
+                request[HELD] = held
+                return await super()._handle_request(request, start_time, request_handler)
+        finally:
+            self._server.end_one(under_way)
+            if not self._messages:
+                self._server.note(self, Phase.HEAD if self._head_bytes else Phase.IDLE)
+
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> StreamResponse:
+        """Answer what was refused before it became a request, or what our own code raised, as all else."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun already")
+        return self._server.answering.refuse_unparsed(request, exc)
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read what it is sent."""
+        super().pause_writing()
+        self._server.note_unread(self)
+
+    def resume_writing(self) -> None:
+        """Note that it has read it all."""
+        super().resume_writing()
+        self._server.note_read(self)
+
+    def abort(self) -> None:
+        """End at once, whatever is still to be sent."""
+        self._server.forget(self)
+        if self._link is not None:
+            self._link.abort()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the answer that is being made is the connection's last."""
+        return self._server.is_draining
+
+
+class WebServer(Server):
+    """All connections, in the order in which they began to wait.
+
+    max_connections: how many there may be; beyond, idle ones go first, then those whose heads do not come.
+    """
+
+    def __init__(self, answering: Answering, max_connections: int) -> None:
+        super().__init__(answering)
+        self.loop = asyncio.get_running_loop()
+        self.answering = answering
+        self.is_draining = False
+        self._max_connections = max_connections
+        self._open: set[Connection] = set()
+        self._under_way: set[asyncio.Task[object] | None] = set()
+        self._waiting: dict[Phase, dict[Connection, float]] = {phase: {} for phase in Phase}
+        self._over = asyncio.Event()
+        self._watch: asyncio.TimerHandle | None = None
+
+    def __call__(self) -> RequestHandler:
+        """Make the protocol of a new connection."""
+        return Connection(self)
+
+    @property
+    def count(self) -> int:
+        """How many connections there are."""
+        return len(self._open)
+
+    def note(self, connection: Connection, phase: Phase | None) -> None:
+        """Note what a connection waits for from now on; None: it is being answered."""
+        if connection not in self._open:
+            return
+        for other in (Phase.IDLE, Phase.HEAD):
+            if other is not phase:
+                self._waiting[other].pop(connection, None)
+        if phase is not None:
+            self._waiting[phase].setdefault(connection, self.loop.time())
+            if phase is Phase.IDLE and self.is_draining:
+                connection.force_close()
+
+    def note_unread(self, connection: Connection) -> None:
+        """Note that a client leaves an answer unread."""
+        self._waiting[Phase.UNREAD].setdefault(connection, self.loop.time())
+
+    def note_read(self, connection: Connection) -> None:
+        """Note that it has read it."""
+        self._waiting[Phase.UNREAD].pop(connection, None)
+
+    def forget(self, connection: Connection) -> None:
+        """Note that a connection is over."""
+        self._open.discard(connection)
+        for connections in self._waiting.values():
+            connections.pop(connection, None)
+        self._note_end()
+
+    def begin_one(self) -> "asyncio.Task[object] | None":
+        """Be waited for at the end, until `end_one`: a request may outlive its client."""
+        task = asyncio.current_task()
+        self._under_way.add(task)
+        return task
+
+    def end_one(self, task: "asyncio.Task[object] | None") -> None:
+        """Note that the request of a task has been answered."""
+        self._under_way.discard(task)
+        self._note_end()
+
+    def _note_end(self) -> None:
+        if not self._open and not self._under_way:
+            self._over.set()
+
+    def admit(self, newcomer: Connection) -> None:
+        """Take a connection in; if there are too many, end the one that has been idle the longest."""
+        self._open.add(newcomer)
+        self._over.clear()
+        self.note(newcomer, Phase.IDLE)
+        if len(self._open) <= self._max_connections:
+            return
+        idle = next((each for each in self._waiting[Phase.IDLE] if each is not newcomer), None)
+        (idle or next(iter(self._waiting[Phase.HEAD]), newcomer)).abort()
+
+    def watch(self) -> None:
+        """Look at all connections once a second, from now on."""
+        now = self.loop.time()
+        for connection in self._overdue(Phase.HEAD, now - MAX_HEAD_SECONDS):
+            connection.refuse(HeadTooSlow())
+        for connection in self._overdue(Phase.IDLE, now - MAX_IDLE_SECONDS):
+            connection.abort()
+        for connection in self._overdue(Phase.UNREAD, now - MAX_DRAIN_SECONDS):
+            connection.abort()
+        self._watch = self.loop.call_later(LOOK_EVERY, self.watch)
+
+    def _overdue(self, phase: Phase, since: float) -> list[Connection]:
+        found = []
+        for connection, began in self._waiting[phase].items():
+            if began > since:
+                break
+            found.append(connection)
+        return found
+
+    async def drain(self, grace: float) -> None:
+        """End what is idle, and let what is under way end within the grace, though its client has gone."""
+        self.is_draining = True
+        for connection in [*self._waiting[Phase.IDLE]]:
+            connection.force_close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                while self._open or self._under_way:
+                    await self._over.wait()
+
+    def end(self) -> None:
+        """End all that is left."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for connection in [*self._open]:
+            connection.abort()

@@ -1,0 +1,325 @@
+"""What people do with the console, without scripts: forms and links alone."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from tests.acceptance.console_people import Client, Page, RunningConsole, start_console
+from tests.acceptance.installation import Installation
+from tests.waiting import until_found
+from webhook_dispatcher.domain.account import Role
+from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.local.arrivals import Signature
+from webhook_dispatcher.local.behaviour import Behaviour
+
+SECRET = re.compile(r'<code id="secret">([^<]+)</code>')
+
+
+async def followed(client: Client, page: Page, text: str) -> Page:
+    """Follow where a form led, and ask again until the page says something."""
+    assert page.status == 303, page.text
+    path = page.location
+
+    async def says() -> Page | None:
+        shown = await client.get(path)
+        assert shown.status == 200, shown.text
+        return shown if text in shown.text else None
+
+    return await until_found(says)
+
+
+def secret_in(page: Page) -> str:
+    """Return the secret that a page shows."""
+    assert page.status == 200, page.text
+    [secret] = SECRET.findall(page.text)
+    return str(secret)
+
+
+async def test_a_merchant_is_configured_and_its_secret_is_shown_once(installation: Installation) -> None:
+    await installation.start()
+    console = await start_console(installation)
+    url = installation.receiver.url("m 1/é")
+    async with console.person(name="ada") as person:
+        found = await person.get("/open?merchant=m+1%2F%C3%A9")
+        path = found.location
+        assert path.startswith("/merchants/~")
+        page = await person.post(f"{path}/endpoint", {"url": "http://10.0.0.1/"})
+        assert (page.status, "10.0.0.1 is not a public address" in page.text) == (422, True)
+        page = await person.post(f"{path}/endpoint", {"url": url})
+        secret = secret_in(page)
+        assert page.headers["Cache-Control"] == "no-store"
+        assert secret not in (await person.get(path)).text
+        # The browser sends the form again.
+        again = await person.post(f"{path}/endpoint", {"url": url})
+        assert again.location.endswith("said=same")
+        installation.receiver.accept("m 1/é", Secret(secret))
+        await followed(person, await person.post(f"{path}/test"), "Delivered: HTTP 200")
+    assert [arrival.signature for arrival in installation.receiver.of("m 1/é")] == [Signature.RIGHT]
+    who = "SELECT person FROM webhook.audit WHERE action = 'endpoint set'"
+    assert await installation.owner.fetchval(who) == "ada"
+    assert secret not in console.daemon.log_file.read_text()
+
+
+async def test_a_secret_is_rotated_with_an_overlap_and_once_for_each_form(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = await person.get("/merchants/m1")
+        [created] = re.findall(r'name="created" value="([^"]+)"', page.text)
+        form = {"created": created, "overlap": "P1D"}
+        secret = secret_in(await person.post("/merchants/m1/secret", form))
+        again = await person.post("/merchants/m1/secret", form)
+        assert (again.status, "is not shown again. Nothing was changed." in again.text) == (409, True)
+        assert "also signs until" in (await person.get("/merchants/m1")).text
+        assert secret not in again.text
+        removed = await person.post("/merchants/m1/remove")
+        assert "The endpoint was removed." in (await person.get(removed.location)).text
+
+
+async def test_a_test_event_that_is_refused_says_so(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(503))
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = await followed(
+            person, await person.post("/merchants/m1/test"), "HTTP 503: 503 Service Unavailable"
+        )
+        [event] = re.findall(r'href="/deliveries/([0-9a-f-]{36})">Show the test event', page.text)
+        assert "webhook.test" in (await person.get(f"/deliveries/{event}")).text
+
+
+async def test_a_merchant_is_paused_and_resumed(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    console = await start_console(installation)
+    async with console.person(name="ada") as person:
+        await followed(person, await person.post("/merchants/m1/pause"), "Done")
+        assert "Paused" in (await person.get("/merchants?order=paused")).text
+        sent = await installation.emit("m1")
+        page = await person.get(f"/deliveries/{sent.id}")
+        assert "ada" in page.text
+        assert "paused" in page.text
+        await followed(person, await person.post("/merchants/m1/resume"), "Done")
+    await installation.settled(sent.id, "delivered", 1)
+
+
+async def test_an_api_key_is_created_once_and_revoked(installation: Installation) -> None:
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = await person.get("/merchants/m1")
+        [client_id] = re.findall(r'name="client" value="([^"]+)"', page.text)
+        form = {"client": client_id, "name": "online shop"}
+        secret = secret_in(await person.post("/merchants/m1/keys", form))
+        again = await person.post("/merchants/m1/keys", form)
+        assert (again.status, secret in again.text) == (409, False)
+        shown = (await person.get("/merchants/m1")).text
+        assert client_id in shown
+        assert secret not in shown
+        revoked = await person.post("/merchants/m1/keys/revoke", {"client": client_id})
+        assert "The key was revoked." in (await person.get(revoked.location)).text
+        assert (await person.post("/merchants/m2/keys/revoke", {"client": client_id})).status == 404
+
+
+async def test_what_failed_is_found_by_its_charge_retried_and_seen_delivered(
+    installation: Installation,
+) -> None:
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(500), Behaviour(200))
+    sent = await installation.emit("m1", json.dumps({"id": "ch_lost", "amount": 1.10}))
+    await installation.settled(sent.id, "pending_retry", 1)
+    console = await start_console(installation)
+    async with console.person() as person:
+        found = await person.get("/search?q=ch_lost")
+        assert found.location == f"/deliveries/{sent.id}"
+        page = await person.get(found.location)
+        assert "500" in page.text
+        assert '"amount": 1.1' in page.text
+        await followed(person, await person.post(f"{found.location}/retry"), "Delivered")
+    await installation.settled(sent.id, "delivered", 2)
+
+
+async def test_a_delivery_is_cancelled(installation: Installation) -> None:
+    await installation.start()
+    sent = await installation.emit("m1")
+    console = await start_console(installation)
+    async with console.person() as person:
+        await followed(person, await person.post(f"/deliveries/{sent.id}/cancel"), "Cancelled")
+    assert (await installation.delivery(sent.id))["failed_reason"] == "cancelled"
+
+
+async def test_filters_stand_in_the_url_and_pages_go_on_by_cursor(installation: Installation) -> None:
+    sent = [await installation.emit("m1", json.dumps({"id": f"ch_{number}"})) for number in range(60)]
+    await installation.emit("m2", event_type="charge.failed")
+    console = await start_console(installation)
+    async with console.person() as person:
+        first = (await person.get("/deliveries?merchant=m1")).text
+        [onwards] = re.findall(r'rel="next" href="([^"]+)"', first)
+        second = (await person.get(onwards)).text
+        shown = [UUID(text) for text in re.findall(r'name="event" value="([0-9a-f-]{36})"', first + second)]
+        assert shown == [event.id for event in reversed(sent)]
+        assert 'rel="next"' not in second
+        only = (await person.get("/deliveries?type=charge.failed&state=pending")).text
+        assert only.count('name="event"') == 1
+        assert "None matches this filter" in (await person.get("/deliveries?state=failed")).text
+        for query, said in (
+            ("since=nonsense", "must be a time"),
+            ("id=nonsense", "must be an id"),
+            ("status=abc", "is none of those"),
+            ("after=nonsense", "is no place in this list"),
+            ("state=nonsense", "is none of those"),
+            ("since=2026-01-02T00:00&until=2026-01-01T00:00", "must be later"),
+        ):
+            page = await person.get(f"/deliveries?{query}")
+            assert (page.status, said in page.text) == (422, True), query
+
+
+async def test_ticked_deliveries_are_retried_together(installation: Installation) -> None:
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    await installation.configure("m1")
+    installation.receiver.behave("m1", *[Behaviour(500)] * 3, Behaviour(200))
+    sent = [await installation.emit("m1") for _ in range(3)]
+    for event in sent:
+        await installation.settled(event.id, "pending_retry", 1)
+    console = await start_console(installation)
+    async with console.person() as person:
+        ticked = "&".join(f"event={event.id}" for event in sent[:2])
+        page = await person.get(f"/deliveries/act?act=retry&{ticked}")
+        assert "Retry 2 deliveries" in page.text
+        given = await person.post(
+            "/deliveries/act", [("act", "retry"), *(("event", str(event.id)) for event in sent[:2])]
+        )
+        assert given.location == "/commands?given=2"
+        assert "2 commands were given." in (await person.get(given.location)).text
+        assert (await person.get("/deliveries/act?act=retry")).status == 422
+    for event in sent[:2]:
+        await installation.settled(event.id, "delivered", 2)
+    assert (await installation.delivery(sent[2].id))["state"] == "pending_retry"
+
+
+async def test_all_that_match_are_sent_again_up_to_the_preview(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1", "m2")
+    sent = await installation.emit_each(["m1", "m2"], 5)
+    await installation.all_delivered(10)
+    console = await start_console(installation)
+    async with console.person(name="ada") as person:
+        page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1&only_state=delivered")
+        assert re.search(r"<dt>Delivered</dt><dd><strong>5</strong>", page.text)
+        fields = re.findall(r'<input type="hidden" name="(act|only_\w+)" value="([^"]*)"', page.text)
+        assert {name for name, _ in fields} == {"act", "only_merchant", "only_state", "only_until"}
+        later = await installation.emit("m1")
+        await installation.settled(later.id, "delivered", 1)
+        page = await followed(person, await person.post("/deliveries/act", fields), "Done")
+        assert "Matched: 5, done: 5" in page.text
+    for event in sent:
+        await installation.settled(event.id, "delivered", 2 if event.merchant_id == "m1" else 1)
+    # What came after the preview is no part of it.
+    assert (await installation.delivery(later.id))["attempts"] == 1
+    asked_by = await installation.admin.fetchval("SELECT requested_by FROM webhook.control")
+    assert asked_by == "ada"
+
+
+async def test_what_no_command_can_do_is_said_before_it_is_done(installation: Installation) -> None:
+    console = await start_console(installation)
+    since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    async with console.person() as person:
+        for query, said in (
+            ("act=recover_all&only_merchant=m1&only_outcome=timeout", "This cannot be done by Outcome."),
+            ("act=recover_all", "Choose a merchant or a beginning in time first"),
+            ("act=skip_all&only_merchant=m1&only_state=delivered", "This cannot be done by State."),
+            ("act=nonsense", "There is no such action."),
+        ):
+            page = await person.get(f"/deliveries/act?{query}")
+            assert (page.status, said in page.text) == (422, True), query
+        page = await person.post("/deliveries/act", {"act": "retry_all", "only_since": since})
+        assert (page.status, "Tick the box" in page.text) == (422, True)
+    assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
+
+
+async def test_a_command_is_withdrawn_and_a_mass_command_stopped(installation: Installation) -> None:
+    await installation.configure("m1")
+    command = await installation.ask("pause", "m1")
+    skip = await installation.ask("skip", "m1", before="2026-01-01T00:00:00Z")
+    console = await start_console(installation)
+    async with console.person() as person:
+        withdrawn = await person.post(f"/commands/{command}/withdraw")
+        assert "The command was withdrawn." in (await person.get(withdrawn.location)).text
+        stopped = await person.post(f"/commands/{skip}/stop")
+        assert stopped.location.startswith(f"/commands/{skip}?said=")
+        assert (await person.get("/commands/999999")).status == 404
+
+
+async def test_a_viewer_sees_no_payload_and_no_changes(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    sent = await installation.emit("m1", '{"id": "ch_1", "holder": "SECRET NAME"}')
+    await installation.settled(sent.id, "delivered", 1)
+    console = await start_console(installation)
+    async with console.person(Role.VIEWER) as viewer, console.person() as operator:
+        delivery = f"/deliveries/{sent.id}"
+        assert "SECRET NAME" in (await operator.get(delivery)).text
+        page = await viewer.get(delivery)
+        assert "SECRET NAME" not in page.text
+        assert "shown to operators alone" in page.text
+        for path in ("/", "/deliveries", delivery, "/merchants", "/merchants/m1", "/commands", "/health"):
+            page = await viewer.get(path)
+            assert page.status == 200
+            forms = re.findall(r'<form[^>]*method="post"[^>]*action="([^"]+)"', page.text)
+            assert forms == ["/sign-out"], path
+        assert "signed in" not in (await viewer.get("/commands?view=changes")).text
+
+
+async def test_preferences_and_the_password_are_a_persons_own(installation: Installation) -> None:
+    console = await start_console(installation)
+    async with console.person(Role.VIEWER, "ada") as person, console.stranger() as other:
+        await other.sign_in("ada")
+        page = await person.post(
+            "/account/preferences", {"language": "uz", "zone": "Asia/Tashkent", "theme": "dark"}
+        )
+        shown = (await person.get(page.location)).text
+        assert '<html lang="uz" data-theme="dark">' in shown
+        assert "Saqlandi." in shown
+        refused = await person.post("/account/preferences", {"zone": "../../etc/passwd"})
+        assert refused.status == 422
+        new = "another password that is long"
+        wrong = await person.post("/account/password", {"old": "no", "new": new})
+        assert wrong.status == 403
+        assert (await person.post("/account/password", {"old": "no", "new": "short"})).status == 422
+        changed = await person.post("/account/password", {"old": "correct horse battery staple", "new": new})
+        assert changed.location == "/account?said=password"
+        assert (await other.get("/")).status == 303, "other sessions have ended"
+        assert (await other.sign_in("ada", new)).status == 303
+        ended = await person.post("/account/sessions")
+        assert ended.location == "/account?ended=1"
+
+
+async def test_pages_are_spoken_in_the_readers_language(installation: Installation) -> None:
+    console = await start_console(installation)
+    async with console.stranger() as stranger:
+        for language, said in (("ru", "Вход"), ("uz", "Kirish"), ("de", "Sign in")):
+            page = await stranger.get("/sign-in", **{"Accept-Language": language})
+            assert f"<h1>{said}</h1>" in page.text
+
+
+async def test_the_overview_counts_and_leads_to_the_lists(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    await installation.emit("m1")
+    await installation.emit("nobody")
+    await installation.all_delivered(1)
+    console: RunningConsole = await start_console(installation)
+    async with console.person() as person:
+
+        async def noted() -> Page | None:
+            page = await person.get("/")
+            return page if "Delivered 1" in page.text else None
+
+        page = await until_found(noted)
+        for path in re.findall(r'<a class="figure[^"]*" href="([^"]+)"', page.text):
+            assert (await person.get(path)).status == 200, path
+        await installation.do("pause")
+        assert "Everything is paused by a test" in (await person.get("/")).text

@@ -1,0 +1,25 @@
+"""Debian's Chromium, driven by Playwright: which of its own browsers it wants does not matter."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from playwright.async_api import Browser, async_playwright
+
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+HOW = "as root, apt-get install chromium"
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """Run it, without a window, while entered."""
+    assert PROGRAM is not None
+    # Its sandbox refuses to run as root, where containers run.
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=arguments)
+        try:
+            yield browser
+        finally:
+            await browser.close()

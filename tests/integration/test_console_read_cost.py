@@ -1,0 +1,239 @@
+"""What the console's pages cost in a log of 31 days: some buffers for each partition and row, however full.
+
+No statement reads a partition of a log without an index. Sessions are the console's: plans are made once.
+`CONSOLE_READ_ROWS=5000000` has it at the size that is promised (some minutes to fill).
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from tests.integration.console_readers import reader_of
+from tests.integration.statement_cost import PLANS, Cost, execute, prepare
+from tests.integration.test_api_read_cost import MAKE_PARTITIONS
+from tests.servers.database import TEMPLATE, Database
+from tests.waiting import until_found
+from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage.console.deliveries import LOOK, NEWEST
+from webhook_dispatcher.storage.console.merchants import MAX_EVENTS_LOOKED_AT, MAX_LANES_LOOKED_AT
+from webhook_dispatcher.storage.console.overview import MAX_LAGS, MAX_MERCHANTS_LOOKED_AT
+from webhook_dispatcher.storage.console.reading import MAX_COUNTED
+from webhook_dispatcher.storage.session import PLANNED_ONCE
+from webhook_dispatcher.storage.statements import load
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FEW, MANY = 60_000, int(os.environ.get("CONSOLE_READ_ROWS", "600000"))
+MERCHANTS = 50_000
+PARTITIONS = 31
+BUFFERS = 4
+"""For each partition of each log and for each row that it may be about."""
+PLACES = 2 * PARTITIONS + 6
+PAGE = 51
+SUBJECTS = ("overview", "merchants", "deliveries", "delivery", "commands", "health", "reading")
+STATEMENTS = {name: each for subject in SUBJECTS for name, each in load(f"console_{subject}").items()}
+FILL = """
+INSERT INTO webhook.lane (merchant_id, failing_since, paused, suspended_at, wait_until)
+SELECT
+    'm' || n, CASE WHEN n % 10 = 0 THEN clock_timestamp() END, n % 1000 = 1,
+    CASE WHEN n % 500 = 0 THEN clock_timestamp() END, clock_timestamp()
+FROM generate_series(0, {merchants}) AS n;
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at,
+    last_outcome
+)
+SELECT
+    n, lpad(n::text, 32, '0')::uuid, CASE WHEN n % 4 = 0 THEN 'm0' ELSE 'm' || n % {merchants} END,
+    CASE WHEN n % 1000 = 0 THEN 'charge.failed' ELSE 'charge.succeeded' END, at,
+    json_build_object('id', 'ch_' || n / 4),
+    CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'delivered' END, CASE WHEN n % 10 = 0 THEN 'exhausted' END, 1, at,
+    CASE WHEN n % 10 = 0 THEN 'timeout' ELSE 'delivered' END
+FROM generate_series(1, {rows}) AS n
+CROSS JOIN LATERAL (
+    SELECT
+        date_trunc('day', clock_timestamp(), 'UTC') - interval '22 days'
+        + n * interval '22 days' / ({rows} + 1) AS at
+) AS time;
+INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
+SELECT event_id, merchant_id, 1, 'schedule', finished_at, 5, last_outcome FROM webhook.delivery_log;
+INSERT INTO webhook.outbox (seq, merchant_id, type, object, due_at) OVERRIDING SYSTEM VALUE
+SELECT {rows} + n, 'm' || n % 2000, 'charge.succeeded', '{{}}', CASE WHEN n % 3 = 0 THEN clock_timestamp() END
+FROM generate_series(1, 20000) AS n;
+INSERT INTO webhook.command_chunk (command_id, place, seqs)
+SELECT 7, 25 * n, ARRAY(SELECT {rows} - 25 * n - s FROM generate_series(1, 25) AS s)
+FROM generate_series(0, 399) AS n;
+INSERT INTO webhook.attempts_by_minute (minute, outcome, attempts)
+SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', 'delivered', 100
+FROM generate_series(0, 11519) AS n;
+"""
+BOTH_LOGS = MAKE_PARTITIONS + ";" + MAKE_PARTITIONS.replace("delivery_log", "attempt_log")
+
+
+async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Connection, str]:
+    database = Database(postgres, f"webhook_console_{rows}")
+    admin = await asyncpg.connect(postgres.dsn())
+    await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
+    await admin.close()
+    session = await asyncpg.connect(database.dsn("postgres"))
+    for text in (BOTH_LOGS, FILL.format(rows=rows, merchants=MERCHANTS)):
+        await session.execute(text)
+    await until_found(lambda: _vacuumed(session))
+    person = await reader_of(session, "operator")
+    for name, value in PLANNED_ONCE.items():
+        await session.execute(f"SET {name} = '{value}'")
+    for name, statement in STATEMENTS.items():
+        await prepare(session, name, statement)
+    return session, f"'\\x{person.hex()}'"
+
+
+async def _vacuumed(session: asyncpg.Connection) -> bool:
+    """Tell whether all rows are visible to all, which an analyzing autovacuum may keep back."""
+    await session.execute("VACUUM ANALYZE")
+    return not await session.fetchval(
+        "SELECT count(*) FROM pg_class "
+        "WHERE relnamespace = 'webhook'::regnamespace AND relkind = 'r' AND relallvisible < relpages"
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sessions(postgres: EmbeddedPostgres) -> AsyncIterator[Mapping[int, tuple[asyncpg.Connection, str]]]:
+    opened = {rows: await _session(postgres, rows) for rows in (FEW, MANY)}
+    yield opened
+    for session, _ in opened.values():
+        await session.close()
+    admin = await asyncpg.connect(postgres.dsn())
+    for rows in opened:
+        await admin.execute(f"DROP DATABASE webhook_console_{rows} WITH (FORCE)")
+    await admin.close()
+
+
+def _list(before: str = str(NEWEST), **filters: str) -> tuple[str, ...]:
+    names = ("state", "type", "outcome", "status", "since", "until")
+    conditions = [filters.get(name, "NULL") for name in names]
+    return "show_deliveries", "{person}", before, "0", *conditions, str(LOOK), str(PAGE)
+
+
+def _of(merchant: str, **filters: str) -> tuple[str, ...]:
+    _name, person, *rest = _list(**filters)
+    return "show_deliveries_of_merchant", person, merchant, *rest
+
+
+def _failed(**filters: str) -> tuple[str, ...]:
+    conditions = [filters.get(name, "NULL") for name in ("type", "outcome", "status", "since", "until")]
+    return "show_failed_deliveries", "{person}", "NULL", str(NEWEST), *conditions, str(LOOK), str(PAGE)
+
+
+EVENT = "lpad('1000', 32, '0')::uuid"
+NOW = "clock_timestamp()"
+COUNTED = MAX_COUNTED + 1
+ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
+    "all": (_list(), PAGE),
+    "all, further on": (_list("{rows} / 2"), PAGE),
+    "all, delivered": (_list("{rows}", state="'delivered'"), PAGE),
+    "all, pending": (_list(state="'pending'"), PAGE),
+    "all, of a type": (_list("{rows}", type="'charge.reversed'"), LOOK),
+    "all, timed out": (_list("{rows}", outcome="'timeout'"), LOOK),
+    "all, of yesterday": (_list("{rows}", since=f"{NOW} - interval '30 hours'"), LOOK),
+    "failed": (_failed(), PAGE),
+    "failed, of a type": (_failed(type="'charge.reversed'"), LOOK),
+    "failed, long ago": (_failed(until=f"{NOW} - interval '22 days'"), LOOK),
+    "of a small merchant": (_of("'m7'"), PAGE),
+    "of a large merchant": (_of("'m0'"), PAGE),
+    "of a large merchant, failed": (_of("'m0'", state="'failed'"), LOOK),
+    "of a large merchant, of a type": (_of("'m0'", type="'charge.reversed'"), LOOK),
+    "of one event": (
+        ("show_deliveries_of_event", "{person}", EVENT, "NULL", str(NEWEST), *["NULL"] * 6, "50"),
+        1,
+    ),
+    "of one charge": (
+        ("show_deliveries_of_charge", "{person}", "'ch_250'", "NULL", str(NEWEST), *["NULL"] * 6, "50"),
+        4,
+    ),
+    "numbers": (("show_numbers", "{person}", NOW, NOW), 2),
+    "a story": (("show_events_deliveries", "{person}", EVENT, "20"), 1),
+    "its payload": (("show_payload", "{person}", EVENT, "1000"), 1),
+    "its attempts": (("show_attempts", "{person}", EVENT, "100"), 1),
+    "latest attempts": (("show_latest_attempts", "{person}", "'m0'", "20"), 20),
+    "attempts before": (("show_attempts_before", "{person}", "'m0'", NOW, "5"), 5),
+    "who overtook": (
+        ("show_overtaking", "{person}", "'m0'", "4", f"{NOW} - interval '22 days'", NOW, "50"),
+        # Each of fifty may have finished on any of ten days.
+        300,
+    ),
+    "circumstances": (("show_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
+    "counts": (("show_counts", "{person}", str(COUNTED)), 5 * COUNTED),
+    "what waits longest": (("show_oldest_waiting", "{person}", str(MAX_MERCHANTS_LOOKED_AT)), 2_000),
+    "lag": (("show_lag", "{person}", str(MAX_LAGS)), 3 * MAX_LAGS),
+    "attempts of an hour": (
+        ("show_attempts_by_step", "{person}", f"{NOW} - interval '1 hour'", "'1 minute'"),
+        60,
+    ),
+    "attempts of a day": (
+        ("show_attempts_by_step", "{person}", f"{NOW} - interval '1 day'", "'15 minutes'"),
+        1_440,
+    ),
+    "merchants": (("show_merchants_by_id", "{person}", "''", "'m'", "'m~'", str(PAGE)), PAGE),
+    "merchants of a prefix that none has": (
+        ("show_merchants_by_id", "{person}", "''", "'a'", "'a~'", str(PAGE)),
+        1,
+    ),
+    "paused": (("show_paused_merchants", "{person}", "''", "''", "'~'", str(PAGE)), PAGE),
+    "failing": (
+        (
+            "show_failing_merchants",
+            "{person}",
+            "'2000-01-01'",
+            "''",
+            "''",
+            str(MAX_LANES_LOOKED_AT),
+            str(PAGE),
+        ),
+        MAX_LANES_LOOKED_AT,
+    ),
+    "behind": (
+        ("show_merchants_behind", "{person}", "'2000-01-01'", "''", "''")
+        + (str(MAX_LANES_LOOKED_AT), str(MAX_EVENTS_LOOKED_AT), str(PAGE)),
+        2_000 + MAX_EVENTS_LOOKED_AT,
+    ),
+    "by volume": (
+        ("show_merchants_by_volume", "{person}", "{rows}", str(NEWEST), "''", "''")
+        + (str(MAX_EVENTS_LOOKED_AT), str(PAGE)),
+        MAX_EVENTS_LOOKED_AT,
+    ),
+    "fares": (("show_fares", "{person}", f"ARRAY{[f'm{n}' for n in range(50)]}", "1001"), 50 * 12),
+    "failed of merchants": (("show_failed_of", "{person}", "ARRAY['m0']", "'1 day'", "10000"), 10_000),
+    "one merchant": (("show_merchant", "{person}", "'m7'", str(COUNTED)), 20),
+    "commands": (("show_commands", "{person}", str(NEWEST), *["NULL"] * 4, str(LOOK), str(PAGE)), PAGE),
+    "a command's events": (
+        ("show_command_events", "{person}", "7", "0", "false", "1000", str(PAGE)),
+        3 * PAGE,
+    ),
+    "which of them failed": (
+        ("show_command_events", "{person}", "7", "0", "true", "1000", str(PAGE)),
+        3 * 1_000,
+    ),
+    "health": (("show_health", "{person}", str(COUNTED)), 200),
+    "missing partitions": (("show_missing_partitions", "{person}", "3"), 50),
+}
+"""By name, what is asked, and how many rows it may be about."""
+
+
+@PLANS
+@pytest.mark.parametrize("name", ASKED)
+async def test_pages_are_bounded_and_flat(
+    sessions: Mapping[int, tuple[asyncpg.Connection, str]], name: str, plan_cache_mode: str
+) -> None:
+    (statement, *values), about = ASKED[name]
+    found = dict[int, Cost]()
+    for rows, (session, person) in sessions.items():
+        await session.execute(f"SET plan_cache_mode = {plan_cache_mode}")
+        given = [value.format(person=person, rows=rows) for value in values]
+        found[rows] = await execute(session, statement, *given)
+    few, many = found[FEW].buffers, found[MANY].buffers
+    assert many <= BUFFERS * (PLACES + about)
+    assert many <= few * 1.5 + 2 * PLACES, "an index may be a level higher, and a row of its own page"
+    scanned = [node for cost in found.values() for node in cost.nodes() if node["Node Type"] == "Seq Scan"]
+    assert [node["Relation Name"] for node in scanned if "_log" in node["Relation Name"]] == []

@@ -1,0 +1,635 @@
+"""What the console's pages are told, and who is told it: on a real database, as webhook_console."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from tests.integration.console_readers import console_pool, reader_of
+from tests.integration.storage_harness import StorageHarness
+from webhook_dispatcher.storage.console import deliveries as deliveries_module
+from webhook_dispatcher.storage.console.commands import Became, CommandFilter, Commands
+from webhook_dispatcher.storage.console.database import SessionOver
+from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryFilter, DeliveryPage
+from webhook_dispatcher.storage.console.delivery import WITHHELD, Stories
+from webhook_dispatcher.storage.console.health import Healths
+from webhook_dispatcher.storage.console.merchants import (
+    MerchantOrder,
+    MerchantPage,
+    Merchants,
+    MerchantState,
+)
+from webhook_dispatcher.storage.console.overview import Overviews
+from webhook_dispatcher.storage.console.search import Search
+
+EVERYTHING = DeliveryFilter()
+FINISH = """
+WITH moved AS (DELETE FROM webhook.outbox WHERE seq = ANY($1::bigint[]) RETURNING *)
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, last_outcome,
+    last_status, finished_at
+)
+SELECT
+    seq, id, merchant_id, type, created_at, object, $2, CASE WHEN $2 = 'failed' THEN 'exhausted' END, 1,
+    CASE WHEN $2 = 'failed' THEN 'status' ELSE 'delivered' END, CASE WHEN $2 = 'failed' THEN 500 ELSE 200 END,
+    clock_timestamp() - $3::interval
+FROM moved
+"""
+ATTEMPT = """
+INSERT INTO webhook.attempt_log (
+    event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome, reason,
+    response_excerpt
+)
+VALUES (
+    $1, $2, 1, 'schedule', clock_timestamp() - $3::interval, 5, 500, 'status', '500', 'an echo of the payload'
+)
+"""
+ENDPOINT = """
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
+VALUES ($1, 'https://example.com/', '\\x00', 'k1')
+"""
+ID_OF = "SELECT event_id FROM webhook.deliveries WHERE seq = $1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An operator and a viewer at the console of a database."""
+
+    pool: asyncpg.Pool
+    operator: bytes
+    viewer: bytes
+    storage: StorageHarness
+
+    @property
+    def db(self) -> asyncpg.Connection:
+        return self.storage.db
+
+    async def page(
+        self, wanted: DeliveryFilter = EVERYTHING, after: str | None = None, limit: int = 100
+    ) -> DeliveryPage:
+        return await Deliveries(self.pool).list(self.operator, wanted, after, limit)
+
+    async def seqs(self, wanted: DeliveryFilter = EVERYTHING, limit: int = 2) -> list[int]:
+        """Walk all pages."""
+        found, after = list[int](), None
+        while True:
+            page = await self.page(wanted, after, limit)
+            found += [delivery.seq for delivery in page.deliveries]
+            if page.next is None:
+                return found
+            after = page.next
+
+    async def finish(self, *seqs: int, state: str = "delivered", ago: timedelta = timedelta(0)) -> None:
+        await self.db.execute(FINISH, seqs, state, ago)
+
+    async def id_of(self, seq: int) -> UUID:
+        found: UUID = await self.db.fetchval(ID_OF, seq)
+        return found
+
+    async def merchants(self, order: MerchantOrder, prefix: str = "", limit: int = 2) -> list[str]:
+        """Walk all pages of a list."""
+        found, after = list[str](), None
+        while True:
+            page = await self.merchant_page(order, prefix, after, limit)
+            found += [merchant.merchant_id for merchant in page.merchants]
+            if page.next is None:
+                return found
+            after = page.next
+
+    async def merchant_page(
+        self, order: MerchantOrder, prefix: str = "", after: str | None = None, limit: int = 100
+    ) -> MerchantPage:
+        return await Merchants(self.pool).list(self.operator, order, prefix, after, limit)
+
+
+@pytest.fixture
+async def console(storage: StorageHarness) -> AsyncIterator[Reading]:
+    operator, viewer = [await reader_of(storage.db, role) for role in ("operator", "viewer")]
+    async with console_pool(storage.database) as pool:
+        yield Reading(pool, operator, viewer, storage)
+
+
+async def test_the_newest_come_first_from_outbox_and_log(console: Reading) -> None:
+    first, second, third = await console.storage.insert("m", '{"id": "ch_1"}', "{}", "{}")
+    (other,) = await console.storage.insert("other")
+    (due,) = await console.storage.insert_due("m", 60)
+    await console.finish(first, second, state="failed")
+    assert await console.seqs() == [due, other, third, second, first]
+    assert await console.seqs(DeliveryFilter(merchant_id="m")) == [due, third, second, first]
+    oldest = (await console.page()).deliveries[-1]
+    assert (oldest.charge_id, oldest.state, oldest.failed_reason) == ("ch_1", "failed", "exhausted")
+    assert (oldest.last_outcome, oldest.last_status, oldest.merchant_id) == ("status", 500, "m")
+
+
+@pytest.mark.parametrize("merchant_id", [None, "m"])
+async def test_filters_find_what_matches_and_nothing_else(console: Reading, merchant_id: str | None) -> None:
+    delivered, failed, pending = await console.storage.insert("m", "{}", "{}", "{}")
+    (due,) = await console.storage.insert_due("m", 60)
+    await console.finish(delivered)
+    await console.finish(failed, state="failed")
+    found = {
+        state: await console.seqs(DeliveryFilter(merchant_id, state))
+        for state in ("delivered", "failed", "pending", "pending_retry")
+    }
+    assert found == {
+        "delivered": [delivered],
+        "failed": [failed],
+        "pending": [pending],
+        "pending_retry": [due],
+    }
+    assert await console.seqs(DeliveryFilter(merchant_id, type="charge.failed")) == []
+    assert await console.seqs(DeliveryFilter(merchant_id, outcome="status")) == [failed]
+    assert await console.seqs(DeliveryFilter(merchant_id, status=200)) == [delivered]
+    assert await console.seqs(DeliveryFilter(merchant_id, "failed", status=404)) == []
+
+
+@pytest.mark.parametrize("merchant_id", [None, "m"])
+async def test_times_are_of_created_at_and_of_failing_where_that_is_the_order(
+    console: Reading, merchant_id: str | None
+) -> None:
+    first, second, third = await console.storage.insert("m", "{}", "{}", "{}")
+    cut = await console.db.fetchval("SELECT created_at FROM webhook.outbox WHERE seq = $1", second)
+    assert await console.seqs(DeliveryFilter(merchant_id, since=cut)) == [third, second]
+    assert await console.seqs(DeliveryFilter(merchant_id, until=cut)) == [first]
+    assert await console.seqs(DeliveryFilter(merchant_id, since=cut, until=cut + timedelta(days=1))) == [
+        third,
+        second,
+    ]
+    await console.finish(third, state="failed", ago=timedelta(hours=2))
+    await console.finish(first, state="failed", ago=timedelta(hours=1))
+    midway = await console.storage.now() - timedelta(minutes=90)
+    if merchant_id is None:
+        assert await console.seqs(DeliveryFilter(state="failed")) == [first, third]
+        assert await console.seqs(DeliveryFilter(state="failed", since=midway)) == [first]
+        assert await console.seqs(DeliveryFilter(state="failed", until=midway)) == [third]
+
+
+async def test_a_range_of_time_is_looked_for_between_the_numbers_of_its_minutes(console: Reading) -> None:
+    """The look is as short as two rows: without the numbers it would not get to the oldest."""
+    seqs = await console.storage.insert("m", *["{}"] * 40)
+    now = await console.storage.now()
+    for minute, seq in ((60, seqs[9]), (40, seqs[29])):
+        await console.db.execute(
+            "INSERT INTO webhook.seq_by_minute VALUES (date_trunc('minute', $1::timestamptz), $2)",
+            now - timedelta(minutes=minute),
+            seq,
+        )
+    await console.db.execute(
+        "UPDATE webhook.outbox SET created_at = $1::timestamptz - interval '55 minutes' "
+        "WHERE seq > $2 AND seq <= $3",
+        now,
+        seqs[9],
+        seqs[29],
+    )
+    wanted = DeliveryFilter(since=now - timedelta(minutes=57), until=now - timedelta(minutes=52))
+    page = await console.page(wanted, limit=10)
+    assert [delivery.seq for delivery in page.deliveries] == seqs[29:19:-1]
+    rows = await console.pool.fetch(
+        deliveries_module._STATEMENTS["show_numbers"].text, console.operator, wanted.since, wanted.until
+    )
+    assert [tuple(row) for row in rows] == [(seqs[9], seqs[29] + 1)]
+
+
+@pytest.mark.parametrize("state", [None, "failed"])
+async def test_a_look_that_ends_says_how_far_it_got_and_goes_on_there(
+    console: Reading, state: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries_module, "LOOK", 3)
+    seqs = await console.storage.insert("m", *["{}"] * 8)
+    await console.db.execute("UPDATE webhook.outbox SET type = 'charge.failed' WHERE seq = $1", seqs[0])
+    for ago, seq in enumerate(reversed(seqs)):
+        await console.finish(seq, state="failed", ago=timedelta(seconds=ago))
+    wanted = DeliveryFilter(state=state, type="charge.failed")
+    first = await console.page(wanted)
+    assert (first.deliveries, first.next is not None) == ([], True)
+    last = await console.db.fetchrow("SELECT * FROM webhook.delivery_log WHERE seq = $1", seqs[5])
+    assert last is not None
+    assert first.looked_back_to == (last["finished_at"] if state else last["created_at"])
+    assert await console.seqs(wanted) == [seqs[0]]
+
+
+@pytest.mark.parametrize(
+    "wanted", [EVERYTHING, DeliveryFilter(merchant_id="m"), DeliveryFilter(state="failed")], ids=repr
+)
+async def test_pages_neither_skip_nor_repeat_while_rows_move(
+    console: Reading, wanted: DeliveryFilter
+) -> None:
+    seqs = await console.storage.insert("m", *["{}"] * 12)
+    is_failed = wanted.state == "failed"
+    if is_failed:
+        for seq in seqs:
+            await console.finish(seq, state="failed")
+    found, after = list[int](), None
+    for moved in range(6):
+        page = await console.page(wanted, after, limit=2)
+        found += [delivery.seq for delivery in page.deliveries]
+        after = page.next
+        if not is_failed:
+            await console.finish(seqs[moved], seqs[11 - moved], state="delivered")
+        await console.storage.insert("m")
+        if after is None:
+            break
+    assert found == seqs[::-1]
+
+
+async def test_an_event_and_a_charge_are_found_with_all_filters_beside(console: Reading) -> None:
+    first, second = await console.storage.insert("m", '{"id": "ch_1"}', '{"id": "ch_1"}')
+    await console.finish(first)
+    event_id = await console.id_of(first)
+    assert await console.seqs(DeliveryFilter(event_id=event_id)) == [first]
+    assert await console.seqs(DeliveryFilter(charge_id="ch_1"), limit=1) == [second, first]
+    assert await console.seqs(DeliveryFilter("other", charge_id="ch_1")) == []
+    assert await console.seqs(DeliveryFilter("m", "pending", charge_id="ch_1")) == [second]
+    assert await console.seqs(DeliveryFilter("m", event_id=uuid4())) == []
+    await console.db.execute("UPDATE webhook.state SET has_charge_index = false")
+    assert (await console.page(DeliveryFilter(charge_id="ch_1"))) == DeliveryPage([], is_unindexed=True)
+
+
+async def test_viewers_see_no_payload_no_answer_and_no_audit(console: Reading) -> None:
+    await console.db.execute(ENDPOINT, "m")
+    (seq,) = await console.storage.insert("m", '{ "id" :"ch_1"}')
+    await console.finish(seq, state="failed")
+    event_id = await console.id_of(seq)
+    await console.db.execute(ATTEMPT, event_id, "m", timedelta(0))
+    seen, unseen = [
+        await Stories(console.pool).get(who, event_id) for who in (console.operator, console.viewer)
+    ]
+    assert seen is not None
+    assert unseen is not None
+    assert (seen.payload, seen.facts.attempts[0].response_excerpt) == (
+        b'{ "id" :"ch_1"}',
+        "an echo of the payload",
+    )
+    assert (unseen.payload, unseen.facts.attempts[0].response_excerpt) == (None, None)
+    assert (unseen.facts.attempts[0].reason, unseen.facts.circumstances.secret) == ("500", WITHHELD)
+    audits = [(await Commands(console.pool).audit(who)).entries for who in (console.operator, console.viewer)]
+    assert ([entry.action for entry in audits[0]], audits[1]) == (["endpoint set"], [])
+    for view in ("console_payloads", "console_audit"):
+        rows = await console.pool.fetch(
+            f"SELECT found.* FROM webhook.console_reader($1) AS me CROSS JOIN LATERAL "
+            f"(SELECT * FROM webhook.{view} WHERE me.name IS NOT NULL OFFSET 0) AS found",
+            console.viewer,
+        )
+        assert rows == []
+
+
+ONE_OF_EACH = """
+INSERT INTO webhook.control (command, requested_by) VALUES ('pause', 'ana');
+INSERT INTO webhook.command_chunk (command_id, place, seqs) VALUES (1, 0, '{1}');
+INSERT INTO webhook.dispatcher VALUES ('a', 'h', '1', now(), now(), 0, 0, true, '{}', '{}');
+INSERT INTO webhook.attempts_by_minute VALUES (now(), 'delivered', 1);
+INSERT INTO webhook.seq_by_minute VALUES (now(), 1);
+INSERT INTO webhook.sealing_key (key_id, public_half) VALUES ('k1', sha256(''));
+SELECT webhook.create_api_key('m', 'client', sha256('secret'), 'shop', 'ana')
+"""
+OF_ITS_OWN = {"state", "current_sealing_key"}
+"""What its role may read without a session: which schema this is, and what secrets are sealed with."""
+
+
+async def test_the_role_reads_nothing_without_a_session(console: Reading) -> None:
+    await console.db.execute(ENDPOINT, "m")
+    finished, _ = await console.storage.insert("m", "{}", "{}")
+    await console.finish(finished)
+    await console.db.execute(ATTEMPT, await console.id_of(finished), "m", timedelta(0))
+    await console.db.execute(ONE_OF_EACH)
+    names = await console.db.fetch(
+        "SELECT relname AS name FROM pg_class WHERE relnamespace = 'webhook'::regnamespace "
+        "AND relkind IN ('r', 'p', 'v') AND has_table_privilege('webhook_console', oid, 'SELECT')"
+    )
+    views = {row["name"] for row in names} - OF_ITS_OWN
+    assert {name for name in views if not name.startswith("console_")} == set()
+    shown = (
+        "SELECT found.* FROM webhook.console_reader($1) AS me "
+        "CROSS JOIN LATERAL (SELECT * FROM webhook.{} WHERE me.name IS NOT NULL OFFSET 0) AS found"
+    )
+    for name in sorted(views):
+        assert await console.pool.fetch(f"SELECT * FROM webhook.{name}") == [], name
+        assert await console.pool.fetch(shown.format(name), console.operator) != [], name
+
+
+async def test_a_session_that_is_over_is_told_from_an_empty_page(console: Reading) -> None:
+    assert await console.seqs() == []
+    await console.db.execute("UPDATE webhook.console_session SET revoked_at = clock_timestamp()")
+    asked = [
+        Deliveries(console.pool).list(console.operator, EVERYTHING),
+        Merchants(console.pool).list(console.operator),
+        Merchants(console.pool).get(console.operator, "m"),
+        Stories(console.pool).get(console.operator, uuid4()),
+        Commands(console.pool).list(console.operator),
+        Commands(console.pool).audit(console.viewer),
+        Overviews(console.pool).get(console.operator),
+        Healths(console.pool).get(console.viewer),
+        Search(console.pool).find(console.viewer, "m"),
+    ]
+    for question in asked:
+        with pytest.raises(SessionOver):
+            await question
+
+
+async def test_a_story_has_what_explain_has(console: Reading) -> None:
+    await console.db.execute(ENDPOINT, "m")
+    before, seq = await console.storage.insert("m", "{}", "{}")
+    await console.db.execute(
+        "INSERT INTO webhook.control (command, event_id, requested_by) VALUES ('retry', $1, 'console:ana')",
+        await console.id_of(seq),
+    )
+    await console.db.execute(
+        "INSERT INTO webhook.control (command, merchant_id, requested_by, status, handled_at) "
+        "VALUES ('pause', 'm', 'cli:bob', 'done', clock_timestamp())"
+    )
+    story = await Stories(console.pool).get(console.viewer, await console.id_of(seq))
+    assert story is not None
+    facts = story.facts
+    assert (facts.delivery.state, facts.circumstances.ahead, facts.circumstances.head_seq) == (
+        "pending",
+        1,
+        before,
+    )
+    assert [command.requested_by for command in facts.commands] == ["console:ana"]
+    assert facts.merchant_pause is not None
+    assert (facts.merchant_pause.requested_by, facts.general_pause, story.others) == ("cli:bob", None, [])
+    assert facts.circumstances.url == "https://example.com/"
+
+
+async def test_of_an_id_that_was_used_again_each_delivery_can_be_read(console: Reading) -> None:
+    (seq,) = await console.storage.insert("m", '{"is": "first"}')
+    event_id = await console.id_of(seq)
+    await console.finish(seq)
+    again = await console.db.fetchval(
+        "INSERT INTO webhook.outbox (id, merchant_id, type, object) "
+        "VALUES ($1, 'm', 'charge.created', '{\"is\": \"second\"}') RETURNING seq",
+        event_id,
+    )
+    latest = await Stories(console.pool).get(console.operator, event_id)
+    first = await Stories(console.pool).get(console.operator, event_id, seq)
+    assert latest is not None
+    assert first is not None
+    assert (latest.facts.delivery.seq, latest.payload, latest.others) == (again, b'{"is": "second"}', [seq])
+    assert (first.facts.delivery.seq, first.payload, first.others) == (seq, b'{"is": "first"}', [again])
+
+
+async def test_what_is_gone_is_explained(console: Reading) -> None:
+    unknown = uuid4()
+    await console.db.execute(
+        "INSERT INTO webhook.control (command, event_id, requested_by) VALUES ('retry', $1, 'ana')", unknown
+    )
+    assert await Stories(console.pool).get(console.viewer, unknown) is None
+    unfound = await Stories(console.pool).explain_unfound(console.viewer, unknown)
+    assert (unfound.has_charge_index, [command.command for command in unfound.commands]) == (True, ["retry"])
+    assert unfound.kept_since is not None
+
+
+async def _fare(console: Reading) -> datetime:
+    """Have one merchant of each state."""
+    for merchant in ("failing", "healthy", "paused", "slow", "suspended"):
+        await console.db.execute(ENDPOINT, merchant)
+    await console.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('unconfigured')")
+    now = await console.storage.now()
+    await console.db.execute(
+        "UPDATE webhook.lane SET failing_since = $1::timestamptz - interval '1 hour' "
+        "WHERE merchant_id = 'failing'",
+        now,
+    )
+    await console.db.execute(
+        "UPDATE webhook.lane SET failing_since = $1::timestamptz - interval '2 hours', suspended_at = $1, "
+        "wait_until = $1::timestamptz + interval '1 hour' WHERE merchant_id = 'suspended'",
+        now,
+    )
+    await console.db.execute("UPDATE webhook.lane SET paused = true WHERE merchant_id = 'paused'")
+    await console.storage.insert("slow", "{}", "{}", "{}")
+    await console.storage.insert("healthy")
+    await console.db.execute(
+        "UPDATE webhook.outbox SET created_at = $1::timestamptz - interval '5 minutes' "
+        "WHERE merchant_id = 'slow'",
+        now,
+    )
+    (failed,) = await console.storage.insert("failing")
+    await console.finish(failed, state="failed")
+    return now
+
+
+async def test_merchants_are_listed_with_how_they_fare(console: Reading) -> None:
+    now = await _fare(console)
+    page = await console.merchant_page(MerchantOrder.ID)
+    assert {merchant.merchant_id: merchant.state(page.now) for merchant in page.merchants} == {
+        "failing": MerchantState.FAILING,
+        "healthy": MerchantState.HEALTHY,
+        "paused": MerchantState.PAUSED,
+        "slow": MerchantState.SLOW,
+        "suspended": MerchantState.SUSPENDED,
+        "unconfigured": MerchantState.NOT_CONFIGURED,
+    }
+    assert page.now >= now
+    waiting = {merchant.merchant_id: (merchant.waiting, merchant.failed) for merchant in page.merchants}
+    assert (waiting["slow"], waiting["failing"], waiting["paused"]) == ((3, 0), (0, 1), (0, 0))
+    suspended = page.merchants[4]
+    assert suspended.next_try_at == now + timedelta(hours=1)
+
+
+async def test_merchants_are_listed_in_every_order_page_by_page(console: Reading) -> None:
+    await _fare(console)
+    assert await console.merchants(MerchantOrder.ID) == [
+        *["failing", "healthy", "paused", "slow", "suspended", "unconfigured"]
+    ]
+    assert await console.merchants(MerchantOrder.ID, "s") == ["slow", "suspended"]
+    assert await console.merchants(MerchantOrder.FAILING, limit=1) == ["suspended", "failing"]
+    assert await console.merchants(MerchantOrder.FAILING, "f") == ["failing"]
+    assert await console.merchants(MerchantOrder.BEHIND, limit=1) == ["slow", "healthy"]
+    assert await console.merchants(MerchantOrder.PAUSED) == ["paused"]
+    assert await console.merchants(MerchantOrder.VOLUME, limit=1) == ["slow", "failing", "healthy"]
+    page = await console.merchant_page(MerchantOrder.VOLUME)
+    assert ([merchant.volume for merchant in page.merchants], page.looked_at) == ([3, 1, 1], 5)
+    assert (await console.merchant_page(MerchantOrder.BEHIND)).is_complete
+
+
+async def test_one_merchant_is_told_with_its_keys_and_latest_attempts(console: Reading) -> None:
+    await _fare(console)
+    await console.db.execute(ATTEMPT, uuid4(), "failing", timedelta(minutes=1))
+    await console.db.execute(ATTEMPT, uuid4(), "failing", timedelta(0))
+    await console.db.execute(
+        "SELECT webhook.create_api_key('failing', 'client', sha256('secret'), 'shop', 'cli:ana')"
+    )
+    merchant = await Merchants(console.pool).get(console.viewer, "failing")
+    assert merchant is not None
+    assert (merchant.state(), merchant.url) == (MerchantState.FAILING, "https://example.com/")
+    assert [key.client_id for key in merchant.api_keys] == ["client"]
+    first, second = merchant.latest_attempts
+    assert first.started_at > second.started_at
+    assert (first.reason, first.outcome, merchant.waiting, merchant.is_paused) == ("500", "status", 0, False)
+    assert await Merchants(console.pool).get(console.viewer, "nobody") is None
+    unconfigured = await Merchants(console.pool).get(console.viewer, "unconfigured")
+    assert unconfigured is not None
+    assert (unconfigured.state(), unconfigured.has_endpoint) == (MerchantState.NOT_CONFIGURED, False)
+
+
+async def test_the_overview_counts_and_adds_up(console: Reading) -> None:
+    await _fare(console)
+    await console.storage.insert_due("healthy", 60)
+    now = await console.storage.now()
+    for ago, outcome, attempts in (
+        (0, "delivered", 5),
+        (30, "timeout", 2),
+        (300, "delivered", 7),
+        (2000, "tls", 1),
+    ):
+        await console.db.execute(
+            "INSERT INTO webhook.attempts_by_minute VALUES (date_trunc('minute', $1::timestamptz), $2, $3)",
+            now - timedelta(minutes=ago),
+            outcome,
+            attempts,
+        )
+    await console.db.execute(
+        "INSERT INTO webhook.dispatcher VALUES "
+        "('a', 'host', '1.0', $1, $1, 3, 2, true, '{}', '{}'), "
+        "('b', 'host', '1.0', $1, $1::timestamptz - interval '1 minute', 0, 0, false, '{too late}', "
+        "'{a fault}')",
+        now,
+    )
+    overview = await Overviews(console.pool).get(console.viewer)
+    assert (overview.waiting, overview.waiting_for_retry, overview.failed) == (4, 1, 1)
+    assert (overview.failing, overview.suspended, overview.paused) == (1, 1, 1)
+    assert (overview.everything_is_paused, overview.pause) == (False, None)
+    assert overview.oldest is not None
+    assert overview.oldest.merchant_id == "slow"
+    assert overview.attempts_in_hour() == {"delivered": 5, "timeout": 2}
+    assert overview.attempts_in_day() == {"delivered": 12, "timeout": 2}
+    assert (len(overview.hour), len(overview.day), overview.alive) == (60, 96, 1)
+    assert [dispatcher.owner for dispatcher in overview.dispatchers] == ["a", "b"]
+    assert overview.dispatchers[1].faults == ["a fault"]
+
+
+async def test_the_lag_is_of_first_attempts_of_what_finished_lately(console: Reading) -> None:
+    recent, old = await console.storage.insert("m", "{}", "{}")
+    await console.db.execute(
+        "UPDATE webhook.outbox SET created_at = clock_timestamp() - interval '3 seconds'"
+    )
+    for seq, ago in ((recent, timedelta(0)), (old, timedelta(hours=2))):
+        await console.db.execute(ATTEMPT, await console.id_of(seq), "m", timedelta(seconds=1) + ago)
+        await console.finish(seq, ago=ago)
+    lag = (await Overviews(console.pool).get(console.viewer)).lag
+    assert lag.events == 1
+    assert lag.median is not None
+    assert 1.5 < lag.median < 3
+
+
+async def test_commands_are_listed_and_filtered(console: Reading) -> None:
+    for number, (command, merchant) in enumerate([("pause", "m"), ("resume", "m"), ("pause", None)]):
+        await console.db.execute(
+            "INSERT INTO webhook.control (command, merchant_id, args, requested_by) VALUES ($1, $2, $3, $4)",
+            command,
+            merchant,
+            f'{{"number": {number}}}',
+            "console:ana" if merchant else "cli:bob",
+        )
+    commands = Commands(console.pool)
+    page = await commands.list(console.viewer, limit=2)
+    rest = await commands.list(console.viewer, after=page.next)
+    assert [row.args for row in (*page.commands, *rest.commands)] == [{"number": n} for n in (2, 1, 0)]
+    assert rest.next is None
+    of_merchant = await commands.list(console.viewer, CommandFilter("pause", "pending", "m", "console:ana"))
+    assert [(row.merchant_id, row.args) for row in of_merchant.commands] == [("m", {"number": 0})]
+    shown = await commands.get(console.viewer, of_merchant.commands[0].id)
+    assert shown == of_merchant.commands[0]
+    assert await commands.get(console.viewer, 2**62) is None
+
+
+async def test_it_is_told_which_of_the_five_hundred_failed(console: Reading) -> None:
+    seqs = await console.storage.insert("m", *["{}"] * 5)
+    command = await console.db.fetchval(
+        "INSERT INTO webhook.control (command, merchant_id, requested_by, status) "
+        "VALUES ('retry_failed', 'm', 'ana', 'done') RETURNING id"
+    )
+    gone = 10**9
+    await console.db.execute(
+        "INSERT INTO webhook.command_chunk (command_id, place, seqs) VALUES ($1, 0, $2), ($1, 3, $3)",
+        command,
+        seqs[:3],
+        [*seqs[3:], gone],
+    )
+    await console.finish(seqs[0], seqs[3])
+    await console.finish(seqs[1], seqs[4], state="failed")
+    commands = Commands(console.pool)
+    page = await commands.events(console.viewer, command)
+    assert [(event.seq, event.became) for event in page.events] == [
+        (seqs[0], Became.DELIVERED),
+        (seqs[1], Became.FAILED),
+        (seqs[2], Became.WAITING),
+        (seqs[3], Became.DELIVERED),
+        (seqs[4], Became.FAILED),
+        (gone, Became.GONE),
+    ]
+    assert (page.next, page.looked_at) == (None, 6)
+    failed, after = list[int](), None
+    while True:
+        page = await commands.events(console.viewer, command, only_failed=True, after=after, limit=1)
+        failed += [event.seq for event in page.events]
+        if page.next is None:
+            break
+        after = page.next
+    assert failed == [seqs[1], seqs[4]]
+    row = await commands.get(console.viewer, command)
+    assert row is not None
+    assert row.has_events
+
+
+async def test_what_a_command_found_finished_before_it_is_not_what_became_of_it(console: Reading) -> None:
+    (seq,) = await console.storage.insert("m")
+    await console.finish(seq, state="failed", ago=timedelta(hours=3))
+    await console.db.execute(
+        "INSERT INTO webhook.command_chunk (command_id, place, seqs) VALUES (1, 0, $1)", [seq]
+    )
+    page = await Commands(console.pool).events(console.viewer, 1)
+    assert [event.became for event in page.events] == [Became.GONE]
+
+
+async def test_the_audit_is_paged_and_of_one_merchant(console: Reading) -> None:
+    for merchant in ("a", "b", "a"):
+        await console.db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = $1", merchant)
+        await console.db.execute(ENDPOINT, merchant)
+    commands = Commands(console.pool)
+    page = await commands.audit(console.operator, limit=3)
+    rest = await commands.audit(console.operator, after=page.next)
+    assert [entry.action for entry in (*page.entries, *rest.entries)] == [
+        *["endpoint set", "endpoint removed", "endpoint set", "endpoint set"]
+    ]
+    assert [entry.merchant_id for entry in (await commands.audit(console.operator, "b")).entries] == ["b"]
+    assert page.entries[0].after is not None
+    assert page.entries[0].after["url"] == "https://example.com/"
+
+
+async def test_health_says_what_the_database_knows(console: Reading) -> None:
+    await _fare(console)
+    health = await Healths(console.pool).get(console.viewer)
+    assert (health.schema_version, health.missing, health.suspended) == (health.needed_version, [], 1)
+    assert (health.has_moved, health.everything_is_paused, health.sealing_key_id) == (False, False, None)
+    assert health.kept_since is not None
+    assert health.made_until is not None
+    assert health.made_until > health.kept_since
+    tomorrow = (await console.storage.now()).date() + timedelta(days=1)
+    await console.db.execute(f"DROP TABLE webhook.attempt_log_{tomorrow:%Y%m%d}")
+    assert (await Healths(console.pool).get(console.viewer)).missing == [("attempt_log", tomorrow)]
+
+
+async def test_one_field_finds_merchants_events_charges_and_commands(console: Reading) -> None:
+    await console.db.execute(ENDPOINT, "shop-1")
+    (seq,) = await console.storage.insert("shop-1", '{"id": "ch_1"}')
+    command = await console.db.fetchval(
+        "INSERT INTO webhook.control (command, requested_by) VALUES ('pause', 'ana') RETURNING id"
+    )
+    search = Search(console.pool)
+    event_id = await console.id_of(seq)
+    assert [found.merchant_id for found in (await search.find(console.viewer, " shop ")).merchants] == [
+        "shop-1"
+    ]
+    assert [found.seq for found in (await search.find(console.viewer, str(event_id))).event.deliveries] == [
+        seq
+    ]
+    assert [found.seq for found in (await search.find(console.viewer, "ch_1")).charge.deliveries] == [seq]
+    found = await search.find(console.viewer, f"#{command}")
+    assert found.command is not None
+    assert found.command.id == command
+    assert (await search.find(console.viewer, "")).count == 0
+    assert (await search.find(console.viewer, "nothing")).count == 0

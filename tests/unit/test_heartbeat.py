@@ -1,0 +1,108 @@
+"""A daemon's notes of itself: what was written is told once, and nothing is lost without a database."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit.harnesses.recorder import RecorderHarness
+from webhook_dispatcher.dispatch.heartbeat import MAX_SAID, MAX_TEXT, Pulse
+from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.heartbeat import Heartbeat
+
+
+class FakeHeartbeats:
+    """Keeps what was noted. is_away: nothing can be."""
+
+    def __init__(self) -> None:
+        self.noted: list[Heartbeat] = []
+        self.removed: list[Mapping[str, int]] = []
+        self.is_away = False
+
+    async def note(self, beat: Heartbeat) -> None:
+        if self.is_away:
+            raise StorageUnavailable("away")
+        self.noted.append(beat)
+
+    async def remove(self, attempts: Mapping[str, int]) -> None:
+        if self.is_away:
+            raise StorageUnavailable("away")
+        self.removed.append(attempts)
+
+
+class Beating:
+    """A daemon's pulse beside a real recorder."""
+
+    def __init__(self) -> None:
+        self.recording = RecorderHarness()
+        self.heartbeats = FakeHeartbeats()
+        self.reasons: list[str] = []
+        self.faults: list[str] = []
+        self.pulse = Pulse(
+            self.heartbeats,
+            self.recording.recorder,
+            lanes=lambda: 3,
+            in_flight=lambda: 2,
+            reasons=lambda: self.reasons,
+            faults=lambda: self.faults,
+        )
+
+    def attempts(self) -> list[Mapping[str, int]]:
+        return [beat.attempts for beat in self.heartbeats.noted]
+
+
+async def test_what_was_recorded_is_noted_once() -> None:
+    beating = Beating()
+    session = beating.recording.session("m", 1, 2, 3)
+    beating.recording.attempt(session)
+    await beating.pulse.step()
+    beating.recording.step()
+    beating.recording.attempt(session, None)
+    beating.recording.attempt(session)
+    beating.recording.settle()
+    await beating.pulse.step()
+    await beating.pulse.step()
+    assert beating.attempts() == [{}, {"delivered": 2, "status": 1}, {}]
+
+
+async def test_what_came_too_late_for_its_fence_is_counted_too() -> None:
+    beating = Beating()
+    session = beating.recording.session("m", 1)
+    beating.recording.attempt(session)
+    beating.recording.database.lease("m")
+    beating.recording.settle()
+    await beating.pulse.step()
+    assert beating.attempts() == [{"delivered": 1}]
+
+
+async def test_a_note_that_failed_is_made_up_for() -> None:
+    beating = Beating()
+    session = beating.recording.session("m", 1, 2)
+    beating.recording.attempt(session)
+    beating.recording.settle()
+    beating.heartbeats.is_away = True
+    with pytest.raises(StorageUnavailable):
+        await beating.pulse.step()
+    beating.recording.attempt(session)
+    beating.recording.settle()
+    beating.heartbeats.is_away = False
+    await beating.pulse.step()
+    assert beating.attempts() == [{"delivered": 2}]
+
+
+async def test_the_end_takes_the_last_attempts_along() -> None:
+    beating = Beating()
+    session = beating.recording.session("m", 1)
+    beating.recording.attempt(session)
+    beating.recording.settle()
+    await beating.pulse.end()
+    assert (beating.heartbeats.noted, beating.heartbeats.removed) == ([], [{"delivered": 1}])
+
+
+async def test_what_is_wrong_is_said_within_bounds() -> None:
+    beating = Beating()
+    beating.reasons = ["x" * 1000, "a\0b"]
+    beating.faults = ["fault"] * 50
+    await beating.pulse.step()
+    [beat] = beating.heartbeats.noted
+    assert (beat.lanes, beat.attempts_in_flight) == (3, 2)
+    assert (beat.reasons, beat.faults) == (["x" * MAX_TEXT, "ab"], ["fault"] * MAX_SAID)
