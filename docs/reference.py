@@ -16,13 +16,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
-from webhook_dispatcher.api.catalogue import CATALOGUE, LANGUAGES, RANGES
+from webhook_dispatcher.api.catalogue import CATALOGUE, RANGES
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.cli.failures import EXIT_CODES, NAME
 from webhook_dispatcher.cli.late import LateCommand
 from webhook_dispatcher.cli.program import program
 from webhook_dispatcher.domain.command import COMMANDS, Code
 from webhook_dispatcher.domain.duration import render_duration
+from webhook_dispatcher.domain.language import LANGUAGES
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.fields import PREFIX

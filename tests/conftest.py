@@ -10,19 +10,25 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import asyncpg
 import hypothesis
 import pytest
 
 from tests import servers
 from tests.external_programs import lacking
-from tests.servers.database import TEMPLATE, Database
+from tests.servers.database import TEMPLATE, Database, execute, migrated
 from tests.servers.pooler import Pooler
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
 
 _numbers = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the option of `make test-postgres`."""
+    parser.addoption(
+        "--of-the-server", action="store_true", help="leave out what does not depend on which Postgres runs"
+    )
 
 
 def pytest_configure() -> None:
@@ -40,6 +46,23 @@ def pytest_report_header() -> list[str]:
         f"chaos seed: {os.environ['CHAOS_SEED']} (CHAOS_SEED in the environment repeats it)",
         f"PostgreSQL {major_version(servers.programs())}, settings: {servers.wanted_settings()}",
     ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what no server can change, where one after the other is tried."""
+    if config.getoption("--of-the-server"):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_of_the_server(item)])
+        items[:] = filter(_is_of_the_server, items)
+
+
+def _is_of_the_server(item: pytest.Item) -> bool:
+    """Tell whether a test, or another one of its module, asks the server that tests/servers names."""
+    assert isinstance(item, pytest.Function)
+    named = vars(item.module).values()
+    homes = (str(getattr(value, "__module__", getattr(value, "__name__", ""))) for value in named)
+    if "postgres" in item.fixturenames or item.get_closest_marker("of_the_server"):
+        return True
+    return any(home.startswith("tests.servers") for home in homes)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -70,10 +93,10 @@ def postgres() -> Iterator[EmbeddedPostgres]:
         bin_dir=servers.programs(),
     )
     with server:
-        asyncio.run(_execute(server, f"CREATE DATABASE {TEMPLATE}"))
+        asyncio.run(execute(server, f"CREATE DATABASE {TEMPLATE}"))
         asyncio.run(schema.migrate(server.dsn(database=TEMPLATE)))
         for statement in servers.defaults_of_roles():
-            asyncio.run(_execute(server, statement))
+            asyncio.run(execute(server, statement))
         yield server
     shutil.rmtree(data_dir)
 
@@ -100,15 +123,12 @@ def pooler(postgres: EmbeddedPostgres) -> Iterator[Pooler | None]:
 @pytest.fixture
 def database(postgres: EmbeddedPostgres, pooler: Pooler | None) -> Iterator[Database]:
     """Make a migrated database for one test."""
-    name = f"webhook_{next(_numbers)}"
-    asyncio.run(_execute(postgres, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
-    yield Database(postgres, name, pooler)
-    asyncio.run(_execute(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
+    with migrated(postgres, f"webhook_{next(_numbers)}", pooler) as database:
+        yield database
 
 
-async def _execute(server: EmbeddedPostgres, statement: str) -> None:
-    connection = await asyncpg.connect(server.dsn())
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
+@pytest.fixture(scope="module")
+def shared_database(postgres: EmbeddedPostgres, pooler: Pooler | None) -> Iterator[Database]:
+    """Make a migrated database for all tests of a module that leave each other alone."""
+    with migrated(postgres, f"webhook_{next(_numbers)}", pooler) as database:
+        yield database

@@ -113,6 +113,8 @@ def demo_on_a_terminal(folder: Path) -> Iterator[tuple[int, int]]:
     """Start the demo as the only program of a terminal of 80 columns; give its pid and the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
+        # What a shell runs in the background ignores Ctrl-C, and so does all that is started from it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.environ.update(TMPDIR=str(folder), COLUMNS="80", LINES="24", TERM="xterm", **ADDRESSES)
         os.execv(sys.executable, [sys.executable, "-m", "webhook_dispatcher", "demo"])
     try:

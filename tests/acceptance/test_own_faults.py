@@ -80,6 +80,10 @@ async def pauses(installation: Installation) -> bool:
     return status == 503 and "fault of our own" in text
 
 
+async def is_ready(installation: Installation) -> bool:
+    return (await installation.daemons[0].asked("/readyz"))[0] == 200
+
+
 async def assert_nothing_is_used_up_until(installation: Installation, mend: Callable[[], None]) -> None:
     """Have new events meet the fault, for longer than the retry schedule is, then mend it."""
     daemon = installation.daemons[0]
@@ -91,7 +95,7 @@ async def assert_nothing_is_used_up_until(installation: Installation, mend: Call
     mend()
     await installation.all_delivered(4 * len(MERCHANTS))
     assert await installation.count("state = 'failed'") == 0
-    assert (await daemon.asked("/readyz"))[0] == 200
+    await until_found(lambda: is_ready(installation))
 
 
 @contextlib.asynccontextmanager

@@ -20,6 +20,8 @@ NAMED = "m" * 120
 """What merchants' ids begin with. Their indexes are a level higher than those of numbers, and look dearer."""
 HOT_ONE = "h" * 128
 OWING_ONE = "o" * 128
+KEY = 8
+"""An API key, whose are TOKEN and all requests that are kept."""
 CLAIMED_FROM = ROWS - LANES
 DUE_FROM = ROWS - 2 * LANES
 
@@ -44,9 +46,14 @@ OVERRIDING SYSTEM VALUE
 VALUES (1000000, 'client', sha256(''), '{NAMED}1', 'a test', 'a test');
 INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
 SELECT sha256('a token'), api_key.id, 'infinity' FROM webhook.api_key;
+INSERT INTO webhook.account (name, role, created_by, salt, memory_kib, passes, parallelism, verifier)
+VALUES ('oleg', 'operator', 'a test', substr(sha256(''), 1, 16), 65536, 3, 4, sha256(sha256('')));
+INSERT INTO webhook.console_session (hash, account_id, began_at, acted_at, expires_at)
+SELECT sha256('a session'), account.id, clock_timestamp(), 'infinity', 'infinity'
+FROM webhook.account WHERE account.name = 'oleg';
 INSERT INTO webhook.sealing_key (key_id, public_half) VALUES ('k1', sha256(''))
 """
-"""A token of the second of 5,000 merchants, without which its functions refuse to do anything."""
+"""A token of the second of 5,000 merchants and an operator's session: without them functions refuse."""
 
 FILL = f"""
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
@@ -98,6 +105,22 @@ INSERT INTO webhook.control (command, event_id, requested_by)
 SELECT 'cancel', lpad((2 * ({FIRST_OF_LANES} + n % {ASKED}) + 1)::text, 32, '0')::uuid, 'somebody'
 FROM generate_series(1, {3 * ASKED}) AS n;
 INSERT INTO webhook.control (command, args, requested_by) VALUES ('pause', '{{}}', 'somebody');
+INSERT INTO webhook.command_chunk (command_id, place, seqs)
+SELECT
+    1 + n % 1000, n / 1000 * 20,
+    ARRAY(SELECT 2 * {FIRST_OF_LANES} + 2 * s + 1 FROM generate_series(1, 20) AS s)
+FROM generate_series(0, {ROWS - 1}) AS n;
+INSERT INTO webhook.dispatcher (
+    owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
+)
+SELECT 'd' || n, 'h', '1', clock_timestamp(), clock_timestamp(), 1, 1, true, '{{}}', '{{}}'
+FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.attempts_by_minute (minute, outcome, attempts)
+SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', 'delivered', 1
+FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.seq_by_minute (minute, seq)
+SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', {ROWS} - n
+FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_key (id, client_id, secret_hash, merchant_id, name, created_by)
 OVERRIDING SYSTEM VALUE
 SELECT n, 'client' || n, sha256(('s' || n)::bytea), '{NAMED}' || n, 'shop', 'cli:ana'
@@ -108,19 +131,39 @@ SELECT sha256(n::text::bytea), 1 + n % {LANES}, clock_timestamp() + (n % 2 - 0.5
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_request (hash, body_hash, status, language, answer, expires_at)
 SELECT
-    sha256(n::text::bytea), sha256(''), 200, 'en', '{{}}',
+    webhook.request_hash({KEY}, sha256(n::text::bytea)), sha256(''), 200, 'en', '{{}}',
     clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_usage (subject, since, taken, expires_at)
-SELECT 'key:' || n, clock_timestamp(), ARRAY[1], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+SELECT
+    'key:' || n, 1000 * extract(EPOCH FROM clock_timestamp()), ARRAY[1],
+    clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.card_attempts (subject, since, taken, expires_at)
-SELECT 'card:' || n, clock_timestamp(), ARRAY[1], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+SELECT
+    'card:' || n, 1000 * extract(EPOCH FROM clock_timestamp()), ARRAY[1],
+    clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
 VALUES ('reader', sha256('secret'), '{NAMED}1', 'reads', 'somebody');
 INSERT INTO webhook.api_token (hash, api_key_id, expires_at)
 SELECT sha256('reader'), id, 'infinity' FROM webhook.api_key WHERE client_id = 'reader';
+INSERT INTO webhook.account (name, role, created_by, salt, memory_kib, passes, parallelism, verifier)
+SELECT 'person' || n, 'viewer', 'somebody', substr(sha256(''), 1, 16), 65536, 3, 4, sha256(sha256(''))
+FROM generate_series(1, 20) AS n;
+INSERT INTO webhook.console_session (hash, account_id, began_at, acted_at, expires_at)
+SELECT
+    sha256(n::text::bytea), account.id, clock_timestamp(), clock_timestamp(),
+    clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+FROM generate_series(1, {ROWS}) AS n
+JOIN webhook.account ON account.name = 'person' || 1 + n % 20;
+INSERT INTO webhook.sign_in_code (hash, account_id, expires_at)
+SELECT console_session.hash, console_session.account_id, console_session.expires_at
+FROM webhook.console_session;
+INSERT INTO webhook.sign_in_failure (subject, failed_at, expires_at)
+SELECT
+    'name ' || n, ARRAY[clock_timestamp()], clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
+FROM generate_series(1, {ROWS}) AS n;
 """
 
 
@@ -166,10 +209,14 @@ OWNER = "sha256('a token')"
 """The access token of BEARER."""
 FIRST, MERCHANT = f"'{NAMED}0'", f"'{NAMED}1'"
 CLIENT = "client7"
+SESSION = "sha256('a session')"
+"""The operator's of BEARER."""
+PROOF, NEW_PASSWORD = "sha256('')", ("substr(sha256(''), 1, 16)", "65536", "3", "4", "sha256('')")
+ADDRESS, FIREFOX = "'192.0.2.1'", "'Firefox'"
 TOKEN = "sha256('7')"
-"""An access token of that client that has not expired."""
+"""An access token of KEY that has not expired."""
 REQUEST = "sha256('7')"
-"""A request that was answered, and is kept."""
+"""A request of KEY's that was answered, and is kept."""
 VIEWS = 8
 """Rows whose buffers are allowed for what views and their functions read of the catalogue when planned anew;
 test_api_read_cost.py holds what they read of rows."""
@@ -209,6 +256,8 @@ READER = "sha256('reader')"
 """The token of MERCHANT."""
 NEWEST = str(2**63 - 1)
 UNFILTERED = ("NULL", "NULL", "NULL", "NULL")
+ALL_MATCH = ("NULL", "NULL", "NULL", "NULL", "NULL", "NULL")
+LOOKED = str(10 * ASKED)
 
 QUESTIONS: Mapping[str, Question] = {
     # claiming
@@ -313,6 +362,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_oldest_pending": Question(("0", str(_seq(HOT)), "''", str(ASKED)), ASKED),
     "read_partitions": Question((), 100),
     "read_today": Question(()),
+    "note_milestone": Question(()),
+    "forget_milestones": Question((NOW + " - interval '1 day'",)),
     "may_read_secrets": Question(()),
     # administration
     "name_person": Question(("'cli:ana'",)),
@@ -415,18 +466,115 @@ QUESTIONS: Mapping[str, Question] = {
     "read_own_charge": Question((READER, "'ch_none'"), VIEWS),
     "are_charges_indexed": Question(()),
     # api_requests
-    "lock_request": Question((REQUEST,)),
-    "read_request": Question((REQUEST,)),
-    "keep_request": Question((REQUEST, "sha256('')", "NULL", "200::smallint", "'en'", "'{}'", "'1 day'")),
-    "claim_request": Question((REQUEST, "sha256('')", "'35 s'", "'1 day'")),
-    "answer_request": Question((REQUEST, "gen_random_uuid()", "200::smallint", "'en'", "'{}'")),
-    "doubt_request": Question((REQUEST, "gen_random_uuid()")),
-    "forget_request": Question((REQUEST, "gen_random_uuid()")),
-    # charge_index
-    "lock_charge_index": Question(()),
-    "choose_charge_index": Question(("NULL",)),
-    "has_charge_index": Question(()),
-    "read_unindexed": Question((), 100),
+    "begin_request": Question((OWNER, REQUEST), 3),
+    "keep_request": Question(
+        (OWNER, REQUEST, "sha256('')", "NULL", "200::smallint", "'en'", "'{}'", "NULL", "'1 day'"), 3
+    ),
+    "settle_request": Question((str(KEY), REQUEST, "gen_random_uuid()", "200::smallint", "'en'", "'{}'"), 3),
+    "forget_request": Question((str(KEY), REQUEST, "gen_random_uuid()"), 3),
+    # api_events
+    "list_own_events": Question((READER, "NULL", "NULL", "NULL", str(ASKED), "1048576"), ASKED),
+    "is_feed_indexed": Question(()),
+    # console_accounts; as those of api_endpoints, what functions read to plan anew counts as rows
+    "add_account": Question(("'anna'", "'viewer'", "false", *NEW_PASSWORD, "'cli:ana'"), 3),
+    "set_account_password": Question(("'oleg'", *NEW_PASSWORD, "'cli:ana'"), 4),
+    "set_account_role": Question(("'oleg'", "'viewer'", "'cli:ana'"), 3),
+    "set_account_disabled": Question(("'oleg'", "true", "'cli:ana'"), 4),
+    "create_sign_in_code": Question(("'oleg'", "sha256('new')", "'cli:ana'"), 3),
+    "has_console_rows": Question(()),
+    "clear_sessions": Question(("'1 minute'", str(ASKED)), ASKED),
+    "clear_codes": Question(("'1 minute'", str(ASKED)), ASKED),
+    "clear_failures": Question(("'1 minute'", str(ASKED)), ASKED),
+    # console_sessions
+    "sign_in_parameters": Question(("'person7'",), 2),
+    "sign_in": Question(("'person7'", PROOF, "sha256('new')", ADDRESS, FIREFOX), 5),
+    "sign_in_by_code": Question(("sha256('7')", "sha256('new')", ADDRESS, FIREFOX), 5),
+    "sign_in_by_proxy": Question(("'person7'", "sha256('new')", ADDRESS, FIREFOX), 4),
+    "read_person": Question((SESSION, "true"), 3),
+    "sign_out": Question((SESSION,), 4),
+    "revoke_sessions": Question((SESSION,), 4),
+    "keep_preferences": Question((SESSION, "'uz'", "'UTC'", "'dark'"), 4),
+    "change_password": Question((SESSION, PROOF, *NEW_PASSWORD), 5),
+    # console_actions
+    "read_key_to_seal_with": Question(()),
+    "put_endpoint": Question((SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL"), 5),
+    "rotate_secret_of": Question((SESSION, MERCHANT, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'"), 5),
+    "remove_endpoint": Question((SESSION, MERCHANT), 5),
+    "give_command": Question((SESSION, "'pause'", MERCHANT, "NULL", "'{}'"), 5),
+    "withdraw_given_command": Question((SESSION, WAITING), 5),
+    "stop_given_command": Question((SESSION, "1"), 5),
+    "create_merchants_api_key": Question((SESSION, MERCHANT, "'new'", "sha256('new')", "'shop'"), 5),
+    "revoke_merchants_api_key": Question((SESSION, f"'{CLIENT}'"), 5),
+    # heartbeat
+    "note_dispatcher": Question(
+        ("'d7'", "'h'", "'1'", "1", "1", "ARRAY[]::text[]", "ARRAY[]::text[]")
+        + ("ARRAY['delivered', 'timeout']", "ARRAY[1, 2]"),
+        2,
+    ),
+    "remove_dispatcher": Question(("'d7'", "ARRAY['delivered', 'timeout']", "ARRAY[1, 2]"), 2),
+    "note_chunk": Question(("7", SEQS)),
+    # console_...
+    "is_somebody": Question((SESSION,), 2),
+    "show_counts": Question((SESSION, str(ASKED)), 6 * ASKED),
+    "show_oldest_waiting": Question((SESSION, str(ASKED)), 2 * ASKED),
+    "show_pause_of_everything": Question((SESSION,), VIEWS),
+    "show_open_commands": Question((SESSION, str(ASKED)), 2 * ASKED),
+    "show_dispatchers": Question((SESSION, "'35 seconds'", str(ASKED)), ASKED),
+    "show_attempts_by_step": Question(
+        (SESSION, f"{NOW} - interval '{ASKED} minutes'", "'15 minutes'"), ASKED
+    ),
+    "show_merchants_by_id": Question((SESSION, MERCHANT, f"'{NAMED}'", f"'{NAMED}~'", str(ASKED)), ASKED),
+    "show_failing_merchants": Question(
+        (SESSION, LONG_AGO, "''", f"'{NAMED}'", str(ASKED), str(ASKED)), 2 * ASKED
+    ),
+    "show_paused_merchants": Question((SESSION, MERCHANT, f"'{NAMED}'", f"'{NAMED}~'", str(ASKED)), ASKED),
+    "show_merchants_behind": Question(
+        (SESSION, LONG_AGO, "''", f"'{NAMED}'", str(ASKED), str(ASKED), str(ASKED)), 2 * ASKED
+    ),
+    "show_merchants_by_volume": Question(
+        (SESSION, NEWEST, NEWEST, "''", f"'{NAMED}'", str(ASKED), str(ASKED)), 2 * ASKED
+    ),
+    "show_fares": Question((SESSION, NAMES, str(ASKED)), 8 * ASKED),
+    "show_failed_of": Question((SESSION, NAMES, "'1 day'", str(ASKED)), 2 * ASKED),
+    "show_now": Question((SESSION,), VIEWS),
+    "show_merchant": Question((SESSION, f"'{HOT_ONE}'", str(ASKED)), 2 * ASKED),
+    "show_latest_attempts": Question((SESSION, MERCHANT, "20"), 20),
+    "show_api_keys": Question((SESSION, MERCHANT, "20"), VIEWS),
+    "show_numbers": Question((SESSION, LONG_AGO, NOW), VIEWS),
+    "show_deliveries": Question((SESSION, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED)), 2 * ASKED),
+    "show_deliveries_of_merchant": Question(
+        (SESSION, MERCHANT, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED)), 2 * ASKED
+    ),
+    "show_failed_deliveries": Question(
+        (SESSION, "NULL", NEWEST, *ALL_MATCH[1:], LOOKED, str(ASKED)), 2 * ASKED
+    ),
+    "show_deliveries_of_event": Question(
+        (SESSION, _uuid(LOGGED), "NULL", NEWEST, *ALL_MATCH, str(ASKED)), VIEWS
+    ),
+    # Whatever one charge has is found: here the charge of all that is owed would be.
+    "show_deliveries_of_charge": Question(
+        (SESSION, "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED)), VIEWS
+    ),
+    "is_charge_shown": Question((SESSION,), VIEWS),
+    "show_events_deliveries": Question((SESSION, _uuid(LOGGED), "20"), VIEWS),
+    "show_payload": Question((SESSION, _uuid(LOGGED), str(LOGGED)), VIEWS),
+    "show_attempts": Question((SESSION, _uuid(LOGGED), str(ASKED)), VIEWS),
+    "show_attempts_before": Question((SESSION, MERCHANT, NOW, "5"), VIEWS),
+    "show_overtaking": Question((SESSION, MERCHANT, "1", LONG_AGO, NOW, "50"), 50),
+    "show_circumstances": Question((SESSION, f"'{HOT_ONE}'", str(_seq(HOT - 1)), str(ASKED)), ASKED),
+    "show_pauses": Question((SESSION, MERCHANT), VIEWS),
+    "show_commands_about": Question((SESSION, IN_OUTBOX, "5"), VIEWS),
+    "show_kept": Question((SESSION,), 100),
+    "show_commands": Question((SESSION, NEWEST, *UNFILTERED, LOOKED, str(ASKED)), 2 * ASKED),
+    "show_command": Question((SESSION, WAITING), VIEWS),
+    "show_command_events": Question((SESSION, "7", "100", "false", str(ASKED), str(ASKED)), 2 * ASKED),
+    "show_health": Question((SESSION, str(ASKED)), 2 * ASKED),
+    "show_missing_partitions": Question((SESSION, "3"), 100),
+    # chosen_indexes
+    "lock_chosen_indexes": Question(()),
+    "choose_indexes": Question(("NULL", "NULL")),
+    "has_log_index": Question(("'feed'",)),
+    "read_unindexed": Question(("'feed'",), 100),
     "has_outbox_order": Question(()),
 }
 
@@ -448,12 +596,17 @@ READ_WHOLE: Mapping[str, str] = {
     "read_owed": "it counts all that is owed, for somebody who is about to rename the database",
     "count_secrets": "it counts all secrets",
     "read_secrets_of_other_keys": "it looks for secrets of other keys",
+    "list_accounts": "all accounts are asked for",
     "list_api_keys": "its condition is optional, and keys are made by hand",
     "count_lanes": "it looks at all lanes",
     "read_holders": "it looks at all lanes",
     "list_merchants": "it looks at all merchants",
     "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",
     "measure_lag": "as count_recent",
+    "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
+    "show_audit": "as read_endpoint_history",
+    "show_audit_of_merchant": "as read_endpoint_history",
+    "forget_noted": "every half hour: of dispatchers there are few, all else is found by its time",
     "find_finished": "10,000 rows at a look; it may sort a partition that statistics call empty",
 }
 """Statements that may read a table as a whole, and why."""
@@ -470,7 +623,7 @@ SUBJECTS = (
     "upkeep",
     "administration",
     "previewing",
-    "charge_index",
+    "chosen_indexes",
     "insight",
     "keys",
     "installation",
@@ -481,7 +634,19 @@ SUBJECTS = (
     "api_keys",
     "api_endpoints",
     "api_deliveries",
+    "api_events",
     "api_charges",
     "api_requests",
+    "heartbeat",
+    "console_reading",
+    "console_overview",
+    "console_merchants",
+    "console_deliveries",
+    "console_delivery",
+    "console_commands",
+    "console_health",
+    "console_accounts",
+    "console_sessions",
+    "console_actions",
 )
 STATEMENTS = {name: statement for subject in SUBJECTS for name, statement in load(subject).items()}

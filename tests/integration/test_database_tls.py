@@ -22,7 +22,7 @@ from tests.servers.database import Database, free_port, own_server
 from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
 from webhook_dispatcher.local.postgres import PORT, EmbeddedPostgres
 from webhook_dispatcher.settings import load_settings
-from webhook_dispatcher.storage import charge_index, installation, link, schema
+from webhook_dispatcher.storage import chosen_indexes, installation, link, schema
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.connection import connect, create_pool
 
@@ -281,7 +281,7 @@ async def look_at_sessions(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await schema.migrate(url)
     brief, indexing, migrating = (
         expected(patience)
-        for patience in (installation.PATIENCE, charge_index.PATIENCE, timedelta(minutes=10))
+        for patience in (installation.PATIENCE, chosen_indexes.PATIENCE, timedelta(minutes=10))
     )
     assert opened.count(migrating) == 2
     assert all(session in (brief, indexing, migrating) for session in opened)

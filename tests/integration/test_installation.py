@@ -10,6 +10,7 @@ from tests.servers.database import Database
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.storage import installation, schema
 from webhook_dispatcher.storage.administration import administration
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.installation import Installation
 
 NAMED = "SELECT installation, system_identifier FROM webhook.state"
@@ -57,7 +58,7 @@ async def test_migrating_another_installations_database_is_refused_before_anythi
 ) -> None:
     await owner.execute("UPDATE webhook.state SET installation = 'prod-eu1', has_charge_index = false")
     with pytest.raises(ConfigurationError, match="belongs to 'prod-eu1', not to 'staging'"):
-        await schema.migrate(database.dsn("postgres"), charge_index=True, name="staging")
+        await schema.migrate(database.dsn("postgres"), ChosenIndexes(charge=True), name="staging")
     assert await owner.fetchval("SELECT has_charge_index FROM webhook.state") is False
 
 

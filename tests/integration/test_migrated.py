@@ -39,6 +39,7 @@ def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_
     assert made["roles"].split(", ") == [
         "webhook_admin",
         "webhook_api",
+        "webhook_console",
         "webhook_dispatcher",
         "webhook_observer",
         "webhook_owner",
@@ -50,10 +51,11 @@ def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_
     assert {"attempts", "charges", "deliveries", "endpoints"} <= set(made["views"].split(", "))
     assert int(made["partitions"].partition(",")[0]) > 0
     assert made["charge index"] == "deliveries are found by their charge"
+    assert made["feed index"] == "merchants read their events (GET /v1/events)"
     assert made["installation"] == "prod-eu1"
     assert "there already" not in made
     orders = [line.strip().partition(" ")[0] for line in lines[lines.index("next, as this user:") + 1 : -1]]
-    assert orders == ["ALTER", "ALTER", "ALTER", "GRANT"]
+    assert orders == ["ALTER"] * 4 + ["GRANT"]
     assert lines[-1] == "the schema is up to date"
     assert migrate(server, capsys) == ["nothing was to be done", "the schema is up to date"]
 
@@ -64,10 +66,10 @@ def test_second_database_of_a_server_has_its_roles_already(
     migrate(server, capsys)
     asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE second"))
     environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres", "second"), "WEBHOOK_INSTALLATION": "prod-eu2"}
-    assert main(["migrate", "--no-charge-index"], Session(environ)) == 0
+    assert main(["migrate", "--no-charge-index", "--no-feed-index"], Session(environ)) == 0
     out = capsys.readouterr().out
-    assert "  roles          none\n  there already  webhook_admin, webhook_api, webhook_dispatcher, " in out
-    assert "  charge index   none, as was chosen\n" in out
+    assert "  roles          none\n  there already  webhook_admin, webhook_api, webhook_console, " in out
+    assert "  charge index   none, as was chosen\n  feed index     none, as was chosen\n" in out
     assert "PASSWORD" not in out, "they have passwords"
 
 
@@ -81,7 +83,8 @@ def test_later_migration_names_what_it_applied(
     assert main(["migrate"], Session(environ)) == 0
     lines = capsys.readouterr().out.splitlines()
     applied = [line for line in lines if line.startswith("applied")]
-    assert applied == ["applied 0005_what_operators_ask", "applied 0006_partner_api"]
+    names = ("0005_what_operators_ask", "0006_partner_api", "0007_accounts", "0008_console")
+    assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME = "webhook_plan_bounds"
 PATIENCE = timedelta(minutes=2)
-BUFFERS = 150
+BUFFERS = 160
 """What a statement may read that is about one row: a log has ten partitions, and as many indexes each."""
 BUFFERS_A_ROW = 80
 HANDLED_A_ROW = 30
@@ -154,6 +154,8 @@ async def test_nothing_is_compiled(connection: asyncpg.Connection, plan_cache_mo
     # taken, and without statistics of the key they look many.
     dear = {"is_known_merchant", "read_current_sealing_key"}
     dear |= {"read_own_charge", "list_own_deliveries_of_charge"}
+    # Looks of the console's pages are bounded where the planner does not see it.
+    dear |= {name for name in QUESTIONS if name.startswith("show_")} | {"read_key_to_seal_with"}
     if plan_cache_mode == "force_custom_plan":
         dear |= {"read_runs", "count_failed", "reopen_failed", "report_failing"}
     assert {name for name, cost in (await _ask_all(connection)).items() if cost.is_compiled} <= dear

@@ -1,4 +1,4 @@
-"""`make test-postgres`: integration and acceptance tests on every major version, with each kind of settings.
+"""`make test-postgres`: what depends on the server, on every major version, with each kind of settings.
 
 15 is Debian's, which has JIT; 16 is the wheel's other one; 17 and 18 are servers from npm, with extensions.
 The wheel's 18 is what `make test` runs on.
@@ -93,9 +93,9 @@ def _chosen(quick: bool, settings: str) -> list[str]:
 def _run(bin_dir: Path, settings: str, paths: Sequence[str], further: Sequence[str]) -> str:
     """Run tests on one server, and say how that went and how long it took."""
     named = {"TEST_POSTGRES_BIN": str(bin_dir), "TEST_POSTGRES_SETTINGS": settings}
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", *paths, *further]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "--of-the-server"]
     start = time.monotonic()
-    code = subprocess.run(command, cwd=ROOT, env=os.environ | named).returncode
+    code = subprocess.run([*command, *paths, *further], cwd=ROOT, env=os.environ | named).returncode
     return f"{'FAILED' if code else 'passed'} in {time.monotonic() - start:.0f} s"
 
 

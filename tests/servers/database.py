@@ -1,5 +1,6 @@
 """A database for each test on the server that all share, or a server of a test's own."""
 
+import asyncio
 import shutil
 import socket
 import tempfile
@@ -56,6 +57,25 @@ class Database:
             size=size,
             planning=PLANNED_ONCE,
         )
+
+
+@contextmanager
+def migrated(server: EmbeddedPostgres, name: str, pooler: Pooler | None = None) -> Iterator[Database]:
+    """Have a migrated database while entered."""
+    asyncio.run(execute(server, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
+    try:
+        yield Database(server, name, pooler)
+    finally:
+        asyncio.run(execute(server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def execute(server: EmbeddedPostgres, statement: str) -> None:
+    """Execute a statement as the superuser."""
+    connection = await asyncpg.connect(server.dsn())
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
 
 
 def free_port() -> int:

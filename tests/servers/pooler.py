@@ -28,6 +28,7 @@ ROLES = (
     "webhook_producer",
     "webhook_observer",
     "webhook_api",
+    "webhook_console",
 )
 CONFIGURATION = """\
 [databases]

@@ -11,9 +11,10 @@ import typer
 from tests.unit.builders import NOW
 from webhook_dispatcher.cli import merchants, status
 from webhook_dispatcher.cli.deliveries import list_lines
-from webhook_dispatcher.cli.explanation import Explanation, Rules, explain, lines, summary, unknown
+from webhook_dispatcher.cli.explanation import command, lines, summary, unknown
 from webhook_dispatcher.cli.options import Moment, last, parse_merchant, parse_moment, parse_period
 from webhook_dispatcher.cli.words import span
+from webhook_dispatcher.diagnosis.explanation import Explanation, Rules, explain
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, Stranded
@@ -325,7 +326,7 @@ def test_before_a_retry_that_would_be_refused_a_suspended_merchant_is_to_be_resu
     delivered = replace(DELIVERY, state="delivered", finished_at=NOW, attempts=1)
     for delivery in (FAILED, delivered):
         told = explain(facts(delivery, suspended_at=NOW - HOUR), RULES)
-        commands = [advice.command for advice in told.advice]
+        commands = [command(advice.action, delivery) for advice in told.advice]
         retry = next(command for command in commands if "deliveries retry " in command)
         assert commands.index("webhook-dispatcher resume m1") < commands.index(retry)
         assert "webhook-dispatcher resume m1" not in said(explain(facts(delivery), RULES))

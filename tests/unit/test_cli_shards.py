@@ -14,6 +14,7 @@ from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.inventory import Migrated
 
 KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
@@ -113,7 +114,7 @@ def test_migrate_goes_on_after_a_failure(
 
     async def migrate(
         dsn: str,
-        charge_index: bool | None,
+        indexes: ChosenIndexes,
         tell: Callable[[str], None],
         installation: str | None,
         paused: bool,

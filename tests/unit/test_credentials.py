@@ -24,6 +24,10 @@ def test_they_begin_with_their_databases_name_where_it_has_one() -> None:
     assert ClientId.parse(str(client_id)) == client_id
 
 
+def test_no_client_id_looks_like_an_option_of_a_command() -> None:
+    assert str(ClientId.from_random(b"\xf8" + bytes(15), None)) == "_" + "A" * 21
+
+
 def test_what_is_kept_is_a_hash_of_the_random_part_alone() -> None:
     kept = hashlib.sha256(TEXT.encode()).digest()
     assert ClientSecret.from_random(RANDOM).hash == kept

@@ -30,7 +30,7 @@ OF_A_DATABASE = {
 
 def promised() -> dict[str, set[str]]:
     """Return the labels of each metric that is no process's, as the contract writes them."""
-    text = CONTRACT_FILE.read_text(encoding="utf-8").partition("\n## 6. ")[2]
+    text = CONTRACT_FILE.read_text(encoding="utf-8").partition("\n## 6. ")[2].partition("\n## 8. ")[0]
     # Names are repeated further down without their labels.
     first = dict(reversed(re.findall(r"`(webhook_\w+)(?:\{([\w,]+)\})?`", text)))
     return {

@@ -188,6 +188,14 @@ MALFORMED = [
     ("API_UPSTREAM", "http://us:sesame@charges:99999", "Port out of range"),
     ("API_LIMITS", "key=9999/PT1M", "0 to 1500"),
     ("API_MAX_CONNECTIONS", "0", "whole number from 1 to 100000"),
+    ("CONSOLE_ADDRESS", "8091", "host:port"),
+    ("CONSOLE_ORIGIN", "console.example.com", "https://console.example.com"),
+    ("CONSOLE_ORIGIN", "https://console.example.com/admin", "without a path"),
+    ("CONSOLE_ORIGIN", "https://us:sesame@console.example.com", "without a path"),
+    ("CONSOLE_ORIGIN", "http://console.example.com", "must be https"),
+    ("CONSOLE_AUTH", "none", "one of accounts, proxy"),
+    ("CONSOLE_PROXY_HEADER", "X-Person: ada", "letters, digits and dashes"),
+    ("CONSOLE_TRUSTED_PROXIES", "10.1.2.3/16", "did you mean 10.1.0.0/16?"),
     ("OPS_ADDRESS", "localhost:99999", "host:port"),
     ("OPS_ADDRESS", "::1:9464", "host:port"),
     ("LOG_FORMAT", "xml", "one of json, console"),
@@ -224,6 +232,27 @@ def test_a_malformed_setting_gives_one_line(name: str, value: str, right: str) -
     assert right in line
     assert "sesame" not in line
     assert KEY not in line
+
+
+def test_a_proxy_that_signs_people_in_has_to_be_named() -> None:
+    line = problem({"WEBHOOK_CONSOLE_AUTH": "proxy"})
+    assert line.startswith("WEBHOOK_CONSOLE_TRUSTED_PROXIES: not set")
+    settings = load_settings(
+        {"WEBHOOK_CONSOLE_AUTH": "proxy", "WEBHOOK_CONSOLE_TRUSTED_PROXIES": "10.0.0.0/8"}
+    )
+    assert settings.console_proxy_header == "X-Forwarded-User"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("https://Console.example.com/", "https://console.example.com"),
+        ("https://console.example.com:8443", "https://console.example.com:8443"),
+        ("http://localhost:8091", "http://localhost:8091"),
+    ],
+)
+def test_the_consoles_public_url(text: str, read: str) -> None:
+    assert load_settings({"WEBHOOK_CONSOLE_ORIGIN": text}).console_origin == read
 
 
 def test_every_setting_has_a_malformed_example() -> None:

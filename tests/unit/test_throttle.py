@@ -57,6 +57,15 @@ def test_what_was_left_out_is_counted_once() -> None:
     assert [line.get("suppressed") for line in log.written] == [None, 1, None]
 
 
+def test_what_lasts_is_written_less_often_where_it_asks_for_that() -> None:
+    log = Log()
+    for _ in range(241):
+        log.tell("error", "charges.not_indexed", error="run migrate", once_in=60.0)
+        log.clock.now += 0.5
+    lasting = {"event": "charges.not_indexed", "error": "run migrate"}
+    assert log.written == [lasting, lasting | {"suppressed": 119}, lasting | {"suppressed": 119}]
+
+
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_a_line_that_names_somebody_is_always_written(name: str) -> None:
     log = Log()

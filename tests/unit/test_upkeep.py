@@ -55,14 +55,24 @@ class FakeUpkeep:
         self.done.append(("drop", keep))
         return 0
 
+    async def note_milestone(self) -> None:
+        self.done.append(("note", None))
+
     async def purge_control(self, keep: timedelta) -> None:
         self.done.append(("purge", keep))
+
+    async def forget_noted(self, keep: timedelta) -> None:
+        self.done.append(("forget noted", keep))
 
     async def purge_unreported(self, keep: timedelta) -> None:
         self.done.append(("purge unreported", keep))
 
     async def clear_api_rows(self) -> int:
         self.done.append(("clear", None))
+        return self.expired
+
+    async def clear_console_rows(self) -> int:
+        self.done.append(("clear console", None))
         return self.expired
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
@@ -95,8 +105,9 @@ async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> N
     upkeep = FakeUpkeep()
     await keep_logs(upkeep, RETENTION)
     assert upkeep.done == [
-        *[("make", DAYS_AHEAD), ("drop", RETENTION)],
-        *[("purge", CONTROL_KEPT), ("purge unreported", RETENTION), ("clear", None)],
+        *[("make", DAYS_AHEAD), ("note", None), ("drop", RETENTION)],
+        *[("purge", CONTROL_KEPT), ("purge unreported", RETENTION), ("forget noted", RETENTION)],
+        *[("clear", None), ("clear console", None)],
     ]
 
 

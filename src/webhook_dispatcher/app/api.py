@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import uvloop
 
-from webhook_dispatcher.api.program import Options, Program
+from webhook_dispatcher.api.program import MAX_REQUEST_TIME, Options, Program
 from webhook_dispatcher.app import machine, signals
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.domain.errors import ConfigurationError
@@ -31,7 +31,7 @@ def options_of(settings: Settings) -> Options:
         ops_address=settings.api_ops_address,
         trusted_proxies=settings.api_trusted_proxies,
         max_connections=settings.api_max_connections,
-        grace=settings.shutdown_grace.total_seconds(),
+        grace=max(settings.shutdown_grace, MAX_REQUEST_TIME).total_seconds(),
         databases={
             shard.name: settings.of_shard(shard.name).database_dsn() for shard in settings.databases()
         },

@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
+from webhook_dispatcher.dispatch.heartbeat import HEARTBEAT_INTERVAL, Pulse
 from webhook_dispatcher.dispatch.instruments import Instruments, OperatorPause
 from webhook_dispatcher.dispatch.lane_session import trust
 from webhook_dispatcher.dispatch.notices import REPORT_INTERVAL, Reporting
@@ -48,13 +49,19 @@ from webhook_dispatcher.dispatch.upkeep import (
     keep_logs,
     watch_event_loop,
 )
-from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import (
+    SchemaMismatch,
+    StatementRefused,
+    StorageError,
+    StorageUnavailable,
+)
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage import installation, keys, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats
 from webhook_dispatcher.storage.notices import PostgresNotices
 from webhook_dispatcher.storage.records import PostgresRecords
 from webhook_dispatcher.storage.session import PLANNED_EACH_TIME, PLANNED_ONCE
@@ -93,6 +100,7 @@ class Daemon:
         self._outgrown: SchemaMismatch | None = None
         self._pause: OperatorPause | None = None
         self._has_waited = False
+        self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
         self.metrics = Metrics(__version__, shard=settings.shard_name)
         show = show_operators or self._serve_operators
         self.ops = show(settings.ops_address, self.metrics.registry, self.readiness, self.notes)
@@ -166,6 +174,7 @@ class Daemon:
             PostgresUpkeep(upkeep),
             PostgresSuspensions(upkeep),
             PostgresNotices(upkeep),
+            PostgresHeartbeats(upkeep, self._owner, socket.gethostname(), __version__),
             sender,
             guard,
         )
@@ -214,6 +223,7 @@ class Daemon:
         upkeep: PostgresUpkeep,
         suspensions: PostgresSuspensions,
         notices: PostgresNotices,
+        heartbeats: PostgresHeartbeats,
         sender: Sender,
         guard: Guard,
     ) -> None:
@@ -234,7 +244,7 @@ class Daemon:
             self._attempter,
             instruments,
             Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold, interval),
-            owner=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
+            owner=self._owner,
         )
         retrier = Retrier(
             claims,
@@ -255,6 +265,14 @@ class Daemon:
         reporting = Reporting(notices, settings.failing_after, self.metrics)
         schema_check = partial(check_schema, upkeep, self._end_for)
         sealing = partial(confirm_sealing_key, upkeep, keyring)
+        self._pulse = Pulse(
+            heartbeats,
+            self._recorder,
+            lanes=lambda: self._dispatcher.lanes_leased,
+            in_flight=lambda: self._attempter.in_flight,
+            reasons=self.readiness,
+            faults=lambda: self._own_faults.reasons,
+        )
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
         work = _together(
             self._dispatcher.run(),
@@ -266,13 +284,14 @@ class Daemon:
             loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
             loop(REPORT_INTERVAL, reporting.step, "notices.failed"),
+            loop(HEARTBEAT_INTERVAL, self._pulse.step, "heartbeat.failed"),
             loop(GAUGE_INTERVAL, self._gauges.step, "measure.failed"),
             loop(SCHEMA_INTERVAL, schema_check, "schema.unchecked"),
             loop(SEALING_INTERVAL, sealing, "sealing_key.unconfirmed"),
         )
         self._tasks = [asyncio.create_task(work), asyncio.create_task(self._dispatcher.record())]
         # Beats to the end of the drain: attempts that time out meanwhile are the merchants'.
-        self._pulse = asyncio.create_task(watch_event_loop(self._clock, self.metrics, self._beat))
+        self._watch = asyncio.create_task(watch_event_loop(self._clock, self.metrics, self._beat))
 
     def _beat(self) -> None:
         self._own_faults.beat()
@@ -314,9 +333,16 @@ class Daemon:
         await self._end(work, max(0.0, ends - reserve - self._clock.elapsed()))
         self._recorder.stop()
         await self._end(recording, max(reserve, ends - self._clock.elapsed()))
-        self._pulse.cancel()
+        self._watch.cancel()
+        await self._leave()
         left = {"unwritten": self._recorder.unwritten, "lanes": self._dispatcher.lanes_leased}
         (_log.warning if any(left.values()) else _log.info)("daemon.stopped", **left)
+
+    async def _leave(self) -> None:
+        """Take this daemon off the list of those that are there; without the database it lapses by itself."""
+        with suppress(StorageError, TimeoutError):
+            async with asyncio.timeout(MAX_CLEANUP):
+                await self._pulse.end()
 
     async def _end(self, task: asyncio.Task[None], seconds: float) -> None:
         """Wait for a task's end, at most so many seconds or until the grace is cut short; then cancel it."""

@@ -9,15 +9,16 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import Session, session_of
-from webhook_dispatcher.cli.status import said_of_stranded
 from webhook_dispatcher.cli.words import at
+from webhook_dispatcher.diagnosis import findings as diagnosed
+from webhook_dispatcher.diagnosis import vocabulary
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
@@ -297,7 +298,8 @@ async def _dispatchers(database: Administration) -> Finding:
     stranded = await database.find_stranded()
     if stranded is None:
         return Finding("dispatchers")
-    return Finding("dispatchers", said_of_stranded(stranded), "start one: webhook-dispatcher run")
+    problem = vocabulary.say(diagnosed.of_stranded(stranded), "en", UTC)
+    return Finding("dispatchers", problem, "start one: webhook-dispatcher run")
 
 
 async def _unreadable(database: Administration) -> list[Finding]:

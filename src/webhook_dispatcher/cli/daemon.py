@@ -14,6 +14,7 @@ from webhook_dispatcher.cli.options import ShardName
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.domain.errors import ConfigurationError, DispatcherError
 from webhook_dispatcher.settings.shards import choose
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.inventory import Migrated
 from webhook_dispatcher.storage.pooler import PoolerInBetween
@@ -69,6 +70,14 @@ def migrate(
             show_default=False,
         ),
     ] = None,
+    feed_index: Annotated[
+        bool | None,
+        typer.Option(
+            "--feed-index/--no-feed-index",
+            help="Let merchants read their events in order. By default as chosen before, at first yes.",
+            show_default=False,
+        ),
+    ] = None,
     paused: Annotated[
         bool,
         typer.Option("--paused", help="For the first time: nothing is sent until `resume --all`."),
@@ -91,13 +100,14 @@ def migrate(
     settings = session_of(context).settings()
     shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)
     named = [(settings.migration_dsn(shard.name), shard.name) for shard in shards]
-    codes = [_migrate_one(dsn, name, charge_index, settings.installation, paused) for dsn, name in named]
+    indexes = ChosenIndexes(charge_index, feed_index)
+    codes = [_migrate_one(dsn, name, indexes, settings.installation, paused) for dsn, name in named]
     if failures := [code for code in codes if code]:
         raise typer.Exit(failures[0])
 
 
 def _migrate_one(
-    dsn: str, name: str | None, charge_index: bool | None, installation: str | None, paused: bool
+    dsn: str, name: str | None, indexes: ChosenIndexes, installation: str | None, paused: bool
 ) -> int:
     """Migrate one database and say so; return the exit code."""
 
@@ -105,7 +115,7 @@ def _migrate_one(
         typer.echo(f"{name}: {line}" if name else line)
 
     try:
-        migrated = asyncio.run(_migrate(dsn, charge_index, tell, installation, paused))
+        migrated = asyncio.run(_migrate(dsn, indexes, tell, installation, paused))
     except DispatcherError as error:
         return complain_of(error, name)
     for line in lines_of(migrated):
@@ -117,7 +127,7 @@ def _migrate_one(
 
 async def _migrate(
     dsn: str,
-    charge_index: bool | None,
+    indexes: ChosenIndexes,
     tell: Callable[[str], None],
     installation: str | None,
     paused: bool,
@@ -134,4 +144,4 @@ async def _migrate(
             "WEBHOOK_MIGRATION_DATABASE_URL must lead straight to Postgres: "
             "migrate cannot go through a connection pooler"
         ) from None
-    return await schema.migrate(dsn, charge_index, tell, installation, paused)
+    return await schema.migrate(dsn, indexes, tell, installation, paused)

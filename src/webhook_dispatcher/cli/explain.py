@@ -1,4 +1,4 @@
-"""`explain`: what became of an event, or of a charge's events; `explanation` has the words."""
+"""`explain`: what became of an event, or of a charge's events; `explanation` prints it."""
 
 import re
 import textwrap
@@ -10,10 +10,11 @@ from uuid import UUID
 import typer
 
 from webhook_dispatcher.cli import explanation
-from webhook_dispatcher.cli.explanation import Explanation, Rules
 from webhook_dispatcher.cli.options import AsJson, MerchantFilter, ShardName, check_known
 from webhook_dispatcher.cli.output import WIDTH, print_json
 from webhook_dispatcher.cli.session import session_of
+from webhook_dispatcher.diagnosis.explanation import Explanation, Rules
+from webhook_dispatcher.diagnosis.explanation import explain as explained
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, UnknownKey
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.settings import Settings
@@ -64,10 +65,14 @@ def explain(
     found = session.work(find)
     if not found.facts:
         raise Refused(explanation.unknown(event, found.kept_since, found.commands))
-    told = [explanation.explain(facts, _rules(settings, facts)) for facts in found.facts]
+    told = [explained(facts, _rules(settings, facts)) for facts in found.facts]
     if as_json:
         deliveries = [
-            {"delivery": facts.delivery, "attempts": facts.attempts, "explanation": each}
+            {
+                "delivery": facts.delivery,
+                "attempts": facts.attempts,
+                "explanation": explanation.document(each),
+            }
             for facts, each in zip(found.facts, told, strict=True)
         ]
         print_json(deliveries)

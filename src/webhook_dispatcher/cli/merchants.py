@@ -1,7 +1,6 @@
 """`merchants`: how each fares."""
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -10,11 +9,9 @@ from webhook_dispatcher.cli.options import AsJson, ShardName
 from webhook_dispatcher.cli.output import WIDTH, print_json, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import many, short
+from webhook_dispatcher.diagnosis.findings import BEHIND
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import MAX_AHEAD, MerchantFacts, MerchantFilter, insight
-
-BEHIND = timedelta(minutes=1)
-"""A merchant whose oldest event has waited longer for its first attempt is behind."""
 
 
 def merchants(

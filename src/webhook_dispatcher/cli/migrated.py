@@ -6,7 +6,9 @@ LOGINS = {
     "webhook_dispatcher": "ALTER ROLE webhook_dispatcher PASSWORD '…';    -- the daemon connects as it",
     "webhook_admin": "ALTER ROLE webhook_admin PASSWORD '…';         -- operators and the command line",
     "webhook_api": "ALTER ROLE webhook_api PASSWORD '…';           -- the Partner API, where it is run",
+    "webhook_console": "ALTER ROLE webhook_console PASSWORD '…';       -- the console, where it is run",
 }
+NOT_CHOSEN = "none, as was chosen"
 GRANT = "GRANT webhook_producer TO …;                   -- the charge service's user"
 
 
@@ -20,7 +22,8 @@ def lines_of(migrated: Migrated) -> list[str]:
 
 
 def _made(made: Inventory) -> list[str]:
-    index = "deliveries are found by their charge" if made.has_charge_index else "none, as was chosen"
+    charge = "deliveries are found by their charge" if made.has_charge_index else NOT_CHOSEN
+    feed = "merchants read their events (GET /v1/events)" if made.has_feed_index else NOT_CHOSEN
     facts = {
         "schema": f"webhook, of version {made.schema_version}",
         "roles": ", ".join(made.roles) or "none",
@@ -28,7 +31,8 @@ def _made(made: Inventory) -> list[str]:
         "tables": ", ".join(made.tables),
         "views": ", ".join(made.views),
         "partitions": f"{made.partitions}, one for each log and day; the daemon goes on with them",
-        "charge index": index,
+        "charge index": charge,
+        "feed index": feed,
         "installation": made.installation,
     }
     return ["made:", *(f"  {name:<13}  {text}" for name, text in facts.items() if text)]

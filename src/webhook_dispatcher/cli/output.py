@@ -10,6 +10,7 @@ from uuid import UUID
 
 import typer
 
+from webhook_dispatcher.diagnosis.amounts import printable
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.administration import PauseOfEverything
 
@@ -72,7 +73,7 @@ def shown(value: object) -> str:
         case dict():
             return f"({', '.join(f'{shown(count)} {shown(name)}' for name, count in value.items())})"
         case _:
-            return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(value))
+            return printable(str(value))
 
 
 def _print(table: "Table") -> None:

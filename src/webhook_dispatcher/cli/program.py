@@ -105,6 +105,35 @@ API_KEY = {
         "api-key revoke Yc2mUTZkIhXnFQ0sLr1d_w",
     ),
 }
+ACCOUNT = {
+    "add": LateCommand(
+        "accounts.add",
+        "Make an account of the console; asks for its password, or reads a line of standard input.",
+        "account add anna --role operator",
+    ),
+    "list": LateCommand(
+        "accounts.list_", "Show the console's accounts, disabled ones too.", "account list --json"
+    ),
+    "password": LateCommand(
+        "accounts.set_password",
+        "Replace an account's password, which ends its sessions and lifts a lock.",
+        "account password anna",
+    ),
+    "role": LateCommand(
+        "accounts.set_role", "Change what an account may do, at once.", "account role anna viewer"
+    ),
+    "disable": LateCommand(
+        "accounts.disable",
+        "End an account's sessions at once, and let it sign in no more.",
+        "account disable anna",
+    ),
+    "enable": LateCommand("accounts.enable", "Let a disabled account sign in again.", "account enable anna"),
+    "code": LateCommand(
+        "accounts.code",
+        "Print a code that signs an account in at the console: once, within sixty seconds.",
+        "account code anna",
+    ),
+}
 COMMANDS = {
     "run": LateCommand(
         "daemon.run",
@@ -120,6 +149,11 @@ COMMANDS = {
         "api.api",
         "Serve the Partner API until stopped (SIGTERM or Ctrl-C), as webhook_api, without encryption keys.",
         "api",
+    ),
+    "console": LateCommand(
+        "console.console",
+        "Serve the console until stopped (SIGTERM or Ctrl-C), as webhook_console, without encryption keys.",
+        "console",
     ),
     "child": LateCommand("daemon.child", "Deliver events as one process of a supervisor."),
     "demo": LateCommand(
@@ -156,6 +190,7 @@ COMMANDS = {
         help="Where merchants are reached, and their secrets.", commands=dict(ENDPOINT), rich_markup_mode=None
     ),
     "api-key": TyperGroup(help="Who may use the Partner API.", commands=dict(API_KEY), rich_markup_mode=None),
+    "account": TyperGroup(help="Who may use the console.", commands=dict(ACCOUNT), rich_markup_mode=None),
     "deliveries": TyperGroup(
         help="What was sent, what is owed, what failed.", commands=dict(DELIVERIES), rich_markup_mode=None
     ),

@@ -28,8 +28,8 @@ class ClientId:
 
     @classmethod
     def from_random(cls, random: bytes, shard: str | None) -> Self:
-        """Make one out of 128 random bits."""
-        return cls(shard, _encoded(random, CLIENT_ID_BYTES))
+        """Make one out of 128 random bits. It begins with no dash: command lines take that for an option."""
+        return cls(shard, re.sub("^-", "_", _encoded(random, CLIENT_ID_BYTES)))
 
     @classmethod
     def parse(cls, text: str) -> Self | None:

@@ -202,6 +202,33 @@ class Settings(BaseModel):
         "closed. Each needs an open file, and 64 are needed besides.",
     )
 
+    console_address: Annotated[str, forms.ADDRESS] = _described(
+        "127.0.0.1:8091",
+        "Where `console` serves its pages, as plain HTTP: TLS is the load balancer's.",
+    )
+    console_origin: Annotated[str | None, forms.ORIGIN] = _described(
+        None,
+        "The console's public URL without a path, such as `https://console.example.com`; the proxy before it "
+        "passes `Host` on. Without it the console is for this machine alone.",
+        "this machine, by http",
+    )
+    console_auth: Annotated[Literal["accounts", "proxy"], forms.choice("accounts", "proxy")] = _described(
+        "accounts",
+        "`accounts`: people sign in by password or code. `proxy`: a proxy before the console has signed them "
+        "in, and names them in a header.",
+    )
+    console_proxy_header: Annotated[str, forms.HEADER_NAME] = _described(
+        "X-Forwarded-User",
+        "With `CONSOLE_AUTH=proxy`: the header that names the account. The proxy must replace it in what "
+        "clients send.",
+    )
+    console_trusted_proxies: Annotated[tuple[forms.Network, ...], forms.NETWORKS] = _described(
+        (),
+        "Networks of proxies before the console whose `X-Forwarded-For`, and with `CONSOLE_AUTH=proxy` whose "
+        "header, is believed.",
+        "none",
+    )
+
     api_limits: Annotated[RateLimits, forms.LIMITS] = _described(
         RateLimits(),
         "How often a client id and an IP address may ask for tokens, a card may be confirmed, and an API key "
@@ -214,6 +241,15 @@ class Settings(BaseModel):
         if self.egress_proxy and self.egress_allow_http:
             raise ValueError(
                 f"{PREFIX}EGRESS_PROXY: only https goes through it; {PREFIX}EGRESS_ALLOW_HTTP must be false"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _proxy_is_known(self) -> "Settings":
+        if self.console_auth == "proxy" and not self.console_trusted_proxies:
+            raise ValueError(
+                f"{PREFIX}CONSOLE_TRUSTED_PROXIES: not set, but required with {PREFIX}CONSOLE_AUTH=proxy: "
+                "anybody could name an account otherwise"
             )
         return self
 

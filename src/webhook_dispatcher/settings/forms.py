@@ -222,6 +222,24 @@ def upstream(text: str) -> str:
     return text
 
 
+def origin(text: str) -> str:
+    """Read a site's public URL, without a path; http is for this machine alone."""
+    url = urlsplit(text)
+    is_plain = url.path in ("", "/") and not (url.query or url.fragment or "@" in url.netloc)
+    if not (url.hostname and is_plain and _HOST.fullmatch(url.hostname.lower())):
+        raise ValueError("must be a URL without a path, such as https://console.example.com")
+    if url.scheme != "https" and not (url.scheme == "http" and url.hostname in ("localhost", "127.0.0.1")):
+        raise ValueError("must be https; http is for localhost and 127.0.0.1 alone")
+    return f"{url.scheme}://{url.netloc.lower()}"
+
+
+def header_name(text: str) -> str:
+    """Read the name of an HTTP header."""
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9-]{0,63}", text):
+        raise ValueError("must be a header's name: letters, digits and dashes")
+    return text
+
+
 def ca_file(text: str) -> Path:
     """Check that a file holds certificates."""
     try:
@@ -257,6 +275,8 @@ LIMITS = text(RateLimits.parse, "limits such as `key=600/PT1M`, separated by whi
 SCHEDULE = text(schedule, f"1 to {MAX_RETRIES} durations of at most `P30D`, separated by commas")
 ADDRESS = text(address, "`host:port`")
 UPSTREAM = text(upstream, "http or https URL without user, password, query and fragment")
+ORIGIN = text(origin, "URL without a path")
+HEADER_NAME = text(header_name, "name of a header")
 NETWORKS = text(networks, "networks, separated by commas")
 HOSTS = text(hosts, "host names, separated by commas")
 NAMESERVERS = text(nameservers, "`address:port`, or several, separated by commas")

@@ -2,8 +2,9 @@
 
 A line falls under it when it is a warning or worse, has an `error` and names nobody: what a loop could not
 do, as in `claim.failed`. Of each such event the log has one line a second; the next says how many were left
-out before it (`suppressed`). A line about one merchant, row, command or key is always written: no other
-line may have its name.
+out before it (`suppressed`). What lasts until an operator changes it asks for more than a second (`once_in`,
+which is not written). A line about one merchant, row, command or key is always written: no other line may
+have its name.
 """
 
 from collections.abc import Callable
@@ -37,11 +38,12 @@ class Throttle:
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
         """Let a line through, or raise DropEvent."""
+        interval: float = event.pop("once_in", INTERVAL)
         if method not in LEVELS or "error" not in event or not NAMES.isdisjoint(event):
             return event
         now = self._clock()
         last = self._written.get(event["event"])
-        if last is not None and now - last.at < INTERVAL:
+        if last is not None and now - last.at < interval:
             last.suppressed += 1
             raise DropEvent
         if last is not None and last.suppressed:
