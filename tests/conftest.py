@@ -16,7 +16,7 @@ import pytest
 from tests import servers
 from tests.external_programs import lacking
 from tests.servers.database import TEMPLATE, Database, execute, migrated
-from tests.servers.pooler import Pooler
+from tests.servers.pooler import Pooler, pooler_if_asked
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
@@ -110,13 +110,7 @@ def schema_only(postgres: EmbeddedPostgres) -> Database:
 @pytest.fixture(scope="session")
 def pooler(postgres: EmbeddedPostgres) -> Iterator[Pooler | None]:
     """Start a PgBouncer before the server when TEST_POOLER=transaction asks for it."""
-    wanted = os.environ.get("TEST_POOLER", "")
-    if wanted not in ("", "transaction"):
-        raise pytest.UsageError(f"TEST_POOLER: must be transaction, or unset, not {wanted!r}")
-    if not wanted:
-        yield None
-        return
-    with Pooler(postgres.dsn()) as started:
+    with pooler_if_asked(postgres.dsn()) as started:
         yield started
 
 

@@ -102,8 +102,11 @@ async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(
     async def are_counted() -> bool:
         return "webhook_unopened_secrets 2.0" in (await daemon.asked("/metrics"))[1]
 
+    async def is_ready() -> bool:
+        return await daemon.asked("/readyz") == (200, "ready\n")
+
     await until_found(are_counted)
-    assert await daemon.asked("/readyz") == (200, "ready\n")
+    await until_found(is_ready)
     named = {entry["merchant_id"]: entry["reason"] for entry in daemon.log("secret.unopened")}
     checked = installation.command("check")
     assert checked.returncode == 1

@@ -7,10 +7,14 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+import pytest
 
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.local.binaries import wheel_programs
@@ -155,3 +159,16 @@ class Pooler:
                 process.kill()
                 process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def pooler_if_asked(server_dsn: str, pool_size: int = 2) -> Iterator[Pooler | None]:
+    """Run one before a server while entered, if TEST_POOLER asks for it."""
+    wanted = os.environ.get("TEST_POOLER", "")
+    if wanted not in ("", "transaction"):
+        raise pytest.UsageError(f"TEST_POOLER: must be transaction, or unset, not {wanted!r}")
+    if not wanted:
+        yield None
+        return
+    with Pooler(server_dsn, pool_size=pool_size) as started:
+        yield started
