@@ -150,7 +150,8 @@ async def test_what_is_old_is_skipped_and_an_attempt_in_flight_counts(
     row = await installation.settled(in_flight.id, state, 1)
     assert row["failed_reason"] == reason
     await installation.settled(young.id, "delivered", 1)
-    assert len(installation.receiver.arrivals) == 2, "none of the others was sent"
+    sent = {arrival.event_id for arrival in installation.receiver.arrivals}
+    assert sent == {str(in_flight.id), str(young.id)}, "none of the others was sent"
 
     assert (await installation.do("recover", "m1"))["result"]["recovered"] == 1 + (state == "delivered")
     skipped = await installation.do("recover", "m1", states=["skipped"])
