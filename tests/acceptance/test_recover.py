@@ -16,6 +16,8 @@ ENDS_WITHIN = 2.0
 """Seconds within which a mass command that is stopped has ended."""
 CLOCK = "SELECT clock_timestamp() + interval '1 ms'"
 """Commands are given milliseconds, cut off: a little later than what is there already."""
+IS_OBEYED = "SELECT max(handled_at) < clock_timestamp() - interval '1 s' FROM webhook.control"
+"""A second after `handled_at` nothing starts any more that a command forbids (contract 3)."""
 NOBODYS = "INSERT INTO webhook.outbox (merchant_id, type, object) SELECT $1, 'charge.created', '{}' FROM "
 
 
@@ -146,6 +148,7 @@ async def test_what_is_old_is_skipped_and_an_attempt_in_flight_counts(
     for event in old:
         row = await installation.settled(event.id, "failed", 0)
         assert row["failed_reason"] == "skipped"
+    await until_found(lambda: installation.owner.fetchval(IS_OBEYED))
     installation.receiver.answer_hanging("m1", status)
     row = await installation.settled(in_flight.id, state, 1)
     assert row["failed_reason"] == reason

@@ -30,6 +30,14 @@ class Cost:
         """Count all buffers: what a WITH changes at the end is not among those of the topmost node."""
         return sum(_own_buffers(node) for node in self.nodes())
 
+    def buffers_of(self, part: str) -> int:
+        """Count the buffers of tables that have this in their names, and of their indexes."""
+        return sum(
+            _own_buffers(node)
+            for node in self.nodes()
+            if part in node.get("Relation Name", "") + node.get("Index Name", "")
+        )
+
     @property
     def most_handled(self) -> float:
         """Return the most rows that one node of the plan read or compared."""
