@@ -69,8 +69,9 @@ demo: $(LOCAL) ## Watch it work: Postgres, six merchants, a receiver (DEMO_EVENT
 run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 	@$(PYTHON) -m webhook_dispatcher run --embedded
 
+# The slow tests stand first by name; xdist by itself begins with the files of most tests, and ends with one slow file alone.
 test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
-	@$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-api-storm: $(READY) ## Test the API's limits for three minutes, fifty kills, 100,000 events in order, real deadlines (a quarter of an hour)
 	@API_STORM_SECONDS=180 API_FEED_EVENTS=100000 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_limits.py \
@@ -87,7 +88,7 @@ test-pooler: $(READY) $(NODE_READY) ## Run the acceptance tests through a PgBoun
 	@PATH="$$PATH:/usr/sbin"; command -v pgbouncer >/dev/null 2>&1 || \
 		{ [ "$$(id -u)" = 0 ] && apt-get install -y --no-install-recommends pgbouncer >/dev/null; } || \
 		{ echo "pgbouncer is missing: as root, apt-get install pgbouncer" >&2; exit 1; }
-	@TEST_POOLER=transaction $(PYTHON) -m pytest -n 2 --dist loadfile tests/acceptance \
+	@TEST_POOLER=transaction $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/acceptance \
 		tests/integration/test_pooler.py tests/integration/test_pooler_unexpected.py $(ARGS)
 
 test-postgres: $(READY) $(NODE_READY) $(SERVERS_READY) ## Run the tests on PostgreSQL 15 to 18, each stock, with JIT, with awkward settings (ARGS="--only 15")

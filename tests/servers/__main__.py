@@ -93,7 +93,8 @@ def _chosen(quick: bool, settings: str) -> list[str]:
 def _run(bin_dir: Path, settings: str, paths: Sequence[str], further: Sequence[str]) -> str:
     """Run tests on one server, and say how that went and how long it took."""
     named = {"TEST_POSTGRES_BIN": str(bin_dir), "TEST_POSTGRES_SETTINGS": settings}
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "--of-the-server"]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile"]
+    command += ["--no-loadscope-reorder", "--of-the-server"]
     start = time.monotonic()
     code = subprocess.run([*command, *paths, *further], cwd=ROOT, env=os.environ | named).returncode
     return f"{'FAILED' if code else 'passed'} in {time.monotonic() - start:.0f} s"
