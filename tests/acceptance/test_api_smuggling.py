@@ -112,6 +112,9 @@ REFUSED: dict[str, bytes] = {
     "a length before chunks": post(length(ENDS + INNER), CHUNKED, body=ENDS + INNER),
     "chunks before a length": post(CHUNKED, length(ENDS + INNER), body=ENDS + INNER),
     "chunks twice": post(CHUNKED, CHUNKED, body=chunk(b"{}") + ENDS + INNER),
+    "another coding before chunks": post(
+        "Transfer-Encoding: gzip, chunked\r\n", body=chunk(b"{}") + ENDS + INNER
+    ),
     "chunks and identity": post("Transfer-Encoding: chunked, identity\r\n", body=chunk(b"{}") + ENDS + INNER),
     "chunks that are none": post("Transfer-Encoding: xchunked\r\n", length(b"{}"), body=b"{}" + INNER),
     "chunks behind a blank": post("Transfer-Encoding : chunked\r\n", length(b"{}"), body=b"{}" + INNER),
