@@ -145,16 +145,58 @@ async def test_the_client_of_the_page_catches_up_and_waits_when_it_is_told_to(
     await fail_deliveries(installation, "m1", 3)
     api = await start_api(installation, **({"API_LIMITS": limits} if limits else {}))
     async with api.merchant("m1") as merchant:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            "\n".join(blocks("python")),
-            env={**os.environ, **credentials(api, merchant)},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), MAX_WAIT)
-    assert process.returncode == 0
-    lines = out.decode().splitlines()
+        lines = await run_client("\n".join(blocks("python")), credentials(api, merchant))
     assert [line.split()[1:] for line in lines[:3]] == [["charge.succeeded", "SUCCEEDED"]] * 3
     assert lines[3] == "done {'matched': 3, 'retried': 3}"
-    assert lines[4:] == ["there is no such delivery"]
+    assert [line.split()[1:] for line in lines[4:7]] == [["charge.succeeded", "SUCCEEDED"]] * 3
+    numbers = [int(line.split()[0]) for line in lines[4:7]]
+    assert numbers == sorted(set(numbers))
+    assert lines[7:] == ["there is no such delivery"]
+
+
+async def run_client(program: str, given: Mapping[str, str]) -> list[str]:
+    """Run the page's client with a program behind it; return what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, env={**os.environ, **given}, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), MAX_WAIT)
+    assert process.returncode == 0
+    return out.decode().splitlines()
+
+
+BROKEN_OFF = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+OF_A_LOAD_BALANCER = (
+    b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<html></html>"
+)
+
+
+async def test_the_client_of_the_page_asks_again_where_the_answer_is_none_of_the_apis(
+    installation: Installation,
+) -> None:
+    """An answer that breaks off, and a load balancer's own, stand before the API for one connection each."""
+    api = await start_api(installation)
+    instead = [BROKEN_OFF, OF_A_LOAD_BALANCER]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if instead:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(instead.pop(0))
+            await writer.drain()
+            writer.close()
+            return
+        to_api = await asyncio.open_connection("127.0.0.1", api.port)
+        await asyncio.gather(passed_on(reader, to_api[1]), passed_on(to_api[0], writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, api.merchant("m1") as merchant:
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        program = blocks("python")[0] + '\nprint(api.ask("GET", "/deliveries")["data"])'
+        assert await run_client(program, {**credentials(api, merchant), "API": base}) == ["[]"]
+    assert instead == []
+
+
+async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
