@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
+from tests.acceptance.charge_service import ChargeServiceProcess
 from tests.acceptance.installation import Installation
 from tests.external_programs import program
 from tests.waiting import MAX_WAIT, until_found
@@ -21,6 +22,7 @@ from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 
 PAGE = (Path(__file__).parents[2] / "docs" / "partner-api.md").read_text(encoding="utf-8")
+SAMPLE = (Path(__file__).parents[2] / "examples" / "charge_service" / "README.md").read_text(encoding="utf-8")
 CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
 _BLOCK = re.compile(r"^```(sh setup|sh|json|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -53,6 +55,12 @@ def shape(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: shape(held) if name != "object" else None for name, held in value.items()}
     return [shape(value[0])] if isinstance(value, list) and value else None
+
+
+def sample_charge() -> str:
+    """Return how the sample charge service's page makes a charge."""
+    [example] = [text for kind, text in _BLOCK.findall(SAMPLE) if kind == "sh"]
+    return str(example)
 
 
 class Shell:
@@ -117,6 +125,24 @@ async def test_the_commands_of_the_page_work_as_they_are_written(installation: I
                 assert told[0].get("error") == shown.get("error"), example.text
             if "whsec_" in out:
                 receiver.secrets["m1"] = Secret(told[0]["data"]["secret"])
+
+
+async def test_a_charge_is_made_as_the_sample_charge_services_page_says(installation: Installation) -> None:
+    """Twice the same, by the keys that stand there: the second time nothing is charged."""
+    with ChargeServiceProcess(installation.database.dsn("webhook_producer")) as service:
+        api = await start_api(installation, API_UPSTREAM=service.url)
+        async with api.merchant("m1") as merchant:
+            given = {**credentials(api, merchant), "TOKEN": str(merchant.token)}
+            shell, shown = Shell(installation.folder, given), []
+            for _ in range(2):
+                out = await shell.run(sample_charge())
+                confirmed, charge = [json.loads(line) for line in out.replace("}{", "}\n{").splitlines()]
+                assert confirmed["data"]["status"] == "ACTIVE"
+                assert (charge["data"]["externalId"], charge["data"]["amount"]) == ("order-1", 1990)
+                shown.append(charge["data"])
+    assert shown[0] == shown[1]
+    made = "SELECT count(*) FROM webhook.outbox WHERE type = 'charge.created'"
+    assert await installation.owner.fetchval(made) == 1
 
 
 async def fail_deliveries(installation: Installation, merchant_id: str, count: int = 2) -> None:
