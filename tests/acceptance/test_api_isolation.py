@@ -117,7 +117,7 @@ async def prepared(
     assert made.status == 201
     sent = await installation.emit(merchant_id, CHARGE)
     await installation.settled(sent.id, "delivered", 1)
-    assert (await first.ask("POST", "/v1/webhook/pause")).status == 200
+    assert (await first.carried_out("/v1/webhook/pause")).status == 200
     owed = await installation.emit(merchant_id, CHARGE)
     command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
     ids = {"event": str(sent.id), "charge": "ch_of_the_first", "command": str(command)}
