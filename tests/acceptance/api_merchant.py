@@ -14,6 +14,7 @@ from yarl import URL
 from tests.acceptance.api_process import ANYWHERE, ROOT
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Daemon
+from tests.waiting import until_found
 
 API = ("webhook_dispatcher", "api")
 
@@ -82,6 +83,17 @@ class Merchant:
         url = URL(self.base + path, encoded=True)
         async with self.session.request(method, url, data=data, headers=headers) as response:
             return Reply(response.status, dict(response.headers), await response.read())
+
+    async def carried_out(self, path: str) -> Reply:
+        """POST with one key until it is carried out; a busy daemon may take longer than one request waits."""
+        key, replies = str(uuid4()), list[Reply]()
+
+        async def is_answered() -> bool:
+            replies.append(await self.ask("POST", path, key=key))
+            return replies[-1].status != 202
+
+        await until_found(is_answered)
+        return replies[-1]
 
     async def log_in(self) -> Reply:
         """Fetch a token, as a client does."""

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.acceptance.api_merchant import start_api
 from tests.acceptance.installation import Installation
-from tests.waiting import until_found
+from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.api import catalogue as codes
 
 PENDING = "SELECT max(id) FROM webhook.control WHERE status = 'pending'"
@@ -27,10 +27,11 @@ async def test_a_command_is_waited_for_for_two_seconds_and_asked_for_from_then_o
     await installation.configure("m1")
     api = await start_api(installation)
     async with api.merchant("m1") as merchant:
-        late = await merchant.ask("POST", "/v1/webhook/pause", None, "k")
+        with Yardstick() as machine:
+            late = await merchant.ask("POST", "/v1/webhook/pause", None, "k")
         assert (late.status, late.data["status"]) == (202, "pending")
         # Two at most for the command, and as much for all else as a busy machine takes.
-        assert 2000 <= late.json["meta"]["processingTimeMs"] < 3500
+        assert 2000 <= late.json["meta"]["processingTimeMs"] < 1000 * machine.allows(3.5)
         path = f"/v1/commands/{late.data['commandId']}"
         assert (await merchant.ask("GET", path)).data["status"] == "pending"
         again = await merchant.ask("POST", "/v1/webhook/pause", None, "k")
@@ -77,7 +78,7 @@ async def test_a_command_that_a_daemon_finds_malformed_is_our_own_fault(installa
         assert (reply.status, reply.code) == (500, codes.INTERNAL)
         assert (b"14005" in reply.body, b"unknown command" in reply.body) == (False, False)
         assert reply.json["error"]["details"] == []
-        [line] = api.daemon.log("command.rejected")
+        [line] = await until(lambda: api.daemon.log("command.rejected"))
         assert (line["level"], line["code"]) == ("error", -14005)
         assert "unknown command" in line["error"]
         assert line["request_id"] == reply.json["meta"]["requestId"]

@@ -186,7 +186,7 @@ async def test_a_database_that_was_moved_is_not_read_until_it_is_adopted(install
     async with api.merchant("m1") as merchant:
         reply = await merchant.ask("GET", "/v1/events")
         assert (reply.status, reply.code) == (503, codes.UNAVAILABLE)
-        assert "adopt" in api.daemon.log("events.unordered")[0]["error"]
+        assert "adopt" in (await api.daemon.logged("events.unordered"))["error"]
         name = await installation.owner.fetchval("SELECT installation FROM webhook.state")
         adopted = installation.command("adopt", "--yes", INSTALLATION=name)
         assert adopted.returncode == 0, adopted.stderr

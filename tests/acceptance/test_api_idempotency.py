@@ -1,6 +1,7 @@
 """The same request twice has one effect, though two hundred come at once and processes die in between."""
 
 import asyncio
+import itertools
 import random
 import signal
 from collections.abc import Mapping
@@ -183,11 +184,14 @@ async def test_a_process_that_is_killed_leaves_all_or_nothing(installation: Inst
         for number in range(KILLS):
             keys = {f"{number}-{each}": "secret" if each % 3 else "test" for each in range(12)}
             victim, survivor = processes.everywhere(merchant, 2)
-            outcomes = asyncio.gather(*(attempt(victim, key, what) for key, what in keys.items()))
-            await asyncio.wait([asyncio.ensure_future(outcomes)], timeout=random.uniform(0, 0.2))
+            asking = [asyncio.create_task(attempt(victim, key, what)) for key, what in keys.items()]
+            # Anywhere between one answer and the next, however fast this machine is.
+            for one in itertools.islice(asyncio.as_completed(asking), random.randrange(len(keys))):
+                await one
+            await asyncio.sleep(random.uniform(0, 0.01))
             processes.processes[0].daemon.kill()
             ended.append(processes.processes[0].daemon.process.returncode)
-            answered = [each for each in await outcomes if each is not None]
+            answered = [each for each in await asyncio.gather(*asking) if each is not None]
             broken += len(keys) - len(answered)
             standing = await consistent(installation)
             unsaid += standing["kept_answers"] + standing["kept_commands"] - 12 * number - len(answered)

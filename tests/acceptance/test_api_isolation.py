@@ -104,19 +104,21 @@ def test_every_route_is_covered() -> None:
         assert (operation.body is not None) == (foreign.body is not None), name
 
 
-async def prepared(installation: Installation, first: Merchant) -> tuple[dict[str, str], list[str]]:
+async def prepared(
+    installation: Installation, first: Merchant, merchant_id: str = "m1"
+) -> tuple[dict[str, str], list[str]]:
     """Let the first merchant have one of everything: ids by kind, and texts that none but it may see."""
 
     async def is_sealing() -> bool:
         return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
 
     await until_found(is_sealing)
-    made = await first.ask("PUT", "/v1/webhook", {"url": installation.receiver.url("m1")})
+    made = await first.ask("PUT", "/v1/webhook", {"url": installation.receiver.url(merchant_id)})
     assert made.status == 201
-    sent = await installation.emit("m1", CHARGE)
+    sent = await installation.emit(merchant_id, CHARGE)
     await installation.settled(sent.id, "delivered", 1)
-    assert (await first.ask("POST", "/v1/webhook/pause")).status == 200
-    owed = await installation.emit("m1", CHARGE)
+    assert (await first.carried_out("/v1/webhook/pause")).status == 200
+    owed = await installation.emit(merchant_id, CHARGE)
     command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
     ids = {"event": str(sent.id), "charge": "ch_of_the_first", "command": str(command)}
     marks = [str(sent.id), str(owed.id), "ch_of_the_first", "of the first alone", '"m1"', made.data["url"]]
@@ -177,6 +179,36 @@ async def test_what_is_anothers_is_as_if_it_were_not_there(installation: Install
             assert shown == again, name
             assert [mark for mark in marks if mark.encode() in shown] == [], name
         assert await installation.owner.fetchrow(STANDING) == before, "what is the first's was changed"
+
+
+def with_more(body: object, name: str) -> dict[str, object]:
+    """Return what an operation takes, and a field more."""
+    return {**(body if isinstance(body, dict) else {}), name: "m1"}
+
+
+async def test_no_operation_lets_a_request_say_more_than_it_asks_for(installation: Installation) -> None:
+    """Neither whose things it is about nor what else their rows hold: not in a body, not in a query."""
+    await installation.start()
+    api = await start_api(installation, API_LIMITS=UNLIMITED)
+    async with api.merchant("m1") as first, api.merchant("m2") as second:
+        await prepared(installation, first)
+        # The second has all of it too, so that nothing but the field can be what is refused.
+        own, _ = await prepared(installation, second, "m2")
+        before = await installation.owner.fetchrow(STANDING)
+        for name in COVERED:
+            operation = next(each for each in OPERATIONS if each.name == name)
+            for more in ("merchantId", "merchant_id", "requestedBy"):
+                path = filled(operation, own)
+                asked = f"{path}{'&' if '?' in path else '?'}{more}=m1"
+                replies = [await second.ask(operation.method, asked, COVERED[name].body)]
+                if operation.takes_body:
+                    replies.append(
+                        await second.ask(operation.method, path, with_more(COVERED[name].body, more))
+                    )
+                for reply in replies:
+                    assert (reply.status, reply.code) == (422, codes.VALIDATION_FAILED), (name, more)
+                    assert [each["field"] for each in reply.json["error"]["details"]] == [more], (name, more)
+        assert await installation.owner.fetchrow(STANDING) == before
 
 
 async def test_a_cursor_is_good_for_its_merchant_and_its_list(installation: Installation) -> None:

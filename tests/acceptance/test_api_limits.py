@@ -165,13 +165,21 @@ async def test_retry_after_is_true_both_ways(installation: Installation, limit: 
                 return as_passed(await timed(client, "m1", "GET", PATH))
             return await token_of(processes, merchant, "192.0.2.1")
 
+        began = time.monotonic()
         assert [(await ask(number)).status for number in range(3)] == [200] * 3
         refused = await ask(3)
-        assert (refused.status, refused.retry_after) == (429, 3)
-        await until_instant(refused.sent + 3 - 1.3)
-        early = [await ask(number) for number in range(FLEET)]
-        assert {each.status for each in early if each.received < refused.sent + 2} == {429}
-        await until_instant(refused.received + 3)
+        seconds = refused.retry_after
+        assert refused.status == 429
+        assert seconds is not None
+        # 3, where these four took less than a second.
+        assert began + 3 - refused.received <= seconds <= 3
+        await until_instant(refused.sent + seconds - 2)
+        # As many as this machine manages in the second before the last.
+        early: list[Asked] = []
+        while time.monotonic() < refused.sent + seconds - 1:
+            early.append(await ask(len(early)))
+        assert {each.status for each in early if each.received < refused.sent + seconds - 1} == {429}
+        await until_instant(refused.received + seconds)
         assert (await ask(1)).status == 200
 
 
@@ -201,10 +209,11 @@ async def test_a_revoked_key_is_refused_by_all_processes_from_the_next_request_o
             for each in processes.everywhere(merchant, 3 * FLEET):
                 group.create_task(client(each))
             await until(lambda: are_all_heard(0.0))
+            asked_at = time.monotonic()
             revoke = "SELECT webhook.revoke_api_key($1, 'ana')"
             assert await installation.admin.fetchval(revoke, merchant.client_id)
             revoked_at = time.monotonic()
             await until(lambda: are_all_heard(revoked_at))
             is_over.set()
-        assert {each.status for each in log if each.received < revoked_at} == {404}
+        assert {each.status for each in log if each.received < asked_at} == {404}
         assert {each.status for each in log if each.sent > revoked_at} == {401}

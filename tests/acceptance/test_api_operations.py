@@ -48,16 +48,16 @@ async def test_a_merchant_sets_its_webhook_up_and_follows_its_deliveries(install
         charge = await merchant.ask("GET", "/v1/charges/ch_1")
         assert b'"data":' + CHARGE.encode() + b"," in charge.body
 
-        tested = await merchant.ask("POST", "/v1/webhook/test")
+        tested = await merchant.carried_out("/v1/webhook/test")
         assert (tested.status, tested.data["outcome"]) == (200, "delivered")
         rotated = await merchant.ask("POST", "/v1/webhook/secret", {"overlapSeconds": 60})
         assert rotated.data["secret"].startswith("whsec_")
         assert rotated.headers["Cache-Control"] == "no-store"
         assert rotated.data["previousSecretUntil"]
 
-        assert (await merchant.ask("POST", "/v1/webhook/pause")).data == {"paused": True}
+        assert (await merchant.carried_out("/v1/webhook/pause")).data == {"paused": True}
         assert (await merchant.ask("GET", "/v1/webhook")).data["paused"] is True
-        assert (await merchant.ask("POST", "/v1/webhook/resume")).data == {"paused": False}
+        assert (await merchant.carried_out("/v1/webhook/resume")).data == {"paused": False}
         assert (await merchant.ask("DELETE", "/v1/webhook")).data == {"removed": True}
         assert (await merchant.ask("DELETE", "/v1/webhook")).code == codes.NOT_CONFIGURED
     people = await installation.admin.fetch(
@@ -77,10 +77,10 @@ async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Ins
         failed = await merchant.ask("GET", "/v1/deliveries?state=failed")
         assert [found["failedReason"] for found in failed.data] == ["exhausted"]
         installation.receiver.behave("m1", Behaviour())
-        retried = await merchant.ask("POST", f"/v1/deliveries/{sent.id}/retry")
+        retried = await merchant.carried_out(f"/v1/deliveries/{sent.id}/retry")
         assert retried.data == {"eventId": str(sent.id), "inFlight": False}
         await installation.settled(sent.id, "delivered", 3)
-        again = await merchant.ask("POST", f"/v1/deliveries/{sent.id}/retry")
+        again = await merchant.carried_out(f"/v1/deliveries/{sent.id}/retry")
         assert (again.status, again.code) == (409, codes.STATE_FORBIDS)
         window = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
         mass = await merchant.ask("POST", "/v1/deliveries/retry", window)
@@ -109,7 +109,7 @@ async def test_what_is_anothers_is_not_there(installation: Installation) -> None
         await configured(installation, first, "m1")
         sent = await installation.emit("m1", CHARGE)
         await installation.arrived(1)
-        mass = await first.ask("POST", "/v1/webhook/pause")
+        mass = await first.carried_out("/v1/webhook/pause")
         assert mass.status == 200
         command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
         for method, mine, none in (
@@ -170,13 +170,13 @@ async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installatio
 
 
 async def test_limits_are_told_and_held(installation: Installation) -> None:
-    api = await start_api(installation, API_LIMITS="key=5/PT2S client=3/PT1M")
+    api = await start_api(installation, API_LIMITS="key=5/PT20S client=3/PT1M")
     async with api.merchant("m1") as merchant:
         replies = [await merchant.ask("GET", "/v1/deliveries") for _ in range(6)]
         assert [reply.status for reply in replies] == [200] * 5 + [429]
         assert replies[-1].code == codes.LIMIT_EXCEEDED
-        assert 1 <= int(replies[-1].headers["Retry-After"]) <= 2
-        assert replies[0].headers["RateLimit-Policy"] == '"key";q=5;w=2'
+        assert 1 <= int(replies[-1].headers["Retry-After"]) <= 20
+        assert replies[0].headers["RateLimit-Policy"] == '"key";q=5;w=20'
         assert replies[0].headers["RateLimit"] == '"key";r=4'
         tokens = [(await merchant.log_in()).status for _ in range(3)]
         assert tokens == [200, 200, 429]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
+from tests.acceptance.charge_service import ChargeServiceProcess
 from tests.acceptance.installation import Installation
 from tests.external_programs import program
 from tests.waiting import MAX_WAIT, until_found
@@ -21,6 +22,7 @@ from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 
 PAGE = (Path(__file__).parents[2] / "docs" / "partner-api.md").read_text(encoding="utf-8")
+SAMPLE = (Path(__file__).parents[2] / "examples" / "charge_service" / "README.md").read_text(encoding="utf-8")
 CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
 _BLOCK = re.compile(r"^```(sh setup|sh|json|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -53,6 +55,12 @@ def shape(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: shape(held) if name != "object" else None for name, held in value.items()}
     return [shape(value[0])] if isinstance(value, list) and value else None
+
+
+def sample_charge() -> str:
+    """Return how the sample charge service's page makes a charge."""
+    [example] = [text for kind, text in _BLOCK.findall(SAMPLE) if kind == "sh"]
+    return str(example)
 
 
 class Shell:
@@ -119,6 +127,24 @@ async def test_the_commands_of_the_page_work_as_they_are_written(installation: I
                 receiver.secrets["m1"] = Secret(told[0]["data"]["secret"])
 
 
+async def test_a_charge_is_made_as_the_sample_charge_services_page_says(installation: Installation) -> None:
+    """Twice the same, by the keys that stand there: the second time nothing is charged."""
+    with ChargeServiceProcess(installation.database.dsn("webhook_producer")) as service:
+        api = await start_api(installation, API_UPSTREAM=service.url)
+        async with api.merchant("m1") as merchant:
+            given = {**credentials(api, merchant), "TOKEN": str(merchant.token)}
+            shell, shown = Shell(installation.folder, given), []
+            for _ in range(2):
+                out = await shell.run(sample_charge())
+                confirmed, charge = [json.loads(line) for line in out.replace("}{", "}\n{").splitlines()]
+                assert confirmed["data"]["status"] == "ACTIVE"
+                assert (charge["data"]["externalId"], charge["data"]["amount"]) == ("order-1", 1990)
+                shown.append(charge["data"])
+    assert shown[0] == shown[1]
+    made = "SELECT count(*) FROM webhook.outbox WHERE type = 'charge.created'"
+    assert await installation.owner.fetchval(made) == 1
+
+
 async def fail_deliveries(installation: Installation, merchant_id: str, count: int = 2) -> None:
     """Write events that the receiver does not accept, then mend it."""
     installation.receiver.behave(merchant_id, Behaviour(503))
@@ -145,16 +171,58 @@ async def test_the_client_of_the_page_catches_up_and_waits_when_it_is_told_to(
     await fail_deliveries(installation, "m1", 3)
     api = await start_api(installation, **({"API_LIMITS": limits} if limits else {}))
     async with api.merchant("m1") as merchant:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            "\n".join(blocks("python")),
-            env={**os.environ, **credentials(api, merchant)},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), MAX_WAIT)
-    assert process.returncode == 0
-    lines = out.decode().splitlines()
+        lines = await run_client("\n".join(blocks("python")), credentials(api, merchant))
     assert [line.split()[1:] for line in lines[:3]] == [["charge.succeeded", "SUCCEEDED"]] * 3
     assert lines[3] == "done {'matched': 3, 'retried': 3}"
-    assert lines[4:] == ["there is no such delivery"]
+    assert [line.split()[1:] for line in lines[4:7]] == [["charge.succeeded", "SUCCEEDED"]] * 3
+    numbers = [int(line.split()[0]) for line in lines[4:7]]
+    assert numbers == sorted(set(numbers))
+    assert lines[7:] == ["there is no such delivery"]
+
+
+async def run_client(program: str, given: Mapping[str, str]) -> list[str]:
+    """Run the page's client with a program behind it; return what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, env={**os.environ, **given}, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), MAX_WAIT)
+    assert process.returncode == 0
+    return out.decode().splitlines()
+
+
+BROKEN_OFF = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+OF_A_LOAD_BALANCER = (
+    b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<html></html>"
+)
+
+
+async def test_the_client_of_the_page_asks_again_where_the_answer_is_none_of_the_apis(
+    installation: Installation,
+) -> None:
+    """An answer that breaks off, and a load balancer's own, stand before the API for one connection each."""
+    api = await start_api(installation)
+    instead = [BROKEN_OFF, OF_A_LOAD_BALANCER]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if instead:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(instead.pop(0))
+            await writer.drain()
+            writer.close()
+            return
+        to_api = await asyncio.open_connection("127.0.0.1", api.port)
+        await asyncio.gather(passed_on(reader, to_api[1]), passed_on(to_api[0], writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, api.merchant("m1") as merchant:
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        program = blocks("python")[0] + '\nprint(api.ask("GET", "/deliveries")["data"])'
+        assert await run_client(program, {**credentials(api, merchant), "API": base}) == ["[]"]
+    assert instead == []
+
+
+async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()

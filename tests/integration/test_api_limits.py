@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from tests.integration.storage_harness import PATIENCE
 from tests.servers.database import Database, own_server
-from tests.waiting import until
+from tests.waiting import until, until_found
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
@@ -249,23 +249,38 @@ async def test_a_subject_in_use_for_weeks_counts_as_at_first(database: Database,
     await db.close()
 
 
-async def test_the_clock_is_read_after_others_entries_were_committed(database: Database) -> None:
-    """Who waited for a key's row counts from when it had it, not from when it was asked."""
+@EVERY_WAY
+@pytest.mark.parametrize(
+    ("used", "left"),
+    [([], 7), ([BEGINNING], 7), ([None], 6)],
+    ids=["made by who locks it", "of a window that is over", "in use"],
+)
+async def test_the_clock_is_read_after_the_lock_was_had(
+    database: Database, how: type[Limits], used: list[datetime | None], left: int
+) -> None:
+    """Who waited for a row counts from when it had it, not from when it was asked: each way to a row."""
     await make_key(database)
     db, holder, waiter = [await database.connect(role) for role in ("postgres", "webhook_api", "webhook_api")]
     subject = Subject("key:1", Limit(9, timedelta(hours=1)))
-    await OfKey(holder).take([subject])
+    for at in used:
+        await how(holder).take([subject], at)
+
+    async def now() -> datetime:
+        instant: datetime = await db.fetchval("SELECT clock_timestamp()")
+        return instant
 
     async def is_waiting() -> bool:
         return bool(await db.fetchval("SELECT pg_blocking_pids($1) <> '{}'", waiter.get_server_pid()))
 
     async with asyncio.TaskGroup() as group, holder.transaction():
-        await OfKey(holder).take([subject])
-        waiting = group.create_task(OfKey(waiter).take([subject]))
-        while not await is_waiting():
-            await db.execute("SELECT pg_sleep(0.002)")
-        released_after = await db.fetchval("SELECT clock_timestamp()")
-    assert waiting.result().remaining == 6
+        assert (await how(holder).take([subject])).remaining == left + 1
+        waiting = group.create_task(how(waiter).take([subject]))
+        await until_found(is_waiting)
+        asked_before, released_after = await now(), await now()
+        # Instants are rounded up to milliseconds.
+        while released_after - asked_before < 2 * MILLISECOND:
+            released_after = await now()
+    assert waiting.result().remaining == left
     latest = "SELECT webhook.instant(since + taken[cardinality(taken)]) FROM webhook.api_usage"
     assert await db.fetchval(latest) >= released_after
     for connection in (db, holder, waiter):

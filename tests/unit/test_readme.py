@@ -209,3 +209,15 @@ def test_fixtures_that_contributing_names_exist() -> None:
 
 def test_the_changelog_names_the_version_of_the_schema() -> None:
     assert f"The schema is of version {SCHEMA_VERSION}:" in CHANGELOG
+
+
+def test_tests_that_hold_attacks_are_there() -> None:
+    """In docs/security.md a name stands for a test, or for all of a file."""
+    attacks = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:[\w/]+/)?(test_\w+(?:\.py)?)`", section(attacks, "What an outsider tried")))
+    files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    there = {
+        name for text in files.values() for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.M)
+    }
+    assert len(named) > 40
+    assert named - there - set(files) == set()
