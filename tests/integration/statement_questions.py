@@ -379,6 +379,7 @@ QUESTIONS: Mapping[str, Question] = {
     "stop_command": Question(("1", "'somebody'")),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
     "find_command": Question(("1",)),
+    "list_dispatchers": Question((str(ASKED),), ASKED),
     "withdraw_command": Question((WAITING, "'somebody'")),
     "read_pause_of_everything": Question(()),
     "database_time": Question(("'1 day'",)),

@@ -62,7 +62,7 @@ class DeliveryAnswer(Model):
 
 
 class AttemptAnswer(Model):
-    """One attempt. durationMs: milliseconds; reason: why it failed, in words that may change; of `blocked` always the same."""
+    """One attempt. durationMs: milliseconds; reason: why it failed, in words that may change."""
 
     attempt: int
     trigger: str

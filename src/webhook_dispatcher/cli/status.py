@@ -57,10 +57,10 @@ def status(
 async def measure(database: Administration) -> StatusFacts:
     """Measure everything that is shown."""
     missing = await database.missing_partitions(DAYS_AHEAD)
-    stranded = await database.find_stranded()
+    stranded, dispatchers = await database.find_stranded(), await database.list_dispatchers()
     for window in WINDOWS:
         async with insight(database.connection) as asked:
-            facts = await asked.status(window, missing, stranded)
+            facts = await asked.status(window, missing, stranded, dispatchers)
         if sum(facts.recent.values()) <= MAX_COUNTED:
             break
     return facts
@@ -94,6 +94,7 @@ def _document(facts: StatusFacts) -> dict[str, object]:
             for name, found in kinds(facts).items()
         },
         "dispatchers": facts.holders,
+        "heartbeats": facts.dispatchers,
         "stranded": facts.stranded,
         "missing_partitions": facts.missing_partitions,
         "commands": facts.commands,
