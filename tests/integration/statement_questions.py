@@ -326,7 +326,7 @@ QUESTIONS: Mapping[str, Question] = {
     "pause_lane": Question((MERCHANT, "true")),
     "pause_everything": Question(("true",)),
     "read_pause": Question((MERCHANT,)),
-    "set_url": Question((MERCHANT, "'https://example.com/new'")),
+    "set_url": Question((MERCHANT, "'https://example.com/new'", WAITING)),
     "log_test_event": Question(
         ("gen_random_uuid()", MERCHANT, NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
         + ("'delivered'", NOW, "NULL", "NULL")

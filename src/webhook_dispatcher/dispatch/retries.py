@@ -300,7 +300,7 @@ class DueLanes:
         self._held_to_come = 0
 
     async def pick(self, slots: Slots, per_merchant: int, limit: int) -> Picked:
-        """Name due lanes that may have slots, `per_merchant` of them each; `most` slots in all."""
+        """Name due lanes that may have slots, `per_merchant` of them each; `limit` slots in all."""
         picked, self._others_from = await self._look(
             self._others_from, slots, per_merchant, limit, (Health.UNKNOWN, Health.HEALTHY)
         )
