@@ -25,6 +25,8 @@ from webhook_dispatcher.telemetry.address import split_address
 
 MAX_RETRIES = 20
 MAX_PROCESSES = 64
+OPTIONS_WITH_AT = ("user", "password", "application_name")
+"""Options of a database URL whose values may hold an @."""
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0-9_-]{0,62})?)*")
 
 Network = IPv4Network | IPv6Network
@@ -92,10 +94,6 @@ def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(f"must be true or false, not {text!r}")
     return text.lower() == "true"
-
-
-OPTIONS_WITH_AT = ("user", "password", "application_name")
-"""Options of a database URL whose values may hold an @."""
 
 
 def database_url(text: str) -> SecretStr:
