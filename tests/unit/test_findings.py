@@ -11,7 +11,6 @@ from tests.unit.builders import NOW
 from tests.unit.delivery_facts import EVENT, instants, maybe_instants, outcomes, pauses, texts
 from webhook_dispatcher.diagnosis.findings import (
     MAX_SHOWN,
-    SILENT,
     Finding,
     Level,
     of_dispatchers,
@@ -19,6 +18,7 @@ from webhook_dispatcher.diagnosis.findings import (
 )
 from webhook_dispatcher.diagnosis.vocabulary import choices, label, say
 from webhook_dispatcher.domain.language import LANGUAGES, Language
+from webhook_dispatcher.domain.thresholds import SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.insight import Commands, Lag, MerchantFacts, Owing, StatusFacts
 

@@ -29,6 +29,7 @@ from webhook_dispatcher.domain.errors import (
     UnopenedSecret,
 )
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration, SuspendedMerchant
 from webhook_dispatcher.storage.installation import Installation
@@ -39,7 +40,6 @@ from webhook_dispatcher.transport.guard import Guard
 MAY_NOT = "42501"
 """The SQLSTATE of a permission that is wanting."""
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
-DAYS_AHEAD = 3
 MAX_NAMED = 10
 MAX_READ = 1_000
 """Rows of lanes that wait which are read to find those that cannot be."""

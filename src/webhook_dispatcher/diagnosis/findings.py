@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Said, Series, Word, said
+from webhook_dispatcher.domain.thresholds import BEHIND, SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, StatusFacts
 
-BEHIND = timedelta(minutes=1)
-"""A merchant whose oldest event has waited longer for its first attempt is behind."""
-SILENT = timedelta(seconds=35)
-"""A dispatcher notes itself every ten seconds: after three that are missing it counts as gone."""
 MAX_NAMED = 3
 MAX_SHOWN = 5
 """Dispatchers on one screen."""
