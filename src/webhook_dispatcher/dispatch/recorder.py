@@ -79,7 +79,7 @@ class Entry:
 
 
 class RefusedBatches:
-    """Writes what can be written of a batch that the database refuses, or that comes too late.
+    """Handles the outcomes that an ordinary batch did not write: they were refused, or came too late.
 
     Refused for a row's fault, the batch is halved until the bad record is alone. Refused for its values, that
     one is written plainer (I9). Refused for damage, it is set aside and tried again from time to time, if its
@@ -349,7 +349,7 @@ class Recorder:
             if not is_due or batch.setdefault(seq, entry) is not entry:
                 later.append(entry)
                 continue
-            entry.added = oldest  # it waited for its own lane alone: nobody else is to wait for its age
+            entry.added = oldest  # it kept back its own lane alone; its age is not to keep back all others
         self._deferred = later
         queue = deque() if is_apart else self._queue
         while queue and len(batch) < self._batch.limit and queue[0].record.event.seq not in batch:

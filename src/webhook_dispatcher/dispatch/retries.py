@@ -265,7 +265,7 @@ class Retrier:
             self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
 
     def _reschedule(self, retry: ClaimedRetry, wait: timedelta) -> None:
-        """Give a claim back unsent: the row is due again after this wait."""
+        """Release a claimed row without an attempt: it is due again after this wait."""
         now = self._database_clock.now()
         self._recorder.add(reschedule(retry.event, retry.claim, now + wait, now), None)
 

@@ -27,10 +27,10 @@ from webhook_dispatcher.storage.statements import load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
 STRANDED_AFTER = timedelta(seconds=5)
-"""A lane that is free, and has a dispatcher, is taken up within a second."""
+"""Where a dispatcher runs, a free lane is leased within a second; what waits for longer has none."""
 MAX_DISPATCHERS = 1_000
 MAX_LOOKED_AT = 10_000
-"""Merchants that are owed something of whom one is looked for that no dispatcher serves."""
+"""Merchants that are owed something: so many are looked through for one whom no dispatcher serves."""
 PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")
 
 
