@@ -75,7 +75,7 @@ class Supervisor:
         self._code = 0
 
     async def run(self) -> int:
-        """Run until told to stop, or until one ends for what starting again cannot mend; return the exit code."""
+        """Run until told to stop, or until one ends for what no new start mends; return the exit code."""
         registry = merging.merged(self._folder)
         shards = [shard.name for shard in self._shards]
         self._metrics = ProcessMetrics(registry, shards, self._count, self._clock.unix())
