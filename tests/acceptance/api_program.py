@@ -127,7 +127,7 @@ class EachTime:
 def main() -> None:
     """Serve until told to stop."""
     server.MAX_HEAD_SECONDS = server.MAX_DRAIN_SECONDS = request_body.MAX_BODY_SECONDS = 1.0
-    server.LOOK_EVERY = 0.1
+    server.LOOK_INTERVAL_SECONDS = 0.1
     with open("/dev/stderr", "w") as stream:
         logs.configure("json", "info", stream)
         settings = load_settings(

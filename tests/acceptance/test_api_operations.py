@@ -10,6 +10,7 @@ from tests.acceptance.api_merchant import Merchant, start_api
 from tests.acceptance.installation import Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
+from webhook_dispatcher.api.models import BLOCKED_REASON
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -244,6 +245,24 @@ async def test_a_url_that_may_not_be_sent_to_is_refused_with_the_reason(installa
             reply = await merchant.ask("PUT", "/v1/webhook", {"url": url})
             assert (reply.status, reply.code) == (422, codes.INVALID_URL)
             assert reply.json["error"]["reason"]
+
+
+async def test_a_refused_address_is_told_to_operators_alone(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        await configured(installation, merchant, "m1")
+        await installation.owner.execute("UPDATE webhook.endpoint SET url = 'https://10.0.0.1/'")
+        sent = await installation.emit("m1", CHARGE)
+        await installation.settled(sent.id, "pending_retry", 1)
+        tested = await merchant.ask("POST", "/v1/webhook/test")
+        shown = await merchant.ask("GET", f"/v1/deliveries/{sent.id}")
+        command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
+        asked = await merchant.ask("GET", f"/v1/commands/{command}")
+    told = [tested.data, *shown.data["attemptLog"], asked.data["result"]]
+    assert [(answer["outcome"], answer["reason"]) for answer in told] == [("blocked", BLOCKED_REASON)] * 3
+    operators = await installation.admin.fetch("SELECT reason FROM webhook.attempts")
+    assert all("10.0.0.1 is not a public address" in row["reason"] for row in operators)
 
 
 async def test_that_charges_are_not_indexed_is_not_said_at_each_request(installation: Installation) -> None:

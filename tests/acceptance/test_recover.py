@@ -202,6 +202,10 @@ async def test_the_first_migration_may_leave_everything_paused(installation: Ins
         second = installation.command("migrate", "--paused", DATABASE_URL=dsn, DATABASE_POOLER="none")
         assert (second.returncode, "the schema is there already: `pause --all`" in second.stderr) == (1, True)
         assert await connection.fetchval(paused) is False
+        # As a first migration leaves it that was cut short before it paused.
+        await connection.execute("UPDATE webhook.state SET installation = NULL")
+        third = installation.command("migrate", "--paused", DATABASE_URL=dsn, DATABASE_POOLER="none")
+        assert (third.returncode, await connection.fetchval(paused)) == (0, True)
         await connection.close()
     finally:
         await installation.owner.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -326,7 +326,7 @@ QUESTIONS: Mapping[str, Question] = {
     "pause_lane": Question((MERCHANT, "true")),
     "pause_everything": Question(("true",)),
     "read_pause": Question((MERCHANT,)),
-    "set_url": Question((MERCHANT, "'https://example.com/new'")),
+    "set_url": Question((MERCHANT, "'https://example.com/new'", WAITING)),
     "log_test_event": Question(
         ("gen_random_uuid()", MERCHANT, NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")
         + ("'delivered'", NOW, "NULL", "NULL")
@@ -379,6 +379,7 @@ QUESTIONS: Mapping[str, Question] = {
     "stop_command": Question(("1", "'somebody'")),
     "insert_command": Question(("'pause'", "NULL", "NULL", "'{}'", "'somebody'")),
     "find_command": Question(("1",)),
+    "list_dispatchers": Question((str(ASKED),), ASKED),
     "withdraw_command": Question((WAITING, "'somebody'")),
     "read_pause_of_everything": Question(()),
     "database_time": Question(("'1 day'",)),

@@ -6,8 +6,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from tests.integration.storage_harness import StorageHarness
 from tests.servers.database import Database
 from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.controls import PostgresControls
 
 SET = """
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', 'https://a/', 'sealed', 'k1')
@@ -82,6 +84,24 @@ async def test_commands_are_written_down_as_they_are_given(database: Database) -
     after = {"id": number, "event_id": None, "args": {"url": "https://c/"}}
     assert first == ("webhook_admin", "command set_url", "ana", None, after)
     assert (len(second[1]), second[4]["args"]) == (len("command ") + 100, None), "what is long is cut"
+    await admin.close()
+
+
+async def test_a_url_that_a_daemon_changes_for_somebody_names_that_person(
+    storage: StorageHarness, database: Database
+) -> None:
+    admin = await database.connect("webhook_admin")
+    await admin.execute(SET)
+    number = await admin.fetchval(GIVE, "set_url", '{"url": "https://c/"}')
+    daemon = await storage.daemon("d1")
+    async with PostgresControls(daemon.pool).transaction() as transaction:
+        await transaction.set_url("m", "https://c/", number)
+        await transaction.pause("m", True)
+    *_, changed = await audited(admin)
+    assert changed[:3] == ("webhook_dispatcher", "url changed", "ana")
+    async with PostgresControls(daemon.pool).transaction() as transaction:
+        await transaction.set_url("m", "https://d/", 0)
+    assert await admin.fetchval("SELECT url FROM webhook.endpoint") == "https://c/", "of no command"
     await admin.close()
 
 

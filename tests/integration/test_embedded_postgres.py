@@ -169,7 +169,7 @@ def test_a_folder_serves_one_process_at_a_time(folder: Path) -> None:
 def test_a_server_that_somebody_else_started_is_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_module, "PREDECESSOR_DEADLINE", 0.1)
+    monkeypatch.setattr(postgres_module, "MAX_PREDECESSOR_SECONDS", 0.1)
     with quick(folder) as postgres:
         other = EmbeddedPostgres(folder / "other", durable=False)
         (folder / "other").mkdir()

@@ -26,8 +26,10 @@ from tests.unit.builders import KEYRING
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.event import Event, FailedReason
+from webhook_dispatcher.domain.heartbeat import Heartbeat
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.storage.controls import PostgresControls
+from webhook_dispatcher.storage.heartbeats import PostgresHeartbeats
 
 Explain = Callable[..., Awaitable[tuple[int, str, str]]]
 CHARGE = '{"id": "ch_1"}'
@@ -416,6 +418,32 @@ async def test_what_waits_without_a_dispatcher_is_told_unless_it_is_kept(
     code, said, _ = await explain(command="status")
     assert code == 0
     assert (WANTED.format(await identity(storage, seq)) in said) is is_told
+
+
+async def test_status_says_what_dispatchers_noted_of_themselves(
+    storage: StorageHarness, here: Daemon, explain: Explain
+) -> None:
+    async def screen() -> str:
+        _, out, _ = await explain(command="status")
+        return flat(out)
+
+    nobody = "none has been heard of lately: nothing is delivered until one runs"
+    assert nobody in await screen()
+    idle, unready = (PostgresHeartbeats(here.pool, name, "host-7", "1.2.3") for name in ("idle", "unready"))
+    await idle.note(Heartbeat(0, 0, [], [], {}))
+    await unready.note(Heartbeat(2, 0, ["no key", "no schema"], ["clock"], {}))
+    said = await screen()
+    assert "dispatchers unready is not ready: no key; no schema idle, version 1.2.3, works for" in said
+    _, out, _ = await explain("--json", command="status")
+    beats = {beat["owner"]: beat for beat in json.loads(out)["heartbeats"]}
+    assert (beats["unready"]["faults"], beats["unready"]["lanes"], beats["idle"]["reason"]) == (
+        ["clock"],
+        2,
+        None,
+    )
+    await storage.db.execute("UPDATE webhook.dispatcher SET beat_at = beat_at - interval '1 minute'")
+    assert nobody in await screen()
+    assert "idle was last heard of SPAN ago" in await screen()
 
 
 async def test_an_unknown_id(storage: StorageHarness, explain: Explain) -> None:

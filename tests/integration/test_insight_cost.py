@@ -142,7 +142,7 @@ async def test_the_oldest_and_the_newest_are_found_from_their_ends(session: asyn
 async def test_status_takes_less_than_a_second(database: Database) -> None:
     async with administration(database.dsn("webhook_admin")) as opened:
         async with asyncio.timeout(1), insight(opened.connection) as asked:
-            facts = await asked.status(timedelta(minutes=5), [], None)
+            facts = await asked.status(timedelta(minutes=5), [], None, [])
         assert (facts.pending, sum(facts.recent.values()), facts.lag.events) == (1000, RECENT, MAX_LAGS)
         waiting = DeliveryFilter(state="pending", oldest_first=True, limit=1)
         oldest = min(facts.owing, key=lambda owing: owing.created_at)

@@ -149,7 +149,8 @@ async def test_every_table_has_a_primary_key(database: Database) -> None:
     await connection.close()
 
 
-async def test_printed_migration_makes_the_same_schema(database: Database) -> None:
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_printed_migration_makes_the_same_schema(database: Database, is_paused: bool) -> None:
     connection = await database.connect()
     query = (
         "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
@@ -158,9 +159,10 @@ async def test_printed_migration_makes_the_same_schema(database: Database) -> No
     )
     migrated = await connection.fetch(query)
     await connection.execute("DROP SCHEMA webhook CASCADE")
-    await connection.execute(schema.migration_sql())
+    await connection.execute(schema.migration_sql(is_paused))
     await connection.execute("RESET ROLE")
     assert await connection.fetch(query) == migrated
+    assert await connection.fetchval("SELECT paused FROM webhook.state") is is_paused
     await connection.close()
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from uuid import UUID
 
 import pytest
@@ -17,6 +17,7 @@ from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, S
 from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.storage.administration import (
     Administration,
+    DispatcherFacts,
     PauseOfEverything,
     Stranded,
     UnreadableRow,
@@ -24,6 +25,7 @@ from webhook_dispatcher.storage.administration import (
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
+HOUR = timedelta(hours=1)
 KEY = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 OTHER_KEY = "b2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 ENVIRON = {
@@ -81,10 +83,28 @@ async def test_what_waits_though_only_a_dispatcher_is_wanting_is_found() -> None
     database.stranded = Stranded("m1", EVENT, NOW)
     problem, code = problems(await examine(session(database)))["dispatchers"]
     assert problem == (
-        f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30: "
-        "is any running? GET /readyz of each"
+        f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30; "
+        "none has been heard of lately: nothing is delivered until one runs"
     )
     assert code == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({}, None),
+        ({"beat_at": NOW - HOUR}, "none has been heard of lately: nothing is delivered until one runs"),
+        ({"is_ready": False, "reason": "no key"}, "host/1/a is not ready: no key"),
+        ({"faults": ["clock"]}, "host/1/a has a fault of its own: clock"),
+    ],
+)
+async def test_dispatchers_that_do_not_work_are_noted(change: dict[str, object], note: str | None) -> None:
+    database = await configured()
+    works = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW, True)
+    database.dispatchers = [replace(works, **change)]  # type: ignore[arg-type]
+    findings = await examine(session(database))
+    assert [finding.note for finding in findings if finding.check == "dispatchers"] == [note]
+    assert problems(findings) == {}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from tests.unit.fakes.clock import FakeClock
+from webhook_dispatcher.app.console import shown_settings
 from webhook_dispatcher.console import cookies, names, security
 from webhook_dispatcher.console.calls import Answer, Asked, Plain, Refused, Route
 from webhook_dispatcher.console.pages.signing import next_page
@@ -21,6 +23,8 @@ from webhook_dispatcher.console.rendering import Renderer, shown_instant, when
 from webhook_dispatcher.console.routing import Routes
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.domain.account import SessionToken
+from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage.console.overview import Attempts
 from webhook_dispatcher.storage.console.sessions import Preferences
 
@@ -248,3 +252,22 @@ def test_the_snippet_that_merchants_copy_is_the_one_that_is_tested() -> None:
     shown = (files("webhook_dispatcher.console") / "templates" / "verify.py.txt").read_text(encoding="utf-8")
     tested = Path(__file__).parents[2] / "docs" / "verify" / "verify.py"
     assert shown == tested.read_text(encoding="utf-8")
+
+
+class GrownSettings(Settings):
+    """As they will be when somebody adds some that hold secrets, by themselves and inside others."""
+
+    new_token: SecretStr | None = None
+    new_databases: tuple[Shard, ...] = ()
+
+
+def test_a_setting_that_holds_a_secret_is_not_shown_whoever_adds_it() -> None:
+    secret = SecretStr("sesame")
+    settings = GrownSettings(
+        database_url=(Shard(None, secret),), new_token=secret, new_databases=(Shard("eu1", secret),)
+    )
+    shown = shown_settings(settings)
+    hidden = {"WEBHOOK_DATABASE_URL", "WEBHOOK_NEW_TOKEN", "WEBHOOK_NEW_DATABASES"}
+    assert {setting.name for setting in shown if setting.is_secret} == hidden
+    assert {setting.value for setting in shown if setting.is_secret} == {""}
+    assert all(setting.value != "" for setting in shown if not setting.is_secret)

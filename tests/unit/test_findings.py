@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.builders import NOW
 from tests.unit.delivery_facts import EVENT, instants, maybe_instants, outcomes, pauses, texts
 from webhook_dispatcher.diagnosis.findings import (
-    SILENT,
-    DispatcherFacts,
+    MAX_SHOWN,
     Finding,
     Level,
     of_dispatchers,
@@ -19,16 +18,17 @@ from webhook_dispatcher.diagnosis.findings import (
 )
 from webhook_dispatcher.diagnosis.vocabulary import choices, label, say
 from webhook_dispatcher.domain.language import LANGUAGES, Language
-from webhook_dispatcher.storage.administration import Stranded
+from webhook_dispatcher.domain.thresholds import SILENT
+from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.insight import Commands, Lag, MerchantFacts, Owing, StatusFacts
 
 HOUR = timedelta(hours=1)
+WORKS = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW - timedelta(seconds=9), True)
 QUIET = StatusFacts(
     NOW, False, None, 0, 0, [], 0, 0, 0, None, [], NOW - HOUR, {}, Lag(0, None, None), {},
-    Commands(0, 0, None), [], None,
+    Commands(0, 0, None), [], None, [WORKS],
 )  # fmt: skip
 WAITS = Owing("m1", True, EVENT, 1, NOW - HOUR, None, False, True)
-WORKS = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW - timedelta(seconds=9), True)
 
 counts = st.sampled_from([0, 1, 2, 5, 21, 100_001])
 merchants = st.builds(
@@ -55,6 +55,17 @@ owing = st.builds(
     is_paused=st.booleans(),
     has_endpoint=st.booleans(),
 )
+dispatchers = st.builds(
+    DispatcherFacts,
+    owner=texts,
+    version=texts,
+    started_at=instants,
+    beat_at=instants,
+    is_ready=st.booleans(),
+    reason=st.none() | texts,
+    faults=st.lists(texts, max_size=2),
+    lanes=counts,
+)
 status = st.builds(
     StatusFacts,
     now=st.just(NOW),
@@ -77,16 +88,7 @@ status = st.builds(
         st.tuples(st.just("webhook.outbox"), st.just(date(2026, 11, 21))), max_size=4
     ),
     stranded=st.none() | st.builds(Stranded, texts, st.just(EVENT), instants),
-)
-dispatchers = st.builds(
-    DispatcherFacts,
-    owner=texts,
-    version=texts,
-    started_at=instants,
-    beat_at=instants,
-    is_ready=st.booleans(),
-    reason=st.none() | texts,
-    faults=st.lists(texts, max_size=2),
+    dispatchers=st.lists(dispatchers, max_size=7),
 )
 
 
@@ -112,6 +114,9 @@ def test_a_quiet_installation_is_good() -> None:
         ({"missing_partitions": [("outbox", date(2026, 11, 21))]}, {"partitions": Level.BAD}),
         ({"stranded": Stranded("m1", EVENT, NOW)}, {"dispatchers": Level.BAD}),
         ({"stranded": Stranded("m1", EVENT, NOW), "holders": {"host/1/a": 1}}, {}),
+        ({"dispatchers": []}, {"dispatchers": Level.BAD}),
+        ({"dispatchers": [], "holders": {"before schema 8": 1}}, {}),
+        ({"dispatchers": [replace(WORKS, is_ready=False)]}, {"dispatchers": Level.BAD}),
     ],
 )
 def test_what_is_worth_a_look_and_what_is_bad(change: dict[str, object], worse: dict[str, Level]) -> None:
@@ -121,7 +126,7 @@ def test_what_is_worth_a_look_and_what_is_bad(change: dict[str, object], worse: 
 @pytest.mark.parametrize(
     ("change", "level", "words"),
     [
-        ({}, Level.GOOD, "host/1/a, version 1.2.3, works for 1 h"),
+        ({}, Level.GOOD, "host/1/a, version 1.2.3, works for 1 h and holds 0 lanes"),
         (
             {"is_ready": False, "reason": "no\x1bkey"},
             Level.BAD,
@@ -145,6 +150,16 @@ def test_no_dispatcher_at_all_is_bad(known: list[DispatcherFacts]) -> None:
     assert "nothing is delivered until one runs" in say(first.said, "en", UTC)
 
 
+def test_a_screen_has_few_dispatchers_and_those_first_that_do_not_work() -> None:
+    many = [replace(WORKS, owner=f"host/{number}") for number in range(8)]
+    broken = replace(WORKS, owner="broken", faults=["clock"])
+    facts = replace(QUIET, dispatchers=[*many, broken], holders={"host/1": 3, "older": 2})
+    told = [finding for finding in of_status(facts) if finding.subject == "dispatchers"]
+    first, *_, last = (say(finding.said, "en", UTC) for finding in told)
+    assert (first, last) == ("broken has a fault of its own: clock", "and 5 more")
+    assert len(told) == MAX_SHOWN + 1
+
+
 def test_numbers_are_written_as_each_language_does() -> None:
     busy = replace(QUIET, pending=100_001, recent={"delivered": 5_400}, lag=Lag(21, 0.0204, 1.5))
     told = {finding.subject: finding.said for finding in of_status(busy)}
@@ -157,11 +172,9 @@ def test_numbers_are_written_as_each_language_does() -> None:
     assert say(told["lag"], "ru", UTC).endswith("(21 первая попытка)")
 
 
-@given(status, st.lists(dispatchers, max_size=3), st.sampled_from(LANGUAGES))
-def test_every_finding_is_said_in_every_language(
-    measured: StatusFacts, known: list[DispatcherFacts], language: Language
-) -> None:
-    for finding in [*of_status(measured), *of_dispatchers(NOW, known)]:
+@given(status, st.sampled_from(LANGUAGES))
+def test_every_finding_is_said_in_every_language(measured: StatusFacts, language: Language) -> None:
+    for finding in of_status(measured):
         assert say(finding.said, language, UTC)
         assert finding.subject in choices("subject")
         assert label(finding.label, language)

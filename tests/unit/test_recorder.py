@@ -10,6 +10,7 @@ from tests.unit.loop_turns import until
 from webhook_dispatcher.dispatch.lane_session import SessionState
 from webhook_dispatcher.dispatch.recorder import LOCKED_WAIT, MAX_BATCH, MAX_BEHIND
 from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.verdict import Outcome
 
 DOWN = StorageUnavailable("down")
 
@@ -197,6 +198,8 @@ def test_a_lost_lane_starts_nothing_more_and_its_outcome_is_a_late_fact() -> Non
     assert session.is_lost
     assert harness.closed == []
     assert seqs_of(harness.records.late) == [1]
+    assert harness.recorder.take_recorded() == {Outcome.DELIVERED: 1}
+    assert not any(counter._value.get() for counter in harness.metrics.deliveries_by.values())
     assert harness.metrics.leases_lost._value.get() == 1
     harness.end(session)
     harness.step()

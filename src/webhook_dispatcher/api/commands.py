@@ -19,7 +19,7 @@ from webhook_dispatcher.api.catalogue import (
     NOT_FOUND,
     STATE_FORBIDS,
 )
-from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.models import Instant, told_reason, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, OwnCommand
@@ -110,7 +110,11 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
 
 
 async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
-    return await Endpoints(asked.database).command(asked.token, command_id)
+    command = await Endpoints(asked.database).command(asked.token, command_id)
+    if command is None or command.result is None or "reason" not in command.result:
+        return command
+    reason = told_reason(command.result.get("outcome"), command.result["reason"])
+    return replace(command, result={**command.result, "reason": reason})
 
 
 def _told(command: OwnCommand) -> int | None:

@@ -14,7 +14,7 @@ from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
 from webhook_dispatcher.api.commands import unless_refused
 from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
-from webhook_dispatcher.api.models import EXAMPLE_SINCE, EXAMPLE_UNTIL, Instant, Moment, write
+from webhook_dispatcher.api.models import EXAMPLE_SINCE, EXAMPLE_UNTIL, Instant, Moment, told_reason, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.event import Event
@@ -140,7 +140,10 @@ async def show(asked: Asked) -> Answer:
         raise Refused(DELIVERY_NOT_FOUND)
     delivery = found.delivery
     event = Event(delivery.seq, delivery.event_id, "", delivery.type, delivery.created_at, found.object)
-    attempts = b",".join(write(AttemptAnswer, attempt) for attempt in found.attempts)
+    attempts = b",".join(
+        write(AttemptAnswer, attempt, reason=told_reason(attempt.outcome, attempt.reason))
+        for attempt in found.attempts
+    )
     shown = write(DeliveryAnswer, delivery)[:-1]
     return Answer(b'%b,"attemptLog":[%b],"payload":%b}' % (shown, attempts, event.body()))
 

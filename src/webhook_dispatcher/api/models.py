@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, Field, PlainSerializer, WithJsonSchema
 
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.domain.verdict import Outcome
 
 INSTANT = {
     "type": "string",
@@ -26,6 +27,9 @@ Moment = Annotated[
 ]
 """What a client gives: with its offset from UTC, and within the years that events may have."""
 
+BLOCKED_REASON = "events cannot be sent to this URL, or to an address that its name leads to"
+"""What a merchant is told of a refusal: which address it was, and why, would map our network by names."""
+
 EXAMPLE_SINCE, EXAMPLE_UNTIL = "2026-11-20T14:00:00Z", "2026-11-20T19:00:00+02:00"
 
 
@@ -38,6 +42,11 @@ def write(model: type[Model], source: object = None, **values: Any) -> bytes:
         alias: values[name] if name in values else getattr(source, name) for name, alias in _aliases(model)
     }
     return orjson.dumps(shown, default=_as_text, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
+def told_reason(outcome: str | None, reason: str | None) -> str | None:
+    """Return why an attempt failed, as merchants are told; operators read the reason itself."""
+    return BLOCKED_REASON if outcome == Outcome.BLOCKED else reason
 
 
 def _as_text(value: object) -> str:

@@ -21,7 +21,7 @@ AWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPSt
 """What stands before the charge service says so when that is away."""
 MALFORMED_COMMAND = -14005
 """The one published code that can only be a fault of ours."""
-MAX_RETRY_AFTER = 86_400
+MAX_RETRY_AFTER_SECONDS = 86_400
 _OURS = frozenset({"code", "type", "message", "details"})
 _FIELDS = frozenset({"field", "message"})
 
@@ -152,7 +152,7 @@ def _details(given: object) -> tuple[FieldProblem, ...]:
 def _seconds(retry_after: str | None, status: int) -> int | None:
     """Read Retry-After in its form of seconds; a refusal for too many requests has one in any case."""
     if retry_after is not None and retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 9:
-        return min(max(int(retry_after), 1), MAX_RETRY_AFTER)
+        return min(max(int(retry_after), 1), MAX_RETRY_AFTER_SECONDS)
     return 1 if status == HTTPStatus.TOO_MANY_REQUESTS else None
 
 

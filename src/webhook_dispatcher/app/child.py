@@ -108,7 +108,7 @@ class Child:
         )
 
     def _finish(self, process: asyncio.subprocess.Process) -> None:
-        """Hear the last words; whoever gives up waiting leaves nothing behind."""
+        """Read what the process reported last, and release its line; one that still runs is killed."""
         if process.returncode is None:
             process.kill()
         self._hear()

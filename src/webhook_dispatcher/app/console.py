@@ -5,7 +5,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import is_dataclass
 from datetime import timedelta
+from typing import get_args, get_type_hints
 
 import uvloop
 from pydantic import SecretStr
@@ -24,8 +26,6 @@ from webhook_dispatcher.settings.fields import PREFIX
 from webhook_dispatcher.telemetry import logs
 
 OWN_OPEN_FILES = 64
-HIDDEN = frozenset({"database_url", "migration_database_url", "secret_keys", "egress_proxy"})
-"""Settings that hold passwords or keys."""
 
 
 def options_of(settings: Settings) -> Options:
@@ -55,22 +55,36 @@ def options_of(settings: Settings) -> Options:
 
 def shown_settings(settings: Settings) -> Sequence[Setting]:
     """Return the settings as people read them: those that were chosen first, and none that holds a secret."""
-    shown = [
-        Setting(
-            name=PREFIX + name.upper(),
-            value=_shown(getattr(settings, name), name),
-            is_chosen=name in settings.model_fields_set,
-            is_secret=name in HIDDEN and getattr(settings, name) is not None,
-        )
-        for name in type(settings).model_fields
-    ]
+    shown = [_setting(settings, name) for name in type(settings).model_fields]
     return sorted(shown, key=lambda setting: not setting.is_chosen)
 
 
-def _shown(value: object, name: str) -> str | None:
-    if value is None or value == () or value == frozenset():
+def _setting(settings: Settings, name: str) -> Setting:
+    value = getattr(settings, name)
+    is_secret = _holds_secret(type(settings).model_fields[name].annotation)
+    return Setting(
+        name=PREFIX + name.upper(),
+        value=_shown(value, is_secret),
+        is_chosen=name in settings.model_fields_set,
+        is_secret=is_secret and _is_given(value),
+    )
+
+
+def _holds_secret(kind: object) -> bool:
+    """Tell whether values of a type are secrets, or have some inside."""
+    if is_dataclass(kind):
+        return any(map(_holds_secret, get_type_hints(kind).values()))
+    return kind is SecretStr or any(map(_holds_secret, get_args(kind)))
+
+
+def _is_given(value: object) -> bool:
+    return value is not None and value not in ((), frozenset())
+
+
+def _shown(value: object, is_secret: bool) -> str | None:
+    if not _is_given(value):
         return None
-    if name in HIDDEN or isinstance(value, SecretStr):
+    if is_secret:
         return ""
     if isinstance(value, bool):
         return str(value).lower()

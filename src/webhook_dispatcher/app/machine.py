@@ -26,9 +26,9 @@ def allow_open_files() -> int:
 
 
 def tune_collector() -> None:
-    """Take for lasting what is there by now, once all has started.
+    """Leave what exists once all has started out of later garbage collections, and make full ones rarer.
 
-    A full collection need not walk it with everybody waiting, nor come every few seconds
+    Otherwise a full collection walks through all of it every few seconds, while everybody waits
     (benchmarks/isolation.py: pauses of 60 to 100 ms, 2.5 times the lag).
     """
     gc.collect()

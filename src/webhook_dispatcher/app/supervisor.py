@@ -38,7 +38,7 @@ MAX_OVERRUN = 5.0
 UNMENDABLE = (2, 3)
 """Exit codes of a wrong configuration and of a schema that does not serve this version."""
 MEMORY = Path("/dev/shm")
-"""Where files are memory: a process must not wait for a disk to count something."""
+"""Metrics' files lie in memory: to count something, a process must not wait for a disk."""
 FOLDER_PREFIX = "webhook-dispatcher-metrics-"
 
 _log = structlog.get_logger()
@@ -75,7 +75,7 @@ class Supervisor:
         self._code = 0
 
     async def run(self) -> int:
-        """Run until told to stop, or until nothing is left to hope for; return the exit code."""
+        """Run until told to stop, or until one ends for what no new start mends; return the exit code."""
         registry = merging.merged(self._folder)
         shards = [shard.name for shard in self._shards]
         self._metrics = ProcessMetrics(registry, shards, self._count, self._clock.unix())

@@ -29,6 +29,7 @@ from webhook_dispatcher.domain.errors import (
     UnopenedSecret,
 )
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration, SuspendedMerchant
 from webhook_dispatcher.storage.installation import Installation
@@ -39,7 +40,6 @@ from webhook_dispatcher.transport.guard import Guard
 MAY_NOT = "42501"
 """The SQLSTATE of a permission that is wanting."""
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
-DAYS_AHEAD = 3
 MAX_NAMED = 10
 MAX_READ = 1_000
 """Rows of lanes that wait which are read to find those that cannot be."""
@@ -294,12 +294,17 @@ async def _partitions(database: Administration) -> Finding:
 
 
 async def _dispatchers(database: Administration) -> Finding:
-    """Say whether something waits that a dispatcher would have taken up."""
+    """Say whether something waits that a dispatcher would have taken up, and which do not work.
+
+    What dispatchers noted of themselves is up to ten seconds old: by itself it is only worth a note.
+    """
     stranded = await database.find_stranded()
-    if stranded is None:
-        return Finding("dispatchers")
-    problem = vocabulary.say(diagnosed.of_stranded(stranded), "en", UTC)
-    return Finding("dispatchers", problem, "start one: webhook-dispatcher run")
+    noted = diagnosed.of_dispatchers(await database.database_time(), await database.list_dispatchers())
+    ill = [finding.said for finding in noted if finding.level is diagnosed.Level.BAD]
+    told = [*([diagnosed.of_stranded(stranded)] if stranded else []), *ill]
+    text = "; ".join(vocabulary.say(each, "en", UTC) for each in told) or None
+    mend = "webhook-dispatcher run; or mend what the one that runs says" if told else None
+    return Finding("dispatchers", text, mend) if stranded else Finding("dispatchers", note=text, mend=mend)
 
 
 async def _unreadable(database: Administration) -> list[Finding]:

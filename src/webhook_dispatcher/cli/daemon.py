@@ -90,12 +90,8 @@ def migrate(
     """
     from webhook_dispatcher.storage import schema
 
-    if sql and paused:
-        raise ConfigurationError(
-            "--sql prints what is the same for all; apply it, then give `pause --all` before `run`"
-        )
     if sql:
-        typer.echo(schema.migration_sql(), nl=False)
+        typer.echo(schema.migration_sql(paused), nl=False)
         return
     settings = session_of(context).settings()
     shards = settings.migrations() if shard is None else (choose(settings.migrations(), shard),)

@@ -13,14 +13,14 @@ from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.diagnosis import vocabulary
 from webhook_dispatcher.diagnosis.findings import MAX_NAMED, Finding, kinds, of_status, oldest
+from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import MAX_COUNTED, StatusFacts, insight
 
 WINDOWS = (timedelta(minutes=5), timedelta(seconds=30))
 """Attempts of so long are counted; where those are too many, of a shorter time."""
-DAYS_AHEAD = 3
 CLEAR = "\x1b[H\x1b[2J"
-INTERVAL = 2.0
+WATCH_INTERVAL_SECONDS = 2.0
 
 
 def status(
@@ -46,7 +46,7 @@ def status(
             if not as_json:
                 typer.echo(CLEAR, nl=False)
             _show(facts, as_json)
-            await session.pause(INTERVAL)
+            await session.pause(WATCH_INTERVAL_SECONDS)
 
     try:
         session.work(look)
@@ -57,10 +57,10 @@ def status(
 async def measure(database: Administration) -> StatusFacts:
     """Measure everything that is shown."""
     missing = await database.missing_partitions(DAYS_AHEAD)
-    stranded = await database.find_stranded()
+    stranded, dispatchers = await database.find_stranded(), await database.list_dispatchers()
     for window in WINDOWS:
         async with insight(database.connection) as asked:
-            facts = await asked.status(window, missing, stranded)
+            facts = await asked.status(window, missing, stranded, dispatchers)
         if sum(facts.recent.values()) <= MAX_COUNTED:
             break
     return facts
@@ -94,6 +94,7 @@ def _document(facts: StatusFacts) -> dict[str, object]:
             for name, found in kinds(facts).items()
         },
         "dispatchers": facts.holders,
+        "heartbeats": facts.dispatchers,
         "stranded": facts.stranded,
         "missing_partitions": facts.missing_partitions,
         "commands": facts.commands,

@@ -8,7 +8,6 @@ charges, and whoever needs to know what was done finds it in the audit.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import parse_qs, urlencode
 
 import structlog
@@ -29,6 +28,7 @@ from webhook_dispatcher.console.calls import (
     Shown,
     SignInWanted,
 )
+from webhook_dispatcher.console.doorkeeper import Doorkeeper
 from webhook_dispatcher.console.reader import Reader, reader_of
 from webhook_dispatcher.console.rendering import Renderer
 from webhook_dispatcher.console.routing import Routes
@@ -77,18 +77,6 @@ class Front:
     def is_https(self) -> bool:
         """Whether browsers reach it by https."""
         return self.origin is not None and self.origin.startswith("https:")
-
-
-class Doorkeeper(Protocol):
-    """Knows who asks."""
-
-    async def find(self, token: SessionToken, is_active: bool) -> Session | None:
-        """Return whose session this is; SignInWanted where it is over for idleness."""
-        ...
-
-    async def admit(self, name: str, browser: Browser) -> SessionToken | None:
-        """Begin a session for whom a trusted proxy has signed in."""
-        ...
 
 
 @dataclass(slots=True)

@@ -2,19 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Said, Series, Word, said
-from webhook_dispatcher.storage.administration import Stranded
+from webhook_dispatcher.domain.thresholds import BEHIND, SILENT
+from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
 from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, StatusFacts
 
-BEHIND = timedelta(minutes=1)
-"""A merchant whose oldest event has waited longer for its first attempt is behind."""
-SILENT = timedelta(seconds=35)
-"""A dispatcher notes itself every ten seconds: after three that are missing it counts as gone."""
 MAX_NAMED = 3
-MAX_HOLDERS = 5
+MAX_SHOWN = 5
+"""Dispatchers on one screen."""
 
 
 class Level(StrEnum):
@@ -39,19 +37,6 @@ class Finding:
     def label(self) -> Word:
         """Return what was looked at, for `vocabulary.label`."""
         return Word("subject", self.subject)
-
-
-@dataclass(frozen=True, slots=True)
-class DispatcherFacts:
-    """A dispatcher as it noted itself last. reason: why it is not ready. faults: that are its own."""
-
-    owner: str
-    version: str
-    started_at: datetime
-    beat_at: datetime
-    is_ready: bool
-    reason: str | None = None
-    faults: Sequence[str] = ()
 
 
 def of_status(facts: StatusFacts) -> tuple[Finding, ...]:
@@ -202,18 +187,29 @@ def _kept(name: str, found: Sequence[Owing], facts: StatusFacts) -> Finding:
 
 
 def _dispatchers(facts: StatusFacts) -> Iterator[Finding]:
-    """Say who holds lanes; or what it means that nobody does: nothing, or that no dispatcher runs."""
-    for owner, lanes in list(facts.holders.items())[:MAX_HOLDERS]:
-        yield Finding("dispatchers", said("holds", owner=owner, count=lanes))
-    if len(facts.holders) > MAX_HOLDERS:
-        yield Finding("dispatchers", said("more_holders", more=len(facts.holders) - MAX_HOLDERS))
-    if facts.holders:
-        return
-    if facts.stranded is not None:
+    """Say how each fares, those first that do not work; and what waits though nobody holds a lane."""
+    found = [*_noted(facts), *_unnoted(facts)]
+    found.sort(key=lambda finding: finding.level is not Level.BAD)
+    yield from found[:MAX_SHOWN]
+    if len(found) > MAX_SHOWN:
+        yield Finding("dispatchers", said("more_dispatchers", more=len(found) - MAX_SHOWN))
+    if facts.stranded is not None and not facts.holders:
         yield Finding("dispatchers", of_stranded(facts.stranded), Level.BAD)
-        return
-    is_anything_due = any(owed.due_at is None or owed.due_at <= facts.now for owed in facts.owing)
-    yield Finding("dispatchers", said("nobody_holds" if is_anything_due else "nobody_needed"))
+
+
+def _noted(facts: StatusFacts) -> Sequence[Finding]:
+    """Say how those fare that note themselves; that there is none is said unless somebody holds lanes."""
+    if facts.dispatchers or not facts.holders:
+        return of_dispatchers(facts.now, facts.dispatchers)
+    return ()
+
+
+def _unnoted(facts: StatusFacts) -> Iterator[Finding]:
+    """Name who holds lanes and has not noted itself: of a version before schema 8, or begun just now."""
+    noted = {dispatcher.owner for dispatcher in facts.dispatchers}
+    for owner, lanes in facts.holders.items():
+        if owner not in noted:
+            yield Finding("dispatchers", said("holds", owner=owner, count=lanes))
 
 
 def _dispatcher(now: datetime, dispatcher: DispatcherFacts) -> Finding:
@@ -231,6 +227,7 @@ def _dispatcher(now: datetime, dispatcher: DispatcherFacts) -> Finding:
         owner=dispatcher.owner,
         version=dispatcher.version,
         since=now - dispatcher.started_at,
+        count=dispatcher.lanes,
     )
     return Finding("dispatchers", told)
 

@@ -57,4 +57,4 @@ def said(key: str, **facts: Fact) -> Said:
 
 
 NOTHING = said("nothing")
-"""Where a sentence has room for something that is not the case."""
+"""Says nothing: for the place in a sentence of something that is not the case."""

@@ -14,7 +14,7 @@ from webhook_dispatcher.storage.administration import AttemptView, EndpointChang
 from webhook_dispatcher.storage.insight import MAX_AHEAD, CommandFacts, DeliveryFacts, EventFacts
 
 WORTH_TELLING = timedelta(seconds=1)
-"""A first attempt that came sooner was not waited for."""
+"""A wait for the first attempt is told only if it was at least so long."""
 COMMANDS = ("retry", "cancel", "retry_failed", "recover", "skip", "pause", "resume")
 """Commands that a delivery's story has sentences for; others are called by their names."""
 

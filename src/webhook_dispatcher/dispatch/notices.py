@@ -1,4 +1,4 @@
-"""Tells the platform what it should not have to ask for, by events of its own, signed and retried as any.
+"""Writes notices: events by which the platform is told what went wrong or right again, sent like any other.
 
 What is told, and when, is storage's (notices.sql): one statement finds it, marks it as told and writes the
 notice, so that it is told once, whichever daemon does it.

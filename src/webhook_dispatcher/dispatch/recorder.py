@@ -79,7 +79,7 @@ class Entry:
 
 
 class RefusedBatches:
-    """Writes what can be written of a batch that the database refuses, or that comes too late.
+    """Handles the outcomes that an ordinary batch did not write: they were refused, or came too late.
 
     Refused for a row's fault, the batch is halved until the bad record is alone. Refused for its values, that
     one is written plainer (I9). Refused for damage, it is set aside and tried again from time to time, if its
@@ -319,7 +319,7 @@ class Recorder:
         if took < QUICK_WRITE and max(len(batch), len(turns)) >= self._batch.limit:
             self._batch.grow()
         self._metrics.record_duration.observe(took)
-        if rest := self._settle(batch, written):
+        if rest := self._settle(batch, written.seqs):
             await self._settle_rest(rest)
         self._progress.set()
         return self._settle_lanes(list(turns), written, asked)
@@ -349,7 +349,7 @@ class Recorder:
             if not is_due or batch.setdefault(seq, entry) is not entry:
                 later.append(entry)
                 continue
-            entry.added = oldest  # it waited for its own lane alone: nobody else is to wait for its age
+            entry.added = oldest  # it kept back its own lane alone; its age is not to keep back all others
         self._deferred = later
         queue = deque() if is_apart else self._queue
         while queue and len(batch) < self._batch.limit and queue[0].record.event.seq not in batch:
@@ -377,17 +377,19 @@ class Recorder:
             outcomes.setdefault(session, set())
         return {session: session.turn(seqs) for session, seqs in outcomes.items()}
 
-    def _settle(self, batch: list[Entry], written: Written) -> list[Entry]:
-        """Strike off what was written; return the rest."""
+    def _settle(
+        self, batch: list[Entry], seqs: frozenset[int], *, came_too_late: bool = False
+    ) -> list[Entry]:
+        """Strike off what was written, and return the rest. came_too_late: its attempts alone were."""
         rest = []
         for entry in batch:
             record, session = entry.record, entry.session
-            if record.event.seq not in written.seqs:
+            if record.event.seq not in seqs:
                 rest.append(entry)
                 continue
             if record.attempt is not None:
                 self._recorded[record.attempt.outcome] += 1
-            if record.state is not None:
+            if record.state is not None and not came_too_late:
                 self._metrics.deliveries_by[record.state, record.reason, record.event.type].inc()
             if session is None:
                 self._memory.free(record.event)
@@ -396,19 +398,9 @@ class Recorder:
         self._writing, self._writing_since = rest, min((entry.added for entry in rest), default=None)
         return rest
 
-    def _strike_off(self, entry: Entry) -> None:
-        if entry.session is None:
-            self._memory.free(entry.record.event)
-        else:
-            entry.session.settle_outcome(entry.record.event)
-
     def _keep(self, rest: list[Entry], unwritten: frozenset[int]) -> None:
-        for entry in rest:
-            if entry.record.event.seq not in unwritten:
-                if (attempt := entry.record.attempt) is not None:
-                    self._recorded[attempt.outcome] += 1
-                self._strike_off(entry)
-                continue
+        late = frozenset(entry.record.event.seq for entry in rest) - unwritten
+        for entry in self._settle(rest, late, came_too_late=True):
             is_set_aside = entry.record.event.seq in self._refused.set_aside
             entry.added = self._clock.elapsed()  # from here on it holds up its own lane alone
             entry.try_at = entry.added + (DAMAGE_WAIT if is_set_aside else LOCKED_WAIT)

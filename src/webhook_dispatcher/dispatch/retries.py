@@ -265,7 +265,7 @@ class Retrier:
             self._recorder.add(fail_unconfigured(retry.event, retry.claim, True, now), None)
 
     def _reschedule(self, retry: ClaimedRetry, wait: timedelta) -> None:
-        """Give a claim back unsent: the row is due again after this wait."""
+        """Release a claimed row without an attempt: it is due again after this wait."""
         now = self._database_clock.now()
         self._recorder.add(reschedule(retry.event, retry.claim, now + wait, now), None)
 
@@ -300,7 +300,7 @@ class DueLanes:
         self._held_to_come = 0
 
     async def pick(self, slots: Slots, per_merchant: int, limit: int) -> Picked:
-        """Name due lanes that may have slots, `per_merchant` of them each; `most` slots in all."""
+        """Name due lanes that may have slots, `per_merchant` of them each; `limit` slots in all."""
         picked, self._others_from = await self._look(
             self._others_from, slots, per_merchant, limit, (Health.UNKNOWN, Health.HEALTHY)
         )

@@ -339,7 +339,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "the same for every failed delivery that matches, oldest first, in chunks; not for cancelled "
             "and skipped ones, tests, and merchants without an endpoint. `args.since` ≤ `finished_at` < "
             "`args.until` (by default, and at the latest, the time of the command); at most `args.limit`. "
-            "The next 25 follow when half of the last have been attempted, or after half a second. "
+            "The next ten follow when half of the last have been attempted, or after 0.2 seconds. "
             "`webhook.stop_command` ends it",
             "`matched`, `retried`; while `running` also `passed`, `reached`; `stopped` if it was",
             CommandLine(

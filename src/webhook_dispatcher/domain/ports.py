@@ -64,7 +64,7 @@ class Claims(Protocol):
         ...
 
     async def read_gaps(self, gaps: Sequence[tuple[int, int]], limit: int) -> list[Arrival]:
-        """Read ranges of numbers again that were not visible before; at most `most` events from each."""
+        """Read ranges of numbers again that were not visible before; at most `limit` events from each."""
         ...
 
     async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
@@ -108,7 +108,7 @@ class Claims(Protocol):
     ) -> list[ClaimedRetry]:
         """Claim due rows of so many merchants, the longest due first.
 
-        A merchant has at most `per_merchant` in flight, those claimed before included; `most` are claimed.
+        A merchant has at most `per_merchant` in flight, those claimed before included; `limit` are claimed.
         """
         ...
 
@@ -333,8 +333,8 @@ class CommandTransaction(MassTransaction, Protocol):
         """Pause or resume a merchant, or everything; resuming a merchant lifts its suspension."""
         ...
 
-    async def set_url(self, merchant_id: str, url: str) -> None:
-        """Change an endpoint's URL."""
+    async def set_url(self, merchant_id: str, url: str, command_id: int) -> None:
+        """Change an endpoint's URL for a command, whose person the audit names."""
         ...
 
     async def count_failed(self, command: RetryFailed) -> int:

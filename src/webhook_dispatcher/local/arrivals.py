@@ -18,7 +18,7 @@ from typing import Any
 
 from webhook_dispatcher.domain.signing import Secret
 
-TOLERANCE = 300
+TOLERANCE_SECONDS = 300
 
 
 class Signature(StrEnum):
@@ -76,7 +76,7 @@ def verify(header: str | None, body: bytes, secrets: Iterable[Secret], unix: flo
     expected = [hmac.new(secret.revealed, signed, hashlib.sha256).hexdigest().encode() for secret in secrets]
     if not any(hmac.compare_digest(mine, theirs) for mine in expected for theirs in given):
         return Signature.WRONG
-    return Signature.RIGHT if abs(unix - int(stamps[0])) <= TOLERANCE else Signature.STALE
+    return Signature.RIGHT if abs(unix - int(stamps[0])) <= TOLERANCE_SECONDS else Signature.STALE
 
 
 def first_arrivals(arrivals: Iterable[Arrival]) -> dict[str, list[Arrival]]:

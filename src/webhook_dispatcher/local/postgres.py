@@ -33,10 +33,10 @@ PORT = 5432
 SOCKET_PATH_LIMIT = 107
 # Commas separate folders in Postgres's setting and in a connection URL.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
-START_DEADLINE = 60.0
-STOP_DEADLINES = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
-PREDECESSOR_DEADLINE = 10.0
-_POLL = 0.01
+MAX_START_SECONDS = 60.0
+MAX_STOP_SECONDS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+MAX_PREDECESSOR_SECONDS = 10.0
+_POLL_SECONDS = 0.01
 
 
 class EmbeddedPostgres:
@@ -155,7 +155,7 @@ class EmbeddedPostgres:
         if not self._durable:
             command.append("--no-sync")
         with self._spawned(command, confinement) as initdb:
-            if initdb.wait(START_DEADLINE) != 0:
+            if initdb.wait(MAX_START_SECONDS) != 0:
                 raise ConfigurationError(f"initdb failed:\n{self._log_tail()}")
         draft.rename(self._cluster)
 
@@ -171,11 +171,11 @@ class EmbeddedPostgres:
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         with self._spawned(command, confinement) as server:
-            deadline = time.monotonic() + START_DEADLINE
+            deadline = time.monotonic() + MAX_START_SECONDS
             while not _accepts_connections(self._cluster, server.pid):
                 if server.poll() is not None or time.monotonic() > deadline:
                     raise ConfigurationError(f"Postgres did not start; its log ends:\n{self._log_tail()}")
-                time.sleep(_POLL)
+                time.sleep(_POLL_SECONDS)
             self._server = server
 
     @contextmanager
@@ -242,7 +242,7 @@ def _fits(socket_dir: Path) -> bool:
 
 def _await_predecessor(cluster: Path) -> None:
     """Wait for a server whose parent was killed to end; drop a pid file whose pid is someone else's now."""
-    deadline = time.monotonic() + PREDECESSOR_DEADLINE
+    deadline = time.monotonic() + MAX_PREDECESSOR_SECONDS
     while (pid := _recorded_pid(cluster)) is not None:
         if not _serves(pid, cluster):
             (cluster / "postmaster.pid").unlink(missing_ok=True)
@@ -251,7 +251,7 @@ def _await_predecessor(cluster: Path) -> None:
             raise ConfigurationError(
                 f"{cluster} is in use by another Postgres (process {pid}): stop that one"
             )
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
 
 
 def _recorded_pid(cluster: Path) -> int | None:
@@ -291,7 +291,7 @@ def _accepts_connections(cluster: Path, pid: int) -> bool:
 
 def _end(program: subprocess.Popen[bytes]) -> None:
     """Ask more and more firmly."""
-    for request, patience in STOP_DEADLINES:
+    for request, patience in MAX_STOP_SECONDS:
         if program.poll() is not None:
             return
         program.send_signal(request)

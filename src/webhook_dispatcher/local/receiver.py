@@ -27,7 +27,7 @@ from webhook_dispatcher.local.behaviour import Behaviour, Plan
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.exchange import Connection, Exchange
 
-LOG_INTERVAL = 0.1
+LOG_INTERVAL_SECONDS = 0.1
 BACKLOG = 4096
 
 
@@ -251,7 +251,7 @@ class Receiver:
         if self._log is not None:
             self._log.write(to_line(arrival) + "\n")
             if self._flush is None:
-                self._flush = asyncio.get_running_loop().call_later(LOG_INTERVAL, self._flush_log)
+                self._flush = asyncio.get_running_loop().call_later(LOG_INTERVAL_SECONDS, self._flush_log)
         self._tell(arrival)
 
     def _flush_log(self) -> None:

@@ -25,6 +25,8 @@ from webhook_dispatcher.telemetry.address import split_address
 
 MAX_RETRIES = 20
 MAX_PROCESSES = 64
+OPTIONS_WITH_AT = ("user", "password", "application_name")
+"""Options of a database URL whose values may hold an @."""
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,62})?(\.[a-z0-9_]([a-z0-9_-]{0,62})?)*")
 
 Network = IPv4Network | IPv6Network
@@ -124,8 +126,16 @@ def unescaped(url: str) -> str | None:
         return "%"
     if authority.count("@") > 1:
         return "@"
+    if ":" in authority and "@" not in authority and _has_strange_at(query):
+        return mark  # a password of digits that looks like a port
     # Behind the authority there is an @ in the values of options alone.
     return mark if "@" in path + _cut(query, "=")[0] else None
+
+
+def _has_strange_at(query: str) -> bool:
+    """Tell whether an option has an @ that nobody writes there: it is in front of the host, then."""
+    options = (option.partition("=") for option in query.split("&"))
+    return any("@" in value for name, _, value in options if name not in OPTIONS_WITH_AT)
 
 
 def _cut(text: str, marks: str) -> tuple[str, str, str]:

@@ -27,9 +27,10 @@ from webhook_dispatcher.storage.statements import load
 
 COMMAND_TIMEOUT = timedelta(seconds=30)
 STRANDED_AFTER = timedelta(seconds=5)
-"""A lane that is free, and has a dispatcher, is taken up within a second."""
+"""Where a dispatcher runs, a free lane is leased within a second; what waits for longer has none."""
+MAX_DISPATCHERS = 1_000
 MAX_LOOKED_AT = 10_000
-"""Merchants that are owed something of whom one is looked for that no dispatcher serves."""
+"""Merchants that are owed something: so many are looked through for one whom no dispatcher serves."""
 PARTITIONED = ("webhook.delivery_log", "webhook.attempt_log")
 
 
@@ -163,6 +164,20 @@ class Stranded:
     merchant_id: str
     event_id: UUID
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherFacts:
+    """A dispatcher as it noted itself last. reason: why it is not ready. faults: that are its own."""
+
+    owner: str
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    is_ready: bool
+    reason: str | None = None
+    faults: Sequence[str] = ()
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +389,11 @@ class Administration:
             SuspendedMerchant(row["merchant_id"], row["suspended_at"], row["next_try_at"]) for row in rows
         ]
         return merchants, rows[0]["suspended"] if rows else 0
+
+    async def list_dispatchers(self) -> list[DispatcherFacts]:
+        """Return the dispatchers that noted themselves within a day, those first that did so last."""
+        rows = await self._rows("list_dispatchers", MAX_DISPATCHERS)
+        return [DispatcherFacts(**row) for row in rows]
 
     async def find_stranded(self) -> Stranded | None:
         """Return what has waited longest although only a dispatcher is wanting; None where one works."""

@@ -5,7 +5,8 @@ A migration makes them in a new schema. What may have rows is indexed here, conc
 other, the newest partition first: days of log take a while, and whoever interrupts it goes on with the next
 `migrate`. Two at once would wait for each other: the second waits until the first has ended.
 
-So is the index by which merchants' lists find what waits for a retry, where the outbox may have rows.
+The index by which merchants' lists find what waits for a retry (`outbox_out_of_order`) is made here too,
+where the outbox may have rows.
 """
 
 import itertools

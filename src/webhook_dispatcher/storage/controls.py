@@ -191,9 +191,9 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         else:
             await self._do("pause_lane", merchant_id, is_paused)
 
-    async def set_url(self, merchant_id: str, url: str) -> None:
+    async def set_url(self, merchant_id: str, url: str, command_id: int) -> None:
         """See domain.ports.CommandTransaction."""
-        await self._do("set_url", merchant_id, url)
+        await self._do("set_url", merchant_id, url, command_id)
 
     async def count_failed(self, command: RetryFailed) -> int:
         """See domain.ports.CommandTransaction."""

@@ -14,7 +14,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, Stranded
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, DispatcherFacts, Stranded
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -156,6 +156,7 @@ class StatusFacts:
 
     next_try_at: of a suspended merchant. recent: attempts by outcome since `recent_since`.
     holders: lanes by dispatcher. stranded: what waits although only a dispatcher is wanting.
+    dispatchers: as they noted themselves.
     """
 
     now: datetime
@@ -176,6 +177,7 @@ class StatusFacts:
     commands: Commands
     missing_partitions: Sequence[tuple[str, date]]
     stranded: Stranded | None
+    dispatchers: Sequence[DispatcherFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,11 @@ class Insight:
         return row["kept_since"], row["has_charge_index"]
 
     async def status(
-        self, window: timedelta, missing: Sequence[tuple[str, date]], stranded: Stranded | None
+        self,
+        window: timedelta,
+        missing: Sequence[tuple[str, date]],
+        stranded: Stranded | None,
+        dispatchers: Sequence[DispatcherFacts],
     ) -> StatusFacts:
         """Measure everything at once; attempts within the window that ends now."""
         backlog = (await self._rows("read_backlog", MAX_COUNTED + 1))[0]
@@ -298,6 +304,7 @@ class Insight:
             commands=Commands(**(await self._rows("count_commands"))[0]),
             missing_partitions=missing,
             stranded=stranded,
+            dispatchers=dispatchers,
         )
 
     async def merchants(self, wanted: MerchantFilter) -> list[MerchantFacts]:

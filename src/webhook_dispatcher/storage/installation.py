@@ -86,14 +86,17 @@ async def adopt(connection: asyncpg.Connection, name: str, adopted_by: str) -> N
 
 async def refuse_others(dsn: str, wanted: str | None) -> None:
     """Raise ConfigurationError if what is there already belongs to another installation."""
-    if wanted is None:
-        return
+    if wanted is not None and (found := await find(dsn)) is not None:
+        found.verify(wanted)
+
+
+async def find(dsn: str) -> Installation | None:
+    """Return what the database says of itself; None where no schema is that can have a name."""
     try:
         async with as_owner(dsn, PATIENCE) as connection:
-            found = await read(connection)
+            return await read(connection)
     except (SchemaMismatch, StatementRefused):
-        return  # there is no schema, or none that has a name
-    found.verify(wanted)
+        return None
 
 
 async def give_name(dsn: str, wanted: str | None, tell: Callable[[str], None]) -> None:

@@ -16,7 +16,7 @@ from webhook_dispatcher.domain.errors import ConfigurationError, Refused, Schema
 from webhook_dispatcher.storage import installation, inventory
 from webhook_dispatcher.storage.chosen_indexes import AS_BEFORE, ChosenIndexes
 from webhook_dispatcher.storage.chosen_indexes import settle as settle_indexes
-from webhook_dispatcher.storage.connection import as_owner, connect, translated
+from webhook_dispatcher.storage.connection import as_owner, translated
 from webhook_dispatcher.storage.inventory import Migrated
 from webhook_dispatcher.storage.statements import load
 
@@ -72,15 +72,16 @@ async def migrate(
     indexes: which of those there are to be that an installation may do without.
     tell: is given a line before each step that may take long, and the name that the installation gets.
     name: what it is called at first; None makes a name up. ConfigurationError: it has another name already.
-    paused: everything is paused from the start; Refused where there is a schema already.
+    paused: everything is paused from the start; Refused where a first migration has come to its end.
     """
     if paused:
-        await _refuse_existing(dsn)
+        await _refuse_named(dsn)
     await installation.refuse_others(dsn, name)
     known_roles = await inventory.read_roles(dsn)
     with translated():
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         applied = await asyncio.to_thread(_upgrade, dsn)
+    # Before the name: where this is cut short, `migrate --paused` can be given again.
     if paused:
         async with as_owner(dsn, PATIENCE) as connection:
             with translated():
@@ -90,25 +91,21 @@ async def migrate(
     return Migrated(applied, await inventory.read(dsn, known_roles) if FIRST in applied else None)
 
 
-async def _refuse_existing(dsn: str) -> None:
-    # Not as the owner: before the first migration there may be none.
-    connection = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
-    try:
-        with translated():
-            is_there = await connection.fetchval("SELECT to_regclass('webhook.state') IS NOT NULL")
-    finally:
-        await connection.close()
-    if is_there:
+async def _refuse_named(dsn: str) -> None:
+    found = await installation.find(dsn)
+    if found is not None and found.name is not None:
         raise Refused(
             "--paused is for the first migration, and the schema is there already: "
             "`pause --all` pauses what is sent from it"
         )
 
 
-def migration_sql() -> str:
-    """Return the whole migration as SQL for people who apply it themselves."""
+def migration_sql(paused: bool = False) -> str:
+    """Return the whole migration as SQL for people who apply it themselves; paused: it pauses everything."""
     output = io.StringIO()
     _upgrade(output=output)
+    if paused:
+        output.write("\nUPDATE webhook.state SET paused = true;\n")
     return output.getvalue()
 
 

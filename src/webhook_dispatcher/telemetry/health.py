@@ -19,7 +19,7 @@ from webhook_dispatcher.telemetry.address import split_address
 
 MAX_CONNECTIONS = 64
 MAX_CONNECTION_SECONDS = 10.0
-RENDERED_FOR = 0.25
+RENDERED_FOR_SECONDS = 0.25
 MAX_LINE_BYTES = 4096
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -100,7 +100,7 @@ class OpsServer:
         now = asyncio.get_running_loop().time()
         if now >= self._rendered_until:
             self._rendered = generate_latest(self._registry)
-            self._rendered_until = now + RENDERED_FOR
+            self._rendered_until = now + RENDERED_FOR_SECONDS
         return web.Response(body=self._rendered, headers={"Content-Type": METRICS_TYPE})
 
     async def _healthz(self, request: web.Request) -> web.Response:

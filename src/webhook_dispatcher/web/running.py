@@ -74,7 +74,7 @@ class Running:
         await self._stop.wait()
 
     def failure(self) -> DispatcherError | None:
-        """Say what it ended for, if not for being asked."""
+        """Return the error that it ended for; None where it was asked to end."""
         return self._failure
 
     async def drain(self) -> None:

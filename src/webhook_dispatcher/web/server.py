@@ -30,7 +30,7 @@ MAX_HEAD_SECONDS = 10.0
 MAX_IDLE_SECONDS = 75.0
 MAX_DRAIN_SECONDS = 20.0
 """How long a client may leave an answer unread."""
-LOOK_EVERY = 1.0
+LOOK_INTERVAL_SECONDS = 1.0
 LINGERING_SECONDS = 2.0
 READ_BYTES = 16_384
 MAX_PIPELINED = 2
@@ -273,7 +273,7 @@ class WebServer(Server):
             connection.abort()
         for connection in self._overdue(Phase.UNREAD, now - MAX_DRAIN_SECONDS):
             connection.abort()
-        self._watch = self.loop.call_later(LOOK_EVERY, self.watch)
+        self._watch = self.loop.call_later(LOOK_INTERVAL_SECONDS, self.watch)
 
     def _overdue(self, phase: Phase, since: float) -> list[Connection]:
         found = []

@@ -18,6 +18,7 @@ from webhook_dispatcher.storage.administration import (
     ControlView,
     DeliveryFilter,
     DeliveryView,
+    DispatcherFacts,
     EndpointChange,
     PauseOfEverything,
     StoredSecrets,
@@ -56,6 +57,7 @@ class FakeAdministration(Administration):
         self.previewed: list[Recover | Skip] = []
         self.history: list[EndpointChange] = []
         self.stranded: Stranded | None = None
+        self.dispatchers: list[DispatcherFacts] = []
         self.pause_of: PauseOf | None = None
         self.stopped: list[tuple[int, str]] = []
         self.wanted: DeliveryFilter | None = None
@@ -196,6 +198,9 @@ class FakeAdministration(Administration):
 
     async def list_suspended(self, limit: int) -> tuple[list[SuspendedMerchant], int]:
         return self.suspended[:limit], len(self.suspended)
+
+    async def list_dispatchers(self) -> list[DispatcherFacts]:
+        return self.dispatchers
 
     async def find_stranded(self) -> Stranded | None:
         return self.stranded

@@ -234,7 +234,7 @@ class FakeControls:
     async def pause(self, merchant_id: str | None, is_paused: bool) -> None:
         self.done.append(("pause", merchant_id, is_paused))
 
-    async def set_url(self, merchant_id: str, url: str) -> None:
+    async def set_url(self, merchant_id: str, url: str, command_id: int) -> None:
         self.database.fail("set_url")
         self.done.append(("set_url", merchant_id, url))
 

@@ -13,9 +13,9 @@ from webhook_dispatcher.cli.demo import cast, feed
 from webhook_dispatcher.cli.demo.stage import Stage
 from webhook_dispatcher.domain.event import State
 
-LIVE_INTERVAL = 0.25
+LIVE_INTERVAL_SECONDS = 0.25
 LIVE_LINES = 10
-PLAIN_INTERVAL = 2.0
+PLAIN_INTERVAL_SECONDS = 2.0
 PLAIN_LINES = 40
 COLUMNS = ("sent", "in order", "delivered", "retrying", "failed", "waiting")
 
@@ -41,13 +41,13 @@ class View:
                 await self.refresh()
                 self._show_requests(PLAIN_LINES)
                 self._print_line()
-                await asyncio.sleep(PLAIN_INTERVAL)
+                await asyncio.sleep(PLAIN_INTERVAL_SECONDS)
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while True:
                 await self.refresh()
                 self._show_requests(LIVE_LINES)
                 live.update(self.table(), refresh=True)
-                await asyncio.sleep(LIVE_INTERVAL)
+                await asyncio.sleep(LIVE_INTERVAL_SECONDS)
 
     async def refresh(self) -> None:
         """Look at what is new."""

@@ -127,24 +127,12 @@ TEXTS: Texts = {
         },
         "uz": "{owner} {count} ta navbatni yuritmoqda",
     },
-    "more_holders": {"en": "and {more} more", "ru": "и ещё {more}", "uz": "va yana {more} ta"},
-    "nobody_holds": {
-        "en": "none holds a lane",
-        "ru": "ни один не ведёт очередь",
-        "uz": "hech biri navbat yuritmayapti",
-    },
-    "nobody_needed": {
-        "en": "none is needed now",
-        "ru": "сейчас ни один не нужен",
-        "uz": "hozir hech biri kerak emas",
-    },
+    "more_dispatchers": {"en": "and {more} more", "ru": "и ещё {more}", "uz": "va yana {more} ta"},
     "stranded": {
-        "en": "none holds a lane, though {event} of {merchant} waits since {at}: is any running? GET /readyz "
-        "of each",
-        "ru": "ни один не ведёт очередь, хотя {event} мерчанта {merchant} ждёт с {at}: работает ли хоть "
-        "один? GET /readyz у каждого",
+        "en": "none holds a lane, though {event} of {merchant} waits since {at}",
+        "ru": "ни один не ведёт очередь, хотя {event} мерчанта {merchant} ждёт с {at}",
         "uz": "hech biri navbat yuritmayapti, {merchant} merchantining {event} hodisasi esa {at} dan beri "
-        "kutmoqda: birortasi ishlayaptimi? Har birida GET /readyz",
+        "kutmoqda",
     },
     "no_dispatcher": {
         "en": "none has been heard of lately: nothing is delivered until one runs",
@@ -153,9 +141,16 @@ TEXTS: Texts = {
         "yetkazilmaydi",
     },
     "dispatcher_works": {
-        "en": "{owner}, version {version}, works for {since}",
-        "ru": "{owner}, версия {version}, работает {since}",
-        "uz": "{owner}, {version} versiyasi, {since} ishlamoqda",
+        "en": {
+            "one": "{owner}, version {version}, works for {since} and holds {count} lane",
+            "other": "{owner}, version {version}, works for {since} and holds {count} lanes",
+        },
+        "ru": {
+            "one": "{owner}, версия {version}, работает {since} и ведёт {count} очередь",
+            "few": "{owner}, версия {version}, работает {since} и ведёт {count} очереди",
+            "many": "{owner}, версия {version}, работает {since} и ведёт {count} очередей",
+        },
+        "uz": "{owner}, {version} versiyasi, {since} ishlamoqda va {count} ta navbatni yuritmoqda",
     },
     "dispatcher_silent": {
         "en": "{owner} was last heard of {ago} ago",

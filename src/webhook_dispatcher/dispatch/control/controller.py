@@ -187,7 +187,7 @@ class Controller:
             case Cancel():
                 return await self._cancel(transaction, command_id, command)
             case SetUrl():
-                return await self._set_url(transaction, command)
+                return await self._set_url(transaction, command_id, command)
             case Pause():
                 return await _pause(transaction, command)
             case _:
@@ -203,11 +203,13 @@ class Controller:
         mass_cancel.count_ended(cancelled, self._metrics)
         return handled.result or {}
 
-    async def _set_url(self, transaction: CommandTransaction, command: SetUrl) -> dict[str, Any]:
+    async def _set_url(
+        self, transaction: CommandTransaction, command_id: int, command: SetUrl
+    ) -> dict[str, Any]:
         await transaction.require_endpoint(command.merchant_id)
         if (fault := self._url_guard.find_fault(command.url)) is not None:
             raise CommandRejected(Code.INVALID_URL, f"the URL is refused: {fault}")
-        await transaction.set_url(command.merchant_id, command.url)
+        await transaction.set_url(command.merchant_id, command.url, command_id)
         return {}
 
     async def _reject(

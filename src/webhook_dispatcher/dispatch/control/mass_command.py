@@ -76,7 +76,7 @@ class Chunk(Generic[P]):
 
 
 class Work(Protocol[P]):
-    """What one mass command does. chunk_size: at most so many deliveries at once; limit: and in all."""
+    """What one mass command does. chunk_size: deliveries per transaction, at most; limit: in all, at most."""
 
     chunk_size: int
     limit: int
@@ -123,7 +123,7 @@ class _Pace:
     """Lets deliveries be made owed only as fast as they are attempted.
 
     By the time a mass retry's deliveries are claimed, many of them have been due for longer than scheduled
-    retries. Too many of them at once would take the scheduled retries' places.
+    retries. Too many of them at once would take the scheduled retries' slots.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -149,7 +149,7 @@ class Slots:
     ) -> None:
         """Set up.
 
-        most: slots in all. taken: by health, the slots taken already; they may be more than its share.
+        limit: slots in all. taken: by health, the slots taken already; they may be more than its share.
         fullness: the part of the memory budget that is used. The same shares hold for it.
         probes: how many merchants that are held back may be tried.
         """

@@ -59,8 +59,8 @@ class BookmarkExpired(BookmarkRefused):
 class Bookmark:
     """Up to where a feed was read, and what that is worth.
 
-    server, timeline: where it was given; None where the server does not say. kept_xid: what had been dropped
-    by then lay below.
+    server, timeline: where it was given; None where the server does not say. kept_xid: all that had been
+    dropped by then is of earlier transactions.
     """
 
     xid: int

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.overview import DispatcherRow, Overviews
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 from webhook_dispatcher.storage.statements import load
 
-DAYS_AHEAD = 3
-"""Days for which the log must have its partitions (as `check`)."""
 _STATEMENTS = load("console_health")
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from webhook_dispatcher.domain.thresholds import BEHIND
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import positions
 from webhook_dispatcher.storage.console.filters import EARLIEST, check_text
@@ -19,8 +20,6 @@ from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.statements import load
 
 MAX_LIMIT = 100
-SLOW_AFTER = timedelta(minutes=1)
-"""A merchant whose oldest event waits longer for its first attempt is slow (as `merchants --behind`)."""
 MAX_WAITING = 1_000
 """Up to here a list counts what waits for a merchant."""
 MAX_LANES_LOOKED_AT = 10_000
@@ -180,7 +179,7 @@ def merchant_state(merchant: MerchantRow | Merchant, now: datetime) -> MerchantS
         return MerchantState.SUSPENDED
     if merchant.failing_since is not None:
         return MerchantState.FAILING
-    if oldest is not None and now - oldest > SLOW_AFTER:
+    if oldest is not None and now - oldest > BEHIND:
         return MerchantState.SLOW
     return MerchantState.HEALTHY
 

@@ -10,13 +10,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from webhook_dispatcher.domain.thresholds import SILENT
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.insight import Commands, Lag, Pause
 from webhook_dispatcher.storage.statements import load
 
-ALIVE_FOR = timedelta(seconds=35)
-"""A dispatcher is alive that has noted itself since: three beats may be late."""
 MAX_DISPATCHERS = 1_000
 MAX_LAGS = 200
 """Of the newest finished deliveries, those whose lag is measured."""
@@ -29,7 +28,7 @@ class DispatcherRow:
     """A dispatcher as it last noted itself.
 
     lanes: that it held; retries: in flight. reason: why it was not ready. faults: each of its own, in words.
-    is_alive: it did so within ALIVE_FOR.
+    is_alive: it did so within SILENT.
     """
 
     owner: str
@@ -129,7 +128,7 @@ class Overviews:
 
     async def dispatchers(self, session: bytes) -> Sequence[DispatcherRow]:
         """Return the dispatchers that noted themselves within a day, those first that did so last."""
-        rows = await self._ask("show_dispatchers", session, ALIVE_FOR, MAX_DISPATCHERS)
+        rows = await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
         return [DispatcherRow(**row) for row in rows]
 
     async def attempts(

@@ -131,6 +131,20 @@ WHERE lanes.suspended_at IS NOT NULL
 ORDER BY lanes.wait_until, lanes.merchant_id
 LIMIT $1;
 
+-- name: list_dispatchers
+-- List the dispatchers as they noted themselves.
+-- $1 most bigint
+-- row: owner text, version text, started_at timestamptz, beat_at timestamptz, is_ready boolean, reason text,
+--   faults text[], lanes integer
+-- order: by beat_at, the latest first
+-- none: none has noted itself within a day
+SELECT
+    dispatcher.owner, dispatcher.version, dispatcher.started_at, dispatcher.beat_at, dispatcher.is_ready,
+    nullif(array_to_string(dispatcher.reasons, '; '), '') AS reason, dispatcher.faults, dispatcher.lanes
+FROM webhook.dispatcher
+ORDER BY dispatcher.beat_at DESC, dispatcher.owner
+LIMIT $1;
+
 -- name: find_stranded
 -- Find what has waited longest, in order, although nothing is wanting but a dispatcher: nobody holds any lane, and this
 -- one is neither paused nor suspended, does not rest, and has an endpoint. It goes round the merchants with a look-up

@@ -349,13 +349,20 @@ LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
 WHERE endpoint.merchant_id = $1;
 
 -- name: set_url
--- Change the URL of a configured endpoint; its trigger recalls the lane.
+-- Change the URL of a configured endpoint; its triggers recall the lane, and name in the audit who asked for it.
 -- $1 merchant_id text
 -- $2 url text
+-- $3 command_id bigint
 -- row: merchant_id text
 -- none: not configured
+WITH asked AS MATERIALIZED (
+    SELECT set_config('webhook.person', control.requested_by, true) AS person
+    FROM webhook.control
+    WHERE control.id = $3
+)
 UPDATE webhook.endpoint
 SET url = $2, updated_at = clock_timestamp()
+FROM asked
 WHERE endpoint.merchant_id = $1
 RETURNING endpoint.merchant_id;
 
