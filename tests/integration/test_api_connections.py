@@ -84,6 +84,20 @@ async def test_who_gives_up_waiting_leaves_the_connection_to_the_next(one: Conne
     assert second.cancelled()
 
 
+async def test_a_connection_that_others_hold_is_waited_for_within_bounds(
+    one: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = Share(one, 9)
+    async with share.acquire():
+        [patient] = await waiting(share, 1)
+        monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 0.05)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(TimeoutError):
+                await pid_of(share)
+    async with asyncio.timeout(PATIENCE):
+        assert await patient == await pid_of(share)
+
+
 async def test_a_statement_that_is_cancelled_is_over_before_anybody_is_next(
     one: Connections, superuser: asyncpg.Connection
 ) -> None:

@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+Waiter = asyncio.Future[PoolConnectionProxy | None]
+
 
 class Connections:
     """As many as the pool may have; None stands for one that is not open yet, and is opened when taken."""
@@ -20,7 +22,7 @@ class Connections:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
         self._idle: deque[PoolConnectionProxy | None] = deque([None] * pool.get_max_size())
-        self._waiting: deque[asyncio.Future[PoolConnectionProxy | None]] = deque()
+        self._waiting: deque[Waiter] = deque()
         self._is_closing = False
 
     @asynccontextmanager
@@ -33,21 +35,19 @@ class Connections:
         finally:
             await self.release(connection, is_sound=is_sound)
 
-    def take_idle(self) -> PoolConnectionProxy | None:
-        """Take one at once, if one is idle and open."""
-        if self._idle and (connection := self._idle[-1]) is not None and is_open(connection):
-            return self._idle.pop()
-        return None
+    async def take(self, until: float | None = None) -> PoolConnectionProxy:
+        """Take one, when there is one, and open it where it is not open any more.
 
-    async def take(self) -> PoolConnectionProxy:
-        """Take one, when there is one, and open it where it is not open any more."""
-        connection = self._idle.pop() if self._idle else await self._handed()
+        until: by the loop's clock; TimeoutError where there was none by then.
+        """
+        connection = self._idle.pop() if self._idle else await self._handed(until)
         if connection is not None and is_open(connection):
             return connection
         try:
-            if connection is not None:
-                await self._pool.release(connection)
-            return await self._pool.acquire()
+            async with asyncio.timeout_at(until):
+                if connection is not None:
+                    await self._pool.release(connection)
+                return await self._pool.acquire()
         except BaseException:
             self._put(None)
             raise
@@ -70,16 +70,22 @@ class Connections:
             if connection is not None:
                 await self._pool.release(connection)
 
-    async def _handed(self) -> PoolConnectionProxy | None:
-        waiter: asyncio.Future[PoolConnectionProxy | None] = asyncio.get_running_loop().create_future()
+    async def _handed(self, until: float | None) -> PoolConnectionProxy | None:
+        loop = asyncio.get_running_loop()
+        waiter: Waiter = loop.create_future()
         self._waiting.append(waiter)
+        # asyncio's own time-out costs as much as all the rest of handing over.
+        bound = None if until is None else loop.call_at(until, _end, waiter)
         try:
             return await waiter
-        except BaseException:
-            # We end in the very moment in which it was handed to us: the next must have it.
-            if not waiter.cancelled():
+        except asyncio.CancelledError:
+            # In the very moment in which it was handed to us: the next must have it.
+            if not waiter.cancelled() and waiter.exception() is None:
                 self._put(waiter.result())
             raise
+        finally:
+            if bound is not None:
+                bound.cancel()
 
     def _put(self, connection: PoolConnectionProxy | None) -> None:
         while self._waiting:
@@ -92,6 +98,11 @@ class Connections:
             self._idle.appendleft(None)
         else:
             self._idle.append(connection)
+
+
+def _end(waiter: Waiter) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
 
 
 def is_open(connection: PoolConnectionProxy) -> bool:

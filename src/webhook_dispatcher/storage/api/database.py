@@ -49,20 +49,24 @@ class Share:
             await self._release(connection, is_sound)
 
     async def _take(self) -> PoolConnectionProxy:
-        if not self._free.locked() and (connection := self._connections.take_idle()) is not None:
-            await self._free.acquire()  # waits for nothing
-            return connection
-        if self._free.locked() and self._waiting >= MAX_WAITING:
+        until = asyncio.get_running_loop().time() + MAX_WAIT_SECONDS
+        if self._free.locked():
+            await self._wait(until)
+        else:
+            await self._free.acquire()  # at once
+        try:
+            return await self._connections.take(until)
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def _wait(self, until: float) -> None:
+        if self._waiting >= MAX_WAITING:
             raise TimeoutError
         self._waiting += 1
         try:
-            async with asyncio.timeout(MAX_WAIT_SECONDS):
+            async with asyncio.timeout_at(until):
                 await self._free.acquire()
-                try:
-                    return await self._connections.take()
-                except BaseException:
-                    self._free.release()
-                    raise
         finally:
             self._waiting -= 1
 
