@@ -18,6 +18,7 @@ from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.api import database as api_database
 from webhook_dispatcher.storage.api import expiry
+from webhook_dispatcher.storage.api.connections import Connections
 from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
 from webhook_dispatcher.storage.api.tokens import Bearer, TokenLookup, Tokens
@@ -352,7 +353,7 @@ async def test_a_connection_is_waited_for_within_bounds(
     """Outside a transaction too: requests that wait for a database that hangs would pile up."""
     monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 0.05)
     async with api_pool(database) as pool, pool.acquire(), pool.acquire():
-        tokens = Tokens(api_database.Share(pool, 1))
+        tokens = Tokens(api_database.Share(Connections(pool), 1))
         async with asyncio.timeout(10):
             with pytest.raises(StorageUnavailable, match="did not answer in time"):
                 await tokens.admit(sha("t"), LIMIT)

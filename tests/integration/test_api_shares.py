@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-import asyncpg
 import pytest
 
 from tests.integration.api_harness import api_pool
@@ -15,6 +14,7 @@ from webhook_dispatcher.api.program import POOL_SIZE
 from webhook_dispatcher.api.shares import OF_A_MERCHANT, OF_STRANGERS, Shares
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.storage.api import database as api_database
+from webhook_dispatcher.storage.api.connections import Connections, kept
 from webhook_dispatcher.storage.api.database import Share, ask, transaction
 from webhook_dispatcher.storage.api.tokens import Bearer
 from webhook_dispatcher.storage.statements import load
@@ -25,9 +25,9 @@ M1_AGAIN = Bearer(b"t3", 3, "c3", "m1")
 
 
 @pytest.fixture
-async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
-    async with api_pool(database, POOL_SIZE) as opened:
-        yield opened
+async def pool(database: Database) -> AsyncIterator[Connections]:
+    async with api_pool(database, POOL_SIZE) as opened, kept(opened) as connections:
+        yield connections
 
 
 async def is_free(share: Share) -> bool:
@@ -44,7 +44,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 0.5)
 
 
-async def test_strangers_share_a_few_and_leave_the_rest(pool: asyncpg.Pool) -> None:
+async def test_strangers_share_a_few_and_leave_the_rest(pool: Connections) -> None:
     shares = Shares(pool)
     assert shares.note(b"t1", M1) is shares.of_token(b"t1")
     async with AsyncExitStack() as held:
@@ -58,7 +58,7 @@ async def test_strangers_share_a_few_and_leave_the_rest(pool: asyncpg.Pool) -> N
     assert await is_free(shares.of_strangers)
 
 
-async def test_a_merchant_has_a_few_by_all_its_keys_and_leaves_the_rest(pool: asyncpg.Pool) -> None:
+async def test_a_merchant_has_a_few_by_all_its_keys_and_leaves_the_rest(pool: Connections) -> None:
     shares = Shares(pool)
     first = shares.note(b"t1", M1)
     async with AsyncExitStack() as held:
@@ -79,7 +79,7 @@ async def test_a_merchant_has_a_few_by_all_its_keys_and_leaves_the_rest(pool: as
 
 
 async def test_not_more_wait_than_a_bounded_number(
-    pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch
+    pool: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 60)
     monkeypatch.setattr(api_database, "MAX_WAITING", 2)

@@ -5,7 +5,6 @@ A token says by its name which database its merchant is in; whatever is asked wi
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 
 from webhook_dispatcher.api import card_attempts
@@ -67,7 +66,7 @@ class ByToken:
             raise Refused(LIMIT_EXCEEDED, headers=headers)
         # Without any limit nothing was counted, and nothing can be released.
         attempt = card_attempts.CardAttempt(database, card, taken.at) if taken.at else None
-        return replace(admitted, headers=headers, attempt=attempt)
+        return admitted._replace(headers=headers, attempt=attempt)
 
 
 def _admitted(admission: TokenLookup, limit: Limit, database: Database, shard: str | None) -> Admitted:
@@ -102,7 +101,7 @@ def headers_of_limits(limits: Mapping[str, Limit], taken: Taken) -> dict[str, st
     merged: dict[str, list[str]] = {}
     for (name, limit), left in zip(limits.items(), taken.left, strict=True):
         retry_after = None if left else taken.retry_after
-        one = replace(taken, remaining=left or 0, retry_after=retry_after)
+        one = taken._replace(remaining=left or 0, retry_after=retry_after)
         for header, text in limit_headers(name, limit, one).items():
             merged.setdefault(header, []).append(text)
     return {

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -62,8 +62,7 @@ class Refused(Exception):
         """Whether nothing more can be read from the connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A success. data: JSON. language: the one of the first answer, where this repeats it.
 
     kept: what is told when the same request comes again, where that is less: a secret is told once.
@@ -73,11 +72,11 @@ class Answer:
 
     data: bytes
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = NO_HEADERS
     next_cursor: str | None = None
     language: Language | None = None
     kept: bytes | None = None
-    meta: Mapping[str, object] = field(default_factory=dict)
+    meta: Mapping[str, object] = NO_HEADERS
     page: str | None = None
 
 
@@ -173,8 +172,7 @@ class Asked:
         return self.admitted.database
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """What admission found. shard: the database's name; headers: what answers say besides (RateLimit).
 
     attempt: what was taken of a card's limit. endpoint: the merchant's, for an operation that shows it.
@@ -183,7 +181,7 @@ class Admitted:
     bearer: Bearer | None = None
     database: Database | None = None
     shard: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = NO_HEADERS
     attempt: CardAttempt | None = None
     endpoint: OwnEndpoint | None = None
 

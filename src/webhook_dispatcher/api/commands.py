@@ -5,7 +5,6 @@ command's id.
 """
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -74,7 +73,7 @@ async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
         answer = Answer(write(Accepted, command_id=str(command.id), status=command.status), 202)
     else:
         answer = _rendered(asked, command, outcome)
-    return replace(answer, headers={**answer.headers, **outcome.headers}, language=outcome.language)
+    return answer._replace(headers={**answer.headers, **outcome.headers}, language=outcome.language)
 
 
 def _rendered(asked: Asked, command: OwnCommand, given: Given) -> Answer:

@@ -61,7 +61,7 @@ class OnceForEachKey:
         if asked.operation.idempotency == "none":
             return await carry_out(asked)
         async with transaction(asked.database) as connection:
-            within = replace(asked, admitted=replace(asked.admitted, database=connection))
+            within = replace(asked, admitted=asked.admitted._replace(database=connection))
             return await (carry_out(within) if key is None else _keyed(within, key, carry_out))
 
 

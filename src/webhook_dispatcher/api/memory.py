@@ -5,8 +5,7 @@ and every answer until its client has read it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Refused
 from webhook_dispatcher.api.catalogue import BODY_TOO_LARGE, UNAVAILABLE
@@ -27,17 +26,9 @@ class MemoryBudget:
         self._share = share
         self._taken: Counter[str] = Counter()
 
-    @contextmanager
-    def reserved(self, client: str, most: int = MAX_BODY_BYTES) -> Iterator["Reservation"]:
-        """Reserve a client's bytes as they come, until left. most: what one body or answer may have."""
-        reservation = Reservation(self, client, most)
-        try:
-            yield reservation
-        finally:
-            self._left += reservation.size
-            self._taken[client] -= reservation.size
-            if not self._taken[client]:
-                del self._taken[client]
+    def reserved(self, client: str, most: int = MAX_BODY_BYTES) -> "Reservation":
+        """Reserve a client's bytes as they come. most: what one body or answer may have."""
+        return Reservation(self, client, most)
 
     def take(self, client: str, size: int) -> None:
         """Take bytes, or refuse."""
@@ -46,15 +37,34 @@ class MemoryBudget:
         self._left -= size
         self._taken[client] += size
 
+    def release(self, client: str, size: int) -> None:
+        """Release what was taken."""
+        self._left += size
+        self._taken[client] -= size
+        if not self._taken[client]:
+            del self._taken[client]
+
 
 class Reservation:
-    """One body's part of the budget, or one answer's."""
+    """One body's part of the budget, or one answer's, until it is left or released."""
 
     def __init__(self, budget: MemoryBudget, client: str, most: int) -> None:
         self._budget = budget
         self._client = client
         self._most = most
         self.size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Release all that was taken, if anything was."""
+        if self.size:
+            self._budget.release(self._client, self.size)
+            self.size = 0
 
     def grow(self, size: int) -> None:
         """Take so many bytes more, or refuse."""

@@ -129,7 +129,7 @@ class Pipeline:
         )
         asked.admitted = call.admitted = await self._admission.admit(asked)
         client = _client_of(asked, call.admitted)
-        reserved = request[HELD].enter_context(self._answer_budget.reserved(client, memory.MAX_BYTES))
+        request[HELD] = reserved = self._answer_budget.reserved(client, memory.MAX_BYTES)
         asked.take_memory = reserved.grow
         async with card_attempts.released_unless_made(call.admitted.attempt):
             answer = await self._answer(asked, client, request, expects)

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-import asyncpg
 import structlog
 
 from webhook_dispatcher import __version__
@@ -30,10 +29,11 @@ from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.storage import installation, schema
+from webhook_dispatcher.storage.api.connections import Connections, kept
 from webhook_dispatcher.storage.api.database import Share
 from webhook_dispatcher.storage.api.endpoints import refuse_powerful
 from webhook_dispatcher.storage.api.events import Events
-from webhook_dispatcher.storage.connection import create_pool, describe
+from webhook_dispatcher.storage.connection import create_pool, describe, translated
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
@@ -84,7 +84,7 @@ class Parts:
     forwarding: forwarded.Forwarding | None = None
 
 
-Pools = Mapping[str | None, asyncpg.Pool]
+Pools = Mapping[str | None, Connections]
 
 
 def compose(
@@ -164,8 +164,8 @@ class Program(Running):
         chosen, has_feed = self._options, await asyncio.gather(*map(_has_feed, pools.values()))
         return compose(pools, chosen.limits, chosen.egress, chosen.upstream, any(has_feed))
 
-    async def _pool(self, stack: AsyncExitStack, dsn: str) -> asyncpg.Pool:
-        return await stack.enter_async_context(
+    async def _pool(self, stack: AsyncExitStack, dsn: str) -> Connections:
+        pool = await stack.enter_async_context(
             create_pool(
                 dsn,
                 application_name="webhook-dispatcher api",
@@ -175,16 +175,19 @@ class Program(Running):
                 planning=PLANNED_ONCE,
             )
         )
+        return await stack.enter_async_context(kept(pool))
 
     async def _check(self, pools: Pools) -> None:
         """Ask every database whether it is there and ours; SchemaMismatch and ConfigurationError end us."""
         await asyncio.gather(*(self._check_one(name, pool) for name, pool in pools.items()))
 
-    async def _check_one(self, name: str | None, pool: asyncpg.Pool) -> None:
+    async def _check_one(self, name: str | None, pool: Connections) -> None:
         try:
-            await schema.check(pool)
-            (await installation.read(pool)).verify(self._options.installation)
-            await refuse_powerful(pool)
+            with translated():
+                async with pool.acquire() as connection:
+                    await schema.check(connection)
+                    (await installation.read(connection)).verify(self._options.installation)
+                    await refuse_powerful(connection)
         except StorageUnavailable as error:
             _log.warning("database.awaited", shard=name, error=str(error))
             self._away[name] = str(error)
@@ -192,7 +195,7 @@ class Program(Running):
             self._away.pop(name, None)
 
 
-async def _has_feed(pool: asyncpg.Pool) -> bool:
+async def _has_feed(pool: Connections) -> bool:
     """Tell whether a database's events can be read in order; where one is away each request will be told."""
     try:
         return await Events(Share(pool, 1)).is_indexed()

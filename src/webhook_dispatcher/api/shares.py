@@ -9,8 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
-import asyncpg
-
+from webhook_dispatcher.storage.api.connections import Connections
 from webhook_dispatcher.storage.api.database import Share
 from webhook_dispatcher.storage.api.tokens import Bearer
 
@@ -23,9 +22,9 @@ MAX_KNOWN = 20_000
 class Shares:
     """One database's."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
-        self._pool = pool
-        self.of_strangers = Share(pool, OF_STRANGERS)
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self.of_strangers = Share(connections, OF_STRANGERS)
         self._of_merchants: WeakValueDictionary[str, Share] = WeakValueDictionary()
         self._known: OrderedDict[bytes, tuple[str, Share]] = OrderedDict()
 
@@ -49,15 +48,15 @@ class Shares:
     def _of_merchant(self, merchant_id: str) -> Share:
         """Return the merchant's: the same one for as long as any of its tokens or requests has it."""
         if (share := self._of_merchants.get(merchant_id)) is None:
-            self._of_merchants[merchant_id] = share = Share(self._pool, OF_A_MERCHANT)
+            self._of_merchants[merchant_id] = share = Share(self._connections, OF_A_MERCHANT)
         return share
 
 
 class Databases:
     """The databases by their names; None is the name of a single one without."""
 
-    def __init__(self, pools: Mapping[str | None, asyncpg.Pool]) -> None:
-        self._shares = {name: Shares(pool) for name, pool in pools.items()}
+    def __init__(self, connections: Mapping[str | None, Connections]) -> None:
+        self._shares = {name: Shares(each) for name, each in connections.items()}
 
     def named(self, shard: str | None) -> Shares | None:
         """Return the database that a token or client id names; None where there is no such."""

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-import asyncpg
 import structlog
 
 from webhook_dispatcher import __version__
@@ -25,9 +24,10 @@ from webhook_dispatcher.diagnosis.explanation import Rules
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.storage import installation, schema
+from webhook_dispatcher.storage.api.connections import Connections, kept
 from webhook_dispatcher.storage.api.database import Share
 from webhook_dispatcher.storage.api.endpoints import refuse_powerful
-from webhook_dispatcher.storage.connection import create_pool, describe
+from webhook_dispatcher.storage.connection import create_pool, describe, translated
 from webhook_dispatcher.storage.console.sessions import Sessions
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
@@ -86,9 +86,11 @@ class Program(Running):
                 planning=PLANNED_ONCE,
             )
         )
-        await self._check(pool)
-        await self._listen(WebServer(self._console(Share(pool, POOL_SIZE)), MAX_CONNECTIONS), BACKLOG)
-        watching = asyncio.create_task(self._watch(lambda: self._check(pool)))
+        connections = await stack.enter_async_context(kept(pool))
+        await self._check(connections)
+        console = self._console(Share(connections, POOL_SIZE))
+        await self._listen(WebServer(console, MAX_CONNECTIONS), BACKLOG)
+        watching = asyncio.create_task(self._watch(lambda: self._check(connections)))
         stack.callback(watching.cancel)
         _log.info("console.started", version=__version__, url=self._url(), port=self.port)
 
@@ -111,12 +113,14 @@ class Program(Running):
     def _url(self) -> str:
         return self._options.front.origin or f"http://{self._options.address.rpartition(':')[0]}:{self.port}"
 
-    async def _check(self, pool: asyncpg.Pool) -> None:
+    async def _check(self, connections: Connections) -> None:
         """Ask the database whether it is there and ours; SchemaMismatch and ConfigurationError end us."""
         try:
-            await schema.check(pool)
-            (await installation.read(pool)).verify(self._options.installation)
-            await refuse_powerful(pool)
+            with translated():
+                async with connections.acquire() as connection:
+                    await schema.check(connection)
+                    (await installation.read(connection)).verify(self._options.installation)
+                    await refuse_powerful(connection)
         except StorageUnavailable as error:
             _log.warning("database.awaited", error=str(error))
             self._away = str(error)

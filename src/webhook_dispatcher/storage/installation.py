@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch, StatementRefused
 from webhook_dispatcher.storage.connection import as_owner, translated
@@ -22,7 +23,7 @@ ADOPTION_PATIENCE = timedelta(days=1)
 RANDOM_BYTES = 3
 _STATEMENTS = load("installation")
 
-Connection = asyncpg.Connection | asyncpg.Pool
+Connection = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
 from webhook_dispatcher.storage import installation, inventory
@@ -109,7 +110,7 @@ def migration_sql(paused: bool = False) -> str:
     return output.getvalue()
 
 
-async def check(connection: asyncpg.Connection | asyncpg.Pool) -> None:
+async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy) -> None:
     """Raise SchemaMismatch unless the schema is there and serves this program."""
     with translated():
         row = await connection.fetchrow(load("upkeep")["read_schema"].text)

@@ -7,7 +7,7 @@ those go first that ask for nothing. Whatever the parser refuses is answered as 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from enum import StrEnum
 from typing import Protocol, cast
 
@@ -35,8 +35,6 @@ LINGERING_SECONDS = 2.0
 READ_BYTES = 16_384
 MAX_PIPELINED = 2
 """Requests of one connection that wait for the one that is answered."""
-HELD = RequestKey("held", ExitStack)
-"""What a request holds until its answer was sent."""
 
 
 class Phase(StrEnum):
@@ -45,6 +43,17 @@ class Phase(StrEnum):
     IDLE = "idle"
     HEAD = "head"
     UNREAD = "unread"
+
+
+class Held(Protocol):
+    """What a request holds until its answer was sent."""
+
+    def release(self) -> None:
+        """Hold it no longer."""
+        ...
+
+
+HELD: RequestKey[Held] = RequestKey("held", Held)
 
 
 class Answering(Protocol):
@@ -142,11 +151,11 @@ class Connection(RequestHandler):
         await self._drain_helper()
         under_way = self._server.begin_one()
         try:
-            # Until the answer was read, or given up.
-            with ExitStack() as held:
-                request[HELD] = held
-                return await super()._handle_request(request, start_time, request_handler)
+            return await super()._handle_request(request, start_time, request_handler)
         finally:
+            # The answer was read, or given up.
+            if (held := request.get(HELD)) is not None:
+                held.release()
             self._server.end_one(under_way)
             if not self._messages:
                 self._server.note(self, Phase.HEAD if self._head_bytes else Phase.IDLE)

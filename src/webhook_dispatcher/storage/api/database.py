@@ -9,6 +9,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import DispatcherError, StatementRefused
+from webhook_dispatcher.storage.api.connections import Connections
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import Statement, load
 
@@ -30,51 +31,60 @@ class TokenEnded(DispatcherError):
 
 
 class Share:
-    """A part of a pool: at most so many connections at once, and a bounded wait for one of them."""
+    """A part of all connections: at most so many at once, and a bounded wait for one of them."""
 
-    def __init__(self, pool: asyncpg.Pool, most: int) -> None:
-        self._pool = pool
+    def __init__(self, connections: Connections, most: int) -> None:
+        self._connections = connections
         self._free = asyncio.Semaphore(most)
         self._waiting = 0
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[PoolConnectionProxy]:
         """Take a connection while entered; TimeoutError where none was free in time, or too many wait."""
-        connection = await self._take()
+        connection, is_sound = await self._take(), False
         try:
             yield connection
+            is_sound = True
         finally:
-            await self._release(connection)
+            await self._release(connection, is_sound)
 
     async def _take(self) -> PoolConnectionProxy:
-        if self._free.locked() and self._waiting >= MAX_WAITING:
+        until = asyncio.get_running_loop().time() + MAX_WAIT_SECONDS
+        if self._free.locked():
+            await self._wait(until)
+        else:
+            await self._free.acquire()  # at once
+        try:
+            return await self._connections.take(until)
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def _wait(self, until: float) -> None:
+        if self._waiting >= MAX_WAITING:
             raise TimeoutError
         self._waiting += 1
         try:
-            # Not by the pool's own time-out, for which each that waits would become a task.
-            async with asyncio.timeout(MAX_WAIT_SECONDS):
+            async with asyncio.timeout_at(until):
                 await self._free.acquire()
-                try:
-                    return await self._pool.acquire()
-                except BaseException:
-                    self._free.release()
-                    raise
         finally:
             self._waiting -= 1
 
-    async def _release(self, connection: PoolConnectionProxy) -> None:
+    async def _release(self, connection: PoolConnectionProxy, is_sound: bool) -> None:
         try:
-            await self._pool.release(connection)
+            await self._connections.release(connection, is_sound=is_sound)
         finally:
             self._free.release()
 
     async def fetch(self, text: str, *arguments: object) -> Sequence[Any]:
         """Return all rows, for every request: without `acquire`, which would cost as much again."""
-        connection = await self._take()
+        connection, is_sound = await self._take(), False
         try:
-            return cast(Sequence[Any], await connection.fetch(text, *arguments))
+            rows = cast(Sequence[Any], await connection.fetch(text, *arguments))
+            is_sound = True
         finally:
-            await self._release(connection)
+            await self._release(connection, is_sound)
+        return rows
 
     async def fetchrow(self, text: str, *arguments: object) -> asyncpg.Record | None:
         """Return the first row."""

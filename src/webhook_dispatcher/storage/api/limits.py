@@ -7,6 +7,7 @@ counted anew.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.api.database import Database, ask
@@ -24,8 +25,7 @@ class Subject:
     is_durable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """What came of taking. retry_after: whole seconds; None means that it was taken.
 
     remaining: the least that is left of any of the limits. at: the instant it counts as, to release it by.

@@ -5,7 +5,7 @@ Only hashes get here, and no hash that is stored leaves the database.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import asyncpg
 
@@ -18,9 +18,11 @@ from webhook_dispatcher.storage.statements import load
 _TOKENS = load("api_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class Bearer:
-    """Who asks. token_hash: by which statements find whose rows they may read."""
+class Bearer(NamedTuple):
+    """Who asks. token_hash: by which statements find whose rows they may read.
+
+    A tuple, as all that is made for each request: they cost half as much.
+    """
 
     token_hash: bytes
     api_key_id: int
@@ -28,8 +30,7 @@ class Bearer:
     merchant_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLookup:
+class TokenLookup(NamedTuple):
     """Whether a request is let in. bearer, taken: of a live token alone.
 
     is_use_due: its key's last use was written down more than a minute ago (`note_use`).
