@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from webhook_dispatcher.diagnosis.explanation import Rules
-from webhook_dispatcher.diagnosis.timeline import Predecessor, Surroundings
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
+from webhook_dispatcher.storage.console.delivery import Predecessor, Surroundings
 from webhook_dispatcher.storage.insight import (
     Circumstances,
     CommandFacts,

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from tests.unit.delivery_facts import EVENT, facts, surroundings
-from webhook_dispatcher.diagnosis.timeline import Kind, Moment, Predecessor, Surroundings, build
+from webhook_dispatcher.diagnosis.timeline import Kind, Moment, build
 from webhook_dispatcher.diagnosis.vocabulary import say
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
+from webhook_dispatcher.storage.console.delivery import Predecessor, Surroundings
 from webhook_dispatcher.storage.insight import (
     MAX_AHEAD,
     Circumstances,
