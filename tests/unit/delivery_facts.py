@@ -14,7 +14,6 @@ from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
-from webhook_dispatcher.storage.console.delivery import Predecessor, Surroundings
 from webhook_dispatcher.storage.insight import (
     Circumstances,
     CommandFacts,
@@ -22,6 +21,8 @@ from webhook_dispatcher.storage.insight import (
     EventFacts,
     Overtaking,
     Pause,
+    Predecessor,
+    Surroundings,
 )
 
 HOSTILE = ["m1", "{at}", "{0.__class__}", "{", "}}", "<b>x</b>", "\x1b[2J", "\u202eevil", "it's", "%s", "м"]

@@ -14,7 +14,6 @@ from webhook_dispatcher.diagnosis.vocabulary import say
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
-from webhook_dispatcher.storage.console.delivery import Predecessor, Surroundings
 from webhook_dispatcher.storage.insight import (
     MAX_AHEAD,
     Circumstances,
@@ -22,6 +21,8 @@ from webhook_dispatcher.storage.insight import (
     DeliveryFacts,
     EventFacts,
     Overtaking,
+    Predecessor,
+    Surroundings,
 )
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)

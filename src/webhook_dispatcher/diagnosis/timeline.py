@@ -10,8 +10,14 @@ from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
-from webhook_dispatcher.storage.console.delivery import Predecessor, Surroundings
-from webhook_dispatcher.storage.insight import MAX_AHEAD, CommandFacts, DeliveryFacts, EventFacts
+from webhook_dispatcher.storage.insight import (
+    MAX_AHEAD,
+    CommandFacts,
+    DeliveryFacts,
+    EventFacts,
+    Predecessor,
+    Surroundings,
+)
 
 WORTH_TELLING = timedelta(seconds=1)
 """A first attempt that came sooner was not waited for."""

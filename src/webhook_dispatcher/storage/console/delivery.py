@@ -27,6 +27,8 @@ from webhook_dispatcher.storage.insight import (
     EventFacts,
     Overtaking,
     Pause,
+    Predecessor,
+    Surroundings,
     was_sent_in_order,
 )
 from webhook_dispatcher.storage.statements import load
@@ -43,32 +45,6 @@ MAX_DELIVERIES = 20
 WITHHELD = SealedSecret("withheld", b"")
 """Stands where a merchant has a secret: the console's role sees none."""
 _STATEMENTS = load("console_delivery")
-
-
-@dataclass(frozen=True, slots=True)
-class Predecessor:
-    """The event that it waited behind.
-
-    Of the same merchant, with a lower number: the one whose first attempt ended last before its own.
-    """
-
-    event_id: UUID
-    seq: int
-    ended_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What else concerned a delivery, from when it was written until it was finished, or until now.
-
-    predecessor: None where it waited behind none, or nobody knows.
-    commands: not about its event alone, but about its merchant or everybody: pause, resume, retry_failed,
-    recover, skip. changes: of its merchant's endpoint, as the audit has them: for operators alone.
-    """
-
-    predecessor: Predecessor | None = None
-    commands: Sequence[CommandFacts] = ()
-    changes: Sequence[EndpointChange] = ()
 
 
 @dataclass(frozen=True, slots=True)
