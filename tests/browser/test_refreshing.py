@@ -9,7 +9,6 @@ from tests.acceptance.console_people import PASSWORD, RunningConsole, start_cons
 from tests.acceptance.installation import Installation
 from tests.browser.chromium import HOW, PROGRAM, chromium
 from webhook_dispatcher.domain.account import Role
-from webhook_dispatcher.local.behaviour import Behaviour
 
 pytestmark = pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
 
@@ -44,6 +43,7 @@ async def refreshed(page: Page) -> None:
 async def test_a_delivery_that_is_watched_keeps_what_is_open_and_focused(
     installation: Installation, console: RunningConsole, page: Page
 ) -> None:
+    await installation.configure("m1")
     sent = await installation.emit("m1")
     await page.goto(f"{console.base}/deliveries/{sent.id}")
     await page.click("summary:has-text('Cancel')")
@@ -52,8 +52,6 @@ async def test_a_delivery_that_is_watched_keeps_what_is_open_and_focused(
         await refreshed(page)
         assert await page.is_visible("button:has-text('Give it up')")
         assert await page.evaluate("document.activeElement.textContent") == "Give it up"
-    installation.receiver.behave("m1", Behaviour(200))
-    await installation.configure("m1")
     await installation.start()
     await page.wait_for_selector("summary:has-text('Send again')")
     # What can be done now is another thing, and stands behind a fold of its own.
