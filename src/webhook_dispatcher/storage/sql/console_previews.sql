@@ -138,9 +138,10 @@ CROSS JOIN LATERAL (
                 finished.type, finished.finished_at >= $6 AND finished.finished_at < $7,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
-            WHERE me.name IS NOT NULL AND finished.merchant_id >= $2
-                -- No condition on seq alone: the primary key would answer it too, past the rows of all others.
-                AND (finished.merchant_id, finished.seq) < ($2, $3)
+            -- As find_finished_of: the index that begins with merchants is then the only one in that order.
+            WHERE me.name IS NOT NULL
+                AND (finished.merchant_id, finished.seq) < ($2::text COLLATE "C", $3::bigint)
+                AND finished.merchant_id >= $2 AND finished.merchant_id <= $2
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
             ORDER BY finished.merchant_id DESC, finished.seq DESC
