@@ -242,8 +242,9 @@ CROSS JOIN LATERAL (
             LIMIT (SELECT $4::bigint)
         )
     )
-    SELECT looked.kind, NULL::text AS merchant_id, count(*) FILTER (WHERE looked.is_meant) AS deliveries, false AS has_more
+    SELECT looked.kind, NULL::text AS merchant_id, count(*) AS deliveries, false AS has_more
     FROM looked
+    WHERE looked.is_meant
     GROUP BY looked.kind
     UNION ALL
     SELECT
