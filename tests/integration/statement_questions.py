@@ -570,6 +570,9 @@ QUESTIONS: Mapping[str, Question] = {
     "show_command_events": Question((SESSION, "7", "100", "false", str(ASKED), str(ASKED)), 2 * ASKED),
     "show_health": Question((SESSION, str(ASKED)), 2 * ASKED),
     "show_missing_partitions": Question((SESSION, "3"), 100),
+    "show_suspended": Question((SESSION, str(ASKED)), 2 * ASKED),
+    "show_stranded": Question((SESSION, "'5 seconds'", str(ASKED)), 4 * ASKED),
+    "show_urls": Question((SESSION, str(ASKED)), 2 * ASKED),
     # chosen_indexes
     "lock_chosen_indexes": Question(()),
     "choose_indexes": Question(("NULL", "NULL")),
@@ -587,6 +590,7 @@ READ_WHOLE: Mapping[str, str] = {
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
     "find_stranded": "it looks at all lanes",
+    "show_stranded": "as find_stranded",
     "list_suspended": "the view's rows are counted for `check`",
     "read_endpoint_history": "for an operator: it may go through the audit where statistics call it empty",
     "list_commands": "its conditions are optional, and commands are given by hand",

@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.console_readers import console_pool, reader_of
 from tests.integration.storage_harness import StorageHarness
+from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.console import deliveries as deliveries_module
 from webhook_dispatcher.storage.console.commands import Became, CommandFilter, Commands
 from webhook_dispatcher.storage.console.database import SessionOver
@@ -604,13 +605,46 @@ async def test_health_says_what_the_database_knows(console: Reading) -> None:
     await _fare(console)
     health = await Healths(console.pool).get(console.viewer)
     assert (health.schema_version, health.missing, health.suspended) == (health.needed_version, [], 1)
-    assert (health.has_moved, health.everything_is_paused, health.sealing_key_id) == (False, False, None)
+    assert (health.server, health.everything_is_paused) == (health.known_server, False)
+    assert (health.sealing_key_id, health.pause) == (None, None)
     assert health.kept_since is not None
     assert health.made_until is not None
     assert health.made_until > health.kept_since
     tomorrow = (await console.storage.now()).date() + timedelta(days=1)
     await console.db.execute(f"DROP TABLE webhook.attempt_log_{tomorrow:%Y%m%d}")
     assert (await Healths(console.pool).get(console.viewer)).missing == [("attempt_log", tomorrow)]
+
+
+async def test_health_names_who_is_suspended_and_what_a_dispatcher_is_wanting_for(console: Reading) -> None:
+    await _fare(console)
+    await console.db.execute("DELETE FROM webhook.outbox")
+    await console.db.execute(ENDPOINT, "stranded")
+    await console.storage.insert("stranded")
+    healths = Healths(console.pool)
+    assert (await healths.get(console.viewer)).stranded is None, "it may be taken up at any moment"
+    await console.db.execute("UPDATE webhook.outbox SET created_at = created_at - interval '1 hour'")
+    health = await healths.get(console.viewer)
+    assert [merchant.merchant_id for merchant in health.suspended_next] == ["suspended"]
+    assert ("stranded", "https://example.com/") in health.urls
+    assert health.stranded is not None
+    assert health.stranded.merchant_id == "stranded"
+    assert await Administration(console.db).find_stranded() == health.stranded, "as check says"
+    await console.db.execute(
+        "UPDATE webhook.lane SET lease_until = clock_timestamp() + interval '1 minute' "
+        "WHERE merchant_id = 'failing'"
+    )
+    assert (await healths.get(console.viewer)).stranded is None, "somebody holds a lane"
+
+
+async def test_health_says_who_paused_everything(console: Reading) -> None:
+    await console.db.execute("UPDATE webhook.state SET paused = true")
+    await console.db.execute(
+        "INSERT INTO webhook.control (command, requested_by, status, handled_at) "
+        "VALUES ('pause', 'console:ana', 'done', clock_timestamp())"
+    )
+    pause = (await Healths(console.pool).get(console.viewer)).pause
+    assert pause is not None
+    assert pause.requested_by == "console:ana"
 
 
 async def test_one_field_finds_merchants_events_charges_and_commands(console: Reading) -> None:

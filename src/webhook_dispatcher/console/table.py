@@ -45,6 +45,7 @@ class Parts:
     static: StaticFiles
     settings: Sequence[Setting]
     shard: str | None
+    installation: str | None
     is_by_proxy: bool
     readiness: Callable[[], Sequence[str]]
 
@@ -60,6 +61,7 @@ def table(parts: Parts) -> Sequence[Route]:
     merchant_list = MerchantList(merchants)
     merchant = MerchantPages(merchants, commands, actions, parts.guard, parts.shard)
     command = CommandPages(commands, actions)
+    health = HealthPage(Healths(database), parts.clock, parts.guard, parts.installation, parts.settings)
     account = AccountPages(sessions, prover)
     return (
         Route("GET", "/sign-in", signing.show, ANYBODY),
@@ -88,7 +90,7 @@ def table(parts: Parts) -> Sequence[Route]:
         Route("GET", "/commands/{command}", command.show_one),
         Route("POST", "/commands/{command}/withdraw", command.withdraw, OPERATOR),
         Route("POST", "/commands/{command}/stop", command.stop, OPERATOR),
-        Route("GET", "/health", HealthPage(Healths(database), parts.settings).show),
+        Route("GET", "/health", health.show),
         Route("GET", "/account", account.show),
         Route("POST", "/account/preferences", account.prefer),
         Route("POST", "/account/password", account.change_password),

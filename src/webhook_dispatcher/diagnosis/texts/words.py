@@ -117,5 +117,12 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "dispatchers": _word("Dispatchers", "Диспетчеры", "Dispetcherlar"),
         "partitions": _word("Partitions", "Разделы таблиц", "Jadval bo‘limlari"),
         "commands": _word("Commands", "Команды", "Buyruqlar"),
+        "clock": _word("Clock", "Часы", "Soat"),
+        "pause": _word("Pause", "Пауза", "Pauza"),
+        "installation": _word("Installation", "Установка", "O‘rnatma"),
+        "endpoints": _word("Endpoints", "Адреса вебхуков", "Webhook manzillari"),
+        "sealing_key": _word("Sealing key", "Ключ шифрования", "Shifrlash kaliti"),
+        "charges": _word("Charges", "Платежи", "To‘lovlar"),
+        "database": _word("Database", "База данных", "Ma’lumotlar bazasi"),
     },
 }
