@@ -493,6 +493,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_person": Question((SESSION, "true"), 3),
     "sign_out": Question((SESSION,), 4),
     "revoke_sessions": Question((SESSION,), 4),
+    "read_own_sessions": Question((SESSION, "50"), ASKED),
+    "revoke_session": Question((SESSION, "sha256('')"), ASKED),
     "keep_preferences": Question((SESSION, "'uz'", "'UTC'", "'dark'"), 4),
     "change_password": Question((SESSION, PROOF, *NEW_PASSWORD), 5),
     # console_actions
@@ -590,7 +592,6 @@ READ_WHOLE: Mapping[str, str] = {
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
     "find_stranded": "it looks at all lanes",
-    "show_stranded": "as find_stranded",
     "list_suspended": "the view's rows are counted for `check`",
     "read_endpoint_history": "for an operator: it may go through the audit where statistics call it empty",
     "list_commands": "its conditions are optional, and commands are given by hand",

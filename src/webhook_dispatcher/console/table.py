@@ -95,6 +95,7 @@ def table(parts: Parts) -> Sequence[Route]:
         Route("POST", "/account/preferences", account.prefer),
         Route("POST", "/account/password", account.change_password),
         Route("POST", "/account/sessions", account.end_others),
+        Route("POST", "/account/session", account.end_one),
         Route("GET", "/search", SearchPage(Search(database)).show),
         *_of_nobody(parts.static, parts.readiness),
     )

@@ -50,6 +50,8 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "common.copy": ("Copy", "Копировать", "Nusxalash"),
         "common.copied": ("Copied", "Скопировано", "Nusxalandi"),
         "common.details": ("Details", "Подробнее", "Batafsil"),
+        "common.yes": ("yes", "да", "ha"),
+        "common.no": ("no", "нет", "yo‘q"),
         "common.never": ("Never", "Никогда", "Hech qachon"),
         "common.next_page": ("Next page", "Следующая страница", "Keyingi sahifa"),
         "common.first_page": ("First page", "Первая страница", "Birinchi sahifa"),
@@ -965,6 +967,18 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
                 "запросов."
             ),
             "Seans o‘n ikki soat davom etadi. Operatorda o‘n besh daqiqa so‘rovsiz qolsa ham tugaydi.",
+        ),
+        "account.browser": ("Browser", "Браузер", "Brauzer"),
+        "account.address": ("Address", "Адрес", "Manzil"),
+        "account.began": ("Began", "Начат", "Boshlangan"),
+        "account.last_active": ("Last active", "Последняя активность", "Oxirgi faollik"),
+        "account.this_session": ("This one", "Этот", "Shu seans"),
+        "account.end_session": ("End", "Завершить", "Tugatish"),
+        "account.session_ended": ("The session was ended.", "Сеанс завершён.", "Seans tugatildi."),
+        "account.session_was_over": (
+            "That session was over already.",
+            "Этот сеанс уже был завершён.",
+            "Bu seans allaqachon tugagan edi.",
         ),
         "account.end_others": (
             "End my other sessions",

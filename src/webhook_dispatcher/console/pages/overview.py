@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Shown
-from webhook_dispatcher.console.pages.sentences import reason
 from webhook_dispatcher.console.plots import Plot, plot_of
 from webhook_dispatcher.console.reader import Reader
-from webhook_dispatcher.console.rendering import counted, delivery_path, with_query
+from webhook_dispatcher.console.rendering import counted, delivery_path, reason, with_query
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.language import Language
@@ -202,7 +201,7 @@ def _warnings(overview: Overview, reader: Reader) -> Sequence[Hindrance]:
     if not overview.alive:
         found.append(Hindrance("bad", "overview.nobody_alive"))
     found += [
-        Hindrance("bad", "overview.own_fault", {"host": row.host, "fault": reason(fault, reader)})
+        Hindrance("bad", "overview.own_fault", {"host": row.host, "fault": reason(reader, fault)})
         for row in overview.dispatchers
         if row.is_alive
         for fault in row.faults
@@ -216,7 +215,7 @@ def dispatcher_of(row: DispatcherRow, reader: Reader) -> Dispatcher:
         return Dispatcher(row, "overview.away", "")
     if row.is_ready:
         return Dispatcher(row, "overview.ready", "good")
-    return Dispatcher(row, "overview.not_ready", "bad", [reason(text, reader) for text in row.reasons])
+    return Dispatcher(row, "overview.not_ready", "bad", [reason(reader, text) for text in row.reasons])
 
 
 def _list(**fields: object) -> str:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.console.rendering import delivery_path, merchant_path
-from webhook_dispatcher.diagnosis import reasons, vocabulary
+from webhook_dispatcher.diagnosis import vocabulary
 from webhook_dispatcher.diagnosis.said import Said
 from webhook_dispatcher.diagnosis.vocabulary import Part
 
@@ -22,11 +22,6 @@ class Stretch:
 def sentence(said: Said, reader: Reader) -> Sequence[Stretch]:
     """Say something, with a link where it names an event or a merchant."""
     return [Stretch(part.text, _path(part)) for part in vocabulary.parts(said, reader.language, reader.zone)]
-
-
-def reason(text: str, reader: Reader) -> str:
-    """Say in the reader's words what the guard, a dispatcher or a rejected command says in English."""
-    return vocabulary.say(reasons.read(text), reader.language, reader.zone)
 
 
 def _path(part: Part) -> str | None:
