@@ -78,7 +78,7 @@ OWN = {
     "console_preferences",
     "console_change_password",
 }
-ASKING = {"console_person", "console_reader", "console_own_sessions"}
+ASKING = {"console_person", "console_reader"}
 SIGNING_IN = {"console_sign_in", "console_sign_in_by_code", "console_sign_in_by_proxy"}
 
 
