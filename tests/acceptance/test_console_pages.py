@@ -391,7 +391,8 @@ async def test_commands_and_changes_are_filtered_in_the_url(installation: Instal
         [changes] = re.findall(r'href="(/commands\?view=changes&merchant=[^"]+)"', page.text)
         page = await person.get(changes)
         assert (merchant_path("m/2") in page.text, "/merchants/m1" in page.text) == (True, False)
-        assert ("Endpoint set" in page.text, "url: http" in page.text) == (True, True)
+        assert ("Endpoint set" in page.text, "URL: http" in page.text) == (True, True)
+        assert "Arguments: Created before 2026-01-01 00:00:00" in page.text
 
 
 async def test_a_command_is_said_in_words_and_the_rest_is_folded(installation: Installation) -> None:

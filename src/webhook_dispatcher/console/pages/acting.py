@@ -25,7 +25,9 @@ TONES: Mapping[str, str] = {
     CommandStatus.REJECTED: "bad",
     CommandStatus.WITHDRAWN: "info",
 }
-INSTANTS = frozenset({"since", "until", "before"})
+INSTANTS = frozenset({"since", "until", "before", "secret_created_at", "previous_until", "began_at"})
+NUMBERS = frozenset({"status", "id"})
+"""Numbers that name something: their digits are not grouped."""
 WORDS: Mapping[str, str] = {"states": "state", "matched": "state", "outcome": "outcome"}
 """Which closed list the values of a fact are of."""
 _DONE = {CommandName.RETRY_FAILED: "retried", CommandName.RECOVER: "recovered", CommandName.SKIP: "skipped"}
@@ -94,24 +96,24 @@ class Worded:
 
 def worded(found: Mapping[str, Any] | None, reader: Reader) -> Worded:
     """Put in words what there are words for."""
-    known = choices("command_fact")
+    known = choices("fact")
     facts, rest = [], {}
     for name, value in (found or {}).items():
-        text = _value(name, value, reader) if name in known else None
+        text = in_words(name, value, reader) if name in known else None
         if text is None:
             rest[name] = value
         else:
-            facts.append((label(reader, "command_fact", name), text))
+            facts.append((label(reader, "fact", name), text))
     return Worded(facts, written_json(rest))
 
 
-def _value(name: str, value: Any, reader: Reader) -> str | None:
-    """Write a value; None where it is none that we know how to say."""
+def in_words(name: str, value: Any, reader: Reader) -> str | None:
+    """Write the value of a fact; None where it is none that we know how to say."""
     match value:
         case bool():
             return texts.say("common.yes" if value else "common.no", reader.language)
         case int():
-            return str(value) if name == "status" else amounts.number(value, reader.language)
+            return str(value) if name in NUMBERS else amounts.number(value, reader.language)
         case str():
             return _text(name, value, reader)
         case list() if all(isinstance(each, str) for each in value):

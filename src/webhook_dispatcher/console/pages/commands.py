@@ -23,6 +23,8 @@ LABELS: Mapping[str, str] = {
     "requested_by": "commands.by",
     "after": "filter.after",
 }
+SHOWN_BESIDE = frozenset({"merchant_id", "account"})
+"""Facts of a change that have a column of their own."""
 _SAID = {
     "withdrawn": ("good", "commands.withdrawn"),
     "not_withdrawn": ("warn", "commands.not_withdrawn"),
@@ -204,17 +206,26 @@ def _change(row: AuditRow, reader: Reader) -> Change:
         else label(reader, "change", row.action)
     )
     changed = [each for each in {**before, **after} if before.get(each) != after.get(each)]
-    detail = "; ".join(f"{each}: {_sides(before.get(each), after.get(each))}" for each in changed)
+    detail = "; ".join(
+        f"{label(reader, 'fact', each)}: {_sides(each, before.get(each), after.get(each), reader)}"
+        for each in changed
+        if each not in SHOWN_BESIDE and (before.get(each) or after.get(each)) not in ({}, None)
+    )
     return Change(row, action, str({**before, **after}.get("account") or ""), detail)
 
 
-def _sides(before: object, after: object) -> str:
+def _sides(name: str, before: object, after: object, reader: Reader) -> str:
     """Write what a value was and what it became."""
-    return " → ".join(
-        each if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
-        for each in (before, after)
-        if each is not None
-    )
+    return " → ".join(_side(name, each, reader) for each in (before, after) if each is not None)
+
+
+def _side(name: str, value: object, reader: Reader) -> str:
+    if name == "args" and isinstance(value, dict):
+        told = acting.worded(value, reader)
+        return ", ".join(
+            [*(f"{fact} {text}" for fact, text in told.facts), *([told.rest] if told.rest else [])]
+        )
+    return acting.in_words(name, value, reader) or json.dumps(value, ensure_ascii=False)
 
 
 def _said(name: str) -> Said | None:
