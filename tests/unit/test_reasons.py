@@ -40,9 +40,9 @@ LISTED = {
 
 
 def sentences(node: ast.AST) -> Iterator[str]:
-    """Find the sentences in some code, with a number for what they are filled with."""
+    """Find the sentences in some code, with a letter for what they are filled with."""
     if isinstance(node, ast.JoinedStr):
-        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in node.values)
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
         yield node.value
     else:
@@ -107,7 +107,10 @@ def test_what_an_address_is_set_aside_for_is_known(address: str) -> None:
     assert read(use).key.startswith("use_")
 
 
-@pytest.mark.parametrize("text", ["", "a reason of version 9", "x" * (MAX_READ + 1), "two\nlines", "{text}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "a reason of version 9", "x" * (MAX_READ + 1), "Your plan needs an upgrade", "two\nlines", "{text}"],
+)
 def test_what_is_not_known_is_said_as_it_stands(text: str) -> None:
     assert read(text).key == OTHER
     assert read(text).facts == {"text": text}
@@ -129,4 +132,4 @@ def facts_of(english: str) -> list[str]:
 def test_no_text_hides_one_that_follows(key: str) -> None:
     english = TEXTS[key]["en"]
     assert isinstance(english, str)
-    assert read(english.format(**dict.fromkeys(facts_of(english), "7"))).key == key
+    assert read(english.format(**dict.fromkeys(facts_of(english), "x"))).key == key

@@ -17,6 +17,8 @@ MAX_READ = 500
 OTHER = "as_written"
 REASON = "reason"
 """A fact of this name is such a sentence itself."""
+NAMES = frozenset({"command", "name"})
+"""Facts of these names are of small letters and underscores alone."""
 
 
 def read(text: str) -> Said:
@@ -43,4 +45,4 @@ def _pattern(key: str) -> Iterator[str]:
     for words, name, _, _ in Formatter().parse(english):
         yield re.escape(words)
         if name is not None:
-            yield f"(?P<{name}>.+)"
+            yield f"(?P<{name}>{'[a-z_]+' if name in NAMES else '.+'})"
