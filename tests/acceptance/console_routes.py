@@ -30,6 +30,7 @@ def routes() -> list[Route]:
                 static=StaticFiles(),
                 settings=(),
                 shard=None,
+                installation=None,
                 is_by_proxy=False,
                 readiness=list,
             )

@@ -4,11 +4,13 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from typing import Any
 from uuid import UUID
 
 from tests.acceptance.console_people import Client, Page, RunningConsole, start_console
 from tests.acceptance.installation import Installation
 from tests.waiting import until_found
+from webhook_dispatcher.console.rendering import merchant_path
 from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature
@@ -354,7 +356,8 @@ async def test_a_viewer_sees_no_payload_and_no_changes(installation: Installatio
             assert page.status == 200
             forms = re.findall(r'<form[^>]*method="post"[^>]*action="([^"]+)"', page.text)
             assert forms == ["/sign-out"], path
-        assert "signed in" not in (await viewer.get("/commands?view=changes")).text
+        assert "Signed in" in (await operator.get("/commands?view=changes")).text
+        assert "Signed in" not in (await viewer.get("/commands?view=changes")).text
 
 
 async def test_preferences_and_the_password_are_a_persons_own(installation: Installation) -> None:
@@ -403,7 +406,116 @@ async def test_the_overview_counts_and_leads_to_the_lists(installation: Installa
             return page if "Delivered 1" in page.text else None
 
         page = await until_found(noted)
-        for path in re.findall(r'<a class="figure[^"]*" href="([^"]+)"', page.text):
+        figures = re.findall(r'<a class="whole" href="([^"]+)"><div class="name">([^<]+)<', page.text)
+        path_of = {name: path for path, name in figures}
+        assert len(path_of) == 8
+        for path in path_of.values():
             assert (await person.get(path)).status == 200, path
+        in_an_hour = await person.get(path_of["Delivered, last hour"])
+        assert re.search(r"[?&]since=\d", path_of["Delivered, last hour"])
+        assert "/merchants/m1" in in_an_hour.text
+        waiting = await person.get(path_of["Waiting"])
+        assert ("/merchants/nobody" in waiting.text, "/merchants/m1" in waiting.text) == (True, False)
+        assert path_of["Failed attempts, last hour"] == "#attempts_hour"
+        [by_outcome] = re.findall(r'<dt>Delivered</dt><dd><a href="([^"]+)">1</a>', page.text)[:1]
+        assert "/merchants/m1" in (await person.get(by_outcome)).text
+        await installation.do("pause", "m1")
+        [paused] = re.findall(r'<a href="([^"]+)">paused: 1</a>', (await person.get("/")).text)
+        assert "/merchants/m1" in (await person.get(paused)).text
         await installation.do("pause")
         assert "Everything is paused by a test" in (await person.get("/")).text
+        health = (await person.get("/health")).text
+        assert "everything is paused (since " in health
+        assert "webhook-dispatcher resume --all" in health
+
+
+async def test_health_says_what_check_says_in_the_readers_words(installation: Installation) -> None:
+    await installation.configure("m1", url="https://shop.internal/hook")
+    await installation.owner.execute(
+        "UPDATE webhook.lane SET suspended_at = clock_timestamp(), wait_until = clock_timestamp()"
+    )
+    console = await start_console(installation)
+    async with console.person(Role.VIEWER) as person:
+        page = (await person.get("/health", **{"Accept-Language": "ru"})).text
+        assert '<a href="/merchants/m1">m1</a>: имена в .internal не публичны' in page
+        assert re.search(r'<a href="/merchants/m1">m1</a> с \d{4}-', page), "suspended"
+        assert "ни один давно не сообщал о себе" in page
+        assert "Остальное скажет webhook-dispatcher check там, где лежат ключи" in page
+        await installation.start()
+
+        async def works() -> bool:
+            return ", version " in (await person.get("/health")).text
+
+        await until_found(works)
+        page = (await person.get("/health")).text
+        assert "names under .internal are not public" in page
+        assert "nothing is delivered until one runs" not in page
+
+
+async def test_commands_and_changes_are_filtered_in_the_url(installation: Installation) -> None:
+    await installation.configure("m1", "m/2")
+    pause = await installation.ask("pause", "m1")
+    skip = await installation.ask("skip", "m/2", before="2026-01-01T00:00:00Z")
+    console = await start_console(installation)
+    async with console.person() as person:
+        for query, found in (
+            ("", {pause, skip}),
+            ("command=pause", {pause}),
+            ("status=pending", {pause, skip}),
+            ("status=done", set()),
+            ("merchant=m%2F2&by=a+test", {skip}),
+            ("by=somebody+else", set()),
+        ):
+            page = await person.get(f"/commands?{query}")
+            assert set(map(int, re.findall(r'href="/commands/(\d+)"', page.text))) == found, query
+        assert (await person.get("/commands?status=nonsense")).status == 422
+        of_merchant = (await person.get(merchant_path("m/2"))).text
+        [path] = re.findall(r'href="(/commands\?merchant=[^"]+)"', of_merchant)
+        page = await person.get(path)
+        assert f"/commands/{skip}" in page.text
+        [changes] = re.findall(r'href="(/commands\?view=changes&merchant=[^"]+)"', page.text)
+        page = await person.get(changes)
+        assert (merchant_path("m/2") in page.text, "/merchants/m1" in page.text) == (True, False)
+        assert ("Endpoint set" in page.text, "URL: http" in page.text) == (True, True)
+        assert "Arguments: Created before 2026-01-01 00:00:00" in page.text
+
+
+async def test_a_command_is_said_in_words_and_the_rest_is_folded(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    args: dict[str, Any] = {
+        "since": "2026-01-01T00:00:00Z",
+        "states": ["failed", "skipped"],
+        "colour": "red",
+    }
+    command = await installation.ask("recover", "m1", **args)
+    refused = await installation.ask("retry_failed", None)
+    await installation.handled(command)
+    await installation.handled(refused)
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = (await person.get(f"/commands/{command}")).text
+        assert "<dt>From</dt><dd>2026-01-01 00:00:00</dd>" in page
+        assert "<dt>States</dt><dd>Failed, Skipped</dd>" in page
+        assert '<pre class="code wrapped" tabindex="0">{"colour": "red"}</pre>' in page
+        page = (await person.get(f"/commands/{refused}", **{"Accept-Language": "uz"})).text
+        assert "retry_failed buyrug‘iga merchant_id yoki args.since kerak" in page
+        assert (await person.get("/commands", **{"Accept-Language": "ru"})).text.count(
+            "нужен merchant_id"
+        ) == 1
+
+
+async def test_a_person_ends_one_of_their_sessions(installation: Installation) -> None:
+    console = await start_console(installation)
+    async with console.person(Role.VIEWER, "ada") as person, console.stranger() as other:
+        await other.sign_in("ada")
+        page = await person.get("/account")
+        [mark] = re.findall(r'name="session" value="([0-9a-f]{64})"', page.text)
+        assert page.text.count("This one") == 1
+        ended = await person.post("/account/session", {"session": mark})
+        assert "The session was ended." in (await person.get(ended.location)).text
+        assert (await other.get("/")).status == 303
+        assert (await person.get("/")).status == 200
+        for marked in (mark, "nonsense", ""):
+            again = await person.post("/account/session", {"session": marked})
+            assert "That session was over already." in (await person.get(again.location)).text

@@ -495,6 +495,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_person": Question((SESSION, "true"), 3),
     "sign_out": Question((SESSION,), 4),
     "revoke_sessions": Question((SESSION,), 4),
+    "read_own_sessions": Question((SESSION, "50"), ASKED),
+    "revoke_session": Question((SESSION, "sha256('')"), ASKED),
     "keep_preferences": Question((SESSION, "'uz'", "'UTC'", "'dark'"), 4),
     "change_password": Question((SESSION, PROOF, *NEW_PASSWORD), 5),
     # console_actions
@@ -582,6 +584,9 @@ QUESTIONS: Mapping[str, Question] = {
     "show_command_events": Question((SESSION, "7", "100", "false", str(ASKED), str(ASKED)), 2 * ASKED),
     "show_health": Question((SESSION, str(ASKED)), 2 * ASKED),
     "show_missing_partitions": Question((SESSION, "3"), 100),
+    "show_suspended": Question((SESSION, str(ASKED)), 2 * ASKED),
+    "show_stranded": Question((SESSION, "'5 seconds'", str(ASKED)), 4 * ASKED),
+    "show_urls": Question((SESSION, str(ASKED)), 2 * ASKED),
     # chosen_indexes
     "lock_chosen_indexes": Question(()),
     "choose_indexes": Question(("NULL", "NULL")),
@@ -617,6 +622,7 @@ READ_WHOLE: Mapping[str, str] = {
     "measure_lag": "as count_recent",
     "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
     "show_audit": "as read_endpoint_history",
+    "show_audit_of_merchant": "as read_endpoint_history",
     "show_changes": "as read_endpoint_history",
     "show_recovery": "as show_lag",
     "forget_noted": "every half hour: of dispatchers there are few, all else is found by its time",

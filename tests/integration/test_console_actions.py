@@ -71,7 +71,13 @@ CHANGES: dict[str, Change] = {
     ),
     "console_revoke_api_key": lambda actions, session: actions.revoke_api_key(session, "client"),
 }
-OWN = {"console_sign_out", "console_revoke_sessions", "console_preferences", "console_change_password"}
+OWN = {
+    "console_sign_out",
+    "console_revoke_session",
+    "console_revoke_sessions",
+    "console_preferences",
+    "console_change_password",
+}
 ASKING = {"console_person", "console_reader"}
 SIGNING_IN = {"console_sign_in", "console_sign_in_by_code", "console_sign_in_by_proxy"}
 

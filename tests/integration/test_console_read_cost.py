@@ -250,6 +250,12 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     ),
     "health": (("show_health", "{person}", str(COUNTED)), 200),
     "missing partitions": (("show_missing_partitions", "{person}", "3"), 50),
+    "who is suspended": (("show_suspended", "{person}", "10"), 10),
+    "what is stranded": (
+        ("show_stranded", "{person}", "'5 seconds'", str(MAX_MERCHANTS_LOOKED_AT)),
+        3 * MAX_MERCHANTS_LOOKED_AT,
+    ),
+    "where merchants are sent to": (("show_urls", "{person}", "5001"), 5_001),
 }
 """By name, what is asked, and how many rows it may be about."""
 

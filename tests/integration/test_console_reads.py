@@ -726,7 +726,7 @@ async def test_what_a_command_found_finished_before_it_is_not_what_became_of_it(
     assert [event.became for event in page.events] == [Became.GONE]
 
 
-async def test_the_audit_is_paged(console: Reading) -> None:
+async def test_the_audit_is_paged_and_of_one_merchant(console: Reading) -> None:
     for merchant in ("a", "b", "a"):
         await console.db.execute("DELETE FROM webhook.endpoint WHERE merchant_id = $1", merchant)
         await console.db.execute(ENDPOINT, merchant)
@@ -736,6 +736,7 @@ async def test_the_audit_is_paged(console: Reading) -> None:
     assert [entry.action for entry in (*page.entries, *rest.entries)] == [
         *["endpoint set", "endpoint removed", "endpoint set", "endpoint set"]
     ]
+    assert [entry.merchant_id for entry in (await commands.audit(console.operator, "b")).entries] == ["b"]
     assert page.entries[0].after is not None
     assert page.entries[0].after["url"] == "https://example.com/"
 
@@ -744,13 +745,46 @@ async def test_health_says_what_the_database_knows(console: Reading) -> None:
     await _fare(console)
     health = await Healths(console.pool).get(console.viewer)
     assert (health.schema_version, health.missing, health.suspended) == (health.needed_version, [], 1)
-    assert (health.has_moved, health.everything_is_paused, health.sealing_key_id) == (False, False, None)
+    assert (health.server, health.everything_is_paused) == (health.known_server, False)
+    assert (health.sealing_key_id, health.pause) == (None, None)
     assert health.kept_since is not None
     assert health.made_until is not None
     assert health.made_until > health.kept_since
     tomorrow = (await console.storage.now()).date() + timedelta(days=1)
     await console.db.execute(f"DROP TABLE webhook.attempt_log_{tomorrow:%Y%m%d}")
     assert (await Healths(console.pool).get(console.viewer)).missing == [("attempt_log", tomorrow)]
+
+
+async def test_health_names_who_is_suspended_and_what_a_dispatcher_is_wanting_for(console: Reading) -> None:
+    await _fare(console)
+    await console.db.execute("DELETE FROM webhook.outbox")
+    await console.db.execute(ENDPOINT, "stranded")
+    await console.storage.insert("stranded")
+    healths = Healths(console.pool)
+    assert (await healths.get(console.viewer)).stranded is None, "it may be taken up at any moment"
+    await console.db.execute("UPDATE webhook.outbox SET created_at = created_at - interval '1 hour'")
+    health = await healths.get(console.viewer)
+    assert [merchant.merchant_id for merchant in health.suspended_next] == ["suspended"]
+    assert ("stranded", "https://example.com/") in health.urls
+    assert health.stranded is not None
+    assert health.stranded.merchant_id == "stranded"
+    assert await Administration(console.db).find_stranded() == health.stranded, "as check says"
+    await console.db.execute(
+        "UPDATE webhook.lane SET lease_until = clock_timestamp() + interval '1 minute' "
+        "WHERE merchant_id = 'failing'"
+    )
+    assert (await healths.get(console.viewer)).stranded is None, "somebody holds a lane"
+
+
+async def test_health_says_who_paused_everything(console: Reading) -> None:
+    await console.db.execute("UPDATE webhook.state SET paused = true")
+    await console.db.execute(
+        "INSERT INTO webhook.control (command, requested_by, status, handled_at) "
+        "VALUES ('pause', 'console:ana', 'done', clock_timestamp())"
+    )
+    pause = (await Healths(console.pool).get(console.viewer)).pause
+    assert pause is not None
+    assert pause.requested_by == "console:ana"
 
 
 async def test_one_field_finds_merchants_events_charges_and_commands(console: Reading) -> None:

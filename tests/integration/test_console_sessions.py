@@ -118,6 +118,28 @@ async def test_signing_out_ends_one_session_and_the_others_can_be_ended(console:
     assert ended == [("oleg", "signed out", None), ("oleg", "sessions ended", {"sessions": 1})]
 
 
+async def test_a_person_sees_their_own_sessions_and_ends_one(console: Console) -> None:
+    there = await console.sign_in(at=browser("198.51.100.7"))
+    here, olga = await console.sign_in(), await console.sign_in("olga")
+    first, second = await console.sessions.own(here)
+    assert (first.is_this, first.address, first.agent) == (True, HERE.address, HERE.agent)
+    assert (second.is_this, str(second.address)) == (False, "198.51.100.7")
+    assert second.began_at <= first.began_at < first.expires_at
+    assert {first.mark, second.mark} & {here, there} == set(), "a mark opens nothing"
+    [of_another] = await console.sessions.own(olga)
+    assert not await console.sessions.revoke(here, of_another.mark), "it is somebody else's"
+    assert not await console.sessions.revoke(here, b"")
+    assert await console.sessions.revoke(here, second.mark)
+    assert not await console.sessions.revoke(here, second.mark), "it is over"
+    assert [await is_over(console, token) for token in (here, there, olga)] == [False, True, False]
+    assert [own.mark for own in await console.sessions.own(here)] == [first.mark]
+    [(_, by, _, _, what)] = [row for row in await console.audit() if row[2] == "session ended"]
+    assert (by, what["address"], what["agent"]) == ("oleg", "198.51.100.7", HERE.agent)
+    for asked in (console.sessions.own(there), console.sessions.revoke(there, first.mark)):
+        with pytest.raises(SessionOver):
+            await asked
+
+
 async def test_a_disabled_account_has_no_session_any_more_and_none_comes_back(console: Console) -> None:
     token = await console.sign_in()
     await console.disable("oleg")

@@ -83,7 +83,13 @@ def test_later_migration_names_what_it_applied(
     assert main(["migrate"], Session(environ)) == 0
     lines = capsys.readouterr().out.splitlines()
     applied = [line for line in lines if line.startswith("applied")]
-    names = ("0005_what_operators_ask", "0006_partner_api", "0007_accounts", "0008_console")
+    names = (
+        "0005_what_operators_ask",
+        "0006_partner_api",
+        "0007_accounts",
+        "0008_console",
+        "0009_own_sessions",
+    )
     assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines
 

@@ -20,8 +20,10 @@ from webhook_dispatcher.storage.administration import (
     DispatcherFacts,
     PauseOfEverything,
     Stranded,
+    SuspendedMerchant,
     UnreadableRow,
 )
+from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
@@ -94,7 +96,7 @@ async def test_what_waits_though_only_a_dispatcher_is_wanting_is_found() -> None
     [
         ({}, None),
         ({"beat_at": NOW - HOUR}, "none has been heard of lately: nothing is delivered until one runs"),
-        ({"is_ready": False, "reason": "no key"}, "host/1/a is not ready: no key"),
+        ({"is_ready": False, "reasons": ["no key"]}, "host/1/a is not ready: no key"),
         ({"faults": ["clock"]}, "host/1/a has a fault of its own: clock"),
     ],
 )
@@ -295,3 +297,90 @@ def test_the_exit_code_is_that_of_the_worst_problem(capsys: pytest.CaptureFixtur
     assert main(["check", "--json"], session(database)) == 1
     found = json.loads(capsys.readouterr().out)
     assert [finding["mend"][:18] for finding in found if finding["problem"]] == ["start a dispatcher"]
+
+
+SAID_OF_ALL = [
+    (
+        "pause",
+        "everything is paused (since 2026-11-20T08:15:30.123Z, by a\N{REPLACEMENT CHARACTER}na)",
+        "webhook-dispatcher resume --all",
+    ),
+    (
+        "suspended",
+        "s0 since 2026-11-20 08:15:30, next try at 2026-11-20 08:15:30; "
+        "s1 since 2026-11-20 08:15:30, next try at 2026-11-20 08:15:30; and 1010 more",
+        "webhook-dispatcher resume MERCHANT",
+    ),
+    (
+        "installation",
+        "WEBHOOK_INSTALLATION: the database belongs to 'prod-eu1', not to 'prod-eu2'",
+        "connect to the database of 'prod-eu2'; if this is a copy that is to become it, "
+        "`webhook-dispatcher adopt` shows what it owes and renames it",
+    ),
+    (
+        "partitions",
+        "2 missing (webhook.attempt_log: 2026-11-21, webhook.delivery_log: 2026-11-21)",
+        "start a dispatcher (it makes them ahead of time), and look in its log for why it did not",
+    ),
+    (
+        "dispatchers",
+        f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30: is any running? "
+        "GET /readyz of each",
+        "start one: webhook-dispatcher run",
+    ),
+    (
+        "clock",
+        "this machine is 4000 s ahead of the database: signatures are off too",
+        "synchronise both with NTP",
+    ),
+    (
+        "endpoint",
+        "m1: 10.0.0.1 is not a public address (private use, RFC 1918)",
+        "webhook-dispatcher endpoint set m1 URL, or allow it by WEBHOOK_EGRESS_*",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "found", "mend"), SAID_OF_ALL)
+async def test_what_the_console_says_too_is_said_to_the_letter(check: str, found: str, mend: str) -> None:
+    database = await configured("https://10.0.0.1/")
+    database.pause = PauseOfEverything("a\x1bna", NOW)
+    database.suspended = [SuspendedMerchant(f"s{number}", NOW, NOW) for number in range(2)]
+    database.suspended_in_all = 1_012
+    day = date(2026, 11, 21)
+    database.missing = [("webhook.attempt_log", day), ("webhook.delivery_log", day)]
+    database.stranded = Stranded("m1", EVENT, NOW)
+    asked = replace(
+        session(database, WEBHOOK_INSTALLATION="prod-eu2"), unix_time=lambda: NOW.timestamp() + 4_000
+    )
+    findings = [finding for finding in await examine(asked) if finding.check == check]
+    assert [(finding.problem or finding.note, finding.mend) for finding in findings] == [(found, mend)]
+
+
+@pytest.mark.parametrize(
+    ("installation", "note"),
+    [
+        (Installation("prod-eu1", 7, 7), "ok; prod-eu1"),
+        (Installation(None, 7, 7), "ok; it has no name yet: `webhook-dispatcher migrate` gives it one"),
+        (
+            Installation("prod-eu1", 7, 8),
+            "ok; prod-eu1; this server is 8, it was on 7: is this a copy? docs/operations.md; "
+            "`adopt` notes the new one",
+        ),
+    ],
+)
+async def test_which_installation_it_is_is_noted(installation: Installation, note: str) -> None:
+    database = await configured()
+    database.installation = installation
+    [finding] = [found for found in await examine(session(database)) if found.check == "installation"]
+    assert (finding.note, finding.problem, finding.mend) == (note, None, None)
+
+
+async def test_no_more_than_ten_endpoints_are_named() -> None:
+    database = await configured()
+    for number in range(MAX_NAMED + 2):
+        name = f"n{number:02}"
+        database.endpoints[name] = replace(database.endpoints["m1"], merchant_id=name, url="http://x.test/")
+    findings = [found for found in await examine(session(database)) if found.check == "endpoint"]
+    assert len(findings) == MAX_NAMED + 1
+    assert (findings[-1].problem, findings[-1].mend) == ("and 2 more endpoints", "as above")

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -15,7 +16,7 @@ from webhook_dispatcher.app.console import shown_settings
 from webhook_dispatcher.console import cookies, names, security
 from webhook_dispatcher.console.calls import Answer, Asked, Plain, Refused, Route
 from webhook_dispatcher.console.pages.signing import next_page
-from webhook_dispatcher.console.plots import HEIGHT, WIDTH, nice_top, plot_of
+from webhook_dispatcher.console.plots import CLASSES, HEIGHT, WIDTH, nice_top, plot_of
 from webhook_dispatcher.console.pretty import pretty
 from webhook_dispatcher.console.prover import MAX_AT_ONCE, MAX_WAITING, Prover, TooBusy
 from webhook_dispatcher.console.reader import Reader, reader_of, zone_of
@@ -23,6 +24,7 @@ from webhook_dispatcher.console.rendering import Renderer, shown_instant, when
 from webhook_dispatcher.console.routing import Routes
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.domain.account import SessionToken
+from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage.console.overview import Attempts
@@ -217,11 +219,25 @@ def test_a_plot_is_drawn_within_its_bounds() -> None:
         for number in range(60)
     ]
     plot = plot_of(attempts)
-    assert (plot.good, plot.bad, plot.outcomes) == (1770, 1770, [("timeout", 1770)])
+    assert (plot.good, plot.bad) == (1770, 1770)
+    assert plot.outcomes == [("delivered", 1770), ("timeout", 1770)]
+    assert plot.sums == [("delivered", 1770), ("unanswered", 1770)]
     for bar in plot.bars:
         assert 0 <= bar.x <= bar.x + bar.width <= WIDTH
-        assert 0 <= bar.bad_y <= bar.good_y <= HEIGHT
+        assert all(0 <= piece.y <= piece.y + piece.height <= HEIGHT for piece in bar.pieces)
+        assert [piece.name for piece in bar.pieces] == sorted(piece.name for piece in bar.pieces)
     assert plot_of([]).bars == []
+
+
+def test_outcomes_of_a_class_are_one_piece_above_what_was_delivered() -> None:
+    ended = {"tls": 1, "dns": 2, "status": 4, "delivered": 8, "a newer one": 16}
+    [bar] = plot_of([Attempts(NOW, ended)]).bars
+    assert [(piece.name, piece.attempts) for piece in bar.pieces] == [
+        ("delivered", 8), ("refused", 20), ("unreached", 3),
+    ]  # fmt: skip
+    for below, above in pairwise(bar.pieces):
+        assert above.y + above.height == pytest.approx(below.y, abs=0.11)
+    assert set(CLASSES) == set(Outcome)
 
 
 TOPS = [(0, 2), (2, 2), (3, 4), (5, 10), (11, 20), (41, 100), (999, 1000)]

@@ -13,14 +13,28 @@ from webhook_dispatcher.diagnosis.findings import (
     MAX_SHOWN,
     Finding,
     Level,
+    of_allowed,
+    of_charges,
+    of_clock,
+    of_database,
     of_dispatchers,
+    of_forbidden,
+    of_installation,
+    of_missing_partitions,
+    of_more_forbidden,
+    of_pause,
+    of_sealing_key,
     of_status,
+    of_stranded,
+    of_suspended,
 )
 from webhook_dispatcher.diagnosis.vocabulary import choices, label, say
+from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.domain.thresholds import SILENT
-from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
+from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.insight import Commands, Lag, MerchantFacts, Owing, StatusFacts
+from webhook_dispatcher.storage.installation import Installation
 
 HOUR = timedelta(hours=1)
 WORKS = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW - timedelta(seconds=9), True)
@@ -62,7 +76,7 @@ dispatchers = st.builds(
     started_at=instants,
     beat_at=instants,
     is_ready=st.booleans(),
-    reason=st.none() | texts,
+    reasons=st.lists(texts, max_size=2),
     faults=st.lists(texts, max_size=2),
     lanes=counts,
 )
@@ -128,11 +142,11 @@ def test_what_is_worth_a_look_and_what_is_bad(change: dict[str, object], worse: 
     [
         ({}, Level.GOOD, "host/1/a, version 1.2.3, works for 1 h and holds 0 lanes"),
         (
-            {"is_ready": False, "reason": "no\x1bkey"},
+            {"is_ready": False, "reasons": ["no\x1bkey"]},
             Level.BAD,
             "is not ready: no\N{REPLACEMENT CHARACTER}key",
         ),
-        ({"faults": ["circuit open", "clock"]}, Level.BAD, "has a fault of its own: circuit open, clock"),
+        ({"faults": ["circuit open", "clock"]}, Level.BAD, "has a fault of its own: circuit open; clock"),
         ({"beat_at": NOW - 2 * SILENT}, Level.NOTE, "host/1/a was last heard of 1 min 10 s ago"),
     ],
 )
@@ -178,3 +192,71 @@ def test_every_finding_is_said_in_every_language(measured: StatusFacts, language
         assert say(finding.said, language, UTC)
         assert finding.subject in choices("subject")
         assert label(finding.label, language)
+
+
+SUSPENDED = [SuspendedMerchant(name, NOW - HOUR, NOW) for name in ("m1", "m2")]
+CHECKED = [
+    of_stranded(Stranded("m1", EVENT, NOW)),
+    *(
+        of_clock(timedelta(seconds=ahead), is_console)
+        for ahead in (0, 31, -31)
+        for is_console in (True, False)
+    ),
+    of_pause(None, None),
+    of_pause(NOW, "ana"),
+    of_suspended([], 0),
+    of_suspended(SUSPENDED, 1_002),
+    *(
+        of_installation(*each)
+        for each in [("a", "b", 1, 1), (None, "b", 1, 1), ("a", "a", 1, 2), ("a", None, 1, 1)]
+    ),
+    of_missing_partitions([]),
+    of_missing_partitions([("attempt_log", date(2026, 11, 21))] * 11),
+    of_forbidden("m1", "the URL has a fragment"),
+    of_more_forbidden(7),
+    of_allowed(),
+    of_allowed(5_000),
+    *(of_sealing_key(NOW, "k1", at) for at in (NOW, NOW - 2 * HOUR, None)),
+    *(of_charges(is_indexed) for is_indexed in (True, False)),
+    of_database("15.1", 9, None),
+    of_database("15.1", 9, (date(2026, 11, 1), date(2026, 11, 30))),
+]
+
+
+@pytest.mark.parametrize("finding", CHECKED)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_check_finds_is_said_in_every_language(finding: Finding, language: Language) -> None:
+    assert say(finding.said, language, UTC)
+    assert finding.subject in choices("subject")
+    is_well = finding.level is Level.GOOD
+    assert (finding.mend is None) == (is_well or finding.said.key == "has_moved")
+    assert finding.mend is None or say(finding.mend, language, UTC)
+
+
+def test_what_check_finds_is_said_with_its_facts() -> None:
+    assert say(of_suspended(SUSPENDED, 1_002).said, "en", UTC) == (
+        "m1 since 2026-11-20 07:15:30, next try at 2026-11-20 08:15:30; "
+        "m2 since 2026-11-20 07:15:30, next try at 2026-11-20 08:15:30; and 1000 more"
+    )
+    assert say(of_forbidden("m1", "the URL has a fragment").said, "ru", UTC) == "m1: в URL есть фрагмент (#)"
+    assert say(of_clock(timedelta(seconds=31), is_console=True).said, "en", UTC) == (
+        "the console's machine is 31 s ahead of the database"
+    )
+    missing = of_missing_partitions([("attempt_log", date(2026, 11, day)) for day in range(1, 12)])
+    assert say(missing.said, "en", UTC).startswith("11 missing (attempt_log: 2026-11-01, ")
+    assert "2026-11-10)" in say(missing.said, "en", UTC)
+
+
+def test_another_installation_is_said_as_daemons_say_it() -> None:
+    finding = of_installation("a", "b", 1, 1)
+    with pytest.raises(ConfigurationError) as refused:
+        Installation("a", 1, 1).verify("b")
+    assert say(finding.said, "en", UTC) == refused.value.problems[0]
+    assert finding.mend is not None
+    assert say(finding.mend, "en", UTC) == refused.value.remedy
+
+
+def test_several_versions_are_worth_a_note() -> None:
+    first, *others = of_dispatchers(NOW, [WORKS, replace(WORKS, owner="b", version="1.2.4")])
+    assert (first.level, len(others)) == (Level.NOTE, 2)
+    assert say(first.said, "en", UTC) == "several versions are at work: 1.2.3, 1.2.4"

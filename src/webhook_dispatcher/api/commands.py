@@ -5,6 +5,7 @@ command's id.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import structlog

@@ -6,19 +6,19 @@ Each check is independent of the others as far as it can be, so that one run sho
 import asyncio
 import resource
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 
 import typer
 
 from webhook_dispatcher.cli.options import AsJson, ShardName
-from webhook_dispatcher.cli.output import print_json, print_table, said_of_pause, shown
+from webhook_dispatcher.cli.output import print_json, print_table, shown
 from webhook_dispatcher.cli.session import Session, session_of
-from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.diagnosis import findings as diagnosed
 from webhook_dispatcher.diagnosis import vocabulary
+from webhook_dispatcher.diagnosis.findings import Level
+from webhook_dispatcher.diagnosis.said import Said
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
@@ -31,7 +31,7 @@ from webhook_dispatcher.domain.errors import (
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.settings import Settings, check_open_files
-from webhook_dispatcher.storage.administration import Administration, SuspendedMerchant
+from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
 from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
@@ -39,7 +39,6 @@ from webhook_dispatcher.transport.guard import Guard
 
 MAY_NOT = "42501"
 """The SQLSTATE of a permission that is wanting."""
-MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
 MAX_NAMED = 10
 MAX_READ = 1_000
 """Rows of lanes that wait which are read to find those that cannot be."""
@@ -90,6 +89,20 @@ def _print(findings: list[Finding]) -> None:
             for finding in findings
         ),
     )
+
+
+def _said(check: str, found: diagnosed.Finding, code: int = 1) -> Finding:
+    """Say what was found; of what is well there is nothing to say."""
+    if found.level is Level.GOOD:
+        return Finding(check)
+    text, mend = _english(found.said), None if found.mend is None else _english(found.mend)
+    if found.level is Level.NOTE:
+        return Finding(check, note=text, mend=mend)
+    return Finding(check, text, mend, code)
+
+
+def _english(told: Said) -> str:
+    return vocabulary.say(told, "en", UTC)
 
 
 async def examine(session: Session) -> list[Finding]:
@@ -144,9 +157,10 @@ async def _database(
         await database.check_schema()
         yield Finding("schema")
         if (pause := await database.read_pause_of_everything()) is not None:
-            yield Finding("pause", note=said_of_pause(pause), mend="webhook-dispatcher resume --all")
-        if (finding := _suspended(*await database.list_suspended(MAX_NAMED))) is not None:
-            yield finding
+            yield _said("pause", _paused(pause))
+        merchants, count = await database.list_suspended(MAX_NAMED)
+        if merchants:
+            yield _said("suspended", diagnosed.of_suspended(merchants, count))
         yield _installation(await database.read_installation(), settings.installation)
         for finding in await _stored_keys(keyring, database):
             yield finding
@@ -164,17 +178,9 @@ async def _database(
         )
 
 
-def _suspended(merchants: Sequence[SuspendedMerchant], count: int) -> Finding | None:
-    """Say who is suspended, which is as it should be: those are named that are tried next."""
-    if not merchants:
-        return None
-    named = [
-        f"{shown(merchant.merchant_id)} since {at(merchant.suspended_at)}, "
-        f"next try at {at(merchant.next_try_at)}"
-        for merchant in merchants
-    ]
-    further = [f"and {count - len(named)} more"] if count > len(named) else []
-    return Finding("suspended", note="; ".join(named + further), mend="webhook-dispatcher resume MERCHANT")
+def _paused(pause: PauseOfEverything) -> diagnosed.Finding:
+    """Say the instant as the other commands that name it do, with its milliseconds."""
+    return diagnosed.of_pause(None if pause.since is None else shown(pause.since), pause.requested_by)
 
 
 def _open_files(settings: Settings) -> Iterator[Finding]:
@@ -201,32 +207,15 @@ async def _clock(session: Session, database: Administration) -> Finding:
     before = session.unix_time()
     theirs = (await database.database_time()).timestamp()
     ours = (before + session.unix_time()) / 2
-    difference = timedelta(seconds=abs(ours - theirs))
-    if difference <= MAX_CLOCK_DIFFERENCE:
-        return Finding("clock")
-    side = "ahead of" if ours > theirs else "behind"
-    return Finding(
-        "clock",
-        f"this machine is {difference.total_seconds():.0f} s {side} the database: signatures are off too",
-        "synchronise both with NTP",
-    )
+    return _said("clock", diagnosed.of_clock(timedelta(seconds=ours - theirs)))
 
 
 def _installation(found: Installation, wanted: str | None) -> Finding:
-    """Say whether the database is the one that is meant; another server than before is only worth a note."""
-    try:
-        found.verify(wanted)
-    except ConfigurationError as error:
-        return Finding("installation", error.problems[0], error.remedy, code=2)
-    if found.name is None:
-        return Finding(
-            "installation", note="ok; it has no name yet: `webhook-dispatcher migrate` gives it one"
-        )
-    if found.has_moved:
-        moved = f"this server is {found.server}, it was on {found.known_server}"
-        note = f"ok; {found.name}; {moved}: is this a copy? docs/operations.md; `adopt` notes the new one"
-        return Finding("installation", note=note)
-    return Finding("installation", note=f"ok; {found.name}")
+    """Say whether the database is the one that is meant, and which it is."""
+    told = diagnosed.of_installation(found.name, wanted, found.known_server, found.server)
+    if told.level is Level.BAD:
+        return _said("installation", told, code=2)
+    return Finding("installation", note=f"ok; {_english(told.said)}")
 
 
 async def _stored_keys(keyring: Keyring | None, database: Administration) -> list[Finding]:
@@ -281,16 +270,7 @@ def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
 
 
 async def _partitions(database: Administration) -> Finding:
-    missing = await database.missing_partitions(DAYS_AHEAD)
-    if not missing:
-        return Finding("partitions")
-    tables = Counter(table for table, _ in missing)
-    days = ", ".join(f"{table}: {day}" for table, day in missing[:MAX_NAMED])
-    return Finding(
-        "partitions",
-        f"{sum(tables.values())} missing ({days})",
-        "start a dispatcher (it makes them ahead of time), and look in its log for why it did not",
-    )
+    return _said("partitions", diagnosed.of_missing_partitions(await database.missing_partitions(DAYS_AHEAD)))
 
 
 async def _dispatchers(database: Administration) -> Finding:
@@ -300,9 +280,9 @@ async def _dispatchers(database: Administration) -> Finding:
     """
     stranded = await database.find_stranded()
     noted = diagnosed.of_dispatchers(await database.database_time(), await database.list_dispatchers())
-    ill = [finding.said for finding in noted if finding.level is diagnosed.Level.BAD]
+    ill = [finding for finding in noted if finding.level is diagnosed.Level.BAD]
     told = [*([diagnosed.of_stranded(stranded)] if stranded else []), *ill]
-    text = "; ".join(vocabulary.say(each, "en", UTC) for each in told) or None
+    text = "; ".join(_english(finding.said) for finding in told) or None
     mend = "webhook-dispatcher run; or mend what the one that runs says" if told else None
     return Finding("dispatchers", text, mend) if stranded else Finding("dispatchers", note=text, mend=mend)
 
@@ -339,9 +319,8 @@ def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[Finding
         if (fault := guard.find_fault(endpoint.url)) is not None
     ]
     for merchant, reason in forbidden[:MAX_NAMED]:
-        mend = f"webhook-dispatcher endpoint set {shown(merchant)} URL, or allow it by WEBHOOK_EGRESS_*"
-        yield Finding("endpoint", f"{shown(merchant)}: {reason}", mend)
+        yield _said("endpoint", diagnosed.of_forbidden(merchant, reason))
     if len(forbidden) > MAX_NAMED:
-        yield Finding("endpoint", f"and {len(forbidden) - MAX_NAMED} more endpoints", "as above")
+        yield _said("endpoint", diagnosed.of_more_forbidden(len(forbidden) - MAX_NAMED))
     if not forbidden:
-        yield Finding("endpoints")
+        yield _said("endpoints", diagnosed.of_allowed())

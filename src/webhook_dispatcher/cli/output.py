@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -56,9 +56,11 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 def said_of_pause(pause: PauseOfEverything) -> str:
     """Say who has paused everything, and since when."""
-    if pause.requested_by is None:
-        return "everything is paused"
-    return f"everything is paused (since {shown(pause.since)}, by {shown(pause.requested_by)})"
+    # Late, as below: few commands say it.
+    from webhook_dispatcher.diagnosis import findings, vocabulary
+
+    since = None if pause.since is None else shown(pause.since)
+    return vocabulary.say(findings.of_pause(since, pause.requested_by).said, "en", UTC)
 
 
 def shown(value: object) -> str:

@@ -1,8 +1,10 @@
 """Attempts over time as bars for a template to draw: numbers alone, no SVG."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.console.overview import Attempts
@@ -12,19 +14,53 @@ LEFT, TOP, BOTTOM = 36, 8, 22
 MARKS = 6
 
 
+class OutcomeClass(StrEnum):
+    """How attempts ended, in the order in which bars are piled up."""
+
+    DELIVERED = "delivered"
+    REFUSED = "refused"
+    """Answered, and not with a success."""
+    UNANSWERED = "unanswered"
+    """Sent, and not answered, or not in time."""
+    UNREACHED = "unreached"
+    """No connection, or none that is secure."""
+    UNSENT = "unsent"
+    """Not sent at all, by our own rules."""
+
+
+CLASSES: Mapping[str, OutcomeClass] = {
+    Outcome.DELIVERED: OutcomeClass.DELIVERED,
+    Outcome.STATUS: OutcomeClass.REFUSED,
+    Outcome.BAD_RESPONSE: OutcomeClass.REFUSED,
+    Outcome.TIMEOUT: OutcomeClass.UNANSWERED,
+    Outcome.DISCONNECTED: OutcomeClass.UNANSWERED,
+    Outcome.DNS: OutcomeClass.UNREACHED,
+    Outcome.CONNECT: OutcomeClass.UNREACHED,
+    Outcome.TLS: OutcomeClass.UNREACHED,
+    Outcome.BLOCKED: OutcomeClass.UNSENT,
+    Outcome.UNSENDABLE: OutcomeClass.UNSENT,
+}
+"""What a newer version has beyond these counts as refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The attempts of a while that ended alike. name: their class; y, height: where it is in its bar."""
+
+    name: OutcomeClass
+    attempts: int
+    y: float
+    height: float
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The attempts of a while: those delivered below, those that failed above them."""
+    """The attempts of a while, those that were delivered lowest."""
 
     at: datetime
-    good: int
-    bad: int
     x: float
     width: float
-    good_y: float
-    good_height: float
-    bad_y: float
-    bad_height: float
+    pieces: Sequence[Piece]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +81,35 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A whole plot. good, bad: all of it; outcomes: those that failed, by how, the commonest first."""
+    """A whole plot. sums: of each class that there is; outcomes: of each outcome, the commonest first."""
 
     bars: Sequence[Bar]
     lines: Sequence[Line]
     marks: Sequence[Mark]
-    good: int
-    bad: int
+    sums: Sequence[tuple[OutcomeClass, int]]
     outcomes: Sequence[tuple[str, int]]
     width: int = WIDTH
     height: int = HEIGHT
 
+    @property
+    def good(self) -> int:
+        """Count what was delivered."""
+        return dict(self.sums).get(OutcomeClass.DELIVERED, 0)
+
+    @property
+    def bad(self) -> int:
+        """Count what failed."""
+        return sum(attempts for _, attempts in self.sums) - self.good
+
 
 def plot_of(attempts: Sequence[Attempts]) -> Plot:
     """Draw attempts, of which there is one entry for each while."""
-    sums = [(each.at, *_parted(each)) for each in attempts]
-    top = nice_top(max((good + bad for _, good, bad in sums), default=0))
+    top = nice_top(max((sum(each.by_outcome.values()) for each in attempts), default=0))
     scale = (HEIGHT - TOP - BOTTOM) / top
-    step = (WIDTH - LEFT) / max(len(sums), 1)
-    bars = [
-        _bar(at, good, bad, LEFT + place * step, step, scale) for place, (at, good, bad) in enumerate(sums)
-    ]
+    step = (WIDTH - LEFT) / max(len(attempts), 1)
+    bars = [_bar(each, LEFT + place * step, step, scale) for place, each in enumerate(attempts)]
     every = max(len(bars) // MARKS, 1)
+    added = _added(attempts)
     return Plot(
         bars=bars,
         lines=[
@@ -75,9 +118,8 @@ def plot_of(attempts: Sequence[Attempts]) -> Plot:
             if value or top
         ],
         marks=[Mark(round(bar.x + bar.width / 2, 1), bar.at) for bar in bars[every // 2 :: every]],
-        good=sum(good for _, good, _ in sums),
-        bad=sum(bad for _, _, bad in sums),
-        outcomes=_failed(attempts),
+        sums=list(_by_class(added).items()),
+        outcomes=sorted(added.items(), key=lambda item: (-item[1], item[0])),
     )
 
 
@@ -91,30 +133,24 @@ def nice_top(highest: int) -> int:
         power *= 10
 
 
-def _bar(at: datetime, good: int, bad: int, x: float, step: float, scale: float) -> Bar:
-    base, good_height, bad_height = HEIGHT - BOTTOM, good * scale, bad * scale
-    return Bar(
-        at=at,
-        good=good,
-        bad=bad,
-        x=round(x + step * 0.1, 2),
-        width=round(step * 0.8, 2),
-        good_y=round(base - good_height, 1),
-        good_height=round(good_height, 1),
-        bad_y=round(base - good_height - bad_height, 1),
-        bad_height=round(bad_height, 1),
-    )
+def _bar(attempts: Attempts, x: float, step: float, scale: float) -> Bar:
+    pieces, base = [], float(HEIGHT - BOTTOM)
+    for name, count in _by_class(attempts.by_outcome).items():
+        base -= count * scale
+        pieces.append(Piece(name, count, round(base, 1), round(count * scale, 1)))
+    return Bar(attempts.at, round(x + step * 0.1, 2), round(step * 0.8, 2), pieces)
 
 
-def _parted(attempts: Attempts) -> tuple[int, int]:
-    good = attempts.by_outcome.get(Outcome.DELIVERED, 0)
-    return good, sum(attempts.by_outcome.values()) - good
+def _by_class(by_outcome: Mapping[str, int]) -> Mapping[OutcomeClass, int]:
+    """Add up outcomes by their class, in the order of classes; what there is none of is left out."""
+    counts = Counter[OutcomeClass]()
+    for outcome, count in by_outcome.items():
+        counts[CLASSES.get(outcome, OutcomeClass.REFUSED)] += count
+    return {name: counts[name] for name in OutcomeClass if counts[name]}
 
 
-def _failed(attempts: Sequence[Attempts]) -> Sequence[tuple[str, int]]:
-    added: dict[str, int] = {}
+def _added(attempts: Sequence[Attempts]) -> Mapping[str, int]:
+    added = Counter[str]()
     for each in attempts:
-        for outcome, count in each.by_outcome.items():
-            if outcome != Outcome.DELIVERED:
-                added[outcome] = added.get(outcome, 0) + count
-    return sorted(added.items(), key=lambda item: (-item[1], item[0]))
+        added.update(each.by_outcome)
+    return added

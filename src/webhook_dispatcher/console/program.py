@@ -104,6 +104,7 @@ class Program(Running):
             static=static,
             settings=self._options.settings,
             shard=self._options.shard,
+            installation=self._options.installation,
             is_by_proxy=front.proxy_header is not None,
             readiness=self.readiness,
         )

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from webhook_dispatcher.console import names, texts
 from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.console.static_files import StaticFiles
-from webhook_dispatcher.diagnosis import amounts, vocabulary
+from webhook_dispatcher.diagnosis import amounts, reasons, vocabulary
 from webhook_dispatcher.diagnosis.said import Word
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
@@ -63,6 +63,7 @@ class Renderer:
             "said": None,
             "t": partial(_say, reader),
             "label": partial(label, reader),
+            "reason": partial(reason, reader),
             "number": partial(amounts.number, language=reader.language),
             "counted": partial(counted, reader),
             "span": partial(amounts.span, language=reader.language),
@@ -79,6 +80,11 @@ def _say(reader: Reader, key: str, /, **facts: object) -> str:
 def label(reader: Reader, kind: str, value: str) -> str:
     """Write a value of a closed list; one that we do not know, as it is."""
     return vocabulary.label(Word(kind, value), reader.language)
+
+
+def reason(reader: Reader, text: str) -> str:
+    """Say in the reader's words what the guard, a dispatcher or a rejected command says in English."""
+    return vocabulary.say(reasons.read(text), reader.language, reader.zone)
 
 
 def counted(reader: Reader, count: int, most: int = MAX_COUNTED) -> str:

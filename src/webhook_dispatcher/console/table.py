@@ -46,6 +46,7 @@ class Parts:
     static: StaticFiles
     settings: Sequence[Setting]
     shard: str | None
+    installation: str | None
     is_by_proxy: bool
     readiness: Callable[[], Sequence[str]]
 
@@ -61,6 +62,7 @@ def table(parts: Parts) -> Sequence[Route]:
     merchant_list = MerchantList(merchants)
     merchant = MerchantPages(merchants, commands, actions, parts.guard, parts.shard)
     command = CommandPages(commands, actions, parts.clock)
+    health = HealthPage(Healths(database), parts.clock, parts.guard, parts.installation, parts.settings)
     account = AccountPages(sessions, prover)
     return (
         Route("GET", "/sign-in", signing.show, ANYBODY),
@@ -89,11 +91,12 @@ def table(parts: Parts) -> Sequence[Route]:
         Route("GET", "/commands/{command}", command.show_one),
         Route("POST", "/commands/{command}/withdraw", command.withdraw, OPERATOR),
         Route("POST", "/commands/{command}/stop", command.stop, OPERATOR),
-        Route("GET", "/health", HealthPage(Healths(database), parts.settings).show),
+        Route("GET", "/health", health.show),
         Route("GET", "/account", account.show),
         Route("POST", "/account/preferences", account.prefer),
         Route("POST", "/account/password", account.change_password),
         Route("POST", "/account/sessions", account.end_others),
+        Route("POST", "/account/session", account.end_one),
         Route("GET", "/search", SearchPage(Search(database)).show),
         *_of_nobody(parts.static, parts.readiness),
     )

@@ -50,6 +50,8 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "common.copy": ("Copy", "Копировать", "Nusxalash"),
         "common.copied": ("Copied", "Скопировано", "Nusxalandi"),
         "common.details": ("Details", "Подробнее", "Batafsil"),
+        "common.yes": ("yes", "да", "ha"),
+        "common.no": ("no", "нет", "yo‘q"),
         "common.never": ("Never", "Никогда", "Hech qachon"),
         "common.next_page": ("Next page", "Следующая страница", "Keyingi sahifa"),
         "common.first_page": ("First page", "Первая страница", "Birinchi sahifa"),
@@ -249,14 +251,16 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         ),
         "overview.attempts_hour": ("Attempts, last hour", "Попытки за час", "Bir soatdagi urinishlar"),
         "overview.attempts_day": ("Attempts, last day", "Попытки за сутки", "Bir kundagi urinishlar"),
-        "overview.good": ("Delivered", "Доставлено", "Yetkazildi"),
-        "overview.bad": ("Failed", "Неудачно", "Muvaffaqiyatsiz"),
+        "overview.class_delivered": ("Delivered", "Доставлено", "Yetkazildi"),
+        "overview.class_refused": ("Refused", "Отказ", "Rad etildi"),
+        "overview.class_unanswered": ("Not answered", "Нет ответа", "Javob yo‘q"),
+        "overview.class_unreached": ("Not reached", "Нет связи", "Ulanib bo‘lmadi"),
+        "overview.class_unsent": ("Not sent", "Не отправлено", "Yuborilmadi"),
         "overview.plot": (
             "A plot of attempts over time: {good} delivered, {bad} failed",
             "График попыток по времени: доставлено {good}, неудачно {bad}",
             "Urinishlar grafigi: yetkazildi {good}, muvaffaqiyatsiz {bad}",
         ),
-        "overview.by_outcome": ("By outcome", "По исходам", "Natijalar bo‘yicha"),
         "overview.dispatchers": ("Dispatchers", "Диспетчеры", "Dispetcherlar"),
         "overview.host": ("Host", "Узел", "Server"),
         "overview.version": ("Version", "Версия", "Versiya"),
@@ -920,151 +924,24 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "commands.became_waiting": ("Waiting", "Ожидает", "Kutmoqda"),
         "commands.became_gone": ("Gone", "Удалено", "O‘chirilgan"),
         "health.about": (
-            (
-                "What keeps dispatchers from delivering, as far as the database knows. webhook-dispatcher "
-                "check asks the rest."
-            ),
-            (
-                "Что мешает диспетчерам доставлять, насколько это видно из базы данных. Остальное проверяет "
-                "webhook-dispatcher check."
-            ),
-            (
-                "Dispetcherlarga nima xalaqit berayotgani, bazaga ma’lum bo‘lganicha. Qolganini "
-                "webhook-dispatcher check tekshiradi."
-            ),
+            "What webhook-dispatcher check says, as far as the database and this process know.",
+            "То, что говорит webhook-dispatcher check, насколько это известно базе данных и этому процессу.",
+            "webhook-dispatcher check aytadiganlari, ma’lumotlar bazasi va bu jarayonga ma’lum bo‘lganicha.",
         ),
         "health.findings": ("Findings", "Проверки", "Tekshiruvlar"),
-        "health.alive": (
-            "Dispatchers alive: {number}",
-            "Работает диспетчеров: {number}",
-            "Ishlayotgan dispetcherlar: {number}",
-        ),
-        "health.nobody": (
-            "No dispatcher is alive: nothing is delivered.",
-            "Ни один диспетчер не работает: ничего не доставляется.",
-            "Birorta dispetcher ishlamayapti: hech narsa yetkazilmayapti.",
-        ),
-        "health.nobody.mend": (
-            "Start webhook-dispatcher run, and look at its log.",
-            "Запустите webhook-dispatcher run и посмотрите его журнал.",
-            "webhook-dispatcher run ni ishga tushirib, jurnalini ko‘ring.",
-        ),
-        "health.versions": (
-            "Dispatchers of several versions are at work: {versions}",
-            "Работают диспетчеры разных версий: {versions}",
-            "Turli versiyadagi dispetcherlar ishlayapti: {versions}",
-        ),
-        "health.versions.mend": (
-            "Fine during an upgrade; afterwards replace the older ones.",
-            "При обновлении это нормально; затем замените старые.",
-            "Yangilash paytida bu odatiy; keyin eskilarini almashtiring.",
-        ),
-        "health.unready": (
-            "{host} is not ready: {reason}",
-            "{host} не готов: {reason}",
-            "{host} tayyor emas: {reason}",
-        ),
-        "health.unready.mend": (
-            "docs/runbooks.md says what to do about each reason.",
-            "docs/runbooks.md говорит, что делать в каждом случае.",
-            "docs/runbooks.md har bir holatda nima qilishni aytadi.",
-        ),
-        "health.fault": (
-            "{host} has a fault of its own and does not send: {fault}",
-            "У {host} собственная неисправность, отправки нет: {fault}",
-            "{host} o‘zida nosozlik bor va yubormayapti: {fault}",
-        ),
-        "health.fault.mend": (
-            "Look at that machine: its network, clock and open files.",
-            "Проверьте эту машину: сеть, часы, открытые файлы.",
-            "O‘sha mashinani tekshiring: tarmoq, soat, ochiq fayllar.",
-        ),
-        "health.key": (
-            "Secrets can be sealed, by the key {key}.",
-            "Секреты можно шифровать ключом {key}.",
-            "Maxfiy kalitlarni {key} kaliti bilan shifrlash mumkin.",
-        ),
-        "health.no_key": (
-            "Nothing to seal secrets with: merchants cannot be configured here.",
-            "Нечем шифровать секреты: настраивать мерчантов здесь нельзя.",
-            "Maxfiy kalitlarni shifrlaydigan narsa yo‘q: bu yerda merchantlarni sozlab bo‘lmaydi.",
-        ),
-        "health.no_key.mend": (
-            "A dispatcher publishes its key when it starts: is one running?",
-            "Диспетчер публикует ключ при запуске: работает ли он?",
-            "Dispetcher ishga tushganda kalitini e’lon qiladi: u ishlayaptimi?",
-        ),
-        "health.partitions": (
-            "The log has its days from {since} to {until}.",
-            "В журнале есть дни с {since} по {until}.",
-            "Jurnalda {since} dan {until} gacha kunlar bor.",
-        ),
-        "health.partition": (
-            "{log} has no partition for {day}: nothing can be recorded then.",
-            "В {log} нет раздела на {day}: запись будет невозможна.",
-            "{log} da {day} uchun bo‘lim yo‘q: yozib bo‘lmaydi.",
-        ),
-        "health.partition.mend": (
-            "Dispatchers make them ahead of time; webhook-dispatcher check says why not.",
-            "Диспетчеры создают их заранее; причину скажет webhook-dispatcher check.",
-            "Dispetcherlar ularni oldindan yaratadi; sababini webhook-dispatcher check aytadi.",
-        ),
-        "health.installation": (
-            "The database belongs to the installation {name}.",
-            "База данных принадлежит установке {name}.",
-            "Ma’lumotlar bazasi {name} o‘rnatmasiga tegishli.",
-        ),
-        "health.moved": (
-            "The database is on another server than the one that it was adopted on.",
-            "База данных теперь на другом сервере, чем при принятии.",
-            "Ma’lumotlar bazasi qabul qilingan serverdan boshqasida.",
-        ),
-        "health.moved.mend": (
-            "If it is a copy, do not deliver from it: docs/operations.md.",
-            "Если это копия, не доставляйте из неё: docs/operations.md.",
-            "Agar bu nusxa bo‘lsa, undan yetkazmang: docs/operations.md.",
-        ),
-        "health.paused": ("Everything is paused.", "Всё на паузе.", "Hammasi pauzada."),
-        "health.paused.mend": (
-            "webhook-dispatcher resume --all goes on.",
-            "Продолжить: webhook-dispatcher resume --all.",
-            "Davom ettirish: webhook-dispatcher resume --all.",
-        ),
-        "health.not_paused": ("Sending is not paused.", "Отправка не на паузе.", "Yuborish pauzada emas."),
-        "health.suspended": (
-            "Merchants suspended: {number}",
-            "Приостановлено мерчантов: {number}",
-            "To‘xtatilgan merchantlar: {number}",
-        ),
-        "health.suspended.mend": (
-            "Each is tried once an interval; a success lifts it.",
-            "Каждый проверяется раз в интервал; успех снимает приостановку.",
-            "Har biri oraliqda bir marta sinaladi; muvaffaqiyat to‘xtatishni bekor qiladi.",
-        ),
-        "health.none_suspended": (
-            "No merchant is suspended.",
-            "Приостановленных мерчантов нет.",
-            "To‘xtatilgan merchant yo‘q.",
-        ),
-        "health.charges": (
-            "Charges are indexed: deliveries are found by them.",
-            "Платежи проиндексированы: по ним можно искать.",
-            "To‘lovlar indekslangan: ular bo‘yicha qidirish mumkin.",
-        ),
-        "health.no_charges": (
-            "Charges are not indexed: deliveries cannot be found by them.",
-            "Платежи не индексируются: искать по ним нельзя.",
-            "To‘lovlar indekslanmagan: ular bo‘yicha qidirib bo‘lmaydi.",
-        ),
-        "health.no_charges.mend": (
-            "webhook-dispatcher migrate makes the index beside a system that runs.",
-            "webhook-dispatcher migrate создаст индекс, не останавливая систему.",
-            "webhook-dispatcher migrate tizimni to‘xtatmasdan indeks yaratadi.",
-        ),
-        "health.database": (
-            "PostgreSQL {server}, schema version {schema}.",
-            "PostgreSQL {server}, версия схемы {schema}.",
-            "PostgreSQL {server}, sxema versiyasi {schema}.",
+        "health.rest": (
+            (
+                "Where the keys are, webhook-dispatcher check tells the rest: whether keys are missing or "
+                "wrong, secrets that do not open, rows that cannot be read, the limit of open files."
+            ),
+            (
+                "Остальное скажет webhook-dispatcher check там, где лежат ключи: все ли ключи на месте и "
+                "верны, какие секреты не расшифровать, какие строки не прочитать, хватает ли файлов."
+            ),
+            (
+                "Qolganini kalitlar turgan joyda webhook-dispatcher check aytadi: kalitlar to‘liqmi, "
+                "qaysi maxfiy kalitlar ochilmaydi, qaysi qatorlar o‘qilmaydi, ochiq fayllar yetarlimi."
+            ),
         ),
         "health.settings": ("Settings of the console", "Настройки консоли", "Konsol sozlamalari"),
         "health.settings_about": (
@@ -1138,6 +1015,18 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
                 "запросов."
             ),
             "Seans o‘n ikki soat davom etadi. Operatorda o‘n besh daqiqa so‘rovsiz qolsa ham tugaydi.",
+        ),
+        "account.browser": ("Browser", "Браузер", "Brauzer"),
+        "account.address": ("Address", "Адрес", "Manzil"),
+        "account.began": ("Began", "Начат", "Boshlangan"),
+        "account.last_active": ("Last active", "Последняя активность", "Oxirgi faollik"),
+        "account.this_session": ("This one", "Этот", "Shu seans"),
+        "account.end_session": ("End", "Завершить", "Tugatish"),
+        "account.session_ended": ("The session was ended.", "Сеанс завершён.", "Seans tugatildi."),
+        "account.session_was_over": (
+            "That session was over already.",
+            "Этот сеанс уже был завершён.",
+            "Bu seans allaqachon tugagan edi.",
         ),
         "account.end_others": (
             "End my other sessions",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
+from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.amounts import printable
 from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
@@ -492,7 +493,7 @@ def _attempt(attempt: AttemptView) -> Said:
         took=timedelta(milliseconds=attempt.duration_ms),
         asked=asked(attempt, "attempt_asked"),
         result=result(attempt.outcome, attempt.status),
-        reason=said("attempt_reason", reason=attempt.reason) if attempt.reason else NOTHING,
+        reason=said("attempt_reason", reason=reasons.read(attempt.reason)) if attempt.reason else NOTHING,
         answer=said("attempt_answer", excerpt=excerpt[:MAX_EXCERPT]) if excerpt else NOTHING,
     )
 

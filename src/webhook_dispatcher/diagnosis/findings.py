@@ -1,18 +1,23 @@
-"""What there is to say of an installation's health, as data: for `status`, and for the console."""
+"""What there is to say of an installation's health, as data: for `status`, `check` and the console."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 
-from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Said, Series, Word, said
+from webhook_dispatcher.diagnosis import reasons
+from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Fact, Said, Series, Word, said
 from webhook_dispatcher.domain.thresholds import BEHIND, SILENT
-from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded
+from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, StatusFacts
 
 MAX_NAMED = 3
 MAX_SHOWN = 5
 """Dispatchers on one screen."""
+MAX_MISSING_NAMED = 10
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
+KEY_CONFIRMED_EVERY = timedelta(hours=1)
+"""A dispatcher that runs confirms the key it publishes more often than that."""
 
 
 class Level(StrEnum):
@@ -27,11 +32,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. subject: a word of the list `subject`."""
+    """One thing that was looked at. subject: a word of the list `subject`. mend: what to do about it."""
 
     subject: str
     said: Said
     level: Level = Level.GOOD
+    mend: Said | None = None
 
     @property
     def label(self) -> Word:
@@ -65,11 +71,15 @@ def of_status(facts: StatusFacts) -> tuple[Finding, ...]:
 
 
 def of_dispatchers(now: datetime, dispatchers: Sequence[DispatcherFacts]) -> tuple[Finding, ...]:
-    """Say of each dispatcher whether it works; none at all is bad."""
-    if not any(now - each.beat_at <= SILENT for each in dispatchers):
-        nobody = Finding("dispatchers", said("no_dispatcher"), Level.BAD)
-        return (nobody, *(_dispatcher(now, each) for each in dispatchers))
-    return tuple(_dispatcher(now, each) for each in dispatchers)
+    """Say of each dispatcher whether it works; none at all is bad, and several versions are worth a note."""
+    versions = sorted({each.version for each in dispatchers if now - each.beat_at <= SILENT})
+    of_all = []
+    if not versions:
+        of_all = [Finding("dispatchers", said("no_dispatcher"), Level.BAD, said("start_one"))]
+    elif len(versions) > 1:
+        told = said("several_versions", versions=Series(tuple(versions)))
+        of_all = [Finding("dispatchers", told, Level.NOTE, said("replace_older"))]
+    return (*of_all, *(_dispatcher(now, each) for each in dispatchers))
 
 
 def oldest(owing: Sequence[Owing]) -> Owing | None:
@@ -95,9 +105,112 @@ def kinds(facts: StatusFacts) -> Mapping[str, Sequence[Owing]]:
     return {"behind": behind, "no_endpoint": unconfigured, "held": held}
 
 
-def of_stranded(stranded: Stranded) -> Said:
+def of_stranded(stranded: Stranded) -> Finding:
     """Ask whether any dispatcher runs, and say what makes us ask."""
-    return said("stranded", event=stranded.event_id, merchant=stranded.merchant_id, at=stranded.created_at)
+    told = said("stranded", event=stranded.event_id, merchant=stranded.merchant_id, at=stranded.created_at)
+    return Finding("dispatchers", told, Level.BAD, said("start_one"))
+
+
+def of_clock(ahead: timedelta, is_console: bool = False) -> Finding:
+    """Say how far the clock of the machine that looks is ahead of the database's; a console signs nothing."""
+    if abs(ahead) <= MAX_CLOCK_DIFFERENCE:
+        return Finding("clock", said("clocks_agree"))
+    seconds = f"{abs(ahead).total_seconds():.0f}"
+    if is_console:
+        told = said("console_ahead" if ahead > timedelta(0) else "console_behind", seconds=seconds)
+    else:
+        told = said("machine_ahead" if ahead > timedelta(0) else "machine_behind", seconds=seconds)
+    return Finding("clock", told, Level.BAD, said("synchronise"))
+
+
+def of_pause(since: Fact | None, person: str | None) -> Finding:
+    """Say that everything is paused; since when and by whom, where a command did it."""
+    told = (
+        said("all_is_paused")
+        if since is None or person is None
+        else said("all_is_paused_by", at=since, person=person)
+    )
+    return Finding("pause", told, Level.NOTE, said("resume_all"))
+
+
+def of_suspended(merchants: Sequence[SuspendedMerchant], count: int) -> Finding:
+    """Say who is suspended, which is as it should be: those are named that are tried next."""
+    if not merchants:
+        return Finding("suspended", said("none"))
+    named: list[Fact] = [
+        said("suspended_since", merchant=each.merchant_id, at=each.suspended_at, next_at=each.next_try_at)
+        for each in merchants
+    ]
+    if count > len(named):
+        named.append(said("so_many_more", more=str(count - len(named))))
+    return Finding(
+        "suspended", said("named", names=Series(tuple(named), "; ")), Level.NOTE, said("resume_one")
+    )
+
+
+def of_installation(
+    name: str | None, wanted: str | None, known_server: int | None, server: int | None
+) -> Finding:
+    """Say whether the database is the one that is meant; another server than before is only worth a note."""
+    if wanted is not None and name not in (None, wanted):
+        told = said("other_installation", found=repr(name), wanted=repr(wanted))
+        return Finding("installation", told, Level.BAD, said("connect_to_it", wanted=repr(wanted)))
+    if name is None:
+        return Finding("installation", said("no_installation"))
+    if None not in (known_server, server) and known_server != server:
+        told = said("has_moved", name=name, server=str(server), known=str(known_server))
+        return Finding("installation", told, Level.NOTE)
+    return Finding("installation", said("is_installation", name=name))
+
+
+def of_missing_partitions(missing: Sequence[tuple[str, date]]) -> Finding:
+    """Name the days that logs have no partitions for."""
+    if not missing:
+        return Finding("partitions", said("all_there"))
+    days = [said("day_of", table=table, day=day) for table, day in missing[:MAX_MISSING_NAMED]]
+    told = said("days_missing", number=str(len(missing)), days=Series(tuple(days)))
+    return Finding("partitions", told, Level.BAD, said("partitions_are_made"))
+
+
+def of_forbidden(merchant_id: str, reason: str) -> Finding:
+    """Say why a merchant's URL may not be sent to."""
+    told = said("may_not_be_sent_to", merchant=merchant_id, reason=reasons.read(reason))
+    return Finding("endpoints", told, Level.BAD, said("set_or_allow", merchant=merchant_id))
+
+
+def of_more_forbidden(more: int) -> Finding:
+    """Say how many more URLs may not be sent to."""
+    return Finding("endpoints", said("more_endpoints", more=str(more)), Level.BAD, said("as_above"))
+
+
+def of_allowed(looked_at: int | None = None) -> Finding:
+    """Say that the URLs may be sent to. looked_at: how many were looked at, where these are not all."""
+    if looked_at is None:
+        return Finding("endpoints", said("all_allowed"))
+    return Finding("endpoints", said("first_allowed", count=looked_at))
+
+
+def of_sealing_key(now: datetime, key_id: str | None, confirmed_at: datetime | None) -> Finding:
+    """Say whether the console has a key to seal secrets with."""
+    if key_id is None or confirmed_at is None or now - confirmed_at > KEY_CONFIRMED_EVERY:
+        return Finding("sealing_key", said("no_sealing_key"), Level.NOTE, said("key_is_published"))
+    return Finding("sealing_key", said("seals_by", key=key_id))
+
+
+def of_charges(is_indexed: bool) -> Finding:
+    """Say whether deliveries are found by their charges."""
+    if is_indexed:
+        return Finding("charges", said("charges_indexed"))
+    return Finding("charges", said("charges_not_indexed"), Level.NOTE, said("migrate_indexes"))
+
+
+def of_database(version: str, schema: int, kept: tuple[date, date] | None) -> Finding:
+    """Say what the database is, and of which days it has the log."""
+    if kept is None:
+        return Finding("database", said("server_and_schema", version=version, schema=str(schema)))
+    since, until = kept
+    told = said("server_schema_log", version=version, schema=str(schema), since=since, until=until)
+    return Finding("database", told)
 
 
 def _paused(facts: StatusFacts) -> Iterator[Finding]:
@@ -194,7 +307,7 @@ def _dispatchers(facts: StatusFacts) -> Iterator[Finding]:
     if len(found) > MAX_SHOWN:
         yield Finding("dispatchers", said("more_dispatchers", more=len(found) - MAX_SHOWN))
     if facts.stranded is not None and not facts.holders:
-        yield Finding("dispatchers", of_stranded(facts.stranded), Level.BAD)
+        yield of_stranded(facts.stranded)
 
 
 def _noted(facts: StatusFacts) -> Sequence[Finding]:
@@ -217,11 +330,12 @@ def _dispatcher(now: datetime, dispatcher: DispatcherFacts) -> Finding:
         told = said("dispatcher_silent", owner=dispatcher.owner, ago=now - dispatcher.beat_at)
         return Finding("dispatchers", told, Level.NOTE)
     if not dispatcher.is_ready:
-        told = said("dispatcher_unready", owner=dispatcher.owner, reason=dispatcher.reason or "-")
-        return Finding("dispatchers", told, Level.BAD)
+        why = _read(dispatcher.reasons) if dispatcher.reasons else "-"
+        told = said("dispatcher_unready", owner=dispatcher.owner, reason=why)
+        return Finding("dispatchers", told, Level.BAD, said("see_runbooks"))
     if dispatcher.faults:
-        told = said("dispatcher_faulty", owner=dispatcher.owner, faults=Series(tuple(dispatcher.faults)))
-        return Finding("dispatchers", told, Level.BAD)
+        told = said("dispatcher_faulty", owner=dispatcher.owner, faults=_read(dispatcher.faults))
+        return Finding("dispatchers", told, Level.BAD, said("look_at_machine"))
     told = said(
         "dispatcher_works",
         owner=dispatcher.owner,
@@ -230,6 +344,10 @@ def _dispatcher(now: datetime, dispatcher: DispatcherFacts) -> Finding:
         count=dispatcher.lanes,
     )
     return Finding("dispatchers", told)
+
+
+def _read(texts: Sequence[str]) -> Series:
+    return Series(tuple(map(reasons.read, texts)), "; ")
 
 
 def _partitions(facts: StatusFacts) -> Finding:

@@ -33,6 +33,7 @@ class Series:
     """Items with commas between them; those of a tuple are written as in a sentence, with an "and"."""
 
     items: tuple["Fact", ...]
+    between: str = ", "
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ Fact = Union[Plain, Said, Series, tuple["Fact", ...]]  # noqa: UP007 (it names i
 """Text may be anybody's (ids, a receiver's reason): it is shown, and never read as a template."""
 
 
-def said(key: str, **facts: Fact) -> Said:
+def said(key: str, /, **facts: Fact) -> Said:
     """Make a sentence."""
     return Said(key, MappingProxyType(facts))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.explanation import asked, failed_because, result
 from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
 from webhook_dispatcher.domain.event import State, Trigger
@@ -128,7 +129,7 @@ def _attempt(attempt: AttemptView) -> Moment:
         took=timedelta(milliseconds=attempt.duration_ms),
         asked=asked(attempt, "moment_asked"),
         result=result(None if is_delivered else attempt.outcome, attempt.status, is_code=False),
-        reason=said("attempt_reason", reason=attempt.reason) if attempt.reason else NOTHING,
+        reason=said("attempt_reason", reason=reasons.read(attempt.reason)) if attempt.reason else NOTHING,
     )
     return Moment(attempt.started_at, told, Kind.DELIVERED if is_delivered else Kind.ATTEMPT_FAILED)
 

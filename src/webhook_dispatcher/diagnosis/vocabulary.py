@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.diagnosis.said import Capped, Fact, Plain, Said, Series, Word
-from webhook_dispatcher.diagnosis.texts import explanation, findings, timeline, words
+from webhook_dispatcher.diagnosis.texts import explanation, findings, reasons, timeline, words
 from webhook_dispatcher.diagnosis.texts.form import Text
 from webhook_dispatcher.domain.language import Language
 
 TEXTS: Mapping[str, Mapping[Language, Text]] = MappingProxyType(
-    {**explanation.TEXTS, **timeline.TEXTS, **findings.TEXTS}
+    {**explanation.TEXTS, **timeline.TEXTS, **findings.TEXTS, **reasons.TEXTS}
 )
 COUNT = "count"
 """The fact that decides which form of a plural is taken."""
@@ -85,7 +85,7 @@ def _shown(fact: Fact, name: str, language: Language, zone: tzinfo) -> Iterator[
                 zip(amounts.joined(len(fact), language), fact, strict=True), name, language, zone
             )
         case Series():
-            between = ["", *[", "] * (len(fact.items) - 1)]
+            between = ["", *[fact.between] * (len(fact.items) - 1)]
             yield from _in_turn(zip(between, fact.items, strict=False), name, language, zone)
         case _:
             yield Part(_written(fact, language, zone), name, fact)

@@ -168,14 +168,14 @@ class Stranded:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherFacts:
-    """A dispatcher as it noted itself last. reason: why it is not ready. faults: that are its own."""
+    """A dispatcher as it noted itself last. reasons: why it is not ready. faults: that are its own."""
 
     owner: str
     version: str
     started_at: datetime
     beat_at: datetime
     is_ready: bool
-    reason: str | None = None
+    reasons: Sequence[str] = ()
     faults: Sequence[str] = ()
     lanes: int = 0
 

@@ -69,6 +69,7 @@ class FakeAdministration(Administration):
         self.can_withdraw = True
         self.pause: PauseOfEverything | None = None
         self.suspended: list[SuspendedMerchant] = []
+        self.suspended_in_all = 0
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
         self.missing: list[tuple[str, date]] = []
@@ -197,7 +198,7 @@ class FakeAdministration(Administration):
         return self.pause
 
     async def list_suspended(self, limit: int) -> tuple[list[SuspendedMerchant], int]:
-        return self.suspended[:limit], len(self.suspended)
+        return self.suspended[:limit], max(self.suspended_in_all, len(self.suspended))
 
     async def list_dispatchers(self) -> list[DispatcherFacts]:
         return self.dispatchers

@@ -1,15 +1,19 @@
 """What changes have in common: the database refuses who may not; a command's id says where to follow it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Refused
 from webhook_dispatcher.console.reader import Reader
-from webhook_dispatcher.console.rendering import label
+from webhook_dispatcher.console.rendering import label, reason
+from webhook_dispatcher.diagnosis import amounts
+from webhook_dispatcher.diagnosis.vocabulary import choices
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.event import FailedReason
 from webhook_dispatcher.storage.console.commands import CommandRow
 
 MAX_NUMBER = 2**63 - 1
@@ -21,6 +25,11 @@ TONES: Mapping[str, str] = {
     CommandStatus.REJECTED: "bad",
     CommandStatus.WITHDRAWN: "info",
 }
+INSTANTS = frozenset({"since", "until", "before", "secret_created_at", "previous_until", "began_at"})
+NUMBERS = frozenset({"status", "id"})
+"""Numbers that name something: their digits are not grouped."""
+WORDS: Mapping[str, str] = {"states": "state", "matched": "state", "outcome": "outcome"}
+"""Which closed list the values of a fact are of."""
 _DONE = {CommandName.RETRY_FAILED: "retried", CommandName.RECOVER: "recovered", CommandName.SKIP: "skipped"}
 
 
@@ -81,7 +90,8 @@ def came_of(command: CommandRow, reader: Reader) -> str:
     """Say in a line what came of a command so far."""
     language = reader.language
     if command.error_code is not None:
-        return f"{label(reader, 'rejection', str(command.error_code))}: {command.error_message or ''}"
+        why = reason(reader, command.error_message or "")
+        return f"{label(reader, 'rejection', str(command.error_code))}: {why}"
     parts = []
     if (matched := matched_of(command)) is not None:
         parts.append(texts.say("commands.matched", language, count=matched))
@@ -92,6 +102,64 @@ def came_of(command: CommandRow, reader: Reader) -> str:
     if (command.result or {}).get("in_flight") is True:
         parts.append(texts.say("commands.in_flight", language))
     return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Worded:
+    """What a command was given, or what came of it. facts: names and values in the reader's words.
+
+    rest: JSON of what there are no words for; empty where there is nothing else.
+    """
+
+    facts: Sequence[tuple[str, str]]
+    rest: str
+
+
+def worded(found: Mapping[str, Any] | None, reader: Reader) -> Worded:
+    """Put in words what there are words for."""
+    known = choices("fact")
+    facts, rest = [], {}
+    for name, value in (found or {}).items():
+        text = in_words(name, value, reader) if name in known else None
+        if text is None:
+            rest[name] = value
+        else:
+            facts.append((label(reader, "fact", name), text))
+    return Worded(facts, written_json(rest))
+
+
+def in_words(name: str, value: Any, reader: Reader) -> str | None:
+    """Write the value of a fact; None where it is none that we know how to say."""
+    match value:
+        case bool():
+            return texts.say("common.yes" if value else "common.no", reader.language)
+        case int():
+            return str(value) if name in NUMBERS else amounts.number(value, reader.language)
+        case str():
+            return _text(name, value, reader)
+        case list() if all(isinstance(each, str) for each in value):
+            return ", ".join(_text(name, each, reader) for each in value)
+        case dict() if all(isinstance(each, int) for each in value.values()):
+            counts = value.items()
+            return ", ".join(
+                f"{_text(name, each, reader)}: {amounts.number(count, reader.language)}"
+                for each, count in counts
+            )
+        case _:
+            return None
+
+
+def _text(name: str, text: str, reader: Reader) -> str:
+    if name in INSTANTS:
+        try:
+            return amounts.at(datetime.fromisoformat(text), reader.zone)
+        except (ValueError, OverflowError):
+            return text
+    if name == "reason":
+        return reason(reader, text)
+    if text == FailedReason.SKIPPED:
+        return label(reader, "failed_reason", text)
+    return label(reader, WORDS[name], text) if name in WORDS else text
 
 
 def written_json(found: Mapping[str, Any] | None) -> str:

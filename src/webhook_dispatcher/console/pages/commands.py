@@ -1,19 +1,33 @@
 """The commands that people gave and the changes that they made; one command with its progress."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 
+from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
 from webhook_dispatcher.console.pages import acting
-from webhook_dispatcher.console.pages.filters import said
-from webhook_dispatcher.console.rendering import with_query
+from webhook_dispatcher.console.pages.filters import MAX_FIELD, said
+from webhook_dispatcher.console.reader import Reader
+from webhook_dispatcher.console.rendering import label, with_query
+from webhook_dispatcher.diagnosis.vocabulary import choices
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.storage.console.actions import Actions
-from webhook_dispatcher.storage.console.commands import AuditRow, CommandRow, Commands
+from webhook_dispatcher.storage.console.commands import AuditRow, CommandFilter, CommandRow, Commands
 from webhook_dispatcher.storage.console.filters import FilterRefused
 
 SETTLING = timedelta(minutes=10)
 """For so long after a command has ended, its page goes on asking what became of its events."""
+LABELS: Mapping[str, str] = {
+    "command": "commands.command",
+    "status": "deliveries.state",
+    "merchant_id": "deliveries.merchant",
+    "requested_by": "commands.by",
+    "after": "filter.after",
+}
+SHOWN_BESIDE = frozenset({"merchant_id", "account"})
+"""Facts of a change that have a column of their own."""
 _SAID = {
     "withdrawn": ("good", "commands.withdrawn"),
     "not_withdrawn": ("warn", "commands.not_withdrawn"),
@@ -32,11 +46,46 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change in the list. subject: an account, where it is about one."""
+    """A change in the list. action: in the reader's words. subject: an account, where it is about one."""
 
     row: AuditRow
+    action: str
     subject: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of a list; next, looked_back_to: as of `storage.console.commands.CommandPage`."""
+
+    rows: Sequence[Line] | Sequence[Change]
+    next: str | None = None
+    looked_back_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What the URL asks for, as it was written; empty: not asked for. view: `changes`, or commands."""
+
+    view: str = ""
+    command: str = ""
+    status: str = ""
+    merchant: str = ""
+    by: str = ""
+
+    @classmethod
+    def of(cls, asked: Asked) -> "Fields":
+        """Read them from a query; of changes only the merchant can be asked for."""
+        merchant = asked.given("merchant")[:MAX_FIELD]
+        if asked.given("view") == "changes":
+            return cls(view="changes", merchant=merchant)
+        named = {name: asked.given(name)[:MAX_FIELD] for name in ("command", "status", "by")}
+        return cls(merchant=merchant, **named)
+
+    @property
+    def pairs(self) -> dict[str, str]:
+        """Those that are given, by their names."""
+        return {each.name: text for each in fields(self) if (text := getattr(self, each.name))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +107,27 @@ class CommandPages:
 
     async def show(self, asked: Asked) -> Answer:
         """Show the list: commands, or what was changed."""
-        is_changes = asked.given("view") == "changes"
-        after = asked.given("after") or None
+        wanted = Fields.of(asked)
         try:
-            rows, further = await (self._changes if is_changes else self._given)(asked, after)
+            page = await (self._changes if wanted.view else self._given)(asked, wanted)
         except FilterRefused as error:
-            return _list(asked, [], None, refused=said(asked, error))
-        return _list(asked, rows, further)
+            return _list(asked, wanted, Page([]), refused=said(asked, error, LABELS))
+        return _list(asked, wanted, page)
 
-    async def _given(self, asked: Asked, after: str | None) -> tuple[list[Line] | list[Change], str | None]:
-        page = await self.commands.list(asked.key, after=after)
-        return [Line(row, acting.came_of(row, asked.reader)) for row in page.commands], page.next
+    async def _given(self, asked: Asked, filled: Fields) -> Page:
+        wanted = CommandFilter(
+            command=filled.command or None,
+            status=filled.status or None,
+            merchant_id=filled.merchant or None,
+            requested_by=filled.by or None,
+        )
+        page = await self.commands.list(asked.key, wanted, asked.given("after") or None)
+        lines = [Line(row, acting.came_of(row, asked.reader)) for row in page.commands]
+        return Page(lines, page.next, page.looked_back_to)
 
-    async def _changes(self, asked: Asked, after: str | None) -> tuple[list[Line] | list[Change], str | None]:
-        page = await self.commands.audit(asked.key, after=after)
-        return [_change(row) for row in page.entries], page.next
+    async def _changes(self, asked: Asked, filled: Fields) -> Page:
+        page = await self.commands.audit(asked.key, filled.merchant or None, asked.given("after") or None)
+        return Page([_change(row, asked.reader) for row in page.entries], page.next)
 
     async def show_one(self, asked: Asked) -> Answer:
         """Show one command, and which deliveries it sent again."""
@@ -97,8 +152,8 @@ class CommandPages:
             "came_of_it": acting.came_of(command, asked.reader),
             "is_moving": not acting.is_final(command) or self._may_settle(command),
             "progress": acting.progress_of(command),
-            "args": acting.written_json(command.args),
-            "result": acting.written_json(command.result),
+            "args": acting.worded(command.args, asked.reader),
+            "result": acting.worded(command.result, asked.reader),
             "events": events,
             "only_failed": only_failed,
             "here": with_query(path, {**only, "after": asked.given("after")}),
@@ -127,36 +182,59 @@ class CommandPages:
         return Moved(f"/commands/{number}?said={'stopped' if is_done else 'not_stopped'}")
 
 
-def _list(asked: Asked, rows: list[Line] | list[Change], further: str | None, refused: str = "") -> Shown:
-    view = "changes" if asked.given("view") == "changes" else "commands"
+def _list(asked: Asked, filled: Fields, page: Page, refused: str = "") -> Shown:
     given = asked.given("given")
     is_number = given.isascii() and given.isdecimal() and len(given) < 6
-    kept = {"view": "changes"} if view == "changes" else {}
+    kept, of_merchant = filled.pairs, {"merchant": filled.merchant}
     facts = {
-        "view": view,
-        "rows": rows,
+        "view": filled.view or "commands",
+        "filter": filled,
+        "is_filtered": bool(kept.keys() - {"view"}),
+        "rows": page.rows,
+        "looked_back_to": page.looked_back_to,
         "refused": refused,
         "is_live": not asked.given("after"),
         "here": with_query("/commands", kept),
+        "given_path": with_query("/commands", of_merchant),
+        "changes_path": with_query("/commands", {"view": "changes", **of_merchant}),
         "is_later_page": bool(asked.given("after")),
         "first_page": with_query("/commands", kept),
-        "next_page": with_query("/commands", {**kept, "after": further}) if further else None,
+        "next_page": with_query("/commands", {**kept, "after": page.next}) if page.next else None,
         "said": Said("good", "act.given", {"count": int(given)}) if is_number else None,
     }
     return Shown("commands.html", facts, 422 if refused else 200)
 
 
-def _change(row: AuditRow) -> Change:
+def _change(row: AuditRow, reader: Reader) -> Change:
     """Say of what was changed whom it is about; both sides are what the database wrote itself."""
-    after = row.after or {}
-    subject = str((row.after or row.before or {}).get("account") or "")
-    before = acting.written_json(row.before)
-    detail = (
-        f"{before} → {acting.written_json(after)}"
-        if before and after
-        else before or acting.written_json(after)
+    before, after = row.before or {}, row.after or {}
+    name, _, command = row.action.partition(" ")
+    action = (
+        f"{texts.say('commands.command', reader.language)}: {label(reader, 'command', command)}"
+        if name == "command" and command in choices("command")
+        else label(reader, "change", row.action)
     )
-    return Change(row, subject, detail)
+    changed = [each for each in {**before, **after} if before.get(each) != after.get(each)]
+    detail = "; ".join(
+        f"{label(reader, 'fact', each)}: {_sides(each, before.get(each), after.get(each), reader)}"
+        for each in changed
+        if each not in SHOWN_BESIDE and (before.get(each) or after.get(each)) not in ({}, None)
+    )
+    return Change(row, action, str({**before, **after}.get("account") or ""), detail)
+
+
+def _sides(name: str, before: object, after: object, reader: Reader) -> str:
+    """Write what a value was and what it became."""
+    return " → ".join(_side(name, each, reader) for each in (before, after) if each is not None)
+
+
+def _side(name: str, value: object, reader: Reader) -> str:
+    if name == "args" and isinstance(value, dict):
+        told = acting.worded(value, reader)
+        return ", ".join(
+            [*(f"{fact} {text}" for fact, text in told.facts), *([told.rest] if told.rest else [])]
+        )
+    return acting.in_words(name, value, reader) or json.dumps(value, ensure_ascii=False)
 
 
 def _said(name: str) -> Said | None:

@@ -12,12 +12,12 @@ from webhook_dispatcher import __version__
 from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import event_id
+from webhook_dispatcher.console.pages.sentences import Stretch, sentence
 from webhook_dispatcher.console.pretty import pretty
 from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.console.rendering import delivery_path, merchant_path, with_query
-from webhook_dispatcher.diagnosis import explanation, timeline, vocabulary
+from webhook_dispatcher.diagnosis import explanation, timeline
 from webhook_dispatcher.diagnosis.explanation import Action
-from webhook_dispatcher.diagnosis.said import Said
 from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State
@@ -52,14 +52,6 @@ class Act:
     def asks_first(self) -> bool:
         """Whether the page says what it does before it is done."""
         return self.is_destructive or self.force
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A part of a sentence; path: where what it names can be seen."""
-
-    text: str
-    path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +93,9 @@ class DeliveryPages:
         is_moving = (command is not None and not acting.is_final(command)) or _is_due_soon(story)
         facts = {
             "delivery": delivery,
-            "why": [_sentence(said, asked.reader) for said in (*told.why, *told.following)],
+            "why": [sentence(said, asked.reader) for said in (*told.why, *told.following)],
             "advice": [
-                (_sentence(advice.said, asked.reader), _leads_to(advice.action, delivery.merchant_id))
+                (sentence(advice.said, asked.reader), _leads_to(advice.action, delivery.merchant_id))
                 for advice in told.advice
             ],
             "story": [_line(moment, asked.reader) for moment in timeline.build(story.facts, story.around)],
@@ -197,15 +189,8 @@ def headers_of(delivery: DeliveryFacts, url: str | None) -> Sequence[tuple[str, 
     )
 
 
-def _sentence(said: Said, reader: Reader) -> Sequence[Stretch]:
-    """Say something, with a link where it names an event."""
-    return [
-        Stretch(part.text, _path(part.fact)) for part in vocabulary.parts(said, reader.language, reader.zone)
-    ]
-
-
 def _line(moment: timeline.Moment, reader: Reader) -> StoryLine:
-    return StoryLine(moment.at, TONES[moment.kind], _sentence(moment.said, reader))
+    return StoryLine(moment.at, TONES[moment.kind], sentence(moment.said, reader))
 
 
 def _leads_to(action: Action, merchant_id: str) -> str | None:
@@ -224,7 +209,3 @@ def _leads_to(action: Action, merchant_id: str) -> str | None:
             return "/health"
         case _:
             return None
-
-
-def _path(fact: object) -> str | None:
-    return delivery_path(fact) if isinstance(fact, UUID) else None

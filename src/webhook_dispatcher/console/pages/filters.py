@@ -138,9 +138,9 @@ def event_ids(texts_of_ids: Sequence[str]) -> Iterator[UUID]:
             yield found
 
 
-def said(asked: Asked, error: FieldRefused | FilterRefused) -> str:
-    """Say what is wrong with a field."""
+def said(asked: Asked, error: FieldRefused | FilterRefused, labels: Mapping[str, str] = LABELS) -> str:
+    """Say what is wrong with a field. labels: what fields are called."""
     language = asked.reader.language
     problem = error.problem if isinstance(error, FieldRefused) else error.refusal
-    name = texts.say(LABELS.get(error.field, "common.details"), language)
+    name = texts.say(labels.get(error.field, "common.details"), language)
     return texts.say("filter.said", language, field=name, problem=texts.say(f"filter.{problem}", language))

@@ -1,12 +1,25 @@
-"""What keeps dispatchers from delivering, in words, and the settings of this process without secrets."""
+"""What `check` says, as far as the database and this process know, and the settings of it without secrets."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from webhook_dispatcher.console.calls import Answer, Asked, Shown
 from webhook_dispatcher.console.pages.overview import dispatcher_of
-from webhook_dispatcher.storage.console.health import Health, Healths
+from webhook_dispatcher.console.pages.sentences import Stretch, sentence
+from webhook_dispatcher.console.reader import Reader
+from webhook_dispatcher.diagnosis import findings
+from webhook_dispatcher.diagnosis.findings import Finding, Level
+from webhook_dispatcher.diagnosis.vocabulary import label
+from webhook_dispatcher.domain.clock import Clock
+from webhook_dispatcher.storage.administration import DispatcherFacts
+from webhook_dispatcher.storage.console.health import MAX_NAMED, MAX_URLS, Health, Healths
+from webhook_dispatcher.storage.console.overview import DispatcherRow
+from webhook_dispatcher.storage.insight import Pause
+from webhook_dispatcher.transport.guard import Guard
+
+TONES = {Level.BAD: "bad", Level.NOTE: "warn", Level.GOOD: "good"}
+"""The worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,92 +33,93 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that was looked at. key: of the texts `health.…`, and with `.mend` of what to do about it."""
+class Line:
+    """A finding in the reader's words."""
 
     tone: str
-    key: str
-    facts: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def is_good(self) -> bool:
-        """Tell whether there is nothing to do about it."""
-        return self.tone == "good"
+    label: str
+    parts: Sequence[Stretch]
+    mend: Sequence[Stretch]
 
 
 @dataclass(frozen=True, slots=True)
 class HealthPage:
-    """Shows both."""
+    """Shows both. installation: the one that is meant, where that is set."""
 
     healths: Healths
+    clock: Clock
+    guard: Guard
+    installation: str | None
     settings: Sequence[Setting]
 
     async def show(self, asked: Asked) -> Answer:
         """Show what was found, the worst first."""
+        before = self.clock.unix()
         health = await self.healths.get(asked.key)
-        findings = sorted(
-            findings_of(health), key=lambda finding: ("bad", "warn", "good").index(finding.tone)
-        )
+        ahead = timedelta(seconds=(before + self.clock.unix()) / 2 - health.now.timestamp())
+        found = sorted(self.findings(health, ahead), key=lambda finding: list(TONES).index(finding.level))
         facts = {
-            "findings": findings,
-            "dispatchers": [dispatcher_of(row) for row in health.dispatchers],
-            "health": health,
+            "findings": [_line(finding, asked.reader) for finding in found],
+            "dispatchers": [dispatcher_of(row, asked.reader) for row in health.dispatchers],
             "settings": self.settings,
         }
         return Shown("health.html", facts)
 
+    def findings(self, health: Health, ahead: timedelta) -> Iterator[Finding]:
+        """Say of each thing how it is. ahead: this machine's clock, of the database's."""
+        yield from findings.of_dispatchers(health.now, [_dispatcher(row) for row in health.dispatchers])
+        if health.stranded is not None:
+            yield findings.of_stranded(health.stranded)
+        yield findings.of_installation(
+            health.installation, self.installation, health.known_server, health.server
+        )
+        yield findings.of_missing_partitions(health.missing)
+        if health.everything_is_paused:
+            yield _pause(health.pause)
+        yield findings.of_suspended(health.suspended_next, health.suspended)
+        yield from self._endpoints(health.urls)
+        yield findings.of_clock(ahead, is_console=True)
+        yield findings.of_sealing_key(health.now, health.sealing_key_id, health.sealing_key_confirmed_at)
+        yield findings.of_charges(health.has_charge_index)
+        yield findings.of_database(health.server_version, health.schema_version, health.kept)
 
-def findings_of(health: Health) -> Sequence[Finding]:
-    """Say of each thing how it is."""
-    alive = [row for row in health.dispatchers if row.is_alive]
-    return (
-        _dispatchers(health, len(alive)),
-        *(
-            Finding("bad", "unready", {"host": row.host, "reason": "; ".join(row.reasons)})
-            for row in alive
-            if not row.is_ready
-        ),
-        *(
-            Finding("bad", "fault", {"host": row.host, "fault": fault})
-            for row in alive
-            for fault in row.faults
-        ),
-        _sealing_key(health),
-        _partitions(health),
-        _server(health),
-        Finding("warn", "paused") if health.everything_is_paused else Finding("good", "not_paused"),
-        Finding("warn", "suspended", {"number": health.suspended})
-        if health.suspended
-        else Finding("good", "none_suspended"),
-        Finding("good", "charges") if health.has_charge_index else Finding("warn", "no_charges"),
-        Finding("good", "database", {"server": health.server_version, "schema": health.schema_version}),
+    def _endpoints(self, urls: Sequence[tuple[str, str]]) -> Iterator[Finding]:
+        forbidden = [
+            (merchant, fault)
+            for merchant, url in urls[:MAX_URLS]
+            if (fault := self.guard.find_fault(url)) is not None
+        ]
+        for merchant, fault in forbidden[:MAX_NAMED]:
+            yield findings.of_forbidden(merchant, fault)
+        if len(forbidden) > MAX_NAMED:
+            yield findings.of_more_forbidden(len(forbidden) - MAX_NAMED)
+        if not forbidden:
+            yield findings.of_allowed(MAX_URLS if len(urls) > MAX_URLS else None)
+
+
+def _pause(pause: Pause | None) -> Finding:
+    if pause is None:
+        return findings.of_pause(None, None)
+    return findings.of_pause(pause.handled_at, pause.requested_by)
+
+
+def _dispatcher(row: DispatcherRow) -> DispatcherFacts:
+    return DispatcherFacts(
+        row.owner,
+        row.version,
+        row.started_at,
+        row.beat_at,
+        row.is_ready,
+        row.reasons,
+        row.faults,
+        row.lanes,
     )
 
 
-def _dispatchers(health: Health, alive: int) -> Finding:
-    if not alive:
-        return Finding("bad", "nobody")
-    versions = sorted({row.version for row in health.dispatchers if row.is_alive})
-    if len(versions) > 1:
-        return Finding("warn", "versions", {"versions": ", ".join(versions)})
-    return Finding("good", "alive", {"number": alive})
-
-
-def _sealing_key(health: Health) -> Finding:
-    confirmed = health.sealing_key_confirmed_at
-    if confirmed is None or health.now - confirmed > timedelta(hours=1):
-        return Finding("warn", "no_key")
-    return Finding("good", "key", {"key": health.sealing_key_id})
-
-
-def _partitions(health: Health) -> Finding:
-    if health.missing:
-        log, day = health.missing[0]
-        return Finding("bad", "partition", {"log": log, "day": str(day)})
-    return Finding("good", "partitions", {"since": str(health.kept_since), "until": str(health.made_until)})
-
-
-def _server(health: Health) -> Finding:
-    if health.has_moved:
-        return Finding("bad", "moved")
-    return Finding("good", "installation", {"name": health.installation})
+def _line(finding: Finding, reader: Reader) -> Line:
+    return Line(
+        TONES[finding.level],
+        label(finding.label, reader.language),
+        sentence(finding.said, reader),
+        () if finding.mend is None else sentence(finding.mend, reader),
+    )

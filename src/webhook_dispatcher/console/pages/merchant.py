@@ -19,7 +19,7 @@ from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Show
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.acts import RECENT
 from webhook_dispatcher.console.pages.filters import event_id
-from webhook_dispatcher.console.rendering import label, merchant_path, shown_instant, with_query
+from webhook_dispatcher.console.rendering import label, merchant_path, reason, shown_instant, with_query
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
 from webhook_dispatcher.domain.errors import StatementRefused
@@ -147,7 +147,9 @@ class MerchantPages:
     def _verdict(self, asked: Asked, url: str, merchant: Merchant | None) -> Verdict:
         language = asked.reader.language
         if (fault := self._guard.find_fault(url)) is not None:
-            return Verdict(False, texts.say("merchant.url_refused", language, reason=fault))
+            return Verdict(
+                False, texts.say("merchant.url_refused", language, reason=reason(asked.reader, fault))
+            )
         good = texts.say("merchant.url_good", language)
         if merchant is not None and merchant.url not in (None, url):
             good = f"{good} {texts.say('merchant.url_other', language)}"
@@ -312,7 +314,7 @@ def _tested(command: CommandRow, asked: Asked) -> str:
     if result.get("status") is not None:
         words.append(f"HTTP {result['status']}")
     if result.get("reason") is not None:
-        words.append(str(result["reason"]))
+        words.append(reason(asked.reader, str(result["reason"])))
     return ": ".join(words)
 
 

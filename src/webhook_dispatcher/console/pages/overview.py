@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Shown
-from webhook_dispatcher.console.plots import plot_of
+from webhook_dispatcher.console.plots import Plot, plot_of
 from webhook_dispatcher.console.reader import Reader
-from webhook_dispatcher.console.rendering import counted, delivery_path, with_query
+from webhook_dispatcher.console.rendering import counted, delivery_path, reason, with_query
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.console.merchants import MerchantOrder
+from webhook_dispatcher.storage.console.overview import Attempts as Rows
 from webhook_dispatcher.storage.console.overview import DispatcherRow, Overview, Overviews
 
 OLD = timedelta(minutes=1)
@@ -20,15 +22,22 @@ OLD = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What is said below a number, and where it leads."""
+
+    text: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
-    """A number, what it is of, and where it leads."""
+    """A number, what it is of, and where the list behind it is."""
 
     key: str
     value: str
     path: str
     tone: str = ""
-    note: str = ""
-    note_path: str = ""
+    notes: Sequence[Note] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +51,30 @@ class Hindrance:
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """A dispatcher, and how it is in a word."""
+    """A dispatcher, how it is in a word, and why it is not ready, in the reader's words."""
 
     row: DispatcherRow
     key: str
     tone: str
+    reasons: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """How many attempts ended so, and the deliveries whose latest one did."""
+
+    outcome: str
+    attempts: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """A plot of attempts, and each outcome of them. name: of the while that it is about."""
+
+    name: str
+    plot: Plot
+    outcomes: Sequence[Attempted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +88,12 @@ class OverviewPage:
         overview = await self.overviews.get(asked.key)
         facts = {
             "figures": _figures(overview, asked.reader),
-            "warnings": _warnings(overview),
-            "hour": plot_of(overview.hour),
-            "day": plot_of(overview.day),
-            "dispatchers": [dispatcher_of(row) for row in overview.dispatchers],
+            "warnings": _warnings(overview, asked.reader),
+            "attempts": [
+                _attempts(name, rows, asked.reader)
+                for name, rows in (("hour", overview.hour), ("day", overview.day))
+            ],
+            "dispatchers": [dispatcher_of(row, asked.reader) for row in overview.dispatchers],
         }
         return Shown("overview.html", facts)
 
@@ -73,32 +103,25 @@ def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
     hour = overview.attempts_in_hour()
     delivered = hour.get(Outcome.DELIVERED, 0)
     bad = sum(hour.values()) - delivered
-    oldest = overview.oldest
-    age = None if oldest is None else overview.now - oldest.created_at
-    waited = f"{texts.say('overview.oldest', language)} {amounts.span(age, language)}" if age else ""
-    day_ago = (overview.now - timedelta(days=1)).isoformat(timespec="seconds")
-    held = [
-        texts.say(key, language, count=count)
-        for key, count in (
-            ("overview.suspended", overview.suspended),
-            ("overview.paused_merchants", overview.paused),
-        )
-        if count
-    ]
+    waits = _wait(overview, reader)
     return (
-        Figure("overview.delivered", amounts.number(delivered, language), _list(state=State.DELIVERED)),
+        Figure(
+            "overview.delivered",
+            amounts.number(delivered, language),
+            _list(state=State.DELIVERED, since=_instant(overview.hour[0].at, reader)),
+        ),
         Figure(
             "overview.attempts_failed",
             amounts.number(bad, language),
-            _list(state=State.PENDING_RETRY),
+            "#attempts_hour",
             "warn" if bad else "",
         ),
         Figure(
             "overview.waiting",
             counted(reader, overview.waiting),
-            delivery_path(oldest.event_id) if oldest else _list(state=State.PENDING),
-            "warn" if age and age > OLD else "",
-            waited,
+            _list(state=State.PENDING),
+            "warn" if overview.oldest and overview.now - overview.oldest.created_at > OLD else "",
+            waits,
         ),
         Figure(
             "overview.retrying", counted(reader, overview.waiting_for_retry), _list(state=State.PENDING_RETRY)
@@ -106,17 +129,17 @@ def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
         Figure(
             "overview.failed",
             counted(reader, overview.failed),
-            _list(state=State.FAILED, since=day_ago),
+            _list(state=State.FAILED, since=_instant(overview.now - timedelta(days=1), reader)),
             "bad" if overview.failed else "",
         ),
         Figure(
             "overview.failing",
             counted(reader, overview.failing),
-            with_query("/merchants", {"order": MerchantOrder.FAILING}),
+            _merchants(MerchantOrder.FAILING),
             "bad" if overview.failing else "",
-            ", ".join(held),
+            _held(overview, language),
         ),
-        Figure("overview.lag", *_lag(overview, reader)),
+        _lag(overview, reader),
         Figure(
             "overview.alive",
             amounts.number(overview.alive, language),
@@ -126,17 +149,47 @@ def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
     )
 
 
-def _lag(overview: Overview, reader: Reader) -> tuple[str, str, str, str]:
-    """Return what is said of the time from an event's creation to its first attempt, and where it leads."""
-    behind = with_query("/merchants", {"order": MerchantOrder.BEHIND})
+def _wait(overview: Overview, reader: Reader) -> Sequence[Note]:
+    if (oldest := overview.oldest) is None:
+        return ()
+    age = amounts.span(overview.now - oldest.created_at, reader.language)
+    return (Note(f"{texts.say('overview.oldest', reader.language)} {age}", delivery_path(oldest.event_id)),)
+
+
+def _held(overview: Overview, language: Language) -> Sequence[Note]:
+    """Say how many merchants get nothing at all; those that are suspended are listed with those that fail."""
+    return [
+        Note(texts.say(key, language, count=count), _merchants(order))
+        for key, count, order in (
+            ("overview.suspended", overview.suspended, MerchantOrder.FAILING),
+            ("overview.paused_merchants", overview.paused, MerchantOrder.PAUSED),
+        )
+        if count
+    ]
+
+
+def _lag(overview: Overview, reader: Reader) -> Figure:
+    """Say how long it is from an event's creation to its first attempt."""
+    behind = _merchants(MerchantOrder.BEHIND)
     if overview.lag.median is None:
-        return "\N{EN DASH}", behind, "", ""
+        return Figure("overview.lag", "\N{EN DASH}", behind)
     median = amounts.span(timedelta(seconds=overview.lag.median), reader.language)
     high = amounts.span(timedelta(seconds=overview.lag.high or 0), reader.language)
-    return median, behind, "", texts.say("overview.lag_note", reader.language, p95=high)
+    note = Note(texts.say("overview.lag_note", reader.language, p95=high), behind)
+    return Figure("overview.lag", median, behind, notes=(note,))
 
 
-def _warnings(overview: Overview) -> Sequence[Hindrance]:
+def _attempts(name: str, rows: Sequence[Rows], reader: Reader) -> Attempts:
+    """Plot attempts; each outcome leads to the deliveries since then whose latest attempt had it."""
+    plot, since = plot_of(rows), _instant(rows[0].at, reader)
+    outcomes = [
+        Attempted(outcome, attempts, _list(outcome=outcome, since=since))
+        for outcome, attempts in plot.outcomes
+    ]
+    return Attempts(name, plot, outcomes)
+
+
+def _warnings(overview: Overview, reader: Reader) -> Sequence[Hindrance]:
     found = []
     if overview.everything_is_paused:
         by = overview.pause
@@ -148,7 +201,7 @@ def _warnings(overview: Overview) -> Sequence[Hindrance]:
     if not overview.alive:
         found.append(Hindrance("bad", "overview.nobody_alive"))
     found += [
-        Hindrance("bad", "overview.own_fault", {"host": row.host, "fault": fault})
+        Hindrance("bad", "overview.own_fault", {"host": row.host, "fault": reason(reader, fault)})
         for row in overview.dispatchers
         if row.is_alive
         for fault in row.faults
@@ -156,16 +209,23 @@ def _warnings(overview: Overview) -> Sequence[Hindrance]:
     return found
 
 
-def dispatcher_of(row: DispatcherRow) -> Dispatcher:
+def dispatcher_of(row: DispatcherRow, reader: Reader) -> Dispatcher:
     """Say in a word how a dispatcher is."""
     if not row.is_alive:
         return Dispatcher(row, "overview.away", "")
-    return (
-        Dispatcher(row, "overview.ready", "good")
-        if row.is_ready
-        else Dispatcher(row, "overview.not_ready", "bad")
-    )
+    if row.is_ready:
+        return Dispatcher(row, "overview.ready", "good")
+    return Dispatcher(row, "overview.not_ready", "bad", [reason(reader, text) for text in row.reasons])
 
 
 def _list(**fields: object) -> str:
     return with_query("/deliveries", fields)
+
+
+def _merchants(order: MerchantOrder) -> str:
+    return with_query("/merchants", {"order": order})
+
+
+def _instant(instant: datetime, reader: Reader) -> str:
+    """Write an instant as the filter's form does: in the reader's zone."""
+    return f"{instant.astimezone(reader.zone):%Y-%m-%dT%H:%M}"

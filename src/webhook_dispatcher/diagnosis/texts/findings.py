@@ -191,4 +191,196 @@ TEXTS: Texts = {
         },
         "uz": "{count} ta buyruq kutmoqda, eng eskisi — {wait}; bajarilmoqda: {running}",
     },
+    "several_versions": {
+        "en": "several versions are at work: {versions}",
+        "ru": "работают разные версии: {versions}",
+        "uz": "turli versiyalar ishlamoqda: {versions}",
+    },
+    "replace_older": {
+        "en": "fine during an upgrade; afterwards replace the older ones",
+        "ru": "при обновлении это нормально; затем замените старые",
+        "uz": "yangilash paytida bu odatiy; keyin eskilarini almashtiring",
+    },
+    "start_one": {
+        "en": "start one: webhook-dispatcher run",
+        "ru": "запустите: webhook-dispatcher run",
+        "uz": "birini ishga tushiring: webhook-dispatcher run",
+    },
+    "see_runbooks": {
+        "en": "docs/runbooks.md says what to do about each reason",
+        "ru": "docs/runbooks.md говорит, что делать в каждом случае",
+        "uz": "docs/runbooks.md har bir holatda nima qilishni aytadi",
+    },
+    "look_at_machine": {
+        "en": "look at that machine: its network, clock and open files",
+        "ru": "проверьте эту машину: сеть, часы, открытые файлы",
+        "uz": "o‘sha mashinani tekshiring: tarmoq, soat, ochiq fayllar",
+    },
+    "clocks_agree": {
+        "en": "agrees with the database's",
+        "ru": "совпадают с часами базы данных",
+        "uz": "ma’lumotlar bazasi soati bilan mos",
+    },
+    "machine_ahead": {
+        "en": "this machine is {seconds} s ahead of the database: signatures are off too",
+        "ru": "эта машина опережает базу данных на {seconds} с: подписи тоже неточны",
+        "uz": "bu mashina ma’lumotlar bazasidan {seconds} soniya oldinda: imzolar ham noto‘g‘ri",
+    },
+    "machine_behind": {
+        "en": "this machine is {seconds} s behind the database: signatures are off too",
+        "ru": "эта машина отстаёт от базы данных на {seconds} с: подписи тоже неточны",
+        "uz": "bu mashina ma’lumotlar bazasidan {seconds} soniya orqada: imzolar ham noto‘g‘ri",
+    },
+    "console_ahead": {
+        "en": "the console's machine is {seconds} s ahead of the database",
+        "ru": "машина консоли опережает базу данных на {seconds} с",
+        "uz": "konsol mashinasi ma’lumotlar bazasidan {seconds} soniya oldinda",
+    },
+    "console_behind": {
+        "en": "the console's machine is {seconds} s behind the database",
+        "ru": "машина консоли отстаёт от базы данных на {seconds} с",
+        "uz": "konsol mashinasi ma’lumotlar bazasidan {seconds} soniya orqada",
+    },
+    "synchronise": {
+        "en": "synchronise both with NTP",
+        "ru": "синхронизируйте обе по NTP",
+        "uz": "ikkalasini ham NTP orqali sinxronlang",
+    },
+    "all_is_paused": {
+        "en": "everything is paused",
+        "ru": "всё на паузе",
+        "uz": "hammasi pauzada",
+    },
+    "all_is_paused_by": {
+        "en": "everything is paused (since {at}, by {person})",
+        "ru": "всё на паузе (с {at}, {person})",
+        "uz": "hammasi pauzada ({at} dan beri, {person})",
+    },
+    "resume_all": {
+        "en": "webhook-dispatcher resume --all",
+        "ru": "webhook-dispatcher resume --all",
+        "uz": "webhook-dispatcher resume --all",
+    },
+    "named": {"en": "{names}", "ru": "{names}", "uz": "{names}"},
+    "suspended_since": {
+        "en": "{merchant} since {at}, next try at {next_at}",
+        "ru": "{merchant} с {at}, следующая проба {next_at}",
+        "uz": "{merchant} {at} dan beri, keyingi sinov {next_at} da",
+    },
+    "resume_one": {
+        "en": "webhook-dispatcher resume MERCHANT",
+        "ru": "webhook-dispatcher resume MERCHANT",
+        "uz": "webhook-dispatcher resume MERCHANT",
+    },
+    "other_installation": {
+        "en": "WEBHOOK_INSTALLATION: the database belongs to {found}, not to {wanted}",
+        "ru": "WEBHOOK_INSTALLATION: база данных принадлежит {found}, а не {wanted}",
+        "uz": "WEBHOOK_INSTALLATION: ma’lumotlar bazasi {wanted} ga emas, {found} ga tegishli",
+    },
+    "connect_to_it": {
+        "en": "connect to the database of {wanted}; if this is a copy that is to become it, "
+        "`webhook-dispatcher adopt` shows what it owes and renames it",
+        "ru": "подключитесь к базе данных {wanted}; если это копия, которая должна ею стать, "
+        "`webhook-dispatcher adopt` покажет, что в ней ждёт отправки, и переименует её",
+        "uz": "{wanted} ma’lumotlar bazasiga ulaning; agar bu o‘sha bo‘lishi kerak bo‘lgan nusxa bo‘lsa, "
+        "`webhook-dispatcher adopt` unda nima kutayotganini ko‘rsatadi va nomini o‘zgartiradi",
+    },
+    "no_installation": {
+        "en": "it has no name yet: `webhook-dispatcher migrate` gives it one",
+        "ru": "имени ещё нет: его даст `webhook-dispatcher migrate`",
+        "uz": "hali nomi yo‘q: uni `webhook-dispatcher migrate` beradi",
+    },
+    "has_moved": {
+        "en": "{name}; this server is {server}, it was on {known}: is this a copy? docs/operations.md; "
+        "`adopt` notes the new one",
+        "ru": "{name}; этот сервер — {server}, прежде был {known}: это копия? docs/operations.md; "
+        "`adopt` запишет новый",
+        "uz": "{name}; bu server {server}, avval {known} edi: bu nusxami? docs/operations.md; "
+        "`adopt` yangisini qayd etadi",
+    },
+    "is_installation": {"en": "{name}", "ru": "{name}", "uz": "{name}"},
+    "day_of": {"en": "{table}: {day}", "ru": "{table}: {day}", "uz": "{table}: {day}"},
+    "days_missing": {
+        "en": "{number} missing ({days})",
+        "ru": "не хватает {number} ({days})",
+        "uz": "{number} ta yetishmaydi ({days})",
+    },
+    "partitions_are_made": {
+        "en": "start a dispatcher (it makes them ahead of time), and look in its log for why it did not",
+        "ru": "запустите диспетчер (он создаёт их заранее) и найдите в его журнале, почему их нет",
+        "uz": "dispetcherni ishga tushiring (u ularni oldindan yaratadi), sababi esa uning jurnalida",
+    },
+    "may_not_be_sent_to": {
+        "en": "{merchant}: {reason}",
+        "ru": "{merchant}: {reason}",
+        "uz": "{merchant}: {reason}",
+    },
+    "set_or_allow": {
+        "en": "webhook-dispatcher endpoint set {merchant} URL, or allow it by WEBHOOK_EGRESS_*",
+        "ru": "webhook-dispatcher endpoint set {merchant} URL или разрешите его в WEBHOOK_EGRESS_*",
+        "uz": "webhook-dispatcher endpoint set {merchant} URL yoki WEBHOOK_EGRESS_* orqali ruxsat bering",
+    },
+    "more_endpoints": {
+        "en": "and {more} more endpoints",
+        "ru": "и ещё адресов: {more}",
+        "uz": "va yana {more} ta manzil",
+    },
+    "as_above": {"en": "as above", "ru": "как выше", "uz": "yuqoridagidek"},
+    "all_allowed": {
+        "en": "all may be sent to",
+        "ru": "отправлять можно на все",
+        "uz": "hammasiga yuborish mumkin",
+    },
+    "first_allowed": {
+        "en": {
+            "one": "the first {count} may be sent to; `check` looks at all",
+            "other": "the first {count} may be sent to; `check` looks at all",
+        },
+        "ru": {
+            "one": "на первый {count} отправлять можно; все проверяет `check`",
+            "few": "на первые {count} отправлять можно; все проверяет `check`",
+            "many": "на первые {count} отправлять можно; все проверяет `check`",
+        },
+        "uz": "dastlabki {count} tasiga yuborish mumkin; hammasini `check` tekshiradi",
+    },
+    "seals_by": {
+        "en": "secrets can be sealed, by the key {key}",
+        "ru": "секреты можно шифровать ключом {key}",
+        "uz": "maxfiy kalitlarni {key} kaliti bilan shifrlash mumkin",
+    },
+    "no_sealing_key": {
+        "en": "nothing to seal secrets with: merchants cannot be configured here",
+        "ru": "нечем шифровать секреты: настраивать мерчантов здесь нельзя",
+        "uz": "maxfiy kalitlarni shifrlaydigan narsa yo‘q: bu yerda merchantlarni sozlab bo‘lmaydi",
+    },
+    "key_is_published": {
+        "en": "a dispatcher publishes its key when it starts: is one running?",
+        "ru": "диспетчер публикует ключ при запуске: работает ли он?",
+        "uz": "dispetcher ishga tushganda kalitini e’lon qiladi: u ishlayaptimi?",
+    },
+    "charges_indexed": {
+        "en": "indexed: deliveries are found by them",
+        "ru": "проиндексированы: по ним можно искать",
+        "uz": "indekslangan: ular bo‘yicha qidirish mumkin",
+    },
+    "charges_not_indexed": {
+        "en": "not indexed: deliveries cannot be found by them",
+        "ru": "не индексируются: искать по ним нельзя",
+        "uz": "indekslanmagan: ular bo‘yicha qidirib bo‘lmaydi",
+    },
+    "migrate_indexes": {
+        "en": "webhook-dispatcher migrate makes the index beside a system that runs",
+        "ru": "webhook-dispatcher migrate создаст индекс, не останавливая систему",
+        "uz": "webhook-dispatcher migrate tizimni to‘xtatmasdan indeks yaratadi",
+    },
+    "server_and_schema": {
+        "en": "PostgreSQL {version}, schema version {schema}",
+        "ru": "PostgreSQL {version}, версия схемы {schema}",
+        "uz": "PostgreSQL {version}, sxema versiyasi {schema}",
+    },
+    "server_schema_log": {
+        "en": "PostgreSQL {version}, schema version {schema}, the log has its days from {since} to {until}",
+        "ru": "PostgreSQL {version}, версия схемы {schema}, в журнале есть дни с {since} по {until}",
+        "uz": "PostgreSQL {version}, sxema versiyasi {schema}, jurnalda {since} dan {until} gacha kunlar bor",
+    },
 }

@@ -6,12 +6,21 @@ from datetime import date, datetime
 from typing import Any
 
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
+from webhook_dispatcher.storage.administration import STRANDED_AFTER, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.console.overview import DispatcherRow, Overviews
+from webhook_dispatcher.storage.console.overview import (
+    MAX_MERCHANTS_LOOKED_AT,
+    DispatcherRow,
+    Overviews,
+)
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
+from webhook_dispatcher.storage.insight import Pause
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 from webhook_dispatcher.storage.statements import load
 
+MAX_NAMED = 10
+MAX_URLS = 5_000
+"""Endpoints that one page judges; `check` judges all."""
 _STATEMENTS = load("console_health")
 
 
@@ -24,7 +33,9 @@ class Health:
     kept_since: the first day of the log; made_until: the last for which it has partitions.
     missing: (log, day) of the next DAYS_AHEAD days without a partition.
     sealing_key_confirmed_at: None where no dispatcher has published what the console seals secrets with.
-    suspended: merchants, up to MAX_COUNTED + 1.
+    suspended: merchants, up to MAX_COUNTED + 1; suspended_next: those that are tried next, MAX_NAMED at most.
+    pause: the command that paused everything, if one did. stranded: what only a dispatcher is wanting for.
+    urls: (merchant, URL), up to MAX_URLS + 1.
     """
 
     now: datetime
@@ -45,11 +56,17 @@ class Health:
     suspended: int
     missing: Sequence[tuple[str, date]]
     dispatchers: Sequence[DispatcherRow]
+    pause: Pause | None
+    suspended_next: Sequence[SuspendedMerchant]
+    stranded: Stranded | None
+    urls: Sequence[tuple[str, str]]
 
     @property
-    def has_moved(self) -> bool:
-        """Tell whether the database is on another server than the one that it was adopted on."""
-        return None not in (self.known_server, self.server) and self.known_server != self.server
+    def kept(self) -> tuple[date, date] | None:
+        """Return the first and the last day of the log."""
+        if self.kept_since is None or self.made_until is None:
+            return None
+        return self.kept_since, self.made_until
 
 
 class Healths:
@@ -62,11 +79,19 @@ class Healths:
         """Look at everything."""
         [facts] = await self._ask("show_health", session, MAX_COUNTED + 1)
         missing = await self._ask("show_missing_partitions", session, DAYS_AHEAD)
+        suspended = await self._ask("show_suspended", session, MAX_NAMED)
+        stranded = await self._ask("show_stranded", session, STRANDED_AFTER, MAX_MERCHANTS_LOOKED_AT)
+        urls = await self._ask("show_urls", session, MAX_URLS + 1)
+        overviews = Overviews(self._database)
         return Health(
             **facts,
             needed_version=SCHEMA_VERSION,
             missing=[(row["log"], row["day"]) for row in missing],
-            dispatchers=await Overviews(self._database).dispatchers(session),
+            dispatchers=await overviews.dispatchers(session),
+            pause=await overviews.pause(session),
+            suspended_next=[SuspendedMerchant(**row) for row in suspended],
+            stranded=Stranded(**stranded[0]) if stranded else None,
+            urls=[(row["merchant_id"], row["url"]) for row in urls],
         )
 
     async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:

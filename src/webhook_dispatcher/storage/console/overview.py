@@ -112,12 +112,11 @@ class Overviews:
         [counts] = await self._ask("show_counts", session, MAX_COUNTED + 1)
         now: datetime = counts["now"]
         oldest = await self._ask("show_oldest_waiting", session, MAX_MERCHANTS_LOOKED_AT)
-        pauses = await self._ask("show_pause_of_everything", session)
         [lag] = await self._ask("show_lag", session, MAX_LAGS)
         [commands] = await self._ask("show_open_commands", session, MAX_COUNTED + 1)
         return Overview(
             **counts,
-            pause=Pause(**pauses[0]) if pauses else None,
+            pause=await self.pause(session),
             oldest=Oldest(**oldest[0]) if oldest else None,
             lag=Lag(**lag),
             commands=Commands(**commands),
@@ -130,6 +129,11 @@ class Overviews:
         """Return the dispatchers that noted themselves within a day, those first that did so last."""
         rows = await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
         return [DispatcherRow(**row) for row in rows]
+
+    async def pause(self, session: bytes) -> Pause | None:
+        """Return the command that paused everything, if one did last."""
+        rows = await self._ask("show_pause_of_everything", session)
+        return Pause(**rows[0]) if rows else None
 
     async def attempts(
         self, session: bytes, now: datetime, step: timedelta, count: int

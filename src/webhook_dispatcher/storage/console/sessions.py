@@ -4,7 +4,7 @@ Passwords get here as proofs, sessions and codes as hashes, and nothing of what 
 database. What a person may be told comes back as a value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,9 +14,10 @@ from typing import Any
 from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.domain.password import PasswordParameters, Verifier
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.console.database import ask
+from webhook_dispatcher.storage.console.database import SessionOver, ask
 from webhook_dispatcher.storage.statements import load
 
+MAX_OWN = 50
 _SESSIONS = load("console_sessions")
 
 
@@ -98,6 +99,22 @@ class Person:
         return self.role is Role.OPERATOR and not self.may_change
 
 
+@dataclass(frozen=True, slots=True)
+class OwnSession:
+    """A session of somebody who looks at their own. mark: names it, and opens nothing.
+
+    acted_at: the last request that the person made, to the minute. is_this: by which they look.
+    """
+
+    mark: bytes
+    began_at: datetime
+    acted_at: datetime
+    expires_at: datetime
+    address: IPv4Address | IPv6Address | None
+    agent: str | None
+    is_this: bool
+
+
 class Sessions:
     """Works on a pool, each call by itself: a failure that is rolled back was not counted."""
 
@@ -136,6 +153,17 @@ class Sessions:
     async def sign_out(self, session_hash: bytes) -> bool:
         """End a session; False where it was over."""
         return bool((await self._row("sign_out", session_hash))["is_ended"])
+
+    async def own(self, session_hash: bytes) -> Sequence[OwnSession]:
+        """Return the person's sessions, this one first, MAX_OWN at most. SessionOver."""
+        rows = await ask(self._database, _SESSIONS["read_own_sessions"], session_hash, MAX_OWN)
+        if not rows:
+            raise SessionOver
+        return [OwnSession(**row) for row in rows]
+
+    async def revoke(self, session_hash: bytes, mark: bytes) -> bool:
+        """End one of the person's sessions; False where it was over. SessionOver."""
+        return bool((await self._row("revoke_session", session_hash, mark))["is_ended"])
 
     async def revoke_others(self, session_hash: bytes) -> int:
         """End all other sessions of the person, and return how many these were. SessionOver."""

@@ -134,13 +134,13 @@ LIMIT $1;
 -- name: list_dispatchers
 -- List the dispatchers as they noted themselves.
 -- $1 most bigint
--- row: owner text, version text, started_at timestamptz, beat_at timestamptz, is_ready boolean, reason text,
+-- row: owner text, version text, started_at timestamptz, beat_at timestamptz, is_ready boolean, reasons text[],
 --   faults text[], lanes integer
 -- order: by beat_at, the latest first
 -- none: none has noted itself within a day
 SELECT
     dispatcher.owner, dispatcher.version, dispatcher.started_at, dispatcher.beat_at, dispatcher.is_ready,
-    nullif(array_to_string(dispatcher.reasons, '; '), '') AS reason, dispatcher.faults, dispatcher.lanes
+    dispatcher.reasons, dispatcher.faults, dispatcher.lanes
 FROM webhook.dispatcher
 ORDER BY dispatcher.beat_at DESC, dispatcher.owner
 LIMIT $1;

@@ -83,3 +83,92 @@ WHERE NOT EXISTS (
         AND partition.relname = wanted.log || to_char(wanted.day, '_YYYYMMDD')
 )
 ORDER BY wanted.log, wanted.day;
+
+-- name: show_suspended
+-- Name merchants that are suspended, those first that are tried next.
+-- $1 session bytea
+-- $2 most bigint
+-- row: merchant_id text, suspended_at timestamptz, next_try_at timestamptz
+-- order: by next_try_at
+-- none: nobody is suspended, or the session is over
+SELECT page.merchant_id::text AS merchant_id, page.suspended_at, page.wait_until AS next_try_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT lanes.merchant_id, lanes.suspended_at, lanes.wait_until
+    FROM webhook.console_lanes AS lanes
+    WHERE me.name IS NOT NULL AND lanes.suspended_at IS NOT NULL
+    ORDER BY lanes.wait_until
+    LIMIT (SELECT $2::bigint)
+) AS page
+ORDER BY page.wait_until, page.merchant_id;
+
+-- name: show_stranded
+-- Find what has waited longest, in order, although nothing is wanting but a dispatcher: as find_stranded, among so many
+-- merchants.
+-- $1 session bytea
+-- $2 waited interval
+-- $3 most bigint
+-- row: merchant_id text, event_id uuid, created_at timestamptz
+-- none: somebody holds a lane, everything is paused, nothing has waited for so long, or the session is over
+SELECT page.merchant_id::text AS merchant_id, page.event_id, page.created_at
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH RECURSIVE head AS (
+        (
+            SELECT owed.merchant_id, owed.event_id, owed.created_at
+            FROM webhook.console_owed AS owed
+            WHERE
+                me.name IS NOT NULL
+                AND owed.due_at IS NULL
+                AND owed.merchant_id > ''::text COLLATE "C"
+                AND NOT EXISTS (SELECT FROM webhook.console_lanes AS lanes WHERE lanes.lease_until > clock_timestamp())
+                AND NOT (SELECT console_state.paused FROM webhook.console_state)
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT following.merchant_id, following.event_id, following.created_at
+        FROM head
+        CROSS JOIN LATERAL (
+            SELECT owed.merchant_id, owed.event_id, owed.created_at
+            FROM webhook.console_owed AS owed
+            WHERE owed.due_at IS NULL AND owed.merchant_id > head.merchant_id
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT 1
+        ) AS following
+    ),
+    heads AS MATERIALIZED (SELECT head.* FROM head LIMIT $3)
+    SELECT heads.merchant_id, heads.event_id, heads.created_at
+    FROM heads
+    CROSS JOIN LATERAL (
+        SELECT FROM webhook.console_endpoints AS endpoints WHERE endpoints.merchant_id = heads.merchant_id LIMIT 1
+    ) AS configured
+    LEFT JOIN LATERAL (
+        SELECT lanes.* FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = heads.merchant_id LIMIT 1
+    ) AS lane ON true
+    WHERE
+        heads.created_at < clock_timestamp() - $2::interval
+        AND NOT coalesce(lane.paused, false)
+        AND num_nulls(lane.suspended_at) = 1
+        AND coalesce(lane.wait_until <= clock_timestamp(), true)
+    ORDER BY heads.created_at
+    LIMIT 1
+) AS page;
+
+-- name: show_urls
+-- List where merchants are sent to, for the guard to judge.
+-- $1 session bytea
+-- $2 most bigint
+-- row: merchant_id text, url text
+-- order: by merchant_id
+-- none: nobody has an endpoint, or the session is over
+SELECT page.merchant_id::text AS merchant_id, page.url::text AS url
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT endpoints.merchant_id, endpoints.url
+    FROM webhook.console_endpoints AS endpoints
+    WHERE me.name IS NOT NULL AND endpoints.merchant_id > ''::text COLLATE "C"
+    ORDER BY endpoints.merchant_id
+    LIMIT (SELECT $2::bigint)
+) AS page
+ORDER BY page.merchant_id;

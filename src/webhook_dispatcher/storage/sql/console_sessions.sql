@@ -68,6 +68,24 @@ FROM webhook.console_person($1, $2) AS person;
 -- order: one row; false: it was over
 SELECT webhook.console_sign_out($1) AS is_ended;
 
+-- name: read_own_sessions
+-- List the sessions of a session's person, that one first, then by when they were used last.
+-- $1 session bytea
+-- $2 most bigint
+-- row: mark bytea, began_at timestamptz, acted_at timestamptz, expires_at timestamptz, address inet, agent text, is_this boolean
+-- order: as the function returns them
+-- none: the session is over
+SELECT own.mark, own.began_at, own.acted_at, own.expires_at, own.address, own.agent, own.is_this
+FROM webhook.console_own_sessions($1, $2) AS own;
+
+-- name: revoke_session
+-- End one session of a session's person. WD001 where that one is over.
+-- $1 session bytea
+-- $2 mark bytea
+-- row: is_ended boolean
+-- order: one row; false: there is none with that mark, or it was over
+SELECT webhook.console_revoke_session($1, $2) AS is_ended;
+
 -- name: revoke_sessions
 -- End all other sessions of a session's person. WD001 where it is over.
 -- $1 session bytea

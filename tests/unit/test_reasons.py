@@ -1,0 +1,135 @@
+"""What programs say in English is recognised, every sentence of it, and said in other languages."""
+
+import ast
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+from string import Formatter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import webhook_dispatcher
+from tests.unit.test_guard import URLS
+from webhook_dispatcher.diagnosis.reasons import MAX_READ, OTHER, read
+from webhook_dispatcher.diagnosis.texts.reasons import TEXTS
+from webhook_dispatcher.diagnosis.vocabulary import say
+from webhook_dispatcher.transport.addresses import forbidden_use, parse_address
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+
+SOURCE = Path(webhook_dispatcher.__file__).parent
+SAYING = {"Forbidden", "_malformed", "CommandRejected", "_rejected", "reject"}
+"""Those that are given a sentence for operators."""
+SPOKEN = (
+    "transport/guard.py",
+    "domain/command.py",
+    "storage/controls.py",
+    *(
+        f"dispatch/control/{name}.py"
+        for name in ("controller", "mass_cancel", "sample_event", "long_running")
+    ),
+)
+LISTED = {
+    "app/daemon.py": "readiness",
+    "dispatch/health/own_faults.py": "reasons",
+    "dispatch/health/outage.py": "failed",
+    "dispatch/control/long_running.py": "PAUSED",
+}
+"""Where sentences are not given to one of those, but put together: by a function or constant."""
+
+
+def sentences(node: ast.AST) -> Iterator[str]:
+    """Find the sentences in some code, with a letter for what they are filled with."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+        yield node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from sentences(child)
+
+
+def name_of(node: ast.AST) -> str:
+    match node:
+        case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case ast.FunctionDef(name=name):
+            return name
+        case _:
+            return ""
+
+
+def spoken(path: str, names: set[str]) -> set[str]:
+    tree = ast.parse((SOURCE / path).read_text(encoding="utf-8"))
+    found = {each for node in ast.walk(tree) if name_of(node) in names for each in sentences(node)}
+    documented = {ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return found - documented
+
+
+ALL = sorted(
+    set.union(
+        *(spoken(path, SAYING) for path in SPOKEN), *(spoken(path, {name}) for path, name in LISTED.items())
+    )
+)
+
+
+def test_the_sources_say_what_they_said() -> None:
+    assert len(ALL) > 45
+
+
+@pytest.mark.parametrize("sentence", ALL)
+def test_every_sentence_of_ours_is_known(sentence: str) -> None:
+    found = read(sentence)
+    assert found.key != OTHER
+    assert say(found, "ru", UTC) != say(found, "en", UTC) != say(found, "uz", UTC)
+
+
+@pytest.mark.parametrize("url", [url for url, _, reason in URLS if reason.startswith("url:")])
+def test_all_refusals_of_the_guard_are_known(url: str) -> None:
+    fault = Guard(EgressPolicy()).find_fault(url)
+    assert fault is not None
+    assert read(fault).key != OTHER
+    assert say(read(fault), "en", UTC) == fault
+    assert (
+        say(read(f"the URL is refused: {fault}"), "ru", UTC) == f"URL отклонён: {say(read(fault), 'ru', UTC)}"
+    )
+
+
+@pytest.mark.parametrize("address", ["10.1.1.1", "127.0.0.1", "169.254.169.254", "fc00::1", "::1"])
+def test_what_an_address_is_set_aside_for_is_known(address: str) -> None:
+    parsed = parse_address(address)
+    assert parsed is not None
+    use = forbidden_use(parsed)
+    assert use is not None
+    assert read(use).key.startswith("use_")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a reason of version 9", "x" * (MAX_READ + 1), "Your plan needs an upgrade", "two\nlines", "{text}"],
+)
+def test_what_is_not_known_is_said_as_it_stands(text: str) -> None:
+    assert read(text).key == OTHER
+    assert read(text).facts == {"text": text}
+
+
+@given(st.sampled_from([key for key in TEXTS if key != OTHER]), st.text("abc {}<7", min_size=1, max_size=9))
+def test_english_is_said_by_the_same_letters(key: str, fact: str) -> None:
+    english = TEXTS[key]["en"]
+    assert isinstance(english, str)
+    written = english.format(**dict.fromkeys(facts_of(english), fact))
+    assert say(read(written), "en", UTC) == written
+
+
+def facts_of(english: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(english) if name is not None]
+
+
+@pytest.mark.parametrize("key", [key for key in TEXTS if key != OTHER])
+def test_no_text_hides_one_that_follows(key: str) -> None:
+    english = TEXTS[key]["en"]
+    assert isinstance(english, str)
+    assert read(english.format(**dict.fromkeys(facts_of(english), "x"))).key == key
