@@ -324,9 +324,9 @@ SAID_OF_ALL = [
     ),
     (
         "dispatchers",
-        f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30: is any running? "
-        "GET /readyz of each",
-        "start one: webhook-dispatcher run",
+        f"none holds a lane, though {EVENT} of m1 waits since 2026-11-20 08:15:30; "
+        "none has been heard of lately: nothing is delivered until one runs",
+        "webhook-dispatcher run; or mend what the one that runs says",
     ),
     (
         "clock",

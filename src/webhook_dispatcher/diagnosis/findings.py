@@ -305,7 +305,7 @@ def _dispatchers(facts: StatusFacts) -> Iterator[Finding]:
     found.sort(key=lambda finding: finding.level is not Level.BAD)
     yield from found[:MAX_SHOWN]
     if len(found) > MAX_SHOWN:
-        yield Finding("dispatchers", said("more_dispatchers", more=len(found) - MAX_SHOWN))
+        yield Finding("dispatchers", said("so_many_more", more=len(found) - MAX_SHOWN))
     if facts.stranded is not None and not facts.holders:
         yield of_stranded(facts.stranded)
 

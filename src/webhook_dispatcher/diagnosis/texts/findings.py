@@ -127,7 +127,7 @@ TEXTS: Texts = {
         },
         "uz": "{owner} {count} ta navbatni yuritmoqda",
     },
-    "more_dispatchers": {"en": "and {more} more", "ru": "и ещё {more}", "uz": "va yana {more} ta"},
+    "so_many_more": {"en": "and {more} more", "ru": "и ещё {more}", "uz": "va yana {more} ta"},
     "stranded": {
         "en": "none holds a lane, though {event} of {merchant} waits since {at}",
         "ru": "ни один не ведёт очередь, хотя {event} мерчанта {merchant} ждёт с {at}",
