@@ -172,6 +172,7 @@ def test_a_screen_has_few_dispatchers_and_those_first_that_do_not_work() -> None
     first, *_, last = (say(finding.said, "en", UTC) for finding in told)
     assert (first, last) == ("broken has a fault of its own: clock", "and 5 more")
     assert len(told) == MAX_SHOWN + 1
+    assert say(told[2].said, "en", UTC).endswith("works for 1 h and holds 3 lanes"), "as they are held now"
 
 
 def test_numbers_are_written_as_each_language_does() -> None:

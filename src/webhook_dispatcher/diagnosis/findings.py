@@ -1,7 +1,7 @@
 """What there is to say of an installation's health, as data: for `status`, `check` and the console."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
@@ -312,9 +312,11 @@ def _dispatchers(facts: StatusFacts) -> Iterator[Finding]:
 
 def _noted(facts: StatusFacts) -> Sequence[Finding]:
     """Say how those fare that note themselves; that there is none is said unless somebody holds lanes."""
-    if facts.dispatchers or not facts.holders:
-        return of_dispatchers(facts.now, facts.dispatchers)
-    return ()
+    if facts.holders and not facts.dispatchers:
+        return ()
+    # Lanes as they are held now: what was noted of them may be ten seconds old.
+    held = [replace(each, lanes=facts.holders.get(each.owner, 0)) for each in facts.dispatchers]
+    return of_dispatchers(facts.now, held)
 
 
 def _unnoted(facts: StatusFacts) -> Iterator[Finding]:
