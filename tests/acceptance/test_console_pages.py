@@ -229,12 +229,13 @@ async def test_what_no_command_can_do_is_said_before_it_is_done(installation: In
     async with console.person() as person:
         for query, said in (
             ("act=recover_all&only_merchant=m1&only_outcome=timeout", "This cannot be done by Outcome."),
-            ("act=recover_all", "Choose a merchant or a beginning in time first"),
             ("act=skip_all&only_merchant=m1&only_state=delivered", "This cannot be done by State."),
             ("act=nonsense", "There is no such action."),
         ):
             page = await person.get(f"/deliveries/act?{query}")
             assert (page.status, said in page.text) == (422, True), query
+        page = await person.post("/deliveries/act", {"act": "recover_all", "everybody": "yes"})
+        assert (page.status, "Choose a merchant or a beginning in time first" in page.text) == (422, True)
         page = await person.post("/deliveries/act", {"act": "retry_all", "only_since": since})
         assert (page.status, "Tick the box" in page.text) == (422, True)
     assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0

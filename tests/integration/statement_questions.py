@@ -234,6 +234,7 @@ RANGE = ("NULL", LONG_AGO, "0", "'infinity'")
 
 DAYS = ("'-infinity'", "'infinity'")
 KINDS = "ARRAY['delivered', 'failed']"
+SENT_AGAIN = "ARRAY['delivered', 'failed', 'pending_retry']"
 IN_LOG = (
     _listed([2 * ROWS + 1 + n for n in range(ASKED)]),
     _each(FINISHED_AT, "timestamptz"),
@@ -564,6 +565,21 @@ QUESTIONS: Mapping[str, Question] = {
     "show_circumstances": Question((SESSION, f"'{HOT_ONE}'", str(_seq(HOT - 1)), str(ASKED)), ASKED),
     "show_pauses": Question((SESSION, MERCHANT), VIEWS),
     "show_commands_about": Question((SESSION, IN_OUTBOX, "5"), VIEWS),
+    "show_predecessor": Question((SESSION, MERCHANT, NEWEST, LONG_AGO, NOW, "50"), 50),
+    "show_commands_around": Question((SESSION, MERCHANT, LONG_AGO, NOW, str(ASKED), str(ASKED)), 3 * ASKED),
+    "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
+    "show_recovery": Question(
+        (SESSION, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL", "true")
+        + (str(ASKED), "10"),
+        4 * ASKED,
+    ),
+    "show_recovery_of": Question(
+        (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")
+        + (str(ASKED),),
+        3 * ASKED,
+    ),
+    "show_skip": Question((SESSION, NOW, str(ASKED), "10"), 2 * ASKED),
+    "show_skip_of": Question((SESSION, f"'{HOT_ONE}'", NOW, str(ASKED)), 2 * ASKED),
     "show_kept": Question((SESSION,), 100),
     "show_commands": Question((SESSION, NEWEST, *UNFILTERED, LOOKED, str(ASKED)), 2 * ASKED),
     "show_command": Question((SESSION, WAITING), VIEWS),
@@ -605,7 +621,7 @@ READ_WHOLE: Mapping[str, str] = {
     "measure_lag": "as count_recent",
     "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
     "show_audit": "as read_endpoint_history",
-    "show_audit_of_merchant": "as read_endpoint_history",
+    "show_changes": "as read_endpoint_history",
     "forget_noted": "every half hour: of dispatchers there are few, all else is found by its time",
     "find_finished": "10,000 rows at a look; it may sort a partition that statistics call empty",
 }
@@ -643,6 +659,7 @@ SUBJECTS = (
     "console_merchants",
     "console_deliveries",
     "console_delivery",
+    "console_previews",
     "console_commands",
     "console_health",
     "console_accounts",

@@ -40,7 +40,7 @@ BUFFERS = 4
 """For each partition of each log and for each row that it may be about."""
 PLACES = 2 * PARTITIONS + 6
 PAGE = 51
-SUBJECTS = ("overview", "merchants", "deliveries", "delivery", "commands", "health", "reading")
+SUBJECTS = ("overview", "merchants", "deliveries", "delivery", "previews", "commands", "health", "reading")
 NOT_OF_PAGES = {"accounts", "actions", "sessions"}
 """Files of statements that no page shows."""
 STATEMENTS = {name: each for subject in SUBJECTS for name, each in load(f"console_{subject}").items()}
@@ -170,6 +170,17 @@ def _failed(**filters: str) -> tuple[str, ...]:
     return "show_failed_deliveries", "{person}", "NULL", str(NEWEST), *conditions, str(LOOK), str(PAGE)
 
 
+def _recovery(
+    name: str,
+    *scope: str,
+    kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']",
+    types: str = "NULL",
+) -> tuple[str, ...]:
+    period = f"{NOW} - interval '30 days'", f"{NOW} + interval '1 day'", f"{NOW} - interval '6 hours'", NOW
+    end = ("false", str(COUNTED), "10") if name == "show_recovery" else (str(COUNTED),)
+    return name, *scope, str(NEWEST), *period, kinds, types, "NULL", *end
+
+
 EVENT = "lpad('1000', 32, '0')::uuid"
 NOW = "clock_timestamp()"
 COUNTED = MAX_COUNTED + 1
@@ -207,6 +218,27 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         # Each of fifty may have finished on any of ten days.
         300,
     ),
+    # Each of twenty may have finished on any of ten days.
+    "what it waited behind": (
+        ("show_predecessor", "{person}", "'m0'", "{rows}", f"{NOW} - interval '22 days'", NOW, "20"),
+        200,
+    ),
+    "commands around": (
+        ("show_commands_around", "{person}", "'m0'", "'2000-01-01'", NOW, "50", str(LOOK)),
+        PAGE,
+    ),
+    "which command sent it": (("show_commands_that_sent", "{person}", "1", f"ARRAY[{NOW}]", "400"), 400),
+    "changes around": (("show_changes", "{person}", "'m0'", "'2000-01-01'", NOW, "50"), 50),
+    "a recovery": (_recovery("show_recovery", "{person}"), 3 * COUNTED),
+    "a recovery of what there is not": (
+        _recovery("show_recovery", "{person}", types="ARRAY['charge.reversed']"),
+        3 * COUNTED,
+    ),
+    "a retry of what failed": (_recovery("show_recovery", "{person}", kinds="ARRAY['failed']"), COUNTED),
+    "a recovery of a large merchant": (_recovery("show_recovery_of", "{person}", "'m0'"), 2 * COUNTED),
+    "a recovery of a small merchant": (_recovery("show_recovery_of", "{person}", "'m7'"), 50),
+    "a skip": (("show_skip", "{person}", NOW, str(COUNTED), "10"), COUNTED),
+    "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", NOW, str(COUNTED)), 20),
     "circumstances": (("show_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
     "counts": (("show_counts", "{person}", str(COUNTED)), 5 * COUNTED),
     "what waits longest": (("show_oldest_waiting", "{person}", str(MAX_MERCHANTS_LOOKED_AT)), 2_000),

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from webhook_dispatcher.diagnosis.explanation import Rules
-from webhook_dispatcher.diagnosis.timeline import Predecessor, Surroundings
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 from webhook_dispatcher.domain.schedule import Schedule
@@ -22,6 +21,8 @@ from webhook_dispatcher.storage.insight import (
     EventFacts,
     Overtaking,
     Pause,
+    Predecessor,
+    Surroundings,
 )
 
 HOSTILE = ["m1", "{at}", "{0.__class__}", "{", "}}", "<b>x</b>", "\x1b[2J", "\u202eevil", "it's", "%s", "м"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from tests.unit.delivery_facts import EVENT, facts, surroundings
-from webhook_dispatcher.diagnosis.timeline import Kind, Moment, Predecessor, Surroundings, build
+from webhook_dispatcher.diagnosis.timeline import Kind, Moment, build
 from webhook_dispatcher.diagnosis.vocabulary import say
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.domain.signing import SealedSecret
@@ -21,6 +21,8 @@ from webhook_dispatcher.storage.insight import (
     DeliveryFacts,
     EventFacts,
     Overtaking,
+    Predecessor,
+    Surroundings,
 )
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)

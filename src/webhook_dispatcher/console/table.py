@@ -27,6 +27,7 @@ from webhook_dispatcher.storage.console.delivery import Stories
 from webhook_dispatcher.storage.console.health import Healths
 from webhook_dispatcher.storage.console.merchants import Merchants
 from webhook_dispatcher.storage.console.overview import Overviews
+from webhook_dispatcher.storage.console.previews import Previews
 from webhook_dispatcher.storage.console.search import Search
 from webhook_dispatcher.storage.console.sessions import Sessions
 from webhook_dispatcher.transport.guard import Guard
@@ -55,11 +56,11 @@ def table(parts: Parts) -> Sequence[Route]:
     sessions, actions, commands = Sessions(database), Actions(database), Commands(database)
     deliveries, merchants, prover = Deliveries(database), Merchants(database), Prover()
     signing = Signing(sessions, prover, parts.is_by_proxy)
-    acts = ActPages(deliveries, actions, parts.clock)
+    acts = ActPages(Previews(database), actions, parts.clock)
     delivery = DeliveryPages(Stories(database), commands, actions, parts.rules)
     merchant_list = MerchantList(merchants)
     merchant = MerchantPages(merchants, commands, actions, parts.guard, parts.shard)
-    command = CommandPages(commands, actions)
+    command = CommandPages(commands, actions, parts.clock)
     account = AccountPages(sessions, prover)
     return (
         Route("GET", "/sign-in", signing.show, ANYBODY),

@@ -414,7 +414,28 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "delivery.retry": ("Retry", "Повторить", "Takrorlash"),
         "delivery.retry_now": ("Retry now", "Повторить сейчас", "Hozir takrorlash"),
         "delivery.send_again": ("Send again", "Отправить ещё раз", "Yana yuborish"),
+        "delivery.send_again_about": (
+            "It was delivered. It is sent once more, and stays delivered whatever comes of it.",
+            "Уже доставлено. Отправляется ещё раз и останется доставленным при любом исходе.",
+            "Yetkazilgan. Yana bir marta yuboriladi va natijasidan qat’i nazar yetkazilgan bo‘lib qoladi.",
+        ),
+        "delivery.send_again_do": ("Send it again", "Отправить ещё раз", "Yana yuborish"),
         "delivery.cancel": ("Cancel", "Отменить", "Bekor qilish"),
+        "delivery.cancel_about": (
+            (
+                "It is given up: nothing more is attempted. An attempt under way ends and counts. A retry "
+                "takes it back."
+            ),
+            (
+                "Доставка прекращается: попыток больше не будет. Начатая попытка завершится и "
+                "засчитается. Вернуть можно повтором."
+            ),
+            (
+                "Yetkazish to‘xtatiladi: boshqa urinish bo‘lmaydi. Boshlangan urinish tugaydi va "
+                "hisobga olinadi. Takrorlash bilan qaytarish mumkin."
+            ),
+        ),
+        "delivery.cancel_do": ("Give it up", "Прекратить", "To‘xtatish"),
         "act.retry": ("Retry", "Повторить", "Takrorlash"),
         "act.retry_about": (
             "Each of these is attempted once more now. What was delivered already is left as it is.",
@@ -503,17 +524,36 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         ),
         "act.counted": (
             (
-                "Counted in the list up to 1,000. The command goes by when deliveries ended, leaves out "
-                "what comes after this preview, and counts exactly as it goes."
+                "Times are of when deliveries ended; those that wait are meant whenever they began. A plus: "
+                "there are more, or may be. What comes after this preview is left out, and the command "
+                "counts exactly as it goes."
             ),
             (
-                "Подсчитано по списку, до 1 000. Команда смотрит на время завершения, не трогает "
-                "появившееся после этого просмотра и по ходу считает точно."
+                "Время — когда доставки завершились; ожидающие входят независимо от начала. Плюс: есть или "
+                "возможно ещё. Появившееся после этого просмотра не затрагивается, а по ходу команда "
+                "считает точно."
             ),
             (
-                "Ro‘yxat bo‘yicha 1 000 tagacha sanaldi. Buyruq tugash vaqtiga qaraydi, shu ko‘rinishdan "
-                "keyingilarga tegmaydi va jarayonda aniq sanaydi."
+                "Vaqt — yetkazishlar tugagan payt; kutayotganlar boshlanishidan qat’i nazar kiradi. Plyus: "
+                "yana bor yoki bo‘lishi mumkin. Shu ko‘rinishdan keyingilarga tegilmaydi, buyruq esa "
+                "jarayonda aniq sanaydi."
             ),
+        ),
+        "act.last": ("Last {span}", "Последние {span}", "Oxirgi {span}"),
+        "act.count_again": ("Count again", "Пересчитать", "Qayta sanash"),
+        "act.matches_none": (
+            "Nothing matches just now.",
+            "Сейчас ничего не подходит.",
+            "Hozircha mos keladigani yo‘q.",
+        ),
+        "act.more_merchants": (
+            {"one": "and {count} more merchant", "other": "and {count} more merchants"},
+            {
+                "one": "и ещё {count} мерчант",
+                "few": "и ещё {count} мерчанта",
+                "many": "и ещё {count} мерчантов",
+            },
+            {"other": "va yana {count} ta merchant"},
         ),
         "act.none_ticked": (
             "Nothing is selected. Tick the deliveries that are meant.",
@@ -837,8 +877,15 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "commands.everybody": ("everybody", "все", "hamma"),
         "commands.withdraw": ("Withdraw", "Отозвать", "Qaytarib olish"),
         "commands.stop": ("Stop", "Остановить", "To‘xtatish"),
+        "commands.stop_about": (
+            "It ends after its present chunk. What it has done stays done; it does not go on later.",
+            "Команда закончится после текущей части. Сделанное остаётся; продолжить её потом нельзя.",
+            "Buyruq joriy qismdan keyin tugaydi. Bajarilgani qoladi; keyin davom ettirib bo‘lmaydi.",
+        ),
+        "commands.stop_do": ("Stop it", "Остановить", "To‘xtatish"),
         "commands.stopping": ("is stopping", "останавливается", "to‘xtatilmoqda"),
         "commands.progress": ("Progress", "Ход", "Jarayon"),
+        "commands.so_far": ("{count} so far", "пока {count}", "hozircha {count}"),
         "commands.matched": ("Matched: {count}", "Подошло: {count}", "Mos keldi: {count}"),
         "commands.done": ("done: {count}", "сделано: {count}", "bajarildi: {count}"),
         "commands.in_flight": ("It is in flight.", "Уже в пути.", "U yo‘lda."),

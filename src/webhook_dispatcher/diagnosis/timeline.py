@@ -1,17 +1,23 @@
 """A delivery's story, moment by moment: what happened when, who wanted it, and what is to come."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from uuid import UUID
 
 from webhook_dispatcher.diagnosis.explanation import asked, failed_because, result
 from webhook_dispatcher.diagnosis.said import NOTHING, Fact, Said, Word, said
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
-from webhook_dispatcher.storage.insight import MAX_AHEAD, CommandFacts, DeliveryFacts, EventFacts
+from webhook_dispatcher.storage.insight import (
+    MAX_AHEAD,
+    CommandFacts,
+    DeliveryFacts,
+    EventFacts,
+    Predecessor,
+    Surroundings,
+)
 
 WORTH_TELLING = timedelta(seconds=1)
 """A first attempt that came sooner was not waited for."""
@@ -45,32 +51,6 @@ class Moment:
     at: datetime
     said: Said
     kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
-class Predecessor:
-    """The event that it waited behind.
-
-    Of the same merchant, with a lower number: the one whose first attempt ended last before its own.
-    """
-
-    event_id: UUID
-    seq: int
-    ended_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What else concerned a delivery, from when it was written until it was finished, or until now.
-
-    predecessor: None where it waited behind none, or nobody knows.
-    commands: not about its event alone, but about its merchant or everybody: pause, resume, retry_failed,
-    recover, skip. changes: of its merchant's endpoint, as the audit has them.
-    """
-
-    predecessor: Predecessor | None = None
-    commands: Sequence[CommandFacts] = ()
-    changes: Sequence[EndpointChange] = ()
 
 
 NOTHING_ELSE = Surroundings()

@@ -14,7 +14,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, Stranded
+from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, EndpointChange, Stranded
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import load
 
@@ -74,6 +74,32 @@ class Overtaking:
     event_id: UUID
     seq: int
     started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """The event that it waited behind.
+
+    Of the same merchant, with a lower number: the one whose first attempt ended last before its own.
+    """
+
+    event_id: UUID
+    seq: int
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else concerned a delivery, from when it was written until it was finished, or until now.
+
+    predecessor: None where it waited behind none, or nobody knows.
+    commands: not about its event alone, but about its merchant or everybody: pause, resume, retry_failed,
+    recover, skip. changes: of its merchant's endpoint, as the audit has them: for operators alone.
+    """
+
+    predecessor: Predecessor | None = None
+    commands: Sequence[CommandFacts] = ()
+    changes: Sequence[EndpointChange] = ()
 
 
 @dataclass(frozen=True, slots=True)

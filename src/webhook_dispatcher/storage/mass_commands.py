@@ -48,7 +48,7 @@ class PostgresMassTransaction:
 
     async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
-        period = *_days(command.since, command.until), command.since, command.until
+        period = *days(command.since, command.until), command.since, command.until
         wanted = command.states, command.types, command.charge
         if command.merchant_id is None:
             return await self._look("find_finished", after, *period, *wanted, limit=limit)
@@ -92,7 +92,7 @@ class PostgresMassTransaction:
         return rows
 
 
-def _days(since: datetime, until: datetime) -> tuple[datetime, datetime]:
+def days(since: datetime, until: datetime) -> tuple[datetime, datetime]:
     """Return the days' bounds (UTC) around a range of time: those of the log's partitions."""
     first, last = max(min(since, FAR_AHEAD), LONG_AGO), max(min(until, FAR_AHEAD), LONG_AGO)
     return _midnight(first), _midnight(last - timedelta(microseconds=1)) + timedelta(days=1)

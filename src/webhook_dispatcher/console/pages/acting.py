@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from webhook_dispatcher.console import texts
@@ -39,6 +40,27 @@ def wanted_number(text: str) -> int:
 def is_final(command: CommandRow) -> bool:
     """Tell whether nothing more comes of a command; a state that we do not know is one of a newer version."""
     return command.status not in (CommandStatus.PENDING, CommandStatus.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a mass command has come. total: None where nobody knows how many there will be."""
+
+    done: int
+    total: int | None
+
+
+def progress_of(command: CommandRow) -> Progress | None:
+    """Return how far a mass command has come; None where there is nothing to say of that.
+
+    What `recover` and `skip` find grows as they go: of them alone what is done so far can be told.
+    """
+    done = done_of(command)
+    if done is None:
+        return None
+    if command.command == CommandName.RETRY_FAILED:
+        return Progress(done, matched_of(command))
+    return None if is_final(command) else Progress(done, None)
 
 
 def matched_of(command: CommandRow) -> int | None:

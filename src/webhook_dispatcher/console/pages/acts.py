@@ -1,13 +1,15 @@
 """What is done to many deliveries at once: what it will do and to how many, and then, by a form, the command.
 
 Ticked deliveries get a command each. All that match get one mass command, whose limit in time is the instant
-of the preview: what comes afterwards is not part of it. A filter that no command knows is said, not ignored.
+of the preview: what comes afterwards is not part of it. A preview counts as the command goes, in a bounded
+look. What a filter has and no command knows is said, not ignored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from webhook_dispatcher.console import texts
@@ -17,72 +19,98 @@ from webhook_dispatcher.console.pages.filters import (
     FieldRefused,
     FilterFields,
     event_ids,
-    instant,
     said,
 )
 from webhook_dispatcher.console.rendering import counted, delivery_path, label, with_query
+from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.clock import Clock
-from webhook_dispatcher.domain.command import RECOVERED_BY_DEFAULT, CommandName
-from webhook_dispatcher.domain.event import State
+from webhook_dispatcher.domain.command import (
+    LONG_AGO,
+    MAX_RETRIED,
+    RECOVERABLE,
+    RECOVERED_BY_DEFAULT,
+    CommandName,
+    Recover,
+    Skip,
+)
+from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.storage.console.actions import Actions
-from webhook_dispatcher.storage.console.deliveries import MAX_LIMIT, Deliveries, DeliveryFilter
 from webhook_dispatcher.storage.console.filters import FilterRefused
+from webhook_dispatcher.storage.console.previews import Preview, Previews
+from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 
 MAX_TICKED = 100
-MAX_COUNTED = 1_000
-"""Up to here a preview counts what matches; the command counts the rest as it goes."""
 PREFIX = "only_"
 """Before the names of a filter's fields, beside the names of what is ticked."""
 TICKED: Mapping[str, CommandName] = {"retry": CommandName.RETRY, "cancel": CommandName.CANCEL}
+RECENT = timedelta(hours=6)
+"""What is offered where neither a merchant nor a beginning in time is named."""
+PRESETS = (timedelta(hours=1), RECENT, timedelta(hours=24))
 
-Args = Callable[[FilterFields, datetime | None, datetime], dict[str, Any]]
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a mass command is about, as its args say it. since: None where it has no beginning."""
+
+    fields: FilterFields
+    since: datetime | None
+    until: datetime
+    states: tuple[str, ...]
+
+    @property
+    def merchant(self) -> str | None:
+        """The merchant that it is about; None for all."""
+        return self.fields.merchant or None
 
 
 @dataclass(frozen=True, slots=True)
 class MassAct:
     """A command for all that match. fields: of the filter, which it understands. states: that it is about.
 
-    needs_scope: a merchant, or a beginning in time, has to be named.
+    args: of the command. has_window: it has a beginning in time. chooses_states: some of these may be meant.
     """
 
     command: CommandName
     fields: frozenset[str]
     states: tuple[str, ...]
-    args: Args
+    args: Callable[[Scope], dict[str, Any]]
     is_destructive: bool = False
-    needs_scope: bool = True
+    has_window: bool = True
+    chooses_states: bool = False
 
 
-def _retry_args(fields: FilterFields, since: datetime | None, until: datetime) -> dict[str, Any]:
-    begins = {} if since is None else {"since": since.isoformat()}
-    return {**begins, "until": until.isoformat()}
+def _retry_args(scope: Scope) -> dict[str, Any]:
+    begins = {} if scope.since is None else {"since": scope.since.isoformat()}
+    return {**begins, "until": scope.until.isoformat()}
 
 
-def _recover_args(fields: FilterFields, since: datetime | None, until: datetime) -> dict[str, Any]:
+def _recover_args(scope: Scope) -> dict[str, Any]:
+    fields = scope.fields
     return {
-        **_retry_args(fields, since, until),
-        **({"states": [fields.state]} if fields.state else {}),
+        **_retry_args(scope),
+        **({"states": list(scope.states)} if scope.states != MASS["recover_all"].states else {}),
         **({"types": [fields.type]} if fields.type else {}),
         **({"charge": fields.charge} if fields.charge else {}),
     }
 
 
-def _skip_args(fields: FilterFields, since: datetime | None, until: datetime) -> dict[str, Any]:
-    return {"before": until.isoformat(), **({} if fields.merchant else {"all": True})}
+def _skip_args(scope: Scope) -> dict[str, Any]:
+    return {"before": scope.until.isoformat(), **({} if scope.merchant else {"all": True})}
 
 
 MASS: Mapping[str, MassAct] = {
-    "retry_all": MassAct(
-        CommandName.RETRY_FAILED,
-        frozenset({"merchant", "state", "since", "until"}),
-        (State.FAILED,),
-        _retry_args,
-    ),
     "recover_all": MassAct(
         CommandName.RECOVER,
         frozenset({"merchant", "state", "type", "charge", "since", "until"}),
         tuple(map(str, RECOVERED_BY_DEFAULT)),
         _recover_args,
+        chooses_states=True,
+    ),
+    "retry_all": MassAct(
+        CommandName.RETRY_FAILED,
+        frozenset({"merchant", "state", "since", "until"}),
+        (State.FAILED,),
+        _retry_args,
     ),
     "skip_all": MassAct(
         CommandName.SKIP,
@@ -90,7 +118,7 @@ MASS: Mapping[str, MassAct] = {
         (State.PENDING, State.PENDING_RETRY),
         _skip_args,
         is_destructive=True,
-        needs_scope=False,
+        has_window=False,
     ),
 }
 
@@ -107,7 +135,7 @@ class ActRefused(Exception):
 class ActPages:
     """Previews what is done to many deliveries, and gives the commands."""
 
-    deliveries: Deliveries
+    previews: Previews
     actions: Actions
     clock: Clock
 
@@ -131,6 +159,11 @@ class ActPages:
             "refused": "",
             "back": back,
             "scope": [],
+            "window": None,
+            "merchants": [],
+            "more_merchants": 0,
+            "is_none": False,
+            "total": "",
             "events": [(str(event), delivery_path(event)) for event in chosen],
             "counts": [],
             "fields": [("act", name), *(("event", str(event)) for event in chosen)],
@@ -143,42 +176,50 @@ class ActPages:
 
     async def _of_all(self, asked: Asked, name: str, fields: FilterFields, back: str) -> Shown:
         act = _mass_act(asked, name, fields)
-        now = datetime.fromtimestamp(self.clock.unix(), UTC)
-        until = _until(asked, fields, now)
-        wanted = fields.wanted(asked.reader.zone)
-        states = (fields.state,) if fields.state else act.states
-        counts = [(state, await self._count(asked, replace(wanted, state=state))) for state in states]
-        kept = replace(fields, until=until.isoformat())
+        now = self._now()
+        if act.has_window and not fields.merchant and not fields.since:
+            fields = replace(fields, since=(now - RECENT).isoformat())
+        scope = _scope(asked, act, fields, asked.query, now)
+        preview = await self._count(asked, act, scope)
         facts = {
             "key": f"act.{name}",
             "refused": "",
             "back": back,
-            "scope": [
-                (LABELS[field], text) for field, text in fields.pairs if field not in ("since", "until")
-            ],
-            "since": wanted.since,
+            "scope": _said_scope(asked, act, fields),
+            "window": _window(asked, name, act, scope, now),
+            "since": scope.since,
             "events": [],
             "counts": [
-                (label(asked.reader, "state", state), _shown(asked, count)) for state, count in counts
+                (_kind(asked, kind), _shown(asked, count, preview.has_more))
+                for kind, count in preview.kinds.items()
             ],
-            "fields": [("act", name), *((PREFIX + field, text) for field, text in kept.pairs)],
-            "count": sum(count for _, count in counts),
-            "is_about_all": not fields.merchant,
+            "total": _shown(asked, preview.total, preview.has_more),
+            "merchants": [
+                (merchant, _shown(asked, count, preview.has_more))
+                for merchant, count in preview.merchants.items()
+            ],
+            "more_merchants": preview.more_merchants,
+            "is_none": not preview.total and not preview.has_more,
+            "fields": _kept(name, act, scope),
+            "count": preview.total,
+            "is_about_all": scope.merchant is None,
             "is_destructive": act.is_destructive,
-            "frozen_at": until,
+            "frozen_at": scope.until,
         }
         return Shown("act.html", facts)
 
-    async def _count(self, asked: Asked, wanted: DeliveryFilter) -> int:
-        """Count the deliveries in a list, page by page, up to a little more than MAX_COUNTED."""
-        wanted.check()
-        found, after = 0, None
-        for _ in range(MAX_COUNTED // MAX_LIMIT + 1):
-            page = await self.deliveries.list(asked.key, wanted, after, MAX_LIMIT)
-            found += len(page.deliveries)
-            if (after := page.next) is None:
-                return found
-        return max(found, MAX_COUNTED + 1)
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.unix(), UTC)
+
+    async def _count(self, asked: Asked, act: MassAct, scope: Scope) -> Preview:
+        """Count as the command will go."""
+        if act.command is CommandName.SKIP:
+            return await self.previews.skip(asked.key, Skip(scope.merchant, scope.until))
+        period = scope.since or LONG_AGO, scope.until, MAX_RETRIED
+        kinds = scope.states, (scope.fields.type,) if scope.fields.type else None, scope.fields.charge or None
+        wanted = Recover(scope.merchant, *period, *kinds)
+        is_retry = act.command is CommandName.RETRY_FAILED
+        return await self.previews.recovery(asked.key, wanted, with_platform=is_retry)
 
     async def act(self, asked: Asked) -> Answer:
         """Give the commands that were previewed."""
@@ -204,38 +245,91 @@ class ActPages:
 
     async def _give_one(self, asked: Asked, name: str, fields: FilterFields) -> Answer:
         act = _mass_act(asked, name, fields)
+        language = asked.reader.language
+        if act.has_window and not fields.merchant and not fields.since:
+            raise ActRefused(texts.say("act.needs_scope", language))
         if not fields.merchant and asked.entered("everybody") != "yes":
-            raise ActRefused(texts.say("act.everybody_missing", asked.reader.language))
-        wanted = fields.wanted(asked.reader.zone)
-        wanted.check()
-        now = datetime.fromtimestamp(self.clock.unix(), UTC)
-        args = act.args(fields, wanted.since, _until(asked, fields, now))
+            raise ActRefused(texts.say("act.everybody_missing", language))
+        scope = _scope(asked, act, fields, asked.form, self._now())
         number = await self.actions.give_command(
-            asked.key, act.command, merchant_id=wanted.merchant_id, args=args
+            asked.key, act.command, merchant_id=scope.merchant, args=act.args(scope)
         )
         return Moved(f"/commands/{number}")
 
 
-def _mass_act(asked: Asked, name: str, fields: FilterFields) -> MassAct:
-    """Return an act that understands the filter, or say what keeps it from that."""
-    language = asked.reader.language
-    if (act := MASS.get(name)) is None:
-        raise ActRefused(texts.say("act.unknown", language))
+def hindrance(asked: Asked, name: str, fields: FilterFields) -> str:
+    """Say what keeps all that match a filter from an act; empty where nothing does."""
+    act, language = MASS[name], asked.reader.language
     beyond = [field for field, _ in fields.pairs if field not in act.fields]
     if fields.state and fields.state not in act.states and "state" not in beyond:
         beyond.append("state")
-    if beyond:
-        named = ", ".join(texts.say(LABELS[field], language) for field in beyond)
-        raise ActRefused(texts.say("act.cannot_filter", language, fields=named))
-    if act.needs_scope and not fields.merchant and not fields.since:
-        raise ActRefused(texts.say("act.needs_scope", language))
-    return act
+    if not beyond:
+        return ""
+    named = ", ".join(texts.say(LABELS[field], language) for field in beyond)
+    return texts.say("act.cannot_filter", language, fields=named)
 
 
-def _until(asked: Asked, fields: FilterFields, now: datetime) -> datetime:
-    """Return up to when it goes: as asked for, and never beyond the preview."""
-    asked_for = instant("until", fields.until, asked.reader.zone)
-    return now if asked_for is None else min(asked_for, now)
+def _mass_act(asked: Asked, name: str, fields: FilterFields) -> MassAct:
+    """Return an act that understands the filter, or say what keeps it from that."""
+    if name not in MASS:
+        raise ActRefused(texts.say("act.unknown", asked.reader.language))
+    if found := hindrance(asked, name, fields):
+        raise ActRefused(found)
+    return MASS[name]
+
+
+def _scope(
+    asked: Asked, act: MassAct, fields: FilterFields, given: Mapping[str, Sequence[str]], now: datetime
+) -> Scope:
+    """Return what is asked for, never beyond the preview. given: the fields in which states are chosen."""
+    wanted = fields.wanted(asked.reader.zone)
+    wanted.check()
+    until = now if wanted.until is None else min(wanted.until, now)
+    chosen = [state for state in RECOVERABLE if state in given.get("states", ())]
+    states = (fields.state,) if fields.state else act.states
+    return Scope(fields, wanted.since, until, tuple(chosen) if act.chooses_states and chosen else states)
+
+
+def _said_scope(asked: Asked, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
+    """Name the fields that are not said by a form of their own."""
+    own = {"since", "until", *(("state",) if act.chooses_states else ())}
+    return [
+        (LABELS[field], label(asked.reader, "state", text) if field == "state" else text)
+        for field, text in fields.pairs
+        if field not in own
+    ]
+
+
+def _kept(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
+    """Return the fields of the form that gives the command: what was previewed, and nothing after it."""
+    kept = replace(scope.fields, until=scope.until.isoformat())
+    states = [("states", state) for state in scope.states] if act.chooses_states else []
+    return [("act", name), *((PREFIX + field, text) for field, text in kept.pairs), *states]
+
+
+def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object] | None:
+    """Return the form that changes a window in time and its states; None for an act that has none."""
+    if not act.has_window:
+        return None
+    fields = scope.fields
+    own = ("since", "until", *(("state",) if act.chooses_states else ()))
+    kept = [("act", name), *((PREFIX + field, text) for field, text in fields.pairs if field not in own)]
+    states = [("states", state) for state in scope.states] if act.chooses_states else []
+    return {
+        "fields": kept,
+        "local": fields.local(asked.reader.zone),
+        "presets": [
+            (
+                texts.say("act.last", asked.reader.language, span=amounts.span(span, asked.reader.language)),
+                _preview_path([*kept, (PREFIX + "since", (now - span).isoformat()), *states]),
+            )
+            for span in PRESETS
+        ],
+        "states": [
+            (state, _kind(asked, state), state in scope.states)
+            for state in (RECOVERABLE if act.chooses_states else ())
+        ],
+    }
 
 
 def _chosen(asked: Asked, ticked: Sequence[str]) -> list[UUID]:
@@ -248,8 +342,19 @@ def _chosen(asked: Asked, ticked: Sequence[str]) -> list[UUID]:
     return chosen
 
 
-def _shown(asked: Asked, count: int) -> str:
-    return counted(asked.reader, count, MAX_COUNTED)
+def _preview_path(pairs: Sequence[tuple[str, str]]) -> str:
+    return f"/deliveries/act?{urlencode(pairs)}"
+
+
+def _kind(asked: Asked, kind: str) -> str:
+    """Write a state that a command knows; `skipped` is one of them there."""
+    return label(asked.reader, "failed_reason" if kind == FailedReason.SKIPPED else "state", kind)
+
+
+def _shown(asked: Asked, count: int, has_more: bool) -> str:
+    """Write a number that was counted; with a plus where there may be more."""
+    text = counted(asked.reader, count, MAX_COUNTED)
+    return f"{text}+" if has_more and count <= MAX_COUNTED else text
 
 
 def _refused(name: str, text: str, back: str) -> Shown:

@@ -1,15 +1,19 @@
 """The commands that people gave and the changes that they made; one command with its progress."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
 from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import said
 from webhook_dispatcher.console.rendering import with_query
+from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import AuditRow, CommandRow, Commands
 from webhook_dispatcher.storage.console.filters import FilterRefused
 
+SETTLING = timedelta(minutes=10)
+"""For so long after a command has ended, its page goes on asking what became of its events."""
 _SAID = {
     "withdrawn": ("good", "commands.withdrawn"),
     "not_withdrawn": ("warn", "commands.not_withdrawn"),
@@ -50,6 +54,7 @@ class CommandPages:
 
     commands: Commands
     actions: Actions
+    clock: Clock
 
     async def show(self, asked: Asked) -> Answer:
         """Show the list: commands, or what was changed."""
@@ -84,25 +89,30 @@ class CommandPages:
                 events = await self.commands.events(asked.key, command.id, only_failed)
         path = f"/commands/{command.id}"
         only = {"only": "failed"} if only_failed else {}
-        matched, done = acting.matched_of(command), acting.done_of(command)
-        has_progress = command.command in acting.MASS_COMMANDS and matched is not None and done is not None
         facts = {
             "said": _said(asked.given("said")),
             "command": command,
             "is_final": acting.is_final(command),
             "is_stoppable": command.command in acting.MASS_COMMANDS and not acting.is_final(command),
             "came_of_it": acting.came_of(command, asked.reader),
-            "progress": {"matched": matched, "done": done} if has_progress else None,
+            "is_moving": not acting.is_final(command) or self._may_settle(command),
+            "progress": acting.progress_of(command),
             "args": acting.written_json(command.args),
             "result": acting.written_json(command.result),
             "events": events,
             "only_failed": only_failed,
-            "here": with_query(path, only),
+            "here": with_query(path, {**only, "after": asked.given("after")}),
             "all_path": path,
             "failed_path": with_query(path, {"only": "failed"}),
             "next_page": with_query(path, {**only, "after": events.next}) if events and events.next else None,
         }
         return Shown("command.html", facts)
+
+    def _may_settle(self, command: CommandRow) -> bool:
+        """Tell whether events of a command that has ended may still be under way."""
+        if not command.has_events or command.handled_at is None:
+            return False
+        return datetime.fromtimestamp(self.clock.unix(), UTC) - command.handled_at < SETTLING
 
     async def withdraw(self, asked: Asked) -> Answer:
         """Take back a command that nobody has taken up."""

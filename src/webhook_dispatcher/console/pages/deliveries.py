@@ -1,9 +1,11 @@
 """The delivery log: a filter that stands in the URL, and its pages, the newest first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Shown
+from webhook_dispatcher.console.pages.acts import MASS, hindrance
 from webhook_dispatcher.console.pages.filters import FieldRefused, FilterFields, said
 from webhook_dispatcher.console.rendering import with_query
 from webhook_dispatcher.domain.event import EVENT_TYPES
@@ -11,6 +13,15 @@ from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryPa
 from webhook_dispatcher.storage.console.filters import FilterRefused
 
 PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MassButton:
+    """What can be done to all that match. why_not: empty where it can."""
+
+    name: str
+    is_destructive: bool
+    why_not: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +40,12 @@ class DeliveryLog:
         except (FieldRefused, FilterRefused) as error:
             refused = said(asked, error)
         given = dict(fields.pairs)
+        mass = [_button(asked, name, fields) for name in MASS]
         facts: Mapping[str, object] = {
             "filter": fields,
+            "shown": fields.local(asked.reader.zone),
+            "mass": mass,
+            "hindrances": _hindrances(asked, mass),
             "is_filtered": bool(given),
             "event_types": EVENT_TYPES,
             "page": page,
@@ -40,3 +55,18 @@ class DeliveryLog:
             "next_page": with_query("/deliveries", {**given, "after": page.next if page else None}),
         }
         return Shown("deliveries.html", facts, 422 if refused else 200)
+
+
+def _button(asked: Asked, name: str, fields: FilterFields) -> MassButton:
+    return MassButton(name, MASS[name].is_destructive, hindrance(asked, name, fields))
+
+
+def _hindrances(asked: Asked, buttons: Sequence[MassButton]) -> Mapping[str, str]:
+    """Say each reason once, with the names of what it keeps from being done."""
+    named: dict[str, list[str]] = {}
+    for button in buttons:
+        if button.why_not:
+            named.setdefault(button.why_not, []).append(
+                texts.say(f"act.{button.name}", asked.reader.language)
+            )
+    return {why: ", ".join(names) for why, names in named.items()}

@@ -45,9 +45,13 @@ class Act:
 
     path: str
     key: str
-    is_main: bool = False
     is_destructive: bool = False
     force: bool = False
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether the page says what it does before it is done."""
+        return self.is_destructive or self.force
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class DeliveryPages:
                 (_sentence(advice.said, asked.reader), _leads_to(advice.action, delivery.merchant_id))
                 for advice in told.advice
             ],
-            "story": [_line(moment, asked.reader) for moment in timeline.build(story.facts)],
+            "story": [_line(moment, asked.reader) for moment in timeline.build(story.facts, story.around)],
             "attempts": story.facts.attempts,
             "payload": payload_of(delivery, story.payload),
             "headers": headers_of(delivery, story.facts.circumstances.url),
@@ -156,10 +160,10 @@ def acts_of(delivery: DeliveryFacts, is_test: bool) -> Sequence[Act]:
     """Return what can be done about a delivery in its state; contract 3 has what each does."""
     match delivery.state:
         case State.FAILED if not is_test:
-            return (Act("retry", "delivery.retry", is_main=True),)
+            return (Act("retry", "delivery.retry"),)
         case State.PENDING_RETRY:
             return (
-                Act("retry", "delivery.retry_now", is_main=True),
+                Act("retry", "delivery.retry_now"),
                 Act("cancel", "delivery.cancel", is_destructive=True),
             )
         case State.PENDING:

@@ -1,7 +1,7 @@
 """The filter of the delivery log, as a form and a URL have it; what it means for lists and for commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -69,6 +69,10 @@ class FilterFields:
         """Those that are given, with their names."""
         return [(each.name, text) for each in fields(self) if (text := getattr(self, each.name))]
 
+    def local(self, zone: ZoneInfo) -> "FilterFields":
+        """Return them with times as forms show them: the reader's, to the second, without an offset."""
+        return replace(self, since=_local(self.since, zone), until=_local(self.until, zone))
+
     def wanted(self, zone: ZoneInfo) -> DeliveryFilter:
         """Return what they mean. Errors: FieldRefused; FilterRefused when it is asked for."""
         return DeliveryFilter(
@@ -93,6 +97,14 @@ def instant(field: str, text: str, zone: ZoneInfo) -> datetime | None:
         return (read if read.tzinfo is not None else read.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise FieldRefused(field, Refusal.INSTANT_BEYOND) from None
+
+
+def _local(text: str, zone: ZoneInfo) -> str:
+    try:
+        read = instant("", text, zone)
+    except FieldRefused:
+        return text
+    return "" if read is None else f"{read.astimezone(zone):%Y-%m-%dT%H:%M:%S}"
 
 
 def _number(text: str) -> int | None:

@@ -17,6 +17,7 @@ import structlog
 from webhook_dispatcher.console import names, texts
 from webhook_dispatcher.console.calls import Answer, Asked, Moved, Refused, Shown
 from webhook_dispatcher.console.pages import acting
+from webhook_dispatcher.console.pages.acts import RECENT
 from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.rendering import label, merchant_path, shown_instant, with_query
 from webhook_dispatcher.domain.command import CommandName
@@ -127,6 +128,7 @@ class MerchantPages:
             "api_keys": keys,
             "overlaps": [(value, key) for value, (_, key) in OVERLAPS.items()],
             "deliveries_path": with_query("/deliveries", {"merchant": merchant_id}),
+            "recover_path": _recover_path(merchant),
             "waiting_path": with_query("/deliveries", {"merchant": merchant_id, "state": State.PENDING}),
             "retrying_path": with_query(
                 "/deliveries", {"merchant": merchant_id, "state": State.PENDING_RETRY}
@@ -282,6 +284,15 @@ def wanted_merchant(asked: Asked) -> str:
     if (merchant_id := names.read(asked.parameters["merchant"])) is None:
         raise Refused(404, "not_found")
     return merchant_id
+
+
+def _recover_path(merchant: Merchant | None) -> str:
+    """Return where what was lately is sent again; empty where nothing can be sent."""
+    if merchant is None or not merchant.has_endpoint:
+        return ""
+    since = (merchant.now - RECENT).isoformat()
+    fields = {"act": "recover_all", "only_merchant": merchant.merchant_id, "only_since": since}
+    return with_query("/deliveries/act", fields)
 
 
 def tone_of(command: CommandRow | None) -> str:

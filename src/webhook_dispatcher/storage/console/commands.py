@@ -194,14 +194,9 @@ class Commands:
             events, positions.write(end) if end else None, rows[-1]["place"] - place if rows else 0
         )
 
-    async def audit(
-        self, session: bytes, merchant_id: str | None = None, after: str | None = None, limit: int = 50
-    ) -> AuditPage:
-        """Return at most `limit` entries of the audit, of one merchant where it is given."""
-        check_text("merchant_id", merchant_id)
-        name = "show_audit" if merchant_id is None else "show_audit_of_merchant"
-        of_merchant = () if merchant_id is None else (merchant_id,)
-        rows = await self._ask(name, session, *of_merchant, _below(after), _bounded(limit) + 1)
+    async def audit(self, session: bytes, after: str | None = None, limit: int = 50) -> AuditPage:
+        """Return at most `limit` entries of the audit."""
+        rows = await self._ask("show_audit", session, _below(after), _bounded(limit) + 1)
         entries = [_audit(row) for row in rows[:limit]]
         return AuditPage(entries, positions.write(entries[-1].id) if len(rows) > limit else None)
 

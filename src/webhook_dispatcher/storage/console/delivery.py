@@ -10,9 +10,11 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
+from webhook_dispatcher.domain.event import Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
-from webhook_dispatcher.storage.administration import AttemptView
+from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.console.commands import LOOK
 from webhook_dispatcher.storage.console.reading import ask_as
 from webhook_dispatcher.storage.insight import (
     LATEST,
@@ -25,10 +27,19 @@ from webhook_dispatcher.storage.insight import (
     EventFacts,
     Overtaking,
     Pause,
+    Predecessor,
+    Surroundings,
     was_sent_in_order,
 )
 from webhook_dispatcher.storage.statements import load
 
+MAX_PREDECESSORS = 20
+"""Attempts among which the one is looked for that an event waited behind."""
+MAX_PAUSES = 50
+MAX_CHANGES = 50
+MAX_BY_HAND = 5
+"""Of so many attempts that somebody wanted it is looked up which mass command that was."""
+MAX_CHUNKS = 400
 MAX_DELIVERIES = 20
 """Of one event: one, but for an id that was used again after its end."""
 WITHHELD = SealedSecret("withheld", b"")
@@ -38,13 +49,14 @@ _STATEMENTS = load("console_delivery")
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One delivery, all that is known of it, and its payload.
+    """One delivery, all that is known of it and around it, and its payload.
 
     facts.circumstances.secret: WITHHELD, or None without an endpoint.
     payload: the producer's bytes; None for viewers. others: numbers of further deliveries of the same id.
     """
 
     facts: EventFacts
+    around: Surroundings
     payload: bytes | None
     others: Sequence[int]
 
@@ -72,8 +84,10 @@ class Stories:
             return None
         delivery = DeliveryFacts(**chosen[-1])
         payloads = await self._ask("show_payload", session, event_id, delivery.seq)
+        facts = await self._gather(session, delivery)
         return Story(
-            facts=await self._gather(session, delivery),
+            facts=facts,
+            around=await self._look_around(session, facts),
             payload=payloads[0]["object"].encode() if payloads else None,
             others=[row["seq"] for row in found if row["seq"] != delivery.seq],
         )
@@ -101,6 +115,39 @@ class Stories:
             overtaken_by=await self._overtaking(session, delivery, attempts, now),
             latest=[AttemptView(**row) for row in latest],
         )
+
+    async def _look_around(self, session: bytes, facts: EventFacts) -> Surroundings:
+        delivery = facts.delivery
+        merchant, until = delivery.merchant_id, delivery.finished_at or facts.circumstances.now
+        period = merchant, delivery.created_at, until
+        rows = [
+            *await self._ask("show_commands_around", session, *period, MAX_PAUSES, LOOK),
+            *await self._sent_by(session, facts),
+        ]
+        changes = await self._ask("show_changes", session, *period, MAX_CHANGES)
+        return Surroundings(
+            await self._predecessor(session, facts),
+            sorted({CommandFacts(**row) for row in rows}, key=lambda command: command.id),
+            [EndpointChange(**row) for row in changes],
+        )
+
+    async def _predecessor(self, session: bytes, facts: EventFacts) -> Predecessor | None:
+        delivery = facts.delivery
+        if not facts.attempts or not was_sent_in_order(delivery, facts.attempts):
+            return None
+        place = delivery.merchant_id, delivery.seq, delivery.created_at, facts.attempts[0].started_at
+        rows = await self._ask("show_predecessor", session, *place, MAX_PREDECESSORS)
+        return Predecessor(**rows[0]) if rows else None
+
+    async def _sent_by(self, session: bytes, facts: EventFacts) -> Sequence[dict[str, Any]]:
+        """Find the mass commands that sent it again."""
+        asked = [attempt.started_at for attempt in facts.attempts if attempt.trigger != Trigger.SCHEDULE]
+        if facts.delivery.trigger not in (None, Trigger.SCHEDULE):
+            asked.append(facts.circumstances.now)
+        if not asked:
+            return []
+        place = facts.delivery.seq, asked[-MAX_BY_HAND:]
+        return await self._ask("show_commands_that_sent", session, *place, MAX_CHUNKS)
 
     async def _commands(self, session: bytes, event_id: UUID) -> list[CommandFacts]:
         rows = await self._ask("show_commands_about", session, event_id, MAX_ATTEMPTS)

@@ -179,25 +179,3 @@ CROSS JOIN LATERAL (
     LIMIT (SELECT $3::bigint)
 ) AS page
 ORDER BY page.id DESC;
-
--- name: show_audit_of_merchant
--- List what was changed about one merchant.
--- $1 session bytea
--- $2 merchant_id text
--- $3 before_id bigint
--- $4 most bigint
--- row: id bigint, at timestamptz, role text, person text, action text, merchant_id text, before text, after text
--- order: by id, the newest first
--- none: nothing was, or who looks is no operator, or the session is over
-SELECT
-    page.id, page.at, page.role::text AS role, page.person, page.action::text AS action,
-    page.merchant_id::text AS merchant_id, page.before::text AS before, page.after::text AS after
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    SELECT audit.*
-    FROM webhook.console_audit AS audit
-    WHERE me.name IS NOT NULL AND audit.merchant_id = ANY(ARRAY[$2]) AND audit.id < $3
-    ORDER BY audit.merchant_id DESC, audit.id DESC
-    LIMIT $4
-) AS page
-ORDER BY page.id DESC;

@@ -259,6 +259,172 @@ CROSS JOIN LATERAL (
 ) AS page
 ORDER BY page.id;
 
+-- name: show_predecessor
+-- Find what an event waited behind: the earlier one of its merchant whose first attempt ended last before its own. It looks
+-- at the last attempts before that one.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 seq bigint
+-- $4 created_at timestamptz
+-- $5 before timestamptz
+-- $6 most bigint
+-- row: event_id uuid, seq bigint, ended_at timestamptz
+-- none: nothing, as far as has been looked, or the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT made.event_id, earlier.seq, made.ended_at
+    FROM (
+        SELECT
+            attempts.event_id, attempts.attempt, attempts.trigger, attempts.started_at,
+            attempts.started_at + attempts.duration_ms * interval '1 millisecond' AS ended_at
+        FROM webhook.console_attempts AS attempts
+        WHERE me.name IS NOT NULL AND attempts.merchant_id = $2
+            AND attempts.started_at >= $4::timestamptz - interval '1 hour' AND attempts.started_at < $5
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $6
+    ) AS made
+    CROSS JOIN LATERAL (
+        SELECT known.seq
+        FROM (
+            SELECT owed.seq FROM webhook.console_owed AS owed WHERE owed.event_id = made.event_id
+            UNION ALL
+            -- It was finished after its attempt: that leaves out other days. The order is that of the index of events.
+            (
+                SELECT finished.seq
+                FROM webhook.console_finished AS finished
+                WHERE finished.event_id = ANY(ARRAY[made.event_id]) AND finished.finished_at >= made.started_at
+                ORDER BY finished.event_id
+                LIMIT 1
+            )
+        ) AS known
+        LIMIT 1
+    ) AS earlier
+    WHERE made.attempt = 1 AND made.trigger = 'schedule' AND made.ended_at >= $4 AND earlier.seq < $3
+    ORDER BY made.ended_at DESC
+    LIMIT 1
+) AS page;
+
+-- name: show_commands_around
+-- Read the commands of a time that were about a merchant, or everybody, as far as has been looked: pauses, among them one
+-- that went on into that time, and their ends; what goes through many deliveries.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 since timestamptz
+-- $4 until timestamptz
+-- $5 look_at_pauses bigint
+-- $6 look bigint
+-- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
+-- order: by id
+-- none: nobody asked for anything, or the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT paused.id, paused.command, paused.requested_by, paused.status, paused.created_at, paused.handled_at
+    FROM unnest(ARRAY[$2::text, '']) AS scope (merchant_id)
+    CROSS JOIN LATERAL (
+        SELECT looked.*, lead(looked.created_at) OVER (ORDER BY looked.id) AS next_at
+        FROM (
+            SELECT
+                commands.id, commands.command, commands.requested_by, commands.status::text AS status,
+                commands.created_at, commands.handled_at
+            FROM webhook.console_commands AS commands
+            WHERE me.name IS NOT NULL
+                AND left(coalesce(commands.merchant_id, ''), 128) = scope.merchant_id
+                AND commands.command IN ('pause', 'resume')
+            ORDER BY left(coalesce(commands.merchant_id, ''), 128) DESC, commands.id DESC
+            LIMIT (SELECT $5::bigint)
+        ) AS looked
+    ) AS paused
+    WHERE paused.created_at <= $4
+        AND (
+            paused.created_at >= $3
+            OR (paused.command = 'pause' AND coalesce(paused.next_at, 'infinity') > $3)
+        )
+    UNION ALL
+    SELECT looked.id, looked.command, looked.requested_by, looked.status, looked.created_at, looked.handled_at
+    FROM (
+        SELECT
+            commands.id, commands.command, commands.requested_by, commands.status::text AS status,
+            commands.created_at, commands.handled_at, commands.merchant_id
+        FROM webhook.console_commands AS commands
+        WHERE me.name IS NOT NULL AND commands.id >= 0
+        ORDER BY commands.id DESC
+        LIMIT (SELECT $6::bigint)
+    ) AS looked
+    WHERE looked.command IN ('retry_failed', 'recover', 'skip')
+        AND (num_nulls(looked.merchant_id) = 1 OR looked.merchant_id = $2)
+        AND looked.created_at BETWEEN $3 AND $4
+) AS page
+ORDER BY page.id;
+
+-- name: show_commands_that_sent
+-- Find the mass commands that sent a delivery again: of each attempt that somebody wanted, the last one before it.
+-- $1 session bytea
+-- $2 seq bigint
+-- $3 started_at timestamptz[]
+-- $4 look bigint
+-- row: id bigint, command text, requested_by text, status text, created_at timestamptz, handled_at timestamptz
+-- order: none; one may come twice
+-- none: none did, as far as has been looked, or the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        command.id, command.command, command.requested_by, command.status, command.created_at, command.handled_at
+    FROM unnest($3::timestamptz[]) AS sent (started_at)
+    CROSS JOIN LATERAL (
+        SELECT looked.command_id
+        FROM (
+            SELECT chunks.command_id, chunks.seqs, chunks.at
+            FROM webhook.console_command_chunks AS chunks
+            WHERE me.name IS NOT NULL AND chunks.at <= sent.started_at
+            ORDER BY chunks.at DESC
+            LIMIT (SELECT $4::bigint)
+        ) AS looked
+        WHERE $2 = ANY(looked.seqs)
+        ORDER BY looked.at DESC
+        LIMIT 1
+    ) AS chunk
+    CROSS JOIN LATERAL (
+        SELECT
+            commands.id, commands.command, commands.requested_by, commands.status::text AS status,
+            commands.created_at, commands.handled_at
+        FROM webhook.console_commands AS commands
+        WHERE commands.id = chunk.command_id
+        LIMIT 1
+    ) AS command
+    OFFSET 0
+) AS page;
+
+-- name: show_changes
+-- List what was changed of a merchant's endpoint in a time, of the last changes.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 since timestamptz
+-- $4 until timestamptz
+-- $5 most bigint
+-- row: id bigint, at timestamptz, role text, person text, action text, command_id bigint, url_before text, url_after text
+-- order: by id
+-- none: nothing was, or who looks is no operator, or the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        looked.id, looked.at, looked.role::text AS role, looked.person, looked.action::text AS action,
+        NULL::bigint AS command_id, looked.before ->> 'url' AS url_before, looked.after ->> 'url' AS url_after
+    FROM (
+        SELECT audit.*
+        FROM webhook.console_audit AS audit
+        WHERE me.name IS NOT NULL AND audit.merchant_id = ANY(ARRAY[$2])
+        ORDER BY audit.merchant_id DESC, audit.id DESC
+        LIMIT $5
+    ) AS looked
+    WHERE looked.at BETWEEN $3 AND $4
+        AND looked.action NOT LIKE 'command %' AND looked.action NOT LIKE 'api key %'
+) AS page
+ORDER BY page.id;
+
 -- name: show_kept
 -- Say since which day finished deliveries are kept, and whether charges are indexed.
 -- $1 session bytea

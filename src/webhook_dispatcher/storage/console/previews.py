@@ -1,0 +1,73 @@
+"""What a mass command would be about, counted for a page before it is given: console_previews.sql, bound."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from webhook_dispatcher.domain.command import Recover, Skip
+from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
+from webhook_dispatcher.storage.mass_commands import days
+from webhook_dispatcher.storage.statements import load
+
+LOOK = MAX_COUNTED + 1
+"""Deliveries that a preview looks at, at most, in each place where they are."""
+MERCHANTS_SHOWN = 10
+_STATEMENTS = {**load("console_previews"), "show_numbers": load("console_deliveries")["show_numbers"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """How many deliveries a mass command would be about.
+
+    kinds: by state, or `skipped`. merchants: of a command about all, those with most.
+    more_merchants: how many others were found. has_more: not everything was looked at.
+    """
+
+    kinds: Mapping[str, int]
+    merchants: Mapping[str, int]
+    more_merchants: int
+    has_more: bool
+
+    @property
+    def total(self) -> int:
+        """How many were found."""
+        return sum(self.kinds.values())
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
+        """Read the rows of console_previews.sql."""
+        kinds = {row["kind"]: row["deliveries"] for row in rows if row["kind"] is not None}
+        merchants = {row["merchant_id"]: row["deliveries"] for row in rows if row["merchant_id"] is not None}
+        [rest] = [row for row in rows if row["kind"] is None and row["merchant_id"] is None]
+        return cls(kinds, merchants, rest["deliveries"] - len(merchants), rest["has_more"])
+
+
+class Previews:
+    """Reads as `storage.console.deliveries` does; SessionOver where the session does not hold any more."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def recovery(self, session: bytes, wanted: Recover, with_platform: bool = False) -> Preview:
+        """Count what a recovery would send. with_platform: also the platform's, where nobody is named."""
+        [numbers] = await self._ask("show_numbers", session, None, wanted.until)
+        place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
+        kinds = list(wanted.states), wanted.types, wanted.charge
+        if wanted.merchant_id is not None:
+            return Preview.of(
+                await self._ask("show_recovery_of", session, wanted.merchant_id, *place, *kinds, LOOK)
+            )
+        rows = await self._ask("show_recovery", session, *place, *kinds, with_platform, LOOK, MERCHANTS_SHOWN)
+        return Preview.of(rows)
+
+    async def skip(self, session: bytes, wanted: Skip) -> Preview:
+        """Count what a skip would give up."""
+        if wanted.merchant_id is not None:
+            rows = await self._ask("show_skip_of", session, wanted.merchant_id, wanted.before, LOOK)
+        else:
+            rows = await self._ask("show_skip", session, wanted.before, LOOK, MERCHANTS_SHOWN)
+        return Preview.of(rows)
+
+    async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
+        return await ask_as(self._database, _STATEMENTS[name], session, *arguments)

@@ -1,0 +1,249 @@
+-- How many deliveries a mass command would be about, counted before it is given: as previewing.sql has it, but of a bounded
+-- look at each place where such deliveries are, so that a page may ask. Places: what waits, what failed, what was finished.
+
+-- name: show_recovery
+-- Count what a recovery, or a retry of what failed, would send of all merchants: the newest that were finished.
+-- $1 session bytea
+-- $2 before_seq bigint
+-- $3 first_day timestamptz
+-- $4 end_day timestamptz
+-- $5 since timestamptz
+-- $6 until timestamptz
+-- $7 kinds text[]
+-- $8 types text[], or null
+-- $9 charge text, or null
+-- $10 with_platform boolean
+-- $11 look bigint
+-- $12 merchants_shown bigint
+-- row: kind text, merchant_id text, deliveries bigint, has_more boolean
+-- order: first the kinds, then one row without kind and merchant that counts merchants and says whether a look ended early,
+--   then the merchants that have most
+-- none: the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH looked AS MATERIALIZED (
+        (
+            SELECT
+                'waiting' AS place, 'pending_retry' AS kind, owed.merchant_id, owed.type,
+                owed.due_at > clock_timestamp() AND NOT owed.is_claimed
+                AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $6 AS is_meant,
+                CASE WHEN $9::text IS NOT NULL THEN owed.charge_id END AS charge_id
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($7::text[])
+            ORDER BY owed.merchant_id, owed.due_at
+            LIMIT (SELECT $11::bigint)
+        )
+        UNION ALL
+        (
+            SELECT
+                'failed', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason::text
+                    ELSE 'failed' END,
+                finished.merchant_id, finished.type, true,
+                CASE WHEN $9::text IS NOT NULL THEN finished.charge_id END
+            FROM webhook.console_finished AS finished
+            WHERE me.name IS NOT NULL AND finished.state = 'failed'
+                AND finished.finished_at >= $5 AND finished.finished_at < $6
+                AND $7::text[] && ARRAY['failed', 'skipped']
+            ORDER BY finished.finished_at DESC, finished.seq DESC
+            LIMIT (SELECT $11::bigint)
+        )
+        UNION ALL
+        (
+            SELECT
+                'finished', 'delivered', finished.merchant_id, finished.type,
+                finished.state = 'delivered' AND finished.finished_at >= $5 AND finished.finished_at < $6,
+                CASE WHEN $9::text IS NOT NULL THEN finished.charge_id END
+            FROM webhook.console_finished AS finished
+            WHERE me.name IS NOT NULL AND finished.seq < $2
+                AND finished.finished_at >= $3 AND finished.finished_at < $4
+                AND 'delivered' = ANY($7::text[])
+            ORDER BY finished.seq DESC
+            LIMIT (SELECT $11::bigint)
+        )
+    ),
+    counted AS MATERIALIZED (
+        SELECT looked.kind, looked.merchant_id, count(*) AS deliveries
+        FROM looked
+        WHERE looked.is_meant
+            AND looked.kind = ANY($7::text[])
+            AND looked.type <> 'webhook.test'
+            AND ($10::boolean OR looked.merchant_id <> '$platform')
+            AND ($8::text[] IS NULL OR looked.type = ANY($8))
+            AND ($9::text IS NULL OR looked.charge_id = $9)
+        GROUP BY looked.kind, looked.merchant_id
+    ),
+    meant AS MATERIALIZED (
+        SELECT counted.*
+        FROM counted
+        WHERE (SELECT true FROM webhook.console_endpoints AS endpoints WHERE endpoints.merchant_id = counted.merchant_id)
+    )
+    (
+        SELECT meant.kind, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries, false AS has_more
+        FROM meant
+        GROUP BY meant.kind
+    )
+    UNION ALL
+    SELECT
+        NULL, NULL, count(DISTINCT meant.merchant_id),
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $11, false)
+    FROM meant
+    UNION ALL
+    (
+        SELECT NULL, meant.merchant_id, sum(meant.deliveries)::bigint AS deliveries, false
+        FROM meant
+        GROUP BY meant.merchant_id
+        ORDER BY deliveries DESC, meant.merchant_id
+        LIMIT $12
+    )
+) AS page;
+
+-- name: show_recovery_of
+-- Like show_recovery, of one merchant.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 before_seq bigint
+-- $4 first_day timestamptz
+-- $5 end_day timestamptz
+-- $6 since timestamptz
+-- $7 until timestamptz
+-- $8 kinds text[]
+-- $9 types text[], or null
+-- $10 charge text, or null
+-- $11 look bigint
+-- row: kind text, merchant_id text, deliveries bigint, has_more boolean
+-- order: as of show_recovery, without merchants
+-- none: the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH looked AS MATERIALIZED (
+        (
+            SELECT
+                'waiting' AS place, 'pending_retry' AS kind, owed.type,
+                owed.due_at > clock_timestamp() AND NOT owed.is_claimed
+                AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7 AS is_meant,
+                CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END AS charge_id
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NOT NULL
+                AND 'pending_retry' = ANY($8::text[])
+            ORDER BY owed.merchant_id, owed.due_at
+            LIMIT (SELECT $11::bigint)
+        )
+        UNION ALL
+        (
+            SELECT
+                'finished', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason::text
+                    ELSE finished.state::text END,
+                finished.type, finished.finished_at >= $6 AND finished.finished_at < $7,
+                CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
+            FROM webhook.console_finished AS finished
+            WHERE me.name IS NOT NULL AND finished.merchant_id = ANY(ARRAY[$2]) AND finished.seq < $3
+                AND finished.finished_at >= $4 AND finished.finished_at < $5
+                AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
+            ORDER BY finished.merchant_id DESC, finished.seq DESC
+            LIMIT (SELECT $11::bigint)
+        )
+    ),
+    counted AS MATERIALIZED (
+        SELECT looked.kind, count(*) AS deliveries
+        FROM looked
+        WHERE looked.is_meant
+            AND looked.kind = ANY($8::text[])
+            AND looked.type <> 'webhook.test'
+            AND ($9::text[] IS NULL OR looked.type = ANY($9))
+            AND ($10::text IS NULL OR looked.charge_id = $10)
+            AND (SELECT true FROM webhook.console_endpoints AS endpoints WHERE endpoints.merchant_id = $2)
+        GROUP BY looked.kind
+    )
+    SELECT counted.kind, NULL::text AS merchant_id, counted.deliveries, false AS has_more
+    FROM counted
+    UNION ALL
+    SELECT
+        NULL, NULL, 0,
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $11, false)
+) AS page;
+
+-- name: show_skip
+-- Count what a skip would give up of all merchants: the oldest that are owed.
+-- $1 session bytea
+-- $2 before timestamptz
+-- $3 look bigint
+-- $4 merchants_shown bigint
+-- row: kind text, merchant_id text, deliveries bigint, has_more boolean
+-- order: as of show_recovery
+-- none: the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH looked AS MATERIALIZED (
+        SELECT
+            CASE WHEN owed.due_at IS NULL THEN 'pending' ELSE 'pending_retry' END AS kind, owed.merchant_id,
+            owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $2
+            AND owed.merchant_id <> '$platform' AS is_meant
+        FROM webhook.console_owed AS owed
+        WHERE me.name IS NOT NULL
+        ORDER BY owed.seq
+        LIMIT (SELECT $3::bigint)
+    ),
+    meant AS MATERIALIZED (
+        SELECT looked.kind, looked.merchant_id, count(*) AS deliveries
+        FROM looked
+        WHERE looked.is_meant
+        GROUP BY looked.kind, looked.merchant_id
+    )
+    (
+        SELECT meant.kind, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries, false AS has_more
+        FROM meant
+        GROUP BY meant.kind
+    )
+    UNION ALL
+    SELECT NULL, NULL, count(DISTINCT meant.merchant_id), (SELECT count(*) FROM looked) >= $3
+    FROM meant
+    UNION ALL
+    (
+        SELECT NULL, meant.merchant_id, sum(meant.deliveries)::bigint AS deliveries, false
+        FROM meant
+        GROUP BY meant.merchant_id
+        ORDER BY deliveries DESC, meant.merchant_id
+        LIMIT $4
+    )
+) AS page;
+
+-- name: show_skip_of
+-- Like show_skip, of one merchant.
+-- $1 session bytea
+-- $2 merchant_id text
+-- $3 before timestamptz
+-- $4 look bigint
+-- row: kind text, merchant_id text, deliveries bigint, has_more boolean
+-- order: as of show_recovery_of
+-- none: the session is over
+SELECT page.*
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    WITH looked AS MATERIALIZED (
+        (
+            SELECT 'pending' AS kind, owed.created_at < $3 AS is_meant
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NULL
+            ORDER BY owed.merchant_id, owed.seq
+            LIMIT (SELECT $4::bigint)
+        )
+        UNION ALL
+        (
+            SELECT 'pending_retry', owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $3
+            FROM webhook.console_owed AS owed
+            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NOT NULL
+            ORDER BY owed.merchant_id, owed.due_at
+            LIMIT (SELECT $4::bigint)
+        )
+    )
+    SELECT looked.kind, NULL::text AS merchant_id, count(*) FILTER (WHERE looked.is_meant) AS deliveries, false AS has_more
+    FROM looked
+    GROUP BY looked.kind
+    UNION ALL
+    SELECT
+        NULL, NULL, 0,
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.kind) AS each) >= $4, false)
+) AS page;
