@@ -26,7 +26,7 @@ MAX_MERCHANT, MAX_CHARGE, MAX_ASKED_BY, MAX_KEY, MAX_AGENT, MAX_ACTION = 128, 25
 UNPRINTABLE = re.compile("[\x01-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]")
 """What no merchant's id has. Source: webhook.event_can_be_sent."""
 ANSWER = (
-    "HTTP/1.1 500 {line}\r\nContent-Type: text/html\r\nRetry-After: {line}\r\nX-{line}\r\n"
+    "HTTP/1.1 500 {line}\r\nContent-Type: text/html\r\nRetry-After: {line}\r\nX-Said: {line}\r\n"
     "Connection: close\r\n\r\n{body}"
 )
 GIVE = """
@@ -145,6 +145,7 @@ def in_groups(texts: Iterable[str], room: int) -> list[list[str]]:
 
 
 def printable(text: str) -> str:
+    """Leave out what ids of merchants cannot have, and words of closed lists are shown without."""
     return "".join(char for char in UNPRINTABLE.sub("", text) if char.isprintable())
 
 
@@ -183,18 +184,24 @@ async def write_rows(stage: Stage, groups: Sequence[list[str]]) -> tuple[list[in
         url = write("url", text, is_json=True)
         await admin.execute(ENDPOINT, merchant_id, url, b"-", "k1")
         asked_by = write("asked_by", text.strip(), MAX_ASKED_BY)
-        named = write("command", text, MAX_ACTION)
+        named = write("command", printable(text), MAX_ACTION)
         command = await admin.fetchval(GIVE, named, merchant_id, "{}", asked_by)
         await daemon.execute(REJECT, command, write("error", text), "{}")
         faults = [write("host", text), text, [write("reason", text)], [text]]
         await daemon.execute(BEAT, str(uuid4()), *faults)
-        await daemon.execute(TALLY, write("outcome", text))
+        await daemon.execute(TALLY, write("outcome", printable(text)))
         entry = (
             merchant_id,
             write("type", text),
             json.dumps({"id": write("logged_charge", text, MAX_CHARGE)}),
         )
-        await daemon.execute(LOG, uuid4(), *entry, write("failed_reason", text), write("last_outcome", text))
+        await daemon.execute(
+            LOG,
+            uuid4(),
+            *entry,
+            write("failed_reason", printable(text)),
+            write("last_outcome", printable(text)),
+        )
     merchants = []
     for group in groups:
         merchant_id = write("busy", printable("".join(group)), MAX_MERCHANT)
@@ -205,7 +212,8 @@ async def write_rows(stage: Stage, groups: Sequence[list[str]]) -> tuple[list[in
             LOG, event, merchant_id, write("title", "".join(group)), "{}", "exhausted", "timeout"
         )
         for number, text in enumerate(group):
-            said = [write(field, text) for field in ("trigger", "attempt", "why", "excerpt")]
+            words = [write(field, printable(text)) for field in ("trigger", "attempt")]
+            said = [*words, write("why", text), write("excerpt", text)]
             await daemon.execute(ATTEMPT, event, merchant_id, number + 1, *said)
             made = (write("key", text.strip(), MAX_KEY), write("maker", text.strip(), MAX_ASKED_BY))
             client, secret = f"client-{event}-{number}", secrets.token_bytes(32)
@@ -216,7 +224,10 @@ async def write_rows(stage: Stage, groups: Sequence[list[str]]) -> tuple[list[in
         deliveries.append(event)
         args = json.dumps({"note": [write("note", text, is_json=True) for text in group]})
         command = await admin.fetchval(GIVE, "pause", merchant_id, args, "ada")
-        result = {"outcome": "".join(group), "matched": [write("result", text, is_json=True) for text in group]}
+        result = {
+            "outcome": "".join(group),
+            "matched": [write("result", text, is_json=True) for text in group],
+        }
         await daemon.execute(REJECT, command, "".join(group), json.dumps(result))
         commands.append(command)
     await daemon.close()

@@ -94,7 +94,7 @@ async def test_a_merchant_is_paused_and_resumed_by_the_button_that_follows(
     assert await page.locator("button:has-text('Pause')").count() == 0
     sent = await installation.emit("acme")
     await watched.open(f"/deliveries/{sent.id}")
-    await page.wait_for_selector(".story:has-text('paused')")
+    await page.wait_for_selector("#live .lead:has-text('paused')")
     assert installation.receiver.of("acme") == []
     await watched.open("/merchants/acme")
     await page.click("button:has-text('Resume')")
