@@ -297,7 +297,6 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "open commands": (("show_open_commands", "{person}", str(COUNTED)), 2 * COUNTED),
     "changes": (("show_audit", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "changes, further on": (("show_audit", "{person}", "{rows} / 20", str(PAGE)), PAGE),
-    "a merchant's changes": (("show_audit_of_merchant", "{person}", "'m7'", str(NEWEST), str(PAGE)), PAGE),
     "who paused": (("show_pauses", "{person}", "'m7'"), 20),
     "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),
     "API keys": (("show_api_keys", "{person}", "'m7'", str(MAX_KEYS)), MAX_KEYS),
@@ -312,7 +311,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
 """By name, what is asked, and how many rows it may be about."""
 
 
-def test_every_statement_of_a_page_is_asked() -> None:
+async def test_every_statement_of_a_page_is_asked() -> None:
     folder = Path(statements.__file__).parent / "sql"
     assert {path.stem.removeprefix("console_") for path in folder.glob("console_*.sql")} == {
         *SUBJECTS,
