@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from uuid import UUID
 
 from tests.acceptance.console_people import Client, Page, RunningConsole, start_console
@@ -96,7 +97,9 @@ async def test_a_merchant_is_paused_and_resumed(installation: Installation) -> N
     await installation.configure("m1")
     console = await start_console(installation)
     async with console.person(name="ada") as person:
-        await followed(person, await person.post("/merchants/m1/pause"), "Done")
+        page = await followed(person, await person.post("/merchants/m1/pause"), "Done")
+        live = page.text[page.text.index('id="live"') : page.text.index('id="webhooks"')]
+        assert 'action="/merchants/m1/resume"' in live
         assert "Paused" in (await person.get("/merchants?order=paused")).text
         sent = await installation.emit("m1")
         page = await person.get(f"/deliveries/{sent.id}")
@@ -215,12 +218,92 @@ async def test_all_that_match_are_sent_again_up_to_the_preview(installation: Ins
         await installation.settled(later.id, "delivered", 1)
         page = await followed(person, await person.post("/deliveries/act", fields), "Done")
         assert "Matched: 5, done: 5" in page.text
-    for event in sent:
-        await installation.settled(event.id, "delivered", 2 if event.merchant_id == "m1" else 1)
+        for event in sent:
+            await installation.settled(event.id, "delivered", 2 if event.merchant_id == "m1" else 1)
+        of_m1 = next(event for event in sent if event.merchant_id == "m1")
+        assert "ada asked to recover a range of time" in (await person.get(f"/deliveries/{of_m1.id}")).text
     # What came after the preview is no part of it.
     assert (await installation.delivery(later.id))["attempts"] == 1
     asked_by = await installation.admin.fetchval("SELECT requested_by FROM webhook.control")
     assert asked_by == "ada"
+
+
+async def test_all_of_tonight_is_sent_again_in_three_clicks(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1", "m2")
+    await installation.emit_each(["m1", "m2"], 2)
+    await installation.all_delivered(4)
+    console = await start_console(installation)
+    async with console.person() as person:
+        assert (
+            '<button class="button tiny" name="act" value="recover_all">'
+            in (await person.get("/deliveries")).text
+        )
+        page = await person.get("/deliveries/act?act=recover_all")
+        assert re.search(r"<dt>Delivered</dt><dd><strong>4</strong>", page.text)
+        assert re.search(r'<a href="/merchants/m1">m1</a></dt><dd>2</dd>', page.text)
+        shorter = {
+            unescape(path) for path in re.findall(r'href="(/deliveries/act[^"]+)">Last 1 h<', page.text)
+        }
+        [hour] = {(await person.get(path)).status for path in shorter}
+        assert hour == 200
+        fields = re.findall(
+            r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.text.split("<form")[-1]
+        )
+        given = await person.post(
+            "/deliveries/act",
+            [*((name, text) for name, text in fields if name != "token"), ("everybody", "yes")],
+        )
+        await followed(person, given, "Matched: 4, done: 4")
+    args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
+    since, until = (datetime.fromisoformat(args[name]) for name in ("since", "until"))
+    assert (args.keys(), until - since) == ({"since", "until"}, timedelta(hours=6))
+
+
+async def test_states_are_chosen_on_the_preview(installation: Installation) -> None:
+    await installation.configure("m1")
+    await installation.emit("m1")
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = await person.get(
+            "/deliveries/act?act=recover_all&only_merchant=m1&states=skipped&states=failed"
+        )
+        assert "Nothing matches just now." in page.text
+        chosen = re.findall(r'name="states" value="(\w+)" checked', page.text)
+        assert chosen == ["failed", "skipped"]
+        form = [("act", "recover_all"), ("only_merchant", "m1"), *(("states", state) for state in chosen)]
+        assert (await person.post("/deliveries/act", form)).status == 303
+        page = await person.get("/deliveries/act?act=skip_all&only_merchant=m1")
+        assert re.search(r"<dt>Waiting</dt><dd><strong>1</strong>", page.text)
+    args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
+    assert args["states"] == ["failed", "skipped"]
+
+
+async def test_what_cannot_be_done_to_all_that_match_is_not_offered(installation: Installation) -> None:
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = (await person.get("/deliveries?merchant=m1&outcome=timeout")).text
+        assert re.findall(r'value="(\w+_all)" disabled', page) == ["recover_all", "retry_all", "skip_all"]
+        assert "Send again, Retry failed, Skip: This cannot be done by Outcome." in page
+        page = (await person.get("/deliveries?merchant=m1&type=charge.failed")).text
+        assert re.findall(r'value="(\w+_all)" disabled', page) == ["retry_all", "skip_all"]
+        page = (await person.get("/deliveries")).text
+        assert "recover_all" not in page, "there is nothing at all"
+
+
+async def test_what_cannot_be_taken_back_says_first_what_it_does(installation: Installation) -> None:
+    await installation.start()
+    await installation.configure("m1")
+    sent = await installation.emit("m1")
+    await installation.settled(sent.id, "delivered", 1)
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = (await person.get(f"/deliveries/{sent.id}")).text
+        assert "It is sent once more, and stays delivered whatever comes of it." in page
+        await followed(
+            person, await person.post(f"/deliveries/{sent.id}/retry", {"force": "yes"}), "Send it again"
+        )
+    await installation.settled(sent.id, "delivered", 2)
 
 
 async def test_what_no_command_can_do_is_said_before_it_is_done(installation: Installation) -> None:

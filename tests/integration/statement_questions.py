@@ -568,11 +568,6 @@ QUESTIONS: Mapping[str, Question] = {
     "show_predecessor": Question((SESSION, MERCHANT, NEWEST, LONG_AGO, NOW, "50"), 50),
     "show_commands_around": Question((SESSION, MERCHANT, LONG_AGO, NOW, str(ASKED), str(ASKED)), 3 * ASKED),
     "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
-    "show_recovery": Question(
-        (SESSION, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL", "true")
-        + (str(ASKED), "10"),
-        4 * ASKED,
-    ),
     "show_recovery_of": Question(
         (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")
         + (str(ASKED),),
@@ -622,6 +617,7 @@ READ_WHOLE: Mapping[str, str] = {
     "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
     "show_audit": "as read_endpoint_history",
     "show_changes": "as read_endpoint_history",
+    "show_recovery": "as show_lag",
     "forget_noted": "every half hour: of dispatchers there are few, all else is found by its time",
     "find_finished": "10,000 rows at a look; it may sort a partition that statistics call empty",
 }

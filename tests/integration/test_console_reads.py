@@ -1,6 +1,6 @@
 """What the console's pages are told, and who is told it: on a real database, as webhook_console."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
@@ -10,7 +10,10 @@ import pytest
 
 from tests.integration.console_readers import console_pool, reader_of
 from tests.integration.storage_harness import StorageHarness
+from webhook_dispatcher.domain.command import RECOVERABLE, Recover, Skip
+from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.console import deliveries as deliveries_module
+from webhook_dispatcher.storage.console import previews as previews_module
 from webhook_dispatcher.storage.console.commands import Became, CommandFilter, Commands
 from webhook_dispatcher.storage.console.database import SessionOver
 from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryFilter, DeliveryPage
@@ -23,6 +26,7 @@ from webhook_dispatcher.storage.console.merchants import (
     MerchantState,
 )
 from webhook_dispatcher.storage.console.overview import Overviews
+from webhook_dispatcher.storage.console.previews import Previews
 from webhook_dispatcher.storage.console.search import Search
 
 EVERYTHING = DeliveryFilter()
@@ -50,6 +54,15 @@ VALUES (
 ENDPOINT = """
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
 VALUES ($1, 'https://example.com/', '\\x00', 'k1')
+"""
+ATTEMPT_AGO = """
+INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
+VALUES ($1, 'm', $2, $3, clock_timestamp() - $4 * interval '1 minute', 60000, 'timeout')
+"""
+COMMAND_AGO = """
+INSERT INTO webhook.control (command, merchant_id, requested_by, status, created_at)
+VALUES ($1, $2, $3, 'done', clock_timestamp() - $4 * interval '1 minute')
+RETURNING id
 """
 ID_OF = "SELECT event_id FROM webhook.deliveries WHERE seq = $1"
 
@@ -352,6 +365,134 @@ async def test_a_story_has_what_explain_has(console: Reading) -> None:
     assert facts.merchant_pause is not None
     assert (facts.merchant_pause.requested_by, facts.general_pause, story.others) == ("cli:bob", None, [])
     assert facts.circumstances.url == "https://example.com/"
+
+
+async def test_a_story_has_what_stood_around_it(console: Reading) -> None:
+    earlier, seq = await console.storage.insert("m", "{}", "{}")
+    await console.db.execute(
+        "UPDATE webhook.outbox SET created_at = created_at - interval '1 hour' WHERE seq = $1", seq
+    )
+    event, before = await console.id_of(seq), await console.id_of(earlier)
+    await console.finish(earlier, seq)
+    await console.db.execute(ENDPOINT, "m")
+    for event_id, attempt, trigger, ago in (
+        (before, 1, "schedule", 58),
+        (before, 2, "schedule", 52),
+        (event, 1, "schedule", 50),
+        (event, 2, "manual", 10),
+    ):
+        await console.db.execute(ATTEMPT_AGO, event_id, attempt, trigger, ago)
+    given = {
+        about: await console.db.fetchval(COMMAND_AGO, *about)
+        for about in (
+            ("recover", None, "long ago", 300),
+            ("pause", None, "over before", 200),
+            ("resume", None, "over before", 190),
+            ("pause", "m", "goes on into it", 100),
+            ("retry_failed", None, "about all", 40),
+            ("skip", "other", "about another", 40),
+            ("resume", "m", "ends it", 30),
+            ("set_url", "m", "told by the audit", 20),
+        )
+    }
+    await console.db.execute(
+        "INSERT INTO webhook.command_chunk (command_id, place, seqs, at) "
+        "VALUES ($1, 0, $2, clock_timestamp() - interval '11 minutes')",
+        given["recover", None, "long ago", 300],
+        [seq],
+    )
+    stories = Stories(console.pool)
+    operators, viewers = [await stories.get(session, event) for session in (console.operator, console.viewer)]
+    assert operators is not None
+    assert viewers is not None
+    assert operators.around.predecessor is not None
+    assert (operators.around.predecessor.event_id, operators.around.predecessor.seq) == (before, earlier)
+    assert [command.requested_by for command in operators.around.commands] == [
+        *("long ago", "goes on into it", "about all", "ends it")
+    ]
+    assert operators.around.commands == viewers.around.commands
+    assert [change.action for change in operators.around.changes] == []
+    await console.db.execute("UPDATE webhook.delivery_log SET finished_at = clock_timestamp()")
+    changed = await stories.get(console.operator, event)
+    assert changed is not None
+    assert [change.action for change in changed.around.changes] == ["endpoint set"]
+    assert viewers.around.changes == []
+
+
+async def _fill_for_previews(console: Reading) -> None:
+    """Have deliveries of every sort that a mass command takes, or leaves out."""
+    for merchant in ("m", "n", "$platform"):
+        await console.db.execute(ENDPOINT, merchant)
+    for merchant in ("m", "n", "none", "p"):
+        seqs = await console.storage.insert(merchant, *['{"id": "ch_1"}'] * 9)
+        await console.finish(seqs[0], seqs[1])
+        await console.finish(*seqs[2:6], state="failed")
+        await console.finish(seqs[6], state="failed", ago=timedelta(hours=3))
+        for seq, reason in ((seqs[3], "skipped"), (seqs[4], "cancelled")):
+            await console.db.execute(
+                "UPDATE webhook.delivery_log SET failed_reason = $2 WHERE seq = $1", seq, reason
+            )
+        await console.db.execute(
+            "UPDATE webhook.delivery_log SET type = 'webhook.test' WHERE seq = $1", seqs[5]
+        )
+        await console.db.execute(
+            "UPDATE webhook.delivery_log SET type = 'charge.failed' WHERE seq = $1", seqs[1]
+        )
+        await console.storage.insert_due(merchant, 60, 60, -60)
+    # Notices to the platform are of types of their own, which the log does not hold anybody to.
+    await console.db.execute(
+        "UPDATE webhook.delivery_log SET merchant_id = '$platform' WHERE merchant_id = 'p'"
+    )
+
+
+ALL_STATES = tuple(map(str, RECOVERABLE))
+
+
+RECOVERIES: Sequence[tuple[tuple[str, ...], tuple[str, ...] | None, str | None]] = (
+    (ALL_STATES, None, None),
+    (("failed",), None, None),
+    (("skipped", "pending_retry"), None, None),
+    (ALL_STATES, ("charge.failed",), None),
+    (ALL_STATES, None, "ch_1"),
+    (ALL_STATES, None, "ch_2"),
+)
+
+
+@pytest.mark.parametrize("merchant_id", [None, "m", "none", "$platform"])
+async def test_a_preview_counts_what_the_command_line_counts(
+    console: Reading, merchant_id: str | None
+) -> None:
+    await _fill_for_previews(console)
+    now = await console.storage.now()
+    previews, command_line = Previews(console.pool), Administration(console.db)
+    for kinds in RECOVERIES:
+        wanted = Recover(merchant_id, now - timedelta(hours=1), now, 1000, *kinds)
+        shown, said = (
+            await previews.recovery(console.viewer, wanted),
+            await command_line.preview_recovery(wanted),
+        )
+        assert (shown.kinds, shown.has_more) == (said.kinds, False), kinds
+        assert (shown.merchants, shown.more_merchants) == (said.merchants if merchant_id is None else {}, 0)
+    skip = Skip(merchant_id, now)
+    assert (await previews.skip(console.viewer, skip)).kinds == (await command_line.preview_skip(skip)).kinds
+
+
+async def test_a_preview_says_where_there_may_be_more(
+    console: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _fill_for_previews(console)
+    now = await console.storage.now()
+    monkeypatch.setattr(previews_module, "LOOK", 2)
+    for merchant_id in (None, "m"):
+        wanted = Recover(merchant_id, now - timedelta(hours=1), now, 1000)
+        assert (await Previews(console.pool).recovery(console.viewer, wanted)).has_more
+        assert (await Previews(console.pool).skip(console.viewer, Skip(merchant_id, now))).has_more
+    monkeypatch.setattr(previews_module, "MERCHANTS_SHOWN", 1)
+    monkeypatch.setattr(previews_module, "LOOK", 1000)
+    shown = await Previews(console.pool).recovery(
+        console.viewer, Recover(None, now - timedelta(hours=1), now, 1000), with_platform=True
+    )
+    assert (len(shown.merchants), shown.more_merchants, shown.total) == (1, 2, sum(shown.kinds.values()))
 
 
 async def test_of_an_id_that_was_used_again_each_delivery_can_be_read(console: Reading) -> None:

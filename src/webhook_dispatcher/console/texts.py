@@ -488,16 +488,15 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "act.recover_all_about": (
             (
                 "What failed and what waits is attempted now. What was delivered is sent once more and "
-                "stays delivered. Cancelled, skipped and test events are left out."
+                "stays delivered. Cancelled and test events are left out."
             ),
             (
                 "Недоставленное и ожидающее отправляется сейчас. Доставленное отправляется ещё раз и "
-                "остаётся доставленным. Отменённые, пропущенные и тестовые не затрагиваются."
+                "остаётся доставленным. Отменённые и тестовые не затрагиваются."
             ),
             (
                 "Yetkazilmaganlar va kutayotganlar hozir yuboriladi. Yetkazilganlari yana bir marta "
-                "yuboriladi va yetkazilgan bo‘lib qoladi. Bekor qilingan, o‘tkazib yuborilgan va sinov "
-                "hodisalari kirmaydi."
+                "yuboriladi va yetkazilgan bo‘lib qoladi. Bekor qilingan va sinov hodisalari kirmaydi."
             ),
         ),
         "act.skip_all": ("Skip", "Пропустить", "O‘tkazib yuborish"),
@@ -524,20 +523,22 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         ),
         "act.counted": (
             (
-                "Times are of when deliveries ended; those that wait are meant whenever they began. A plus: "
-                "there are more, or may be. What comes after this preview is left out, and the command "
-                "counts exactly as it goes."
+                "A plus: there are more, or may be. What comes after this preview is left out, and the "
+                "command counts exactly as it goes."
             ),
             (
-                "Время — когда доставки завершились; ожидающие входят независимо от начала. Плюс: есть или "
-                "возможно ещё. Появившееся после этого просмотра не затрагивается, а по ходу команда "
-                "считает точно."
+                "Плюс: есть или возможно ещё. Появившееся после этого просмотра не затрагивается, а по "
+                "ходу команда считает точно."
             ),
             (
-                "Vaqt — yetkazishlar tugagan payt; kutayotganlar boshlanishidan qat’i nazar kiradi. Plyus: "
-                "yana bor yoki bo‘lishi mumkin. Shu ko‘rinishdan keyingilarga tegilmaydi, buyruq esa "
-                "jarayonda aniq sanaydi."
+                "Plyus: yana bor yoki bo‘lishi mumkin. Shu ko‘rinishdan keyingilarga tegilmaydi, buyruq "
+                "esa jarayonda aniq sanaydi."
             ),
+        ),
+        "act.times": (
+            "Times are of when deliveries ended; what waits for a retry is meant whenever it began.",
+            "Время — когда доставки завершились; ожидающее повтора входит независимо от начала.",
+            "Vaqt — yetkazishlar tugagan payt; takrorni kutayotganlar boshlanishidan qat’i nazar kiradi.",
         ),
         "act.last": ("Last {span}", "Последние {span}", "Oxirgi {span}"),
         "act.count_again": ("Count again", "Пересчитать", "Qayta sanash"),

@@ -191,7 +191,9 @@ class ActPages:
             "events": [],
             "counts": [
                 (_kind(asked, kind), _shown(asked, count, preview.has_more))
-                for kind, count in preview.kinds.items()
+                for kind, count in sorted(
+                    preview.kinds.items(), key=lambda found: scope.states.index(found[0])
+                )
             ],
             "total": _shown(asked, preview.total, preview.has_more),
             "merchants": [

@@ -55,7 +55,7 @@ CROSS JOIN LATERAL (
                 finished.state = 'delivered' AND finished.finished_at >= $5 AND finished.finished_at < $6,
                 CASE WHEN $9::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
-            WHERE me.name IS NOT NULL AND finished.seq < $2
+            WHERE me.name IS NOT NULL AND finished.seq < $2 AND finished.seq >= 0
                 AND finished.finished_at >= $3 AND finished.finished_at < $4
                 AND 'delivered' = ANY($7::text[])
             ORDER BY finished.seq DESC
@@ -125,9 +125,9 @@ CROSS JOIN LATERAL (
                 AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7 AS is_meant,
                 CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END AS charge_id
             FROM webhook.console_owed AS owed
-            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.due_at IS NOT NULL
-                AND 'pending_retry' = ANY($8::text[])
-            ORDER BY owed.merchant_id, owed.due_at
+            WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.seq < $3 AND owed.seq >= 0
+                AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
+            ORDER BY owed.merchant_id DESC, owed.seq DESC
             LIMIT (SELECT $11::bigint)
         )
         UNION ALL
@@ -138,7 +138,10 @@ CROSS JOIN LATERAL (
                 finished.type, finished.finished_at >= $6 AND finished.finished_at < $7,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
-            WHERE me.name IS NOT NULL AND finished.merchant_id = ANY(ARRAY[$2]) AND finished.seq < $3
+            -- As find_finished_of: the index that begins with merchants is then the only one in that order.
+            WHERE me.name IS NOT NULL
+                AND (finished.merchant_id, finished.seq) < ($2::text COLLATE "C", $3::bigint)
+                AND finished.merchant_id >= $2 AND finished.merchant_id <= $2
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
             ORDER BY finished.merchant_id DESC, finished.seq DESC
@@ -239,8 +242,9 @@ CROSS JOIN LATERAL (
             LIMIT (SELECT $4::bigint)
         )
     )
-    SELECT looked.kind, NULL::text AS merchant_id, count(*) FILTER (WHERE looked.is_meant) AS deliveries, false AS has_more
+    SELECT looked.kind, NULL::text AS merchant_id, count(*) AS deliveries, false AS has_more
     FROM looked
+    WHERE looked.is_meant
     GROUP BY looked.kind
     UNION ALL
     SELECT

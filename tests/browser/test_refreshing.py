@@ -1,0 +1,91 @@
+"""Pages that refresh themselves while somebody uses them: what is open, focused or typed stays so."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Page
+
+from tests.acceptance.console_people import PASSWORD, RunningConsole, start_console
+from tests.acceptance.installation import Installation
+from tests.browser.chromium import HOW, PROGRAM, chromium
+from webhook_dispatcher.domain.account import Role
+
+pytestmark = pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
+
+
+@pytest.fixture
+async def console(installation: Installation) -> RunningConsole:
+    running = await start_console(installation)
+    await running.account("grace", Role.OPERATOR)
+    return running
+
+
+@pytest.fixture
+async def page(console: RunningConsole) -> AsyncIterator[Page]:
+    """Have a page of an operator who has signed in."""
+    async with chromium() as browser:
+        page = await browser.new_page()
+        await page.goto(f"{console.base}/sign-in")
+        await page.fill("#name", "grace")
+        await page.fill("#password", PASSWORD)
+        await page.click("button:has-text('Sign in')")
+        await page.wait_for_selector("h1:has-text('Overview')")
+        yield page
+
+
+async def refreshed(page: Page) -> None:
+    """Wait until the page has asked for itself, and shows that."""
+    async with page.expect_response(lambda response: "hx-request" in response.request.headers):
+        pass
+    await page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")
+
+
+async def test_a_delivery_that_is_watched_keeps_what_is_open_and_focused(
+    installation: Installation, console: RunningConsole, page: Page
+) -> None:
+    await installation.configure("m1")
+    sent = await installation.emit("m1")
+    await page.goto(f"{console.base}/deliveries/{sent.id}")
+    await page.click("summary:has-text('Cancel')")
+    await page.focus("button:has-text('Give it up')")
+    for _ in range(2):
+        await refreshed(page)
+        assert await page.is_visible("button:has-text('Give it up')")
+        assert await page.evaluate("document.activeElement.textContent") == "Give it up"
+    await installation.start()
+    await page.wait_for_selector("summary:has-text('Send again')")
+    # What can be done now is another thing, and stands behind a fold of its own.
+    assert not await page.is_visible("button:has-text('Send it again')")
+    assert await page.locator("table:has-text('Attempts') tbody tr").count() == 1
+    assert await page.locator("button:has-text('Give it up')").count() == 0
+
+
+async def test_a_pause_can_be_ended_on_the_page_that_shows_it_carried_out(
+    installation: Installation, console: RunningConsole, page: Page
+) -> None:
+    await installation.configure("m1")
+    await page.goto(f"{console.base}/merchants/m1")
+    await page.click("button:has-text('Pause')")
+    await page.fill("#url", "https://typed.example/")
+    await installation.start()
+    await page.wait_for_selector("#live button:has-text('Resume')")
+    assert await page.input_value("#url") == "https://typed.example/"
+    await page.click("button:has-text('Resume')")
+    await page.wait_for_selector("#live button:has-text('Pause')")
+
+
+async def test_what_a_command_sent_again_fills_in_while_it_is_looked_at(
+    installation: Installation, console: RunningConsole, page: Page
+) -> None:
+    await installation.configure("m1")
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    sent = await installation.emit("m1")
+    await installation.settled(sent.id, "delivered", 1)
+    await installation.do("pause")
+    await page.goto(f"{console.base}/merchants/m1")
+    await page.click("a:has-text('Send again')")
+    await page.click("button:has-text('Send again')")
+    await page.wait_for_selector("#live h2:has-text('Which ones')")
+    await page.wait_for_selector("#live .badge:has-text('Waiting')")
+    await installation.do("resume")
+    await page.wait_for_selector("#live td .badge:has-text('Delivered')")

@@ -1,0 +1,38 @@
+"""How far a command has come, as its page tells it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.builders import NOW
+from webhook_dispatcher.console.pages.acting import Progress, progress_of
+from webhook_dispatcher.storage.console.commands import CommandRow
+
+COMMAND = CommandRow(
+    7, NOW, "anna", "retry_failed", "m1", None, {}, "running", None, False, None,
+    {"matched": 500, "retried": 25}, None, None, True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "progress"),
+    [
+        (COMMAND, Progress(25, 500)),
+        (replace(COMMAND, status="done", result={"matched": 500, "retried": 499}), Progress(499, 500)),
+        (replace(COMMAND, result={}), None),
+        # What these find grows as they go.
+        (
+            replace(
+                COMMAND,
+                command="recover",
+                result={"matched": {"failed": 25, "delivered": 1}, "recovered": 25},
+            ),
+            Progress(25, None),
+        ),
+        (replace(COMMAND, command="recover", status="done", result={"matched": {}, "recovered": 9}), None),
+        (replace(COMMAND, command="skip", result={"skipped": 500}), Progress(500, None)),
+        (replace(COMMAND, command="pause", result={}), None),
+    ],
+)
+def test_a_total_is_told_where_it_is_known(command: CommandRow, progress: Progress | None) -> None:
+    assert progress_of(command) == progress
