@@ -63,7 +63,6 @@ async def test_a_merchant_is_configured_paused_and_resumed(
     await page.fill("#url", installation.receiver.url("acme"))
     await page.click("button:has-text('Configure')")
     secret = await page.inner_text("#secret")
-    assert await page.locator("button:has-text('Copy'):visible").count() == 0, "it copies nothing"
     await page.click("a:has-text('I have kept it')")
     assert secret not in await page.content()
     await page.click("button:has-text('Send test event')")
@@ -90,3 +89,11 @@ async def test_deliveries_are_filtered_ticked_and_cancelled(
     given = await installation.admin.fetchrow("SELECT command, event_id FROM webhook.control")
     assert given is not None
     assert tuple(given) == ("cancel", sent[0].id)
+
+
+async def test_what_needs_scripts_is_not_offered(installation: Installation, plain: Watched) -> None:
+    await installation.configure("acme")
+    sent = await installation.emit("acme")
+    for path in ("/merchants/acme", f"/deliveries/{sent.id}", "/deliveries"):
+        await plain.open(path)
+        assert await plain.page.locator("[data-copy]:visible, [data-all]:visible").count() == 0, path

@@ -61,7 +61,7 @@ async def watching(browser: Browser, base: str, **options: Any) -> AsyncIterator
     context = await browser.new_context(**options)
     watched = Watched(await context.new_page(), base)
     yield watched
-    assert watched.said == []
+    assert watched.said == [], "\n".join(watched.said)
     await context.close()
 
 
