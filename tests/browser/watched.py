@@ -50,9 +50,9 @@ class Watched:
         await self.page.fill("#password", password)
         await self.page.click("button:has-text('Sign in')")
 
-    def forgive(self, status: int) -> None:
-        """Forget that answers had a status that the test wanted, which the browser notes."""
-        self.said = [text for text in self.said if f"status of {status}" not in text]
+    def forgive(self, noted: str) -> None:
+        """Forget what the browser notes of something that the test wanted, as an answer's status."""
+        self.said = [text for text in self.said if noted not in text]
 
 
 @asynccontextmanager
