@@ -21,10 +21,10 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run screenshots test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-guessing check docs fmt lock clean
+.PHONY: help setup demo run screenshots test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console-reads bench-guessing check docs fmt lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
 
 # A python is tried by running it: a version manager's shim may be in PATH and still not work.
 define make_venv
@@ -149,7 +149,10 @@ bench-api: $(READY) ## Measure the Partner API beside a bare server, and a drain
 	@$(PYTHON) -m benchmarks --set api $(ARGS)
 
 bench-api-reads: $(READY) ## See that what merchants read is bounded beside five million rows (five minutes, 8 GB of disk)
-	@API_READ_ROWS=5000000 $(PYTHON) -m pytest -n 0 tests/integration/test_api_read_cost.py $(ARGS)
+	@API_READ_ROWS=5000000 $(PYTHON) -m pytest -n 0 -s tests/integration/test_api_read_cost.py $(ARGS)
+
+bench-console-reads: $(READY) ## See that what the console's pages read is bounded beside five million rows (ten minutes, 10 GB of disk)
+	@CONSOLE_READ_ROWS=5000000 $(PYTHON) -m pytest -n 0 -s tests/integration/test_console_read_cost.py $(ARGS)
 
 bench-guessing: $(READY) ## See that time does not tell an unknown client from a wrong secret (three minutes; ARGS="--rounds 500")
 	@$(PYTHON) -m benchmarks.guessing $(ARGS)

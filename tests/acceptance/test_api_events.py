@@ -4,6 +4,8 @@ import asyncio
 import os
 import random
 
+import pytest
+
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
 from tests.acceptance.installation import Installation
 from tests.waiting import until
@@ -96,6 +98,7 @@ class Reader:
         return bool(reply.data)
 
 
+@pytest.mark.timeout(300 + TOTAL // 100)
 async def test_nothing_is_skipped_and_nothing_comes_twice_beside_producers_that_overlap(
     installation: Installation,
 ) -> None:

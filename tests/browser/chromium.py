@@ -4,11 +4,18 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, async_playwright
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 HOW = "as root, apt-get install chromium"
+NEEDS_CHROMIUM = pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
+PACKAGES = Path(__file__).parent / "node_modules"
+NEEDS_PACKAGES = pytest.mark.needs(
+    (PACKAGES / "axe-core").exists(), "axe-core and htmx from npm (make test installs them)"
+)
 
 
 @asynccontextmanager

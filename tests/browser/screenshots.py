@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page
 
 from tests.acceptance.console_people import PASSWORD, RunningConsole, start_console
 from tests.acceptance.installation import Installation
-from tests.browser.chromium import HOW, PROGRAM, chromium
+from tests.browser.chromium import NEEDS_CHROMIUM, chromium
 from tests.browser.stage import CALM, NEW, PAUSED, REFUSING, fill
 from tests.waiting import until_found
 from webhook_dispatcher.domain.account import Role
@@ -21,7 +21,7 @@ THEMES = ("light", "dark")
 FOLDER = os.environ.get("SCREENSHOTS")
 
 
-@pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
+@NEEDS_CHROMIUM
 @pytest.mark.skipif(FOLDER is None, reason="SCREENSHOTS names no folder")
 async def test_screenshots(installation: Installation) -> None:
     """Take a picture of every page."""

@@ -1,36 +1,21 @@
 """Pages that refresh themselves while somebody uses them: what is open, focused or typed stays so."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from playwright.async_api import Page
 
-from tests.acceptance.console_people import PASSWORD, RunningConsole, start_console
+from tests.acceptance.console_people import RunningConsole
 from tests.acceptance.installation import Installation
-from tests.browser.chromium import HOW, PROGRAM, chromium
-from webhook_dispatcher.domain.account import Role
+from tests.browser.chromium import NEEDS_CHROMIUM
+from tests.browser.watched import Watched
 
-pytestmark = pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
-
-
-@pytest.fixture
-async def console(installation: Installation) -> RunningConsole:
-    running = await start_console(installation)
-    await running.account("grace", Role.OPERATOR)
-    return running
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.fixture
-async def page(console: RunningConsole) -> AsyncIterator[Page]:
+async def page(watched: Watched) -> Page:
     """Have a page of an operator who has signed in."""
-    async with chromium() as browser:
-        page = await browser.new_page()
-        await page.goto(f"{console.base}/sign-in")
-        await page.fill("#name", "grace")
-        await page.fill("#password", PASSWORD)
-        await page.click("button:has-text('Sign in')")
-        await page.wait_for_selector("h1:has-text('Overview')")
-        yield page
+    await watched.sign_in("grace")
+    return watched.page
 
 
 async def refreshed(page: Page) -> None:

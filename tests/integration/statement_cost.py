@@ -24,6 +24,7 @@ class Cost:
     plan: dict[str, Any]
 
     is_compiled: bool = False
+    milliseconds: float = 0.0
 
     @property
     def buffers(self) -> int:
@@ -91,7 +92,7 @@ async def execute(connection: asyncpg.Connection, name: str, *values: str) -> Co
         f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name}{_bracketed(values)}"
     )
     explained = json.loads(text)[0]
-    return Cost(explained["Plan"], "JIT" in explained)
+    return Cost(explained["Plan"], "JIT" in explained, explained["Execution Time"])
 
 
 def _own_buffers(node: dict[str, Any]) -> int:

@@ -1,32 +1,39 @@
 """What the console's pages cost in a log of 31 days: some buffers for each partition and row, however full.
 
 No statement reads a partition of a log without an index. Sessions are the console's: plans are made once.
-`CONSOLE_READ_ROWS=5000000` has it at the size that is promised (some minutes to fill).
+`make bench-console-reads` has it at the size that is promised, and prints what it found.
 """
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
 from tests.integration.console_readers import reader_of
+from tests.integration.read_cost import MAKE_PARTITIONS, Found, patience
 from tests.integration.statement_cost import PLANS, Cost, execute, prepare
-from tests.integration.test_api_read_cost import MAKE_PARTITIONS
 from tests.servers.database import TEMPLATE, Database
 from tests.waiting import until_found
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage import statements
 from webhook_dispatcher.storage.console.deliveries import LOOK, NEWEST
-from webhook_dispatcher.storage.console.merchants import MAX_EVENTS_LOOKED_AT, MAX_LANES_LOOKED_AT
-from webhook_dispatcher.storage.console.overview import MAX_LAGS, MAX_MERCHANTS_LOOKED_AT
+from webhook_dispatcher.storage.console.merchants import (
+    MAX_EVENTS_LOOKED_AT,
+    MAX_KEYS,
+    MAX_LANES_LOOKED_AT,
+)
+from webhook_dispatcher.storage.console.overview import MAX_DISPATCHERS, MAX_LAGS, MAX_MERCHANTS_LOOKED_AT
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 FEW, MANY = 60_000, int(os.environ.get("CONSOLE_READ_ROWS", "600000"))
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), patience(MANY)]
+
 MERCHANTS = 50_000
 PARTITIONS = 31
 BUFFERS = 4
@@ -34,6 +41,8 @@ BUFFERS = 4
 PLACES = 2 * PARTITIONS + 6
 PAGE = 51
 SUBJECTS = ("overview", "merchants", "deliveries", "delivery", "previews", "commands", "health", "reading")
+NOT_OF_PAGES = {"accounts", "actions", "sessions"}
+"""Files of statements that no page shows."""
 STATEMENTS = {name: each for subject in SUBJECTS for name, each in load(f"console_{subject}").items()}
 FILL = """
 INSERT INTO webhook.lane (merchant_id, failing_since, paused, suspended_at, wait_until)
@@ -65,6 +74,33 @@ FROM generate_series(1, 20000) AS n;
 INSERT INTO webhook.command_chunk (command_id, place, seqs)
 SELECT 7, 25 * n, ARRAY(SELECT {rows} - 25 * n - s FROM generate_series(1, 25) AS s)
 FROM generate_series(0, 399) AS n;
+-- Rows as they are, without what triggers would add to them.
+SET session_replication_role = replica;
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
+SELECT 'm' || n, 'https://merchant-' || n || '.example/webhooks', '', 'k1'
+FROM generate_series(0, {merchants}) AS n;
+INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
+SELECT
+    'client-' || n, sha256(n::text::bytea), CASE WHEN n % 10 = 0 THEN 'm7' ELSE 'm' || n END,
+    'online shop', 'ada'
+FROM generate_series(0, {merchants}) AS n;
+INSERT INTO webhook.control (command, merchant_id, subject, event_id, requested_by, status, handled_at)
+SELECT
+    CASE WHEN n % 3 = 0 THEN 'retry' WHEN n % 3 = 1 THEN 'pause' ELSE 'resume' END,
+    CASE WHEN n % 3 > 0 AND n % 5 > 0 THEN 'm' || n % 100 END, '',
+    CASE WHEN n % 3 = 0 THEN lpad((n % 3000)::text, 32, '0')::uuid END, 'ada',
+    CASE WHEN n > {rows} / 40 - 2000 THEN 'pending' WHEN n % 50 = 0 THEN 'rejected' ELSE 'done' END,
+    clock_timestamp()
+FROM generate_series(1, {rows} / 40) AS n;
+INSERT INTO webhook.audit (person, action, merchant_id, after)
+SELECT 'ada', 'url changed', 'm' || n % 100, jsonb_build_object('url', 'https://merchant.example/' || n)
+FROM generate_series(1, {rows} / 10) AS n;
+INSERT INTO webhook.dispatcher (
+    owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
+)
+SELECT 'd' || n, 'host', '1', clock_timestamp(), clock_timestamp(), 1, 1, true, '{{}}', '{{}}'
+FROM generate_series(1, 20) AS n;
+RESET session_replication_role;
 INSERT INTO webhook.attempts_by_minute (minute, outcome, attempts)
 SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', 'delivered', 100
 FROM generate_series(0, 11519) AS n;
@@ -96,6 +132,14 @@ async def _vacuumed(session: asyncpg.Connection) -> bool:
         "SELECT count(*) FROM pg_class "
         "WHERE relnamespace = 'webhook'::regnamespace AND relkind = 'r' AND relallvisible < relpages"
     )
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[Found]:
+    """Keep what reads cost, to be printed in the end."""
+    found = Found(FEW, MANY)
+    yield found
+    found.print()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -248,6 +292,19 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         ("show_command_events", "{person}", "7", "0", "true", "1000", str(PAGE)),
         3 * 1_000,
     ),
+    "one command": (("show_command", "{person}", "7"), 1),
+    "commands about an event": (("show_commands_about", "{person}", EVENT, "100"), 100),
+    "open commands": (("show_open_commands", "{person}", str(COUNTED)), 2 * COUNTED),
+    "changes": (("show_audit", "{person}", str(NEWEST), str(PAGE)), PAGE),
+    "changes, further on": (("show_audit", "{person}", "{rows} / 20", str(PAGE)), PAGE),
+    "who paused": (("show_pauses", "{person}", "'m7'"), 20),
+    "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),
+    "API keys": (("show_api_keys", "{person}", "'m7'", str(MAX_KEYS)), MAX_KEYS),
+    "dispatchers": (("show_dispatchers", "{person}", "'1 minute'", str(MAX_DISPATCHERS)), 20),
+    "kept since": (("show_kept", "{person}"), 4 * PARTITIONS),
+    "whether charges are indexed": (("is_charge_shown", "{person}"), 1),
+    "who asks": (("is_somebody", "{person}"), 1),
+    "now": (("show_now", "{person}"), 1),
     "health": (("show_health", "{person}", str(COUNTED)), 200),
     "missing partitions": (("show_missing_partitions", "{person}", "3"), 50),
     "who is suspended": (("show_suspended", "{person}", "10"), 10),
@@ -260,19 +317,29 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
 """By name, what is asked, and how many rows it may be about."""
 
 
+async def test_every_statement_of_a_page_is_asked() -> None:
+    folder = Path(statements.__file__).parent / "sql"
+    assert {path.stem.removeprefix("console_") for path in folder.glob("console_*.sql")} == {
+        *SUBJECTS,
+        *NOT_OF_PAGES,
+    }
+    assert {statement for (statement, *_), _ in ASKED.values()} == set(STATEMENTS)
+
+
 @PLANS
 @pytest.mark.parametrize("name", ASKED)
 async def test_pages_are_bounded_and_flat(
-    sessions: Mapping[int, tuple[asyncpg.Connection, str]], name: str, plan_cache_mode: str
+    sessions: Mapping[int, tuple[asyncpg.Connection, str]], found: Found, name: str, plan_cache_mode: str
 ) -> None:
     (statement, *values), about = ASKED[name]
-    found = dict[int, Cost]()
+    costs = dict[int, Cost]()
     for rows, (session, person) in sessions.items():
         await session.execute(f"SET plan_cache_mode = {plan_cache_mode}")
         given = [value.format(person=person, rows=rows) for value in values]
-        found[rows] = await execute(session, statement, *given)
-    assert found[MANY].buffers <= BUFFERS * (PLACES + about)
-    few, many = (found[rows].buffers_of("_log") for rows in (FEW, MANY))
+        costs[rows] = await execute(session, statement, *given)
+    found.add(name, costs)
+    assert costs[MANY].buffers <= BUFFERS * (PLACES + about)
+    few, many = (costs[rows].buffers_of("_log") for rows in (FEW, MANY))
     assert many <= few * 1.5 + 2 * PLACES, "an index may be a level higher, and a row of its own page"
-    scanned = [node for cost in found.values() for node in cost.nodes() if node["Node Type"] == "Seq Scan"]
+    scanned = [node for cost in costs.values() for node in cost.nodes() if node["Node Type"] == "Seq Scan"]
     assert [node["Relation Name"] for node in scanned if "_log" in node["Relation Name"]] == []

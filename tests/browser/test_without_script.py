@@ -1,0 +1,99 @@
+"""The main tasks in a browser that runs no scripts."""
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Browser, Page
+
+from tests.acceptance.console_people import RunningConsole
+from tests.acceptance.installation import Installation
+from tests.browser.chromium import NEEDS_CHROMIUM
+from tests.browser.watched import Watched, watching
+from tests.waiting import until_found
+from webhook_dispatcher.local.behaviour import Behaviour
+
+pytestmark = NEEDS_CHROMIUM
+
+
+@pytest.fixture
+async def plain(console: RunningConsole, browser: Browser) -> AsyncIterator[Watched]:
+    """Have a page without scripts, in which somebody is signed in."""
+    async with watching(browser, console.base, java_script_enabled=False) as plain:
+        await plain.sign_in("grace")
+        yield plain
+
+
+async def shows(page: Page, selector: str) -> None:
+    """Load a page again until it shows something: nothing refreshes by itself."""
+
+    async def loaded() -> bool:
+        await page.reload()
+        return await page.locator(selector).count() > 0
+
+    await until_found(loaded)
+
+
+async def test_a_delivery_is_found_by_its_charge_retried_and_seen_delivered(
+    installation: Installation, plain: Watched
+) -> None:
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    await installation.configure("acme")
+    installation.receiver.behave("acme", Behaviour(503), Behaviour(200))
+    sent = await installation.emit("acme", json.dumps({"id": "ch_lost"}))
+    await installation.settled(sent.id, "pending_retry", 1)
+    page = plain.page
+    await page.fill("#search", "ch_lost")
+    await page.press("#search", "Enter")
+    await page.wait_for_url(f"**/deliveries/{sent.id}")
+    assert "503" in await page.inner_text(".story")
+    await page.click("button:has-text('Retry')")
+    await shows(page, "#live .top .badge:has-text('Delivered')")
+
+
+async def test_a_merchant_is_configured_paused_and_resumed(
+    installation: Installation, plain: Watched
+) -> None:
+    await installation.start()
+    page = plain.page
+    await plain.open("/merchants")
+    await page.click("summary:has-text('Configure a merchant')")
+    await page.fill("#new", "acme")
+    await page.click("button:has-text('Open')")
+    await page.fill("#url", installation.receiver.url("acme"))
+    await page.click("button:has-text('Configure')")
+    secret = await page.inner_text("#secret")
+    await page.click("a:has-text('I have kept it')")
+    assert secret not in await page.content()
+    await page.click("button:has-text('Send test event')")
+    await shows(page, "#live .notice.good:has-text('Delivered: HTTP 200')")
+    await page.click("button:has-text('Pause')")
+    await shows(page, "button:has-text('Resume')")
+    sent = await installation.emit("acme")
+    await page.click("button:has-text('Resume')")
+    await installation.settled(sent.id, "delivered", 1)
+
+
+async def test_deliveries_are_filtered_ticked_and_cancelled(
+    installation: Installation, plain: Watched
+) -> None:
+    sent = [await installation.emit(merchant_id) for merchant_id in ("acme", "acme", "books")]
+    page = plain.page
+    await plain.open("/deliveries")
+    await page.fill("#merchant", "acme")
+    await page.click("button:has-text('Filter')")
+    assert await page.locator("input[name=event]").count() == 2
+    await page.check(f"input[value='{sent[0].id}']")
+    await page.click("button:has-text('Cancel')")
+    await page.click("button:has-text('Cancel 1 delivery')")
+    given = await installation.admin.fetchrow("SELECT command, event_id FROM webhook.control")
+    assert given is not None
+    assert tuple(given) == ("cancel", sent[0].id)
+
+
+async def test_what_needs_scripts_is_not_offered(installation: Installation, plain: Watched) -> None:
+    await installation.configure("acme")
+    sent = await installation.emit("acme")
+    for path in ("/merchants/acme", f"/deliveries/{sent.id}", "/deliveries"):
+        await plain.open(path)
+        assert await plain.page.locator("[data-copy]:visible, [data-all]:visible").count() == 0, path

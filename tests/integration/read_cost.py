@@ -1,0 +1,58 @@
+"""Reads in a log of 31 days, beside few rows and many: what they cost, as a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.integration.statement_cost import Cost
+
+USUAL_SECONDS = 300
+ROWS_A_SECOND = 1_500
+"""Filled by a busy machine, with what is read of them."""
+MAKE_PARTITIONS = """
+DO $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    day date;
+BEGIN
+    SET ROLE webhook_owner;
+    FOR day IN SELECT generate_series(today - 22, today - 2, interval '1 day')::date LOOP
+        EXECUTE format(
+            'CREATE TABLE webhook.%I PARTITION OF webhook.delivery_log FOR VALUES FROM (%L) TO (%L)',
+            'delivery_log' || to_char(day, '_YYYYMMDD'),
+            day::text || ' 00:00:00+00', (day + 1)::text || ' 00:00:00+00'
+        );
+    END LOOP;
+    RESET ROLE;
+END
+$$
+"""
+
+
+def patience(rows: int) -> pytest.MarkDecorator:
+    """Let the first test take as long as it takes to fill that many rows."""
+    return pytest.mark.timeout(USUAL_SECONDS + rows // ROWS_A_SECOND)
+
+
+@dataclass
+class Found:
+    """What reads cost, by name; of several plans the dearer one. few, many: the rows there were."""
+
+    few: int
+    many: int
+    costs: dict[str, tuple[int, int, float]] = field(default_factory=dict)
+
+    def add(self, name: str, costs: Mapping[int, Cost]) -> None:
+        """Keep what a read cost."""
+        dearer = costs[self.few].buffers, costs[self.many].buffers, costs[self.many].milliseconds
+        before = self.costs.get(name, (0, 0, 0.0))
+        self.costs[name] = max(before[0], dearer[0]), max(before[1], dearer[1]), max(before[2], dearer[2])
+
+    def print(self) -> None:
+        """Print the table (pytest shows it with -s)."""
+        print(
+            f"\n| read | buffers, {self.few:,} rows | buffers, {self.many:,} rows | ms |\n|---|---|---|---|"
+        )
+        for name, (few, many, milliseconds) in self.costs.items():
+            print(f"| {name} | {few:,} | {many:,} | {milliseconds:.1f} |")
