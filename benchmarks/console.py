@@ -45,9 +45,9 @@ def console(bench: Bench) -> Section:
         rig.execute(f"DROP DATABASE {template}")
     return Section(
         "The console: three people beside the load, and what its pages take",
-        f"Poisson arrivals over {MERCHANTS:,} merchants, one transaction each, for {SECONDS * bench.scale:.0f} s. "
-        "People go round overview, merchants, a merchant, deliveries, a delivery, health and account, a second "
-        "apart.",
+        f"Poisson arrivals over {MERCHANTS:,} merchants, one transaction each, "
+        f"for {SECONDS * bench.scale:.0f} s. People go round overview, merchants, a merchant, deliveries, "
+        "a delivery, health and account, a second apart.",
         runs,
         _figures(runs),
         undrawn=(PAGES,),

@@ -75,7 +75,9 @@ async def freeze_a_command(installation: Installation, working: Daemon) -> int:
     command = await installation.ask("recover", since="2020-01-01T00:00:00.000Z")
 
     async def is_under_way() -> bool:
-        row = "SELECT status = 'running' AND result IS NOT NULL FROM webhook.control WHERE id = $1"
+        row = (
+            "SELECT status = 'running' AND result['recovered']::int > 100 FROM webhook.control WHERE id = $1"
+        )
         return bool(await installation.admin.fetchval(row, command))
 
     await until_found(is_under_way)

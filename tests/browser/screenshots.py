@@ -25,6 +25,12 @@ WIDTHS = (360, 1280)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 FOLDER = os.environ.get("SCREENSHOTS")
 PERSON = "grace"
+IS_TOO_WIDE = """
+document.documentElement.scrollWidth > window.innerWidth
+|| [...document.querySelectorAll(".card > .table")].some(
+    each => each.offsetWidth > each.parentElement.clientWidth
+)
+"""
 
 
 @dataclass(frozen=True)
@@ -35,10 +41,10 @@ class Camera:
     name: str
 
     async def take(self, name: str) -> bool:
-        """Take a picture of what is shown; tell whether that is wider than the window."""
+        """Take a picture of what is shown; tell whether it, or a table in it, is too wide."""
         file = f"{name}-{self.name}.png"
         await self.page.screenshot(path=Path(FOLDER or "") / file, full_page=True)
-        return bool(await self.page.evaluate("document.documentElement.scrollWidth > window.innerWidth"))
+        return bool(await self.page.evaluate(IS_TOO_WIDE))
 
 
 @pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
@@ -104,7 +110,7 @@ async def camera(browser: Browser, theme: Literal["light", "dark"], width: int) 
 
 
 async def shoot(cameras: Sequence[Camera], name: str, show: Callable[[Page], Awaitable[object]]) -> list[str]:
-    """Take one picture in each window; return those that are wider than their window."""
+    """Take one picture in each window; return those that are too wide."""
     wide = []
     for each in cameras:
         await show(each.page)
