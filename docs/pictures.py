@@ -8,10 +8,9 @@ from PIL import Image
 PICTURES = {
     "console-overview.png": "overview-light-1280.png",
     "console-deliveries.png": "deliveries-dark-1280.png",
-    "console-delivery.png": "delivery-failed-light-1280.png",
+    "console-delivery.png": "delivery-failing-light-1280.png",
 }
 SIZE = (1280, 800)
-COLOURS = 128
 TARGET = Path(__file__).parent / "img"
 
 
@@ -20,7 +19,9 @@ def main(taken: Path) -> None:
     TARGET.mkdir(exist_ok=True)
     for name, source in PICTURES.items():
         with Image.open(taken / source) as picture:
-            small = picture.convert("RGB").crop((0, 0, *SIZE)).quantize(COLOURS, dither=Image.Dither.NONE)
+            first_screen = picture.convert("RGB").crop((0, 0, *SIZE))
+            # By the median cut, the default, the few pixels of a badge would have another's colour.
+            small = first_screen.quantize(method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         small.save(TARGET / name, optimize=True)
 
 

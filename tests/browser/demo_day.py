@@ -15,6 +15,8 @@ from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.local.producer import Producer, Written, write_one
 
 EVENTS = 900
+SCHEDULE = "PT15M,PT1H,PT3H,PT6H,PT12H"
+"""Of what is still owed: nothing changes while pictures are taken."""
 NEW = "florist"
 """A merchant whose events wait for an endpoint."""
 QUICK = {
@@ -60,7 +62,7 @@ async def fill(installation: Installation) -> tuple[Daemon, Mapping[str, Written
     await daemon.ended()
     await installation.owner.execute(MOVE_BACK)
 
-    working = await installation.start()
+    working = await installation.start(RETRY_SCHEDULE=SCHEDULE)
     await installation.do("pause", cast.PAUSED.id)
     random = Random(3)
     for merchant_id in (*[cast.FAILING.id] * 9, *[cast.PAUSED.id] * 4, NEW, cast.HEALTHY.id):

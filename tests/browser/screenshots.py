@@ -16,7 +16,7 @@ from playwright.async_api import Browser, Page
 from tests.acceptance.console_people import PASSWORD, RunningConsole, start_console
 from tests.acceptance.installation import Installation
 from tests.browser.chromium import HOW, PROGRAM, chromium
-from tests.browser.demo_day import NEW, fill, freeze_a_command
+from tests.browser.demo_day import NEW, SCHEDULE, fill, freeze_a_command
 from tests.waiting import until_found
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.domain.account import Role
@@ -53,7 +53,7 @@ async def test_screenshots(installation: Installation) -> None:
     """Take a picture of every page."""
     working, last = await fill(installation)
     await dispatcher_has_noted(installation)
-    console = await start_console(installation)
+    console = await start_console(installation, RETRY_SCHEDULE=SCHEDULE)
     await console.account(PERSON, Role.OPERATOR)
     failing, healthy = cast.FAILING.id, cast.HEALTHY.id
     pages = {
