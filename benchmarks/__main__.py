@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     api,
     collusion,
+    console,
     costs,
     drains,
     fresh,
@@ -57,7 +58,11 @@ PLANS: Mapping[str, Scenario] = {
     "two-processes": quiet_hour.two_processes,
 }
 API: Mapping[str, Scenario] = {"api": api.api, "idle-api": api.idle_api}
-ASKED_FOR: Mapping[str, Scenario] = {"collusion": collusion.collusion, "versions": versions.versions}
+ASKED_FOR: Mapping[str, Scenario] = {
+    "collusion": collusion.collusion,
+    "console": console.console,
+    "versions": versions.versions,
+}
 """Those of no set."""
 SETS = {"standard": STANDARD, "large": LARGE, "plans": PLANS, "api": API}
 SCENARIOS = {**STANDARD, **LARGE, **PLANS, **API, **ASKED_FOR}

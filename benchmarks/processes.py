@@ -140,8 +140,17 @@ def find_ops_port(log: Path) -> int | None:
 
 def find_api_port(log: Path) -> int | None:
     """Find where the Partner API serves in what it has logged; None: it does not yet."""
+    return _find_port(log, "api.started")
+
+
+def find_console_port(log: Path) -> int | None:
+    """Find where the console serves in what it has logged; None: it does not yet."""
+    return _find_port(log, "console.started")
+
+
+def _find_port(log: Path, started: str) -> int | None:
     lines = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("}\n")]
-    return next((line["port"] for line in lines if line["event"] == "api.started"), None)
+    return next((line["port"] for line in lines if line["event"] == started), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def replays(bench: Bench) -> Section:
     """Measure lags with and without a replay, by turns."""
     rig, events = bench.rig, bench.events(REPLAYED)
     with rig.another_receiver("--log") as logging:
-        template = _night(rig, logging.url(), events)
+        template = make_night(rig, logging.url(), events)
         bench.tell(f"  {events:,} deliveries are in the log")
         contestants: dict[str, Callable[[], Run]] = {
             WITHOUT: lambda: _run(bench, template, 0),
@@ -77,7 +77,7 @@ def _figures(runs: Runs) -> tuple[Figure, ...]:
     )
 
 
-def _night(rig: Rig, url: str, events: int) -> str:
+def make_night(rig: Rig, url: str, events: int) -> str:
     """Make a template whose log holds so many deliveries."""
     name = rig.make_template("night", url, MERCHANTS)
     fill(rig, name, events, MERCHANTS, BYTES)
@@ -108,7 +108,7 @@ def _run(bench: Bench, template: str, replayed: int) -> Run:
             child.end()
         rig.receiver.await_requests(events + replayed, PATIENCE)
         each = (rig.usage(daemon.process.pid) - used).each(events - WARM_UP + replayed)
-        shows = _lags(rig, log, since, end) | shows
+        shows = lags_between(rig, log, since, end) | shows
     bench.tell("    " + ", ".join(f"{name} {value:.4g}" for name, value in shows.items()))
     rate = (events - WARM_UP + replayed) / (end - since)
     return Run(rate, each.worker, each.postgres, each.receiver, shows)
@@ -123,7 +123,8 @@ def _replay(rig: Rig, database: str, night_ends: str, events: int) -> dict[str, 
     return {"replay s": float(ended["seconds"]), "replayed/s": events / float(ended["seconds"])}
 
 
-def _lags(rig: Rig, log: Path, since: float, end: float) -> dict[str, float]:
+def lags_between(rig: Rig, log: Path, since: float, end: float) -> dict[str, float]:
+    """Return what the lags were of what a producer committed between two moments, by its log."""
     arrived = rig.receiver.arrivals()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     lags = [

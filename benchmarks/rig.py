@@ -20,7 +20,16 @@ from typing import Any, Self
 
 import asyncpg
 
-from benchmarks.processes import Child, Usage, cpu_seconds, end, find_api_port, find_ops_port, until
+from benchmarks.processes import (
+    Child,
+    Usage,
+    cpu_seconds,
+    end,
+    find_api_port,
+    find_console_port,
+    find_ops_port,
+    until,
+)
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
@@ -314,6 +323,22 @@ class Rig:
             yield api
         finally:
             end(api.process)
+            log.unlink()
+
+    @contextmanager
+    def console(self, database: str) -> Iterator[Program]:
+        """Run the console with its settings as they come; port: where it serves."""
+        environ = {
+            "DATABASE_URL": self.postgres.dsn("webhook_console", database),
+            "CONSOLE_ADDRESS": "127.0.0.1:0",
+        }
+        self._runs += 1
+        log = self.folder / f"console_{self._runs}.log"
+        console = Program(self._python, ("console",), environ, log, find_port=find_console_port)
+        try:
+            yield console
+        finally:
+            end(console.process)
             log.unlink()
 
     def usage(self, worker: int) -> Usage:

@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from html import unescape
@@ -84,6 +84,14 @@ class Client:
         return page
 
 
+@asynccontextmanager
+async def browser(base: str) -> AsyncIterator[Client]:
+    """Have a browser in which nobody is signed in."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        yield Client(base, session)
+
+
 @dataclass(frozen=True)
 class RunningConsole:
     """The running program of an installation."""
@@ -96,12 +104,9 @@ class RunningConsole:
     def base(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    @asynccontextmanager
-    async def stranger(self) -> AsyncIterator[Client]:
+    def stranger(self) -> AbstractAsyncContextManager[Client]:
         """Have a browser in which nobody is signed in."""
-        jar = aiohttp.CookieJar(unsafe=True)
-        async with aiohttp.ClientSession(cookie_jar=jar) as session:
-            yield Client(self.base, session)
+        return browser(self.base)
 
     @asynccontextmanager
     async def person(self, role: Role = Role.OPERATOR, name: str | None = None) -> AsyncIterator[Client]:

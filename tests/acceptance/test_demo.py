@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.console_people import browser
 from tests.waiting import MAX_WAIT
+from webhook_dispatcher.cli.demo import cast
 
 DEADLINE = MAX_WAIT
 START = "metrics at "
-ADDRESSES = {"WEBHOOK_API_ADDRESS": "127.0.0.1:0"}
+ADDRESSES = {"WEBHOOK_API_ADDRESS": "127.0.0.1:0", "WEBHOOK_CONSOLE_ADDRESS": "127.0.0.1:0"}
 """Several demos run at once here."""
 
 
@@ -98,7 +100,8 @@ def test_nothing_runs_on_after_a_demo_was_stopped(folder: Path, number: signal.S
     with demo(folder) as process:
         assert process.stdout is not None
         assert any(line.startswith(START) for line in process.stdout)
-        assert any("'api'" in found for found in processes_in(folder))
+        for program in ("'api'", "'console'"):
+            assert any(program in found for found in processes_in(folder)), program
         process.send_signal(number)
         process.stdout.read()
         assert process.wait(DEADLINE) == status
@@ -106,6 +109,23 @@ def test_nothing_runs_on_after_a_demo_was_stopped(folder: Path, number: signal.S
     while left := processes_in(folder):
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
+
+
+def said(process: subprocess.Popen[str], pattern: str) -> str:
+    """Read what the demo prints until a line matches; return the group."""
+    assert process.stdout is not None
+    return next(found[1] for line in process.stdout if (found := re.search(pattern, line)))
+
+
+async def test_whoever_watches_signs_in_at_the_console_with_the_code_that_is_shown(folder: Path) -> None:
+    with demo(folder) as process:
+        base = said(process, r"^the console at (http://127\.0\.0\.1:\d+)$")
+        code = said(process, r"^sign in at the console with the code (\S+) \(once, within 60 s\)$")
+        async with browser(base) as client:
+            assert (await client.post("/sign-in", {"code": code})).location == "/"
+            assert cast.RETRY_SCHEDULE in (await client.get("/health")).text
+            verdict = await client.get("/merchants/bakery/url?url=https://127.0.0.1/")
+            assert verdict.text.startswith('<span class="hint">'), verdict.text
 
 
 @contextmanager

@@ -1,13 +1,15 @@
-"""`run --embedded`: a database, a daemon and the Partner API by one command, which all end together."""
+"""`run --embedded`: a database, a daemon, Partner API and console by one command, which all end together."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 import aiohttp
 import pytest
@@ -15,12 +17,15 @@ import pytest
 from tests.acceptance.api_charges import charge, confirmed_card
 from tests.acceptance.api_merchant import Merchant
 from tests.acceptance.charge_service import ChargeServiceProcess
+from tests.acceptance.console_people import browser
 from tests.acceptance.installation import make_key
 from tests.acceptance.processes import Daemon, environment, process_exists
 from tests.servers.database import free_port
 from tests.waiting import until
 
 RUN_EMBEDDED = ("webhook_dispatcher", "run", "--embedded")
+SAID = "said"
+"""The file that has what it says to people."""
 
 
 @contextmanager
@@ -31,9 +36,19 @@ def embedded(folder: Path, **settings: str) -> Iterator[Daemon]:
         "OPS_ADDRESS": "127.0.0.1:0",
         "API_OPS_ADDRESS": "127.0.0.1:0",
         "API_ADDRESS": "127.0.0.1:0",
+        "CONSOLE_ADDRESS": "127.0.0.1:0",
         **settings,
     }
-    daemon = Daemon.spawn(given, folder / "log", folder, RUN_EMBEDDED)
+    with (folder / "log").open("wb") as log, (folder / SAID).open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *RUN_EMBEDDED],
+            env=environment(given),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=log,
+        )
+    daemon = Daemon(process, folder / "log")
     try:
         yield daemon
     finally:
@@ -51,22 +66,48 @@ def child_of(parent: int, word: str) -> int:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
-async def test_the_api_answers_without_a_key_and_ends_with_its_daemon(
+async def test_api_and_console_answer_without_a_key_and_end_with_their_daemon(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     with embedded(tmp_path) as daemon:
         url = (await daemon.logged("api.started"))["url"]
         await daemon.logged("daemon.started")
-        api = child_of(daemon.process.pid, "api")
-        names = [pair.split(b"=")[0] for pair in Path(f"/proc/{api}/environ").read_bytes().split(b"\0")]
-        assert b"WEBHOOK_DATABASE_URL" in names
-        assert b"WEBHOOK_SECRET_KEYS" not in names
+        console_url = (await daemon.logged("console.started"))["url"]
+        programs = [child_of(daemon.process.pid, name) for name in ("api", "console")]
+        for program in programs:
+            environ = Path(f"/proc/{program}/environ").read_bytes().split(b"\0")
+            names = [pair.split(b"=")[0] for pair in environ]
+            assert b"WEBHOOK_DATABASE_URL" in names
+            assert b"WEBHOOK_SECRET_KEYS" not in names
+            assert os.getpgid(program) == program
         async with aiohttp.ClientSession() as session, session.get(f"{url}/webhook") as response:
             assert (response.status, (await response.json())["error"]["code"]) == (401, -11004)
-        assert os.getpgid(api) == api
+        async with aiohttp.ClientSession() as session, session.get(f"{console_url}/sign-in") as response:
+            assert response.status == 200
         daemon.process.send_signal(number)
         assert await daemon.ended() == code
-        await until(lambda: not process_exists(api))
+        await until(lambda: not any(map(process_exists, programs)))
+
+
+async def test_the_code_that_is_printed_signs_in_at_the_console_and_the_command_beside_it_makes_another(
+    tmp_path: Path,
+) -> None:
+    with embedded(tmp_path, EGRESS_ALLOW_NETWORKS="127.0.0.0/8") as daemon:
+        base = (await daemon.logged("console.started"))["url"]
+        said = (tmp_path / SAID).read_text()
+        [code] = re.findall(r"with the code (\S+), once, within sixty seconds; for another:$", said, re.M)
+        async with browser(base) as client:
+            assert (await client.post("/sign-in", {"code": code})).location == "/"
+            health = await client.get("/health")
+            assert "WEBHOOK_EGRESS_ALLOW_NETWORKS" in health.text
+            assert "127.0.0.0/8" in health.text
+        assert code not in daemon.log_file.read_text()
+        command = said.splitlines()[-1].replace(
+            "webhook-dispatcher", f"{quote(sys.executable)} -m webhook_dispatcher"
+        )
+        another = subprocess.run(command, shell=True, env=environment({}), capture_output=True, check=True)
+        async with browser(base) as client:
+            assert (await client.post("/sign-in", {"code": another.stdout.decode().strip()})).location == "/"
 
 
 def key_of(merchant_id: str, admin_url: str) -> dict[str, str]:

@@ -7,26 +7,28 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
+from shlex import quote
 
 import structlog
 import uvloop
 from pydantic import SecretStr
 
-from webhook_dispatcher.app import machine, signals, supervisor
+from webhook_dispatcher.app import machine, sign_in, signals, supervisor
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.app.report import Report, Reporter, ShowsOperators, tell
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.domain.signing import KEY_BYTES
-from webhook_dispatcher.local.api_process import ApiProcess, environment_of
 from webhook_dispatcher.local.confinement import death_signal
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.local.program_process import ProgramProcess, environment_of
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.telemetry import logs, merging
 
 _log = structlog.get_logger()
@@ -67,10 +69,15 @@ async def serve(
         raise error
 
 
-def run(settings: Settings, embedded: bool = False, environ: Mapping[str, str] = os.environ) -> int:
+def run(
+    settings: Settings,
+    embedded: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    tell: Callable[[str], None] = print,
+) -> int:
     """Run until told to stop, and return the exit code: in this process, or as a supervisor of several.
 
-    environ: what the supervisor's processes get.
+    environ: what the supervisor's processes get. tell: says what is for people and no log.
     """
     logs.configure(settings.log_format, settings.log_level, sys.stderr)
     machine.raise_open_files(settings.max_lanes)
@@ -78,7 +85,9 @@ def run(settings: Settings, embedded: bool = False, environ: Mapping[str, str] =
         if embedded:
             postgres = stack.enter_context(EmbeddedPostgres(settings.data_dir))
             settings = _with_database(settings, postgres)
-            stack.enter_context(_partner_api(settings, postgres, environ))
+            for program in _programs_beside(settings, postgres, environ):
+                stack.enter_context(program)
+            asyncio.run(_let_somebody_in(postgres.dsn("webhook_admin"), tell))
         count = settings.process_count(machine.usable_cpus())
         if count > 1 or len(settings.databases()) > 1:
             return supervisor.supervise(settings, environ, count)
@@ -137,15 +146,29 @@ def _with_database(settings: Settings, postgres: EmbeddedPostgres) -> Settings:
     )
 
 
-def _partner_api(settings: Settings, postgres: EmbeddedPostgres, environ: Mapping[str, str]) -> ApiProcess:
-    """Return the Partner API of an embedded database; its log, among ours, says where it answers."""
-    environment = environment_of(
+def _programs_beside(
+    settings: Settings, postgres: EmbeddedPostgres, environ: Mapping[str, str]
+) -> Sequence[ProgramProcess]:
+    """Return the Partner API and the console; their logs, among ours, say where they answer."""
+    api = environment_of(
         environ,
         postgres.dsn("webhook_api"),
         WEBHOOK_API_ADDRESS=settings.api_address,
         WEBHOOK_API_OPS_ADDRESS=settings.api_ops_address,
     )
-    return ApiProcess(environment, Path.cwd())
+    console = environment_of(
+        environ, postgres.dsn("webhook_console"), WEBHOOK_CONSOLE_ADDRESS=settings.console_address
+    )
+    return ProgramProcess("api", api, Path.cwd()), ProgramProcess("console", console, Path.cwd())
+
+
+async def _let_somebody_in(admin_url: str, tell: Callable[[str], None]) -> None:
+    """Say a code for the console, and how to have another: not in the log, where codes have no place."""
+    async with administration(admin_url) as admin:
+        code = await sign_in.make_code(admin.connection, "run --embedded")
+    if code is not None:
+        tell(f"sign in at the console with the code {code}, once, within sixty seconds; for another:")
+        tell(f"WEBHOOK_DATABASE_URL={quote(admin_url)} webhook-dispatcher account code {sign_in.ACCOUNT}")
 
 
 def development_key(data_dir: Path) -> SecretStr:

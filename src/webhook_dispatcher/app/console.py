@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from typing import get_args, get_type_hints
 
@@ -20,6 +20,8 @@ from webhook_dispatcher.console.web import Front
 from webhook_dispatcher.diagnosis.explanation import Rules
 from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.domain.rate_limit import RateLimits
+from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.local.confinement import death_signal
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.fields import PREFIX
@@ -88,8 +90,15 @@ def _shown(value: object, is_secret: bool) -> str | None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple | frozenset):
+    if isinstance(value, frozenset):
         return ",".join(sorted(map(str, value)))
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, Schedule):
+        return ",".join(map(render_duration, value.delays))
+    if isinstance(value, RateLimits):
+        limits = {field.name: getattr(value, field.name) for field in fields(value)}
+        return " ".join(f"{name}={one.most}/{render_duration(one.window)}" for name, one in limits.items())
     return render_duration(value) if isinstance(value, timedelta) else str(value)
 
 

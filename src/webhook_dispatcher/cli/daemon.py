@@ -28,7 +28,8 @@ def run(
         bool,
         typer.Option(
             "--embedded",
-            help="Start a Postgres in WEBHOOK_DATA_DIR and use that, with the Partner API: for a laptop.",
+            help="Start a Postgres in WEBHOOK_DATA_DIR and use that, with the Partner API and the console: "
+            "for a laptop.",
         ),
     ] = False,
 ) -> None:
@@ -47,7 +48,7 @@ def run(
         settings.keyring()
     from webhook_dispatcher import app
 
-    code = app.run(settings, embedded, session.environ)
+    code = app.run(settings, embedded, session.environ, typer.echo)
     if code:
         raise typer.Exit(code)
 

@@ -77,7 +77,9 @@ async def _perform(
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    console.print("making the schema, six merchants and their receiver, starting a daemon and the API")
+    console.print(
+        "making the schema, six merchants and their receiver, starting a daemon, the API and the console"
+    )
     async with set_up(postgres, folder, environ, is_audited=events is not None) as stage:
         metrics = f"http://127.0.0.1:{stage.daemon.ops_port}/metrics"
         console.print(f"metrics at {metrics}, the daemon's log in {folder / 'daemon.log'}", soft_wrap=True)

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,13 +16,14 @@ from webhook_dispatcher import app
 from webhook_dispatcher.app.daemon import Daemon
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.cli.demo.ledger import Ledger
+from webhook_dispatcher.cli.demo.sign_in import SignIn
 from webhook_dispatcher.domain.errors import Refused
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Secret
-from webhook_dispatcher.local.api_process import ApiProcess, environment_of
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.certificate import server_context
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.local.producer import Producer, Written
+from webhook_dispatcher.local.program_process import ProgramProcess, environment_of
 from webhook_dispatcher.local.receiver import Receiver
 from webhook_dispatcher.settings import Settings, load_settings
 from webhook_dispatcher.storage import schema
@@ -30,8 +31,11 @@ from webhook_dispatcher.storage.administration import Administration, administra
 from webhook_dispatcher.storage.connection import connect
 
 LOOK_INTERVAL = 0.1
-PASSED_ON = ("WEBHOOK_OPS_ADDRESS", "WEBHOOK_LOG_FORMAT", "WEBHOOK_LOG_LEVEL")
-PASSED_ON_TO_API = ("WEBHOOK_API_ADDRESS", "WEBHOOK_API_OPS_ADDRESS")
+PASSED_ON = (
+    *("WEBHOOK_OPS_ADDRESS", "WEBHOOK_API_ADDRESS", "WEBHOOK_API_OPS_ADDRESS", "WEBHOOK_CONSOLE_ADDRESS"),
+    *("WEBHOOK_LOG_FORMAT", "WEBHOOK_LOG_LEVEL"),
+)
+"""Of our environment: nothing that could lead to another database."""
 API_START = timedelta(seconds=60)
 COUNT_BY_STATE = (
     "SELECT merchant_id, state, count(*) AS deliveries FROM webhook.deliveries "
@@ -44,6 +48,7 @@ class Stage:
     """What is running, and what has been written so far.
 
     observer: sees the views as `webhook_observer`; admin: acts as `webhook_admin`.
+    sign_in: how whoever watches gets into the console.
     written: whole events, for the audit; seqs: what is kept of them however long it takes.
     characters: what each merchant's receiver does now, in words.
     """
@@ -55,7 +60,9 @@ class Stage:
     daemon: Daemon
     ledger: Ledger
     is_audited: bool
-    api: ApiProcess
+    api: ProgramProcess
+    console: ProgramProcess
+    sign_in: SignIn
     written: dict[str, Written] = field(default_factory=dict)
     seqs: dict[str, int] = field(default_factory=dict)
     characters: dict[str, str] = field(
@@ -134,10 +141,14 @@ async def set_up(
     ledger = Ledger()
     ca_file = folder / "ca.pem"
     tls = server_context(ca_file)
-    settings = _settings(postgres, ca_file, environ)
+    chosen = _chosen(ca_file, environ)
+    settings = _settings(postgres, chosen)
     async with AsyncExitStack() as stack:
-        # First of all: it starts while the rest is made.
-        api = stack.enter_context(_api_process(postgres, folder, environ, settings))
+        # First of all: they start while the rest is made.
+        api, console = (
+            stack.enter_context(program)
+            for program in _programs_beside(postgres, folder, environ, chosen, settings)
+        )
         receiver = await stack.enter_async_context(
             Receiver(tls=tls, keep=is_audited, on_arrival=ledger.take_in)
         )
@@ -149,41 +160,69 @@ async def set_up(
             command_timeout=timedelta(seconds=10),
         )
         stack.push_async_callback(observer.close, timeout=5)
+        # A connection of its own: the scenes use the other meanwhile.
+        host = await stack.enter_async_context(administration(postgres.dsn("webhook_admin")))
         running = await stack.enter_async_context(AsyncExitStack())
         daemon = await running.enter_async_context(app.running(settings))
-        producer = postgres.dsn("webhook_producer")
-        yield Stage(producer, receiver, admin, observer, daemon, ledger, is_audited, api, _running=running)
+        yield Stage(
+            postgres.dsn("webhook_producer"),
+            receiver,
+            admin,
+            observer,
+            daemon,
+            ledger,
+            is_audited,
+            api,
+            console,
+            SignIn(host.connection),
+            _running=running,
+        )
 
 
-def _api_process(
-    postgres: EmbeddedPostgres, folder: Path, environ: Mapping[str, str], settings: Settings
-) -> ApiProcess:
+def _programs_beside(
+    postgres: EmbeddedPostgres,
+    folder: Path,
+    environ: Mapping[str, str],
+    chosen: Mapping[str, str],
+    settings: Settings,
+) -> Iterator[ProgramProcess]:
+    """Give the Partner API and the console, with the daemon's settings, which both show or keep to."""
     own = {name: text for name, text in environ.items() if not name.startswith("WEBHOOK_")}
-    chosen = {name: environ[name] for name in PASSED_ON_TO_API if name in environ}
-    environment = environment_of(
-        {**own, **chosen, "WEBHOOK_LOG_FORMAT": "json"},
+    given = {**own, **chosen, "WEBHOOK_LOG_FORMAT": "json"}
+    api = environment_of(
+        given,
         postgres.dsn("webhook_api"),
         WEBHOOK_API_ADDRESS=settings.api_address,
         WEBHOOK_API_OPS_ADDRESS="127.0.0.1:0",
     )
-    return ApiProcess(environment, folder, folder / "api.log")
+    yield ProgramProcess("api", api, folder, folder / "api.log")
+    console = environment_of(
+        given, postgres.dsn("webhook_console"), WEBHOOK_CONSOLE_ADDRESS=settings.console_address
+    )
+    yield ProgramProcess("console", console, folder, folder / "console.log")
 
 
-def _settings(postgres: EmbeddedPostgres, ca_file: Path, environ: Mapping[str, str]) -> Settings:
-    """Take nothing of the environment that could lead to another database."""
+def _chosen(ca_file: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that the programs share."""
+    return {
+        **{name: environ[name] for name in PASSED_ON if name in environ},
+        "WEBHOOK_RETRY_SCHEDULE": cast.RETRY_SCHEDULE,
+        "WEBHOOK_ATTEMPT_TIMEOUT": cast.ATTEMPT_TIMEOUT,
+        "WEBHOOK_LEASE": cast.LEASE,
+        "WEBHOOK_LANE_RETRIES": cast.LANE_RETRIES,
+        "WEBHOOK_MAX_LANES": "50",
+        "WEBHOOK_EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
+        "WEBHOOK_EGRESS_CA_FILE": str(ca_file),
+    }
+
+
+def _settings(postgres: EmbeddedPostgres, chosen: Mapping[str, str]) -> Settings:
     return load_settings(
         {
             "WEBHOOK_OPS_ADDRESS": "127.0.0.1:0",
-            **{name: environ[name] for name in PASSED_ON if name in environ},
+            **chosen,
             "WEBHOOK_DATABASE_URL": postgres.dsn("webhook_dispatcher"),
             "WEBHOOK_SECRET_KEYS": "demo:" + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode(),
-            "WEBHOOK_RETRY_SCHEDULE": cast.RETRY_SCHEDULE,
-            "WEBHOOK_ATTEMPT_TIMEOUT": cast.ATTEMPT_TIMEOUT,
-            "WEBHOOK_LEASE": cast.LEASE,
-            "WEBHOOK_LANE_RETRIES": cast.LANE_RETRIES,
-            "WEBHOOK_MAX_LANES": "50",
-            "WEBHOOK_EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
-            "WEBHOOK_EGRESS_CA_FILE": str(ca_file),
         }
     )
 

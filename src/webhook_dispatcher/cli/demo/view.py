@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +28,8 @@ class View:
         self._console = console
         self._counts: Mapping[str, Counter[str]] = {}
         self._last_line = ""
-        self._has_named_api = False
+        self._unnamed = {"the Partner API": stage.api, "the console": stage.console}
+        self._way_in = ""
 
     def say(self, text: str) -> None:
         """Print a line, above the table if there is one."""
@@ -39,14 +40,17 @@ class View:
         if not self._console.is_terminal:
             while True:
                 await self.refresh()
+                if await self._look_for_way_in():
+                    self.say(self._way_in)
                 self._show_requests(PLAIN_LINES)
                 self._print_line()
                 await asyncio.sleep(PLAIN_INTERVAL_SECONDS)
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while True:
                 await self.refresh()
+                await self._look_for_way_in()
                 self._show_requests(LIVE_LINES)
-                live.update(self.table(), refresh=True)
+                live.update(Group(self.table(), Text(self._way_in, "bold")), refresh=True)
                 await asyncio.sleep(LIVE_INTERVAL_SECONDS)
 
     async def refresh(self) -> None:
@@ -54,9 +58,20 @@ class View:
         for sequence in self._stage.ledger.sequences.values():
             sequence.judge(self._stage.seqs)
         self._counts = await self._stage.count_by_state()
-        if not self._has_named_api and (url := self._stage.api.url()) is not None:
-            self._has_named_api = True
-            self.say(f"the Partner API at {url}")
+        for name, program in list(self._unnamed.items()):
+            if (url := program.url()) is not None:
+                del self._unnamed[name]
+                self.say(f"{name} at {url}")
+            elif program.code is not None:
+                del self._unnamed[name]
+                self.say(f"{name} ended with {program.code}: {program.log_tail()}")
+
+    async def _look_for_way_in(self) -> bool:
+        """Find out how whoever watches can sign in at the console; tell whether there is a new way."""
+        before = self._way_in
+        if self._stage.console.url() is not None:
+            self._way_in = await self._stage.sign_in.way() or ""
+        return bool(self._way_in) and self._way_in != before
 
     def _show_requests(self, most: int) -> None:
         for line in feed.lines(self._stage.ledger.unshown, most):

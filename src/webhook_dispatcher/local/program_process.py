@@ -1,6 +1,6 @@
-"""The Partner API beside a daemon on this machine, as a process of its own: for laptops and the demo.
+"""The Partner API or the console beside a daemon, as a process of its own: for laptops and the demo.
 
-It gets none of the keys that open secrets, works on the database as webhook_api, and ends when we do,
+It gets none of the keys that open secrets, works on the database in a role of its own, and ends when we do,
 whatever ends us. A terminal's Ctrl-C reaches us alone. One that ends by itself is not started again.
 """
 
@@ -42,17 +42,25 @@ def _free(address: str) -> str:
     return address
 
 
-class ApiProcess:
-    """The process, while this object is entered. log_file: where its log goes, if not to our stderr."""
+class ProgramProcess:
+    """The process, while this object is entered.
 
-    def __init__(self, environment: Mapping[str, str], folder: Path, log_file: Path | None = None) -> None:
+    program: `api` or `console`, which log `….started` with their URL. log_file: where its log goes, if not to
+    our stderr.
+    """
+
+    def __init__(
+        self, program: str, environment: Mapping[str, str], folder: Path, log_file: Path | None = None
+    ) -> None:
+        self.program = program
         self._environment = environment
         self._folder = folder
         self._log_file = log_file
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-P", "-m", "webhook_dispatcher", "api", "--parent-pid", str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "webhook_dispatcher", self.program]
+        command += ["--parent-pid", str(os.getpid())]
         log = None if self._log_file is None else self._log_file.open("wb")
         try:
             self._process = subprocess.Popen(
@@ -102,6 +110,6 @@ class ApiProcess:
         for line in self._log_file.read_text(encoding="utf-8").splitlines(keepends=True):
             if line.startswith("{") and line.endswith("}\n"):
                 entry = json.loads(line)
-                if entry["event"] == "api.started":
+                if entry["event"] == f"{self.program}.started":
                     return str(entry["url"])
         return None

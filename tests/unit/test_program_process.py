@@ -1,8 +1,8 @@
-"""What the Partner API of a laptop gets of our environment: its own addresses and database, and no keys."""
+"""What Partner API and console of a laptop get of our environment: own addresses and databases, no keys."""
 
 import socket
 
-from webhook_dispatcher.local.api_process import environment_of
+from webhook_dispatcher.local.program_process import environment_of
 
 
 def test_it_gets_no_key_and_a_database_of_its_own() -> None:

@@ -1,0 +1,139 @@
+"""Scenario: live events while three people click through the console, and what its pages take.
+
+Each run has a database with deliveries in its log, a daemon and a console; the people are the difference.
+Lags count while they click. What pages take is measured without load, by one person who does not pause.
+"""
+
+import asyncio
+import secrets
+import signal
+import time
+from collections.abc import Callable
+
+from benchmarks.contest import Figure, Run, Runs, Section, by_turns
+from benchmarks.lags import LOAD, MERCHANTS
+from benchmarks.processes import Child
+from benchmarks.replays import PATIENCE, WARM_UP, lags_between, make_night
+from benchmarks.rig import Rig
+from benchmarks.sets import Bench
+from webhook_dispatcher.domain.account import CODE_CHARACTERS, Role, SignInCode
+from webhook_dispatcher.storage.administration import administration
+from webhook_dispatcher.storage.console import accounts
+
+LOGGED = 100_000
+PEOPLE = 3
+SECONDS = 60.0
+AT_REST = 10.0
+"""Seconds in which pages are measured without load."""
+WITHOUT, BESIDE = f"{LOAD}/s alone", f"{LOAD}/s beside {PEOPLE} people"
+PAGES = f"1 person, without load, {LOGGED:,} logged"
+BARE = "account"
+KINDS = ("overview", "merchants", "merchant", "deliveries", "delivery", "health")
+
+
+def console(bench: Bench) -> Section:
+    """Measure lags with and without the people, by turns, and then the pages."""
+    rig = bench.rig
+    with rig.another_receiver("--log") as logging:
+        template = make_night(rig, logging.url(), bench.events(LOGGED))
+        contestants: dict[str, Callable[[], Run]] = {
+            WITHOUT: lambda: _loaded(bench, template, 0),
+            BESIDE: lambda: _loaded(bench, template, PEOPLE),
+        }
+        runs = by_turns(bench.rounds, contestants, bench.tell)
+        runs.of[PAGES] = [_at_rest(bench, template)]
+        rig.execute(f"DROP DATABASE {template}")
+    return Section(
+        "The console: three people beside the load, and what its pages take",
+        f"Poisson arrivals over {MERCHANTS:,} merchants, one transaction each, "
+        f"for {SECONDS * bench.scale:.0f} s. People go round overview, merchants, a merchant, deliveries, "
+        "a delivery, health and account, a second apart.",
+        runs,
+        _figures(runs),
+        undrawn=(PAGES,),
+    )
+
+
+def _figures(runs: Runs) -> tuple[Figure, ...]:
+    ratios = [
+        beside.value("p99 ms") / alone.value("p99 ms")
+        for beside, alone in zip(runs.of[BESIDE], runs.of[WITHOUT], strict=True)
+    ]
+    return (
+        Figure("p99 beside three people ÷ alone", runs.ratio(BESIDE, "p99 ms", WITHOUT), most=1.1),
+        Figure("… of one round, at least", min(ratios)),
+        Figure("… of one round, at most", max(ratios)),
+        *(
+            Figure(f"{kind} ÷ bare page", runs.ratio(PAGES, f"{kind} ms", PAGES, f"{BARE} ms"), most=5)
+            for kind in KINDS
+        ),
+    )
+
+
+def _loaded(bench: Bench, template: str, people: int) -> Run:
+    """Let a producer commit events, and so many people click meanwhile."""
+    rig, log, seconds = bench.rig, bench.rig.folder / "produced.log", SECONDS * bench.scale
+    with rig.database(template) as database, rig.daemon(database) as daemon, rig.console(database) as served:
+        rig.receiver.reset()
+        produce = ["produce", "--dsn", rig.postgres.dsn("webhook_producer", database), "--log", str(log)]
+        produce += ["--rate", str(LOAD), "--seconds", str(PATIENCE), "--merchants", str(MERCHANTS)]
+        clicking = _people(rig, database, served.port, people, seconds) if people else None
+        producer = Child("benchmarks.ourselves", *produce, log=rig.folder / "producer.log")
+        try:
+            rig.receiver.await_requests(WARM_UP, PATIENCE)
+            used, since = rig.usage(daemon.process.pid), time.monotonic()
+            before = rig.receiver.stats()["requests"]
+            shows = _clicked(clicking) if clicking else {}
+            time.sleep(0 if clicking else seconds)
+            end = time.monotonic()
+            counted = rig.receiver.stats()["requests"] - before
+            each = (rig.usage(daemon.process.pid) - used).each(counted)
+            producer.signal(signal.SIGTERM)
+            events = int(producer.read()["events"])
+        finally:
+            producer.end()
+        rig.receiver.await_requests(events, PATIENCE)
+        shows = lags_between(rig, log, since, end) | shows
+    bench.tell("    " + ", ".join(f"{name} {value:.4g}" for name, value in shows.items()))
+    return Run(counted / (end - since), each.worker, each.postgres, each.receiver, shows)
+
+
+def _at_rest(bench: Bench, template: str) -> Run:
+    """Let one person look at page after page, while nothing else goes on."""
+    rig = bench.rig
+    with rig.database(template) as database, rig.daemon(database), rig.console(database) as served:
+        seconds = AT_REST * bench.scale
+        shows = _clicked(_people(rig, database, served.port, 1, seconds, pause=0))
+    bench.tell("    " + ", ".join(f"{name} {value:.4g}" for name, value in shows.items()))
+    return Run(shows["pages"] / seconds, shows=shows)
+
+
+def _people(rig: Rig, database: str, port: int, people: int, seconds: float, pause: float = 1.0) -> Child:
+    """Have so many people signed in, who wait to be let go."""
+    codes = asyncio.run(_codes(rig.postgres.dsn("webhook_admin", database), people))
+    options = ["--port", str(port), "--seconds", str(seconds), "--pause", str(pause)]
+    options += [option for code in codes for option in ("--code", code)]
+    child = Child("benchmarks.clicking", *options, log=rig.folder / "clicking.log")
+    child.read()
+    return child
+
+
+def _clicked(people: Child) -> dict[str, float]:
+    """Let them go, and return what they saw."""
+    try:
+        people.go()
+        said = people.read()
+    finally:
+        people.end()
+    return {"pages": said["pages"], **{f"{kind} ms": took for kind, took in said["median ms"].items()}}
+
+
+async def _codes(admin_url: str, people: int) -> list[str]:
+    """Make an account and a code for each."""
+    codes = [SignInCode.from_random(secrets.token_bytes(CODE_CHARACTERS)) for _ in range(people)]
+    async with administration(admin_url) as admin:
+        for number, code in enumerate(codes):
+            name = f"person-{number}"
+            await accounts.add(admin.connection, name, Role.OPERATOR, None, "a benchmark")
+            await accounts.create_code(admin.connection, name, code.hash, "a benchmark")
+    return [code.shown for code in codes]
