@@ -84,10 +84,11 @@ class DeliveryPages:
         """Show one delivery; of an event that is not there, say what there is to say."""
         wanted = _wanted(asked)
         seq = acting.command_number(asked.given("seq"))
+        # Before the delivery: a command that is done has changed what is read after it.
+        command = await self._command(asked)
         if (story := await self.stories.get(asked.key, wanted, seq)) is None:
             unfound = await self.stories.explain_unfound(asked.key, wanted)
             raise Refused(404, "no_delivery", event=str(wanted), since=str(unfound.kept_since or "?"))
-        command = await self._command(asked)
         told = explanation.explain(story.facts, self.rules)
         delivery = story.facts.delivery
         is_moving = (command is not None and not acting.is_final(command)) or _is_due_soon(story)

@@ -102,10 +102,11 @@ class MerchantPages:
         status: int = 200,
     ) -> Shown:
         merchant_id = wanted_merchant(asked)
+        # Before the merchant: a command that is done has changed what is read after it.
+        command = await self._command(asked, merchant_id)
         merchant = await self._merchants.get(asked.key, merchant_id)
         # A key may be there before anything else of the merchant.
         keys = merchant.api_keys if merchant else await self._merchants.api_keys(asked.key, merchant_id)
-        command = await self._command(asked, merchant_id)
         url = entered_url if entered_url is not None else (merchant.url or "" if merchant else "")
         path = merchant_path(merchant_id)
         said = _SAID.get(asked.given("said"))
