@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.console_people import browser
-from tests.waiting import MAX_WAIT
+from tests.waiting import MAX_WAIT, until
 from webhook_dispatcher.cli.demo import cast
 
 DEADLINE = MAX_WAIT
@@ -126,6 +126,8 @@ async def test_whoever_watches_signs_in_at_the_console_with_the_code_that_is_sho
             assert cast.RETRY_SCHEDULE in (await client.get("/health")).text
             verdict = await client.get("/merchants/bakery/url?url=https://127.0.0.1/")
             assert verdict.text.startswith('<span class="hint">'), verdict.text
+    # Killed, it leaves its servers to end by themselves.
+    await until(lambda: not processes_in(folder))
 
 
 @contextmanager

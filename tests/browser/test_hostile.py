@@ -19,6 +19,7 @@ from tests.browser.chromium import NEEDS_CHROMIUM
 from tests.browser.hostile import FOREIGN, HOSTILE, SHOWN
 from tests.browser.watched import Watched, viewing
 from webhook_dispatcher.console import names
+from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -75,13 +76,19 @@ class Fields:
     def __init__(self) -> None:
         self._unseen: dict[str, set[str]] = {}
 
-    def write(self, field: str, text: str, room: int = 4000, is_json: bool = False) -> str:
-        """Return what is written there: the text with a mark, cut to what the field takes."""
+    def write(
+        self, field: str, text: str, room: int = 4000, *, is_json: bool = False, is_said: bool = False
+    ) -> str:
+        """Return what is written there: the text with a mark, cut to what the field takes.
+
+        is_json: it is shown within JSON. is_said: within a sentence, where control characters are replaced.
+        """
         number = len(self._unseen.setdefault(field, set()))
         mark = f"~{field}{number}"
         written = text[: room - len(mark)] + mark
         as_shown = json.dumps(written, ensure_ascii=False)[1:-1] if is_json else written
-        self._unseen[field].add(as_shown.replace("\r\n", "\n"))
+        as_shown = amounts.printable(as_shown) if is_said else as_shown.replace("\r\n", "\n")
+        self._unseen[field].add(as_shown)
         return written
 
     def see(self, shown: str) -> None:
@@ -181,13 +188,13 @@ async def write_rows(stage: Stage, groups: Sequence[list[str]]) -> tuple[list[in
     commands, deliveries = [], []
     for text in HOSTILE:
         merchant_id = write("owner", printable(text), MAX_MERCHANT)
-        url = write("url", text, is_json=True)
+        url = write("url", text)
         await admin.execute(ENDPOINT, merchant_id, url, b"-", "k1")
         asked_by = write("asked_by", text.strip(), MAX_ASKED_BY)
         named = write("command", printable(text), MAX_ACTION)
         command = await admin.fetchval(GIVE, named, merchant_id, "{}", asked_by)
-        await daemon.execute(REJECT, command, write("error", text), "{}")
-        faults = [write("host", text), text, [write("reason", text)], [text]]
+        await daemon.execute(REJECT, command, write("error", text, is_said=True), "{}")
+        faults = [write("host", text), text, [write("reason", text, is_said=True)], [text]]
         await daemon.execute(BEAT, str(uuid4()), *faults)
         await daemon.execute(TALLY, write("outcome", printable(text)))
         entry = (
@@ -213,7 +220,7 @@ async def write_rows(stage: Stage, groups: Sequence[list[str]]) -> tuple[list[in
         )
         for number, text in enumerate(group):
             words = [write(field, printable(text)) for field in ("trigger", "attempt")]
-            said = [*words, write("why", text), write("excerpt", text)]
+            said = [*words, write("why", text, is_said=True), write("excerpt", text)]
             await daemon.execute(ATTEMPT, event, merchant_id, number + 1, *said)
             made = (write("key", text.strip(), MAX_KEY), write("maker", text.strip(), MAX_ASKED_BY))
             client, secret = f"client-{event}-{number}", secrets.token_bytes(32)
@@ -226,7 +233,7 @@ async def write_rows(stage: Stage, groups: Sequence[list[str]]) -> tuple[list[in
         command = await admin.fetchval(GIVE, "pause", merchant_id, args, "ada")
         result = {
             "outcome": "".join(group),
-            "matched": [write("result", text, is_json=True) for text in group],
+            "matched": [write("result", text, is_said=True) for text in group],
         }
         await daemon.execute(REJECT, command, "".join(group), json.dumps(result))
         commands.append(command)
@@ -239,7 +246,7 @@ async def sign_in_by(stage: Stage, console: RunningConsole, agents: Iterable[str
     await console.account("ada", Role.OPERATOR)
     for agent in agents:
         async with console.stranger() as client:
-            name = stage.fields.write("agent", agent, MAX_AGENT, is_json=True)
+            name = stage.fields.write("agent", agent, MAX_AGENT)
             client.session.headers["User-Agent"] = name
             assert (await client.sign_in("ada")).status == 303
 
@@ -300,6 +307,7 @@ async def ask_for_each(stage: Stage) -> None:
             ("/search", {"q": stage.fields.write("query", text, MAX_CHARGE)}),
             ("/merchants", {"prefix": text[:120], "order": text, "after": text}),
             ("/commands", {"given": text, "after": text, "view": text}),
+            ("/commands", dict.fromkeys(("command", "status", "merchant", "by"), text)),
             ("/account", {"said": text, "ended": text}),
         ):
             await stage.look(f"{path}?{urlencode(query)}")

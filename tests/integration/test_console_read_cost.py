@@ -296,6 +296,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "commands about an event": (("show_commands_about", "{person}", EVENT, "100"), 100),
     "open commands": (("show_open_commands", "{person}", str(COUNTED)), 2 * COUNTED),
     "changes": (("show_audit", "{person}", str(NEWEST), str(PAGE)), PAGE),
+    "changes of a merchant": (("show_audit_of_merchant", "{person}", "'m7'", str(NEWEST), str(PAGE)), PAGE),
     "changes, further on": (("show_audit", "{person}", "{rows} / 20", str(PAGE)), PAGE),
     "who paused": (("show_pauses", "{person}", "'m7'"), 20),
     "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),

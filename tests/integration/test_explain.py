@@ -436,10 +436,10 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
     assert "dispatchers unready is not ready: no key; no schema idle, version 1.2.3, works for" in said
     _, out, _ = await explain("--json", command="status")
     beats = {beat["owner"]: beat for beat in json.loads(out)["heartbeats"]}
-    assert (beats["unready"]["faults"], beats["unready"]["lanes"], beats["idle"]["reason"]) == (
+    assert (beats["unready"]["faults"], beats["unready"]["lanes"], beats["unready"]["reasons"]) == (
         ["clock"],
         2,
-        None,
+        ["no key", "no schema"],
     )
     await storage.db.execute("UPDATE webhook.dispatcher SET beat_at = beat_at - interval '1 minute'")
     assert nobody in await screen()

@@ -138,12 +138,14 @@ LIMIT $1;
 --   faults text[], lanes integer
 -- order: by beat_at, the latest first
 -- none: none has noted itself within a day
-SELECT
-    dispatcher.owner, dispatcher.version, dispatcher.started_at, dispatcher.beat_at, dispatcher.is_ready,
-    dispatcher.reasons, dispatcher.faults, dispatcher.lanes
-FROM webhook.dispatcher
-ORDER BY dispatcher.beat_at DESC, dispatcher.owner
-LIMIT $1;
+SELECT noted.owner, noted.version, noted.started_at, noted.beat_at, noted.is_ready, noted.reasons, noted.faults, noted.lanes
+FROM (
+    SELECT dispatcher.*
+    FROM webhook.dispatcher
+    WHERE dispatcher.owner >= ''::text COLLATE "C"
+    LIMIT (SELECT $1::bigint)
+) AS noted
+ORDER BY noted.beat_at DESC, noted.owner;
 
 -- name: find_stranded
 -- Find what has waited longest, in order, although nothing is wanting but a dispatcher: nobody holds any lane, and this
