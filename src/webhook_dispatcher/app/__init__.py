@@ -87,7 +87,7 @@ def run(
             settings = _with_database(settings, postgres)
             for program in _programs_beside(settings, postgres, environ):
                 stack.enter_context(program)
-            asyncio.run(_let_somebody_in(postgres.dsn("webhook_admin"), tell))
+            asyncio.run(_print_sign_in_code(postgres.dsn("webhook_admin"), tell))
         count = settings.process_count(machine.usable_cpus())
         if count > 1 or len(settings.databases()) > 1:
             return supervisor.supervise(settings, environ, count)
@@ -162,8 +162,8 @@ def _programs_beside(
     return ProgramProcess("api", api, Path.cwd()), ProgramProcess("console", console, Path.cwd())
 
 
-async def _let_somebody_in(admin_url: str, tell: Callable[[str], None]) -> None:
-    """Say a code for the console, and how to have another: not in the log, where codes have no place."""
+async def _print_sign_in_code(admin_url: str, tell: Callable[[str], None]) -> None:
+    """Print a code that signs in at the console, and how to have another; never into the log."""
     async with administration(admin_url) as admin:
         code = await sign_in.make_code(admin.connection, "run --embedded")
     if code is not None:

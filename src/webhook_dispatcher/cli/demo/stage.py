@@ -30,7 +30,7 @@ from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.administration import Administration, administration
 from webhook_dispatcher.storage.connection import connect
 
-LOOK_INTERVAL = 0.1
+LOOK_INTERVAL_SECONDS = 0.1
 PASSED_ON = (
     *("WEBHOOK_OPS_ADDRESS", "WEBHOOK_API_ADDRESS", "WEBHOOK_API_OPS_ADDRESS", "WEBHOOK_CONSOLE_ADDRESS"),
     *("WEBHOOK_LOG_FORMAT", "WEBHOOK_LOG_LEVEL"),
@@ -107,7 +107,7 @@ class Stage:
                 while not await condition():
                     if (error := self.daemon.failure()) is not None:
                         raise Refused(f"the daemon has failed: {error!r}")
-                    await asyncio.sleep(LOOK_INTERVAL)
+                    await asyncio.sleep(LOOK_INTERVAL_SECONDS)
         except TimeoutError:
             raise Refused(f"not within {deadline.total_seconds():.0f} s: {what}") from None
 

@@ -29,7 +29,7 @@ class View:
         self._counts: Mapping[str, Counter[str]] = {}
         self._last_line = ""
         self._unnamed = {"the Partner API": stage.api, "the console": stage.console}
-        self._way_in = ""
+        self._sign_in_text = ""
 
     def say(self, text: str) -> None:
         """Print a line, above the table if there is one."""
@@ -40,17 +40,17 @@ class View:
         if not self._console.is_terminal:
             while True:
                 await self.refresh()
-                if await self._look_for_way_in():
-                    self.say(self._way_in)
+                if await self._renew_sign_in_text():
+                    self.say(self._sign_in_text)
                 self._show_requests(PLAIN_LINES)
                 self._print_line()
                 await asyncio.sleep(PLAIN_INTERVAL_SECONDS)
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while True:
                 await self.refresh()
-                await self._look_for_way_in()
+                await self._renew_sign_in_text()
                 self._show_requests(LIVE_LINES)
-                live.update(Group(self.table(), Text(self._way_in, "bold")), refresh=True)
+                live.update(Group(self.table(), Text(self._sign_in_text, "bold")), refresh=True)
                 await asyncio.sleep(LIVE_INTERVAL_SECONDS)
 
     async def refresh(self) -> None:
@@ -66,12 +66,12 @@ class View:
                 del self._unnamed[name]
                 self.say(f"{name} ended with {program.code}: {program.log_tail()}")
 
-    async def _look_for_way_in(self) -> bool:
+    async def _renew_sign_in_text(self) -> bool:
         """Find out how whoever watches can sign in at the console; tell whether there is a new way."""
-        before = self._way_in
+        before = self._sign_in_text
         if self._stage.console.url() is not None:
-            self._way_in = await self._stage.sign_in.way() or ""
-        return bool(self._way_in) and self._way_in != before
+            self._sign_in_text = await self._stage.sign_in.instruction() or ""
+        return bool(self._sign_in_text) and self._sign_in_text != before
 
     def _show_requests(self, most: int) -> None:
         for line in feed.lines(self._stage.ledger.unshown, most):

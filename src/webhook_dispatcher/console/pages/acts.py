@@ -294,19 +294,27 @@ def _scope(
 
 def _said_scope(asked: Asked, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
     """Name the fields that are not said by a form of their own."""
-    own = {"since", "until", *(("state",) if act.chooses_states else ())}
     return [
         (LABELS[field], label(asked.reader, "state", text) if field == "state" else text)
-        for field, text in fields.pairs
-        if field not in own
+        for field, text in _beside_window(act, fields)
     ]
+
+
+def _beside_window(act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
+    """Return the fields of a filter that the form for window and states does not have."""
+    own = ("since", "until", *(("state",) if act.chooses_states else ()))
+    return [(field, text) for field, text in fields.pairs if field not in own]
+
+
+def _chosen_states(act: MassAct, scope: Scope) -> list[tuple[str, str]]:
+    return [("states", state) for state in scope.states] if act.chooses_states else []
 
 
 def _kept(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     """Return the fields of the form that gives the command: what was previewed, and nothing after it."""
     kept = replace(scope.fields, until=scope.until.isoformat())
-    states = [("states", state) for state in scope.states] if act.chooses_states else []
-    return [("act", name), *((PREFIX + field, text) for field, text in kept.pairs), *states]
+    pairs = ((PREFIX + field, text) for field, text in kept.pairs)
+    return [("act", name), *pairs, *_chosen_states(act, scope)]
 
 
 def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object] | None:
@@ -314,9 +322,8 @@ def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) 
     if not act.has_window:
         return None
     fields = scope.fields
-    own = ("since", "until", *(("state",) if act.chooses_states else ()))
-    kept = [("act", name), *((PREFIX + field, text) for field, text in fields.pairs if field not in own)]
-    states = [("states", state) for state in scope.states] if act.chooses_states else []
+    kept = [("act", name), *((PREFIX + field, text) for field, text in _beside_window(act, fields))]
+    states = _chosen_states(act, scope)
     return {
         "fields": kept,
         "local": fields.local(asked.reader.zone),

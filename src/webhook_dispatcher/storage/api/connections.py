@@ -53,7 +53,10 @@ class Connections:
             raise
 
     async def release(self, connection: PoolConnectionProxy, *, is_sound: bool) -> None:
-        """Let the next have it; is_sound: nothing went wrong, and no statement and no transaction is left."""
+        """Hand it to the next that waits.
+
+        is_sound: nothing went wrong, and no statement and no transaction is left.
+        """
         if is_sound and not self._is_closing:
             self._put(connection)
             return
@@ -79,7 +82,7 @@ class Connections:
         try:
             return await waiter
         except asyncio.CancelledError:
-            # In the very moment in which it was handed to us: the next must have it.
+            # It may have been handed to us just before we were cancelled: then the next that waits gets it.
             if not waiter.cancelled() and waiter.exception() is None:
                 self._put(waiter.result())
             raise
