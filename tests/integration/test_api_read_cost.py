@@ -35,7 +35,7 @@ INSERT INTO webhook.delivery_log (
 SELECT
     n, lpad(n::text, 32, '0')::uuid, CASE WHEN n % 2 = 0 THEN 'big' ELSE 'm' || n % 1000 END,
     CASE WHEN n % 100 < 2 THEN 'charge.failed' ELSE 'charge.succeeded' END, at,
-    json_build_object('id', 'ch_' || n / 4), 'delivered', 1, at, (3 + n * 600 / {rows})::text::xid8
+    json_build_object('id', 'ch_' || n / 4), 'delivered', 1, at, (3 + n::bigint * 600 / {rows})::text::xid8
 FROM generate_series(1, {rows}) AS n
 CROSS JOIN LATERAL (
     SELECT
