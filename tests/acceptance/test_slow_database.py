@@ -17,6 +17,8 @@ from tests.waiting import until, until_found
 
 pytestmark = pytest.mark.timeout(180)
 MERCHANTS = [f"m{number:02}" for number in range(40)]
+OF_THE_BURST = [f"b{number:02}" for number in range(40)]
+"""Merchants of their own: the burst's transaction overlaps with those of the load, and such have no order."""
 RATE = 200.0
 SLICES = 200
 """Tenths of a second for which it is slow."""
@@ -55,7 +57,7 @@ async def _slow_down(connection: asyncpg.Connection) -> None:
 
 
 async def test_a_daemon_comes_back_by_itself_after_postgres_was_slow(installation: Installation) -> None:
-    await installation.configure(*MERCHANTS)
+    await installation.configure(*MERCHANTS, *OF_THE_BURST)
     await start_daemons(installation, 1)
     watcher, other = await installation.database.connect(), await installation.database.connect()
 
@@ -66,7 +68,7 @@ async def test_a_daemon_comes_back_by_itself_after_postgres_was_slow(installatio
     async with Load(installation.database.dsn("webhook_producer"), MERCHANTS, RATE) as load:
         await until(lambda: len(installation.receiver.arrivals) >= FEW, PATIENCE)
         slow = asyncio.create_task(_slow_down(watcher))
-        await other.execute(BURST, BACKLOG, MERCHANTS)
+        await other.execute(BURST, BACKLOG, OF_THE_BURST)
         await slow
         # The load goes on: a daemon whose batches grow larger and slower never has so few left.
         await until_found(is_owed_at_most_few, PATIENCE)
