@@ -24,7 +24,7 @@ from webhook_dispatcher.api.catalogue import (
     WRONG_CONTENT_TYPE,
     entry_of,
 )
-from webhook_dispatcher.api.commands import answer_of
+from webhook_dispatcher.api.operations.commands import answer_of
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KeptAnswer, KnownRequest, Requests

@@ -12,14 +12,7 @@ import structlog
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
-from webhook_dispatcher.api import (
-    card_attempts,
-    envelope,
-    heads,
-    memory,
-    request_body,
-    request_ids,
-)
+from webhook_dispatcher.api import card_attempts, envelope, heads, memory, request_body, request_ids
 from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
 from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics

@@ -17,8 +17,8 @@ from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import FORM, Operation
 from webhook_dispatcher.api.catalogue import CATALOGUE
-from webhook_dispatcher.api.commands import Accepted
-from webhook_dispatcher.api.models import INSTANT
+from webhook_dispatcher.api.operations.commands import Accepted
+from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.router import PARAMETER
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD
 from webhook_dispatcher.domain.language import LANGUAGES

@@ -19,7 +19,7 @@ from webhook_dispatcher.api.catalogue import (
     NOT_FOUND,
     STATE_FORBIDS,
 )
-from webhook_dispatcher.api.models import Instant, told_reason, write
+from webhook_dispatcher.api.operations.models import Instant, told_reason, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, OwnCommand

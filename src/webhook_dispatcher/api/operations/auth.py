@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 from webhook_dispatcher.api.admission import headers_of_limits
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
-from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret

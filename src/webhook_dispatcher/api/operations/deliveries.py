@@ -12,9 +12,16 @@ from pydantic import Field
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
-from webhook_dispatcher.api.commands import unless_refused
-from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
-from webhook_dispatcher.api.models import EXAMPLE_SINCE, EXAMPLE_UNTIL, Instant, Moment, told_reason, write
+from webhook_dispatcher.api.operations.commands import unless_refused
+from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
+from webhook_dispatcher.api.operations.models import (
+    EXAMPLE_SINCE,
+    EXAMPLE_UNTIL,
+    Instant,
+    Moment,
+    told_reason,
+    write,
+)
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.event import Event

@@ -10,9 +10,9 @@ from pydantic import Field
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import NO_SUCH_PATH, UNAVAILABLE
-from webhook_dispatcher.api.cursors import MAX_LENGTH, CursorRefused, Listing
-from webhook_dispatcher.api.deliveries import OwnCursors
-from webhook_dispatcher.api.models import EXAMPLE_SINCE, Instant, Moment
+from webhook_dispatcher.api.operations.cursors import MAX_LENGTH, CursorRefused, Listing
+from webhook_dispatcher.api.operations.deliveries import OwnCursors
+from webhook_dispatcher.api.operations.models import EXAMPLE_SINCE, Instant, Moment
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.event import Event, render_instant
 from webhook_dispatcher.storage.api.events import (

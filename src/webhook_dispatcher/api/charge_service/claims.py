@@ -15,10 +15,10 @@ from uuid import UUID
 
 import structlog
 
-from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REUSED, STILL_RUNNING
-from webhook_dispatcher.api.commands import answer_of
+from webhook_dispatcher.api.charge_service import forwarded
+from webhook_dispatcher.api.charge_service.upstream import derived_key
 from webhook_dispatcher.api.idempotency import (
     CarryOut,
     KeyedRequest,
@@ -30,7 +30,7 @@ from webhook_dispatcher.api.idempotency import (
     keyed,
     repeat,
 )
-from webhook_dispatcher.api.upstream import derived_key
+from webhook_dispatcher.api.operations.commands import answer_of
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KnownRequest, Requests

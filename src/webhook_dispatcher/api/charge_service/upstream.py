@@ -34,7 +34,7 @@ from aiohttp import (
 )
 from yarl import URL
 
-from webhook_dispatcher.api.upstream_answers import (
+from webhook_dispatcher.api.charge_service.upstream_answers import (
     KnownCodes,
     Reply,
     UpstreamAway,

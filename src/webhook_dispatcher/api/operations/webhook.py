@@ -18,8 +18,8 @@ from webhook_dispatcher.api.catalogue import (
     NOT_CONFIGURED,
     UNAVAILABLE,
 )
-from webhook_dispatcher.api.commands import unless_refused
-from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.operations.commands import unless_refused
+from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret

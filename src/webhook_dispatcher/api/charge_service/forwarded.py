@@ -22,8 +22,8 @@ from webhook_dispatcher.api.catalogue import (
     UPSTREAM_AWAY,
     UPSTREAM_TOO_SLOW,
 )
-from webhook_dispatcher.api.upstream import Unaddressable, Upstream, UpstreamRequest, target_of
-from webhook_dispatcher.api.upstream_answers import (
+from webhook_dispatcher.api.charge_service.upstream import Unaddressable, Upstream, UpstreamRequest, target_of
+from webhook_dispatcher.api.charge_service.upstream_answers import (
     Forwarded,
     KnownCodes,
     Reply,
