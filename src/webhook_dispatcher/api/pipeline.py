@@ -13,6 +13,7 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
 from webhook_dispatcher.api import card_attempts, envelope, heads, memory, request_body, request_ids
+from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
 from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics
@@ -26,14 +27,6 @@ from webhook_dispatcher.web.heads import HeadRefused, examine, expects_continue,
 from webhook_dispatcher.web.server import HELD, Connection
 
 _log = structlog.get_logger()
-
-
-class Admission(Protocol):
-    """Credentials and limits, by the head alone."""
-
-    async def admit(self, asked: Asked) -> Admitted:
-        """Say whose request it is, or refuse it."""
-        ...
 
 
 class Idempotency(Protocol):
@@ -66,7 +59,7 @@ class Pipeline:
     def __init__(
         self,
         router: Router,
-        admission: Admission,
+        admission: ByToken,
         idempotency: Idempotency,
         clock: Clock,
         metrics: ApiMetrics,

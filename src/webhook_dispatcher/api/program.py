@@ -22,7 +22,7 @@ from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
 from webhook_dispatcher.api.openapi.published import published
 from webhook_dispatcher.api.operations.table import table
-from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
+from webhook_dispatcher.api.pipeline import Idempotency, Pipeline
 from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.clock import Clock
@@ -79,7 +79,7 @@ class Parts:
     """What requests are answered with. forwarding: where there is a charge service."""
 
     operations: Sequence[Operation]
-    admission: Admission
+    admission: ByToken
     idempotency: Idempotency
     forwarding: forwarded.Forwarding | None = None
 
