@@ -102,13 +102,13 @@ class RetryWindow(Model):
 
 
 class OwnCursors:
-    """What the cursors of each database are made with; its key never changes."""
+    """Makes and reads cursors by the key of each database, which is read once: it never changes."""
 
     def __init__(self) -> None:
         self._known: dict[str | None, Cursors] = {}
 
     async def of(self, asked: Asked) -> Cursors:
-        """Return those of the database that a request is for."""
+        """Return the cursors of the database that a request is for."""
         if asked.admitted.shard not in self._known:
             self._known[asked.admitted.shard] = Cursors(await Deliveries(asked.database).cursor_key())
         return self._known[asked.admitted.shard]
@@ -190,7 +190,7 @@ def event_id_of(asked: Asked) -> UUID:
 
 @contextmanager
 def charges_refused() -> Iterator[None]:
-    """Answer that charges cannot be looked up here, where an operator chose to do without their index."""
+    """Refuse the request where charges cannot be looked up: an operator chose to do without their index."""
     try:
         yield
     except ChargesNotIndexed as error:

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: what a merchant missed, in an order that skips nothing, from where it had come to."""
+"""`GET /v1/events`: a merchant's events from a cursor on, in an order that skips none."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class EventsQuery(Model):
-    """From where: behind a cursor, or from what was written since; else from the first that is kept."""
+    """From where on: behind a cursor, or from an instant; else from the first event that is kept."""
 
     limit: int = Field(20, ge=1, le=MAX_LIMIT)
     cursor: str | None = Field(None, min_length=1, max_length=MAX_LENGTH)

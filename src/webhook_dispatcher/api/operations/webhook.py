@@ -1,6 +1,6 @@
 """The merchant's own webhook: where its events are sent, the secret that signs them, a test, a pause.
 
-A secret is made here, told once and sealed with a public half; nothing in this process opens it again.
+A secret is made here, told once and sealed with a public half; this process cannot open it again.
 """
 
 from collections.abc import Awaitable, Callable
