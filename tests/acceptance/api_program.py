@@ -12,13 +12,16 @@ from pydantic import AwareDatetime, Field
 
 from tests.waiting import until
 from webhook_dispatcher.api import request_body
+from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import FORM, JSON, Admitted, Answer, Asked, Operation, Refused
 from webhook_dispatcher.api.catalogue import TOKEN_MISSING
 from webhook_dispatcher.api.idempotency import CarryOut
 from webhook_dispatcher.api.program import Options, Parts, Program
+from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.app.api import serve
 from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.telemetry import logs
 from webhook_dispatcher.web import server
@@ -106,8 +109,11 @@ OPERATIONS = (
 )
 
 
-class ForTests:
-    """Admits everybody to what has no limit, and nobody else."""
+class ForTests(ByToken):
+    """Admits everybody to what has no limit, and nobody else: there is no database to ask."""
+
+    def __init__(self) -> None:
+        super().__init__(Databases({}), RateLimits())
 
     async def admit(self, asked: Asked) -> Admitted:
         if asked.operation.limit != "none":

@@ -12,9 +12,9 @@ from tests.acceptance.installation import Installation
 from tests.acceptance.test_api_operations import CHARGE, configured
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api import forwarded
+from webhook_dispatcher.api.charge_service import forwarded
+from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.shares import Databases
-from webhook_dispatcher.api.table import table
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard

@@ -27,7 +27,7 @@ from tests.acceptance.processes import http_get
 from tests.servers.database import free_port
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api import forwarded, upstream
+from webhook_dispatcher.api.charge_service import forwarded, upstream
 
 IMPATIENT = ("tests.acceptance.impatient_api", "api")
 

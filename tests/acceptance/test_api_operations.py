@@ -10,7 +10,7 @@ from tests.acceptance.api_merchant import Merchant, start_api
 from tests.acceptance.installation import Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.models import BLOCKED_REASON
+from webhook_dispatcher.api.operations.models import BLOCKED_REASON
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 

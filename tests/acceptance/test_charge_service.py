@@ -8,8 +8,8 @@ from tests.acceptance.charge_service import ChargeServiceProcess
 from tests.acceptance.installation import Installation
 from tests.unit.builders import PUBLISHED
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.api.upstream import Upstream, UpstreamRequest
-from webhook_dispatcher.api.upstream_answers import Forwarded, Reply, UpstreamError
+from webhook_dispatcher.api.charge_service.upstream import Upstream, UpstreamRequest
+from webhook_dispatcher.api.charge_service.upstream_answers import Forwarded, Reply, UpstreamError
 from webhook_dispatcher.local.arrivals import Signature
 
 MERCHANT = "m1"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tests.chaos.cases import Case, Cases
 from tests.chaos.evidence import Injection
 from tests.chaos.injections import Injections
-from tests.chaos.order import Finding
+from tests.chaos.order import BrokenPromise
 from tests.chaos.verdict import What
 
 PART = 0.95
@@ -62,7 +62,7 @@ def compared(cases: Cases, injections: Injections) -> list[Comparison]:
     return found
 
 
-def held_up(comparisons: Sequence[Comparison]) -> Iterator[Finding]:
+def held_up(comparisons: Sequence[Comparison]) -> Iterator[BrokenPromise]:
     """Find faults of merchants that held up others."""
     for comparison in comparisons:
         one, before, meanwhile = comparison.injection, comparison.before, comparison.meanwhile
@@ -71,7 +71,7 @@ def held_up(comparisons: Sequence[Comparison]) -> Iterator[Finding]:
                 f"during fault {one.number} ({one.kind}) one in twenty events of other merchants waited for "
                 f"{meanwhile.seconds:.2f} s or longer, and just before it for {before.seconds:.2f} s"
             )
-            yield Finding(What.HELD_UP, meanwhile.case, detail)
+            yield BrokenPromise(What.HELD_UP, meanwhile.case, detail)
 
 
 def _slow_wait(waits: Sequence[Wait], one: Injection, begin: float, end: float) -> Wait | None:

@@ -8,7 +8,7 @@ from tests.chaos.cases import Cases
 from tests.chaos.evidence import Evidence, Injection, Phase
 from tests.chaos.history import Historian
 from tests.chaos.injections import Injections
-from tests.chaos.order import Finding
+from tests.chaos.order import BrokenPromise
 from tests.chaos.repetitions import Ledger, Repetition, explaining, repetitions
 from tests.chaos.verdict import Extra, KindFigures, OthersWait, Verdict, Violation, What
 from webhook_dispatcher.domain.event import State
@@ -24,7 +24,7 @@ def judge(evidence: Evidence) -> Verdict:
     ledger, repeated = _attributed(cases, injections, evidence)
     lines = list(order.in_line(cases).values())
     comparisons = isolation.compared(cases, injections)
-    findings = [
+    broken = [
         *_about_events(cases, evidence, repeated),
         *obedience.forbidden(cases, injections),
         *obedience.forgotten(cases, injections, evidence),
@@ -38,7 +38,7 @@ def judge(evidence: Evidence) -> Verdict:
     violations = [
         *obedience.disobeyed(evidence, historian),
         *notices.mistold(cases, injections, evidence, historian),
-        *_told(findings, historian),
+        *_told(broken, historian),
         *_overdrawn(ledger, injections, historian),
         *(
             Violation(
@@ -106,7 +106,9 @@ def _sent_again(repeated: Sequence[Repetition]) -> dict[int, list[tuple[str, flo
     return found
 
 
-def _about_events(cases: Cases, evidence: Evidence, repeated: Sequence[Repetition]) -> Iterator[Finding]:
+def _about_events(
+    cases: Cases, evidence: Evidence, repeated: Sequence[Repetition]
+) -> Iterator[BrokenPromise]:
     explained = Counter(one.case.event.id for one in repeated if one.injection is not None)
     for case in cases:
         yield from endings.ending(case, evidence, cases.commands)
@@ -115,32 +117,32 @@ def _about_events(cases: Cases, evidence: Evidence, repeated: Sequence[Repetitio
         yield from endings.answers(case)
 
 
-def _about_order(lines: Sequence[order.Line], injections: Injections) -> Iterator[Finding]:
+def _about_order(lines: Sequence[order.Line], injections: Injections) -> Iterator[BrokenPromise]:
     for line in lines:
         yield from order.out_of_order(line)
         yield from order.overlaps(line, injections)
 
 
-def _about_repetitions(ledger: Ledger, evidence: Evidence) -> Iterator[Finding]:
+def _about_repetitions(ledger: Ledger, evidence: Evidence) -> Iterator[BrokenPromise]:
     for repetition in ledger.unexplained:
         at = repetition.pairs[0][0].started_at - evidence.began
         detail = f"the request at {at:+.3f} is beyond what is on record, and no fault hit its daemon then"
-        yield Finding(What.UNEXPLAINED, repetition.case, detail)
+        yield BrokenPromise(What.UNEXPLAINED, repetition.case, detail)
 
 
-def _told(findings: Sequence[Finding], historian: Historian) -> Iterator[Violation]:
-    sorts = Counter(finding.what for finding in findings)
+def _told(broken: Sequence[BrokenPromise], historian: Historian) -> Iterator[Violation]:
+    sorts = Counter(promise.what for promise in broken)
     share = MOST_HISTORIES // max(1, len(sorts))
     told: Counter[What] = Counter()
-    for finding in findings:
-        event = finding.case.event
-        told[finding.what] += 1
+    for promise in broken:
+        event = promise.case.event
+        told[promise.what] += 1
         history = (
-            historian.history(event.id, None if finding.other is None else finding.other.event.id)
-            if told[finding.what] <= share
+            historian.history(event.id, None if promise.other is None else promise.other.event.id)
+            if told[promise.what] <= share
             else ()
         )
-        yield Violation(finding.what, event.merchant_id, event.id, finding.detail, history)
+        yield Violation(promise.what, event.merchant_id, event.id, promise.detail, history)
 
 
 def _overdrawn(ledger: Ledger, injections: Injections, historian: Historian) -> Iterator[Violation]:

@@ -22,7 +22,7 @@ from itertools import pairwise
 from tests.chaos.cases import Case, Cases
 from tests.chaos.evidence import Injection, Limits, daemon_of
 from tests.chaos.injections import Injections
-from tests.chaos.order import Finding
+from tests.chaos.order import BrokenPromise
 from tests.chaos.verdict import Lags, What
 
 THWARTED = 4
@@ -34,7 +34,7 @@ Owed = tuple[float, float, Case]
 """From when on something was owed, when it was begun, and of which event."""
 
 
-def late(cases: Cases, injections: Injections, limits: Limits) -> Iterator[Finding]:
+def late(cases: Cases, injections: Injections, limits: Limits) -> Iterator[BrokenPromise]:
     """Find what ended a stretch in which a merchant was starved, and retries that came early."""
     for merchant_id, owed in cases.of_merchant.items():
         served = sorted(
@@ -47,7 +47,7 @@ def late(cases: Cases, injections: Injections, limits: Limits) -> Iterator[Findi
         for due, begun, case in retries:
             if begun < due - EARLY and not _was_moved(merchant_id, begun, injections, limits):
                 detail = f"a retry was begun {due - begun:.3f} s before it was due"
-                yield Finding(What.EARLY, case, detail)
+                yield BrokenPromise(What.EARLY, case, detail)
 
 
 def _was_moved(merchant_id: str, begun: float, injections: Injections, limits: Limits) -> bool:
@@ -106,7 +106,7 @@ def _starved(
     owed: Sequence[Owed],
     served: Sequence[tuple[float, str]],
     injections: Injections,
-) -> Iterator[Finding]:
+) -> Iterator[BrokenPromise]:
     """Find stretches without any beginning, in which something was owed, that the faults do not explain."""
     for begin, end, case in _stretches(owed):
         if end - begin <= injections.grace:
@@ -123,7 +123,7 @@ def _starved(
         else:
             continue
         detail = f"its merchant was owed something for {end - begin:.1f} s before it and was sent none; {why}"
-        yield Finding(What.LATE, case, detail)
+        yield BrokenPromise(What.LATE, case, detail)
 
 
 def _stretches(owed: Sequence[Owed]) -> Iterator[Owed]:

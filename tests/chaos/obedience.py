@@ -9,7 +9,7 @@ from tests.chaos.commands import Commands, concerns
 from tests.chaos.evidence import Command, Delivery, Evidence, daemon_of
 from tests.chaos.history import Historian
 from tests.chaos.injections import Injections
-from tests.chaos.order import Finding
+from tests.chaos.order import BrokenPromise
 from tests.chaos.repetitions import GAP
 from tests.chaos.verdict import Violation, What
 from webhook_dispatcher.domain.command import CommandStatus
@@ -21,7 +21,7 @@ OBEYED_WITHIN = 1.0 + AFTER
 _GIVEN_UP = (FailedReason.CANCELLED, FailedReason.SKIPPED)
 
 
-def forbidden(cases: Cases, injections: Injections) -> Iterator[Finding]:
+def forbidden(cases: Cases, injections: Injections) -> Iterator[BrokenPromise]:
     """Find events of which a request came after they had been skipped or cancelled.
 
     A daemon that a fault hit may learn of it late. What was accepted before was not given up.
@@ -31,7 +31,7 @@ def forbidden(cases: Cases, injections: Injections) -> Iterator[Finding]:
             late = _first_after(case, since + OBEYED_WITHIN)
             if late is not None and not _is_excused(late, since, injections):
                 detail = f"a request came {late.started_at - since:.2f} s after {why}"
-                yield Finding(What.FORBIDDEN, case, detail)
+                yield BrokenPromise(What.FORBIDDEN, case, detail)
                 break
 
 
@@ -81,7 +81,7 @@ def _is_excused(late: Arrival, since: float, injections: Injections) -> bool:
     return any(daemon_of(late) in one.daemons for one in injections.between(since, late.started_at, GAP))
 
 
-def forgotten(cases: Cases, injections: Injections, evidence: Evidence) -> Iterator[Finding]:
+def forgotten(cases: Cases, injections: Injections, evidence: Evidence) -> Iterator[BrokenPromise]:
     """Find deliveries that a recover was about, and that have ended only before it.
 
     An end may come into the log long after its instant, while faults last; such a late one is not judged.
@@ -97,7 +97,7 @@ def forgotten(cases: Cases, injections: Injections, evidence: Evidence) -> Itera
             for _, kind, case in ended[lowest:highest]:
                 if kind in recover.states and concerns(recover, case.merchant_id):
                     detail = f"command {recover.id} was to send it again, and it has ended before that"
-                    yield Finding(What.FORGOTTEN, case, detail)
+                    yield BrokenPromise(What.FORGOTTEN, case, detail)
 
 
 def _ends(cases: Cases, evidence: Evidence) -> Iterator[tuple[float, str, Case]]:

@@ -17,7 +17,7 @@ TOLERANCE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BrokenPromise:
     """A broken promise, before its history is written. other: the event it is compared with."""
 
     what: What
@@ -36,11 +36,11 @@ def in_line(cases: Cases) -> dict[str, Line]:
     return lines
 
 
-def out_of_order(line: Line) -> Iterator[Finding]:
+def out_of_order(line: Line) -> Iterator[BrokenPromise]:
     """Find events that came before one that was committed before they were begun.
 
     Transactions that overlap have no order between them; the events of one (begun at the same moment) have.
-    A finding for each event that came too early names the one that should have come before it most.
+    A broken promise for each event that came too early names the one that should have come before it most.
     """
     earliest: Case | None = None
     lowest: dict[float, Case] = {}
@@ -48,12 +48,12 @@ def out_of_order(line: Line) -> Iterator[Finding]:
         sibling = lowest.get(case.event.begun_at)
         if sibling is not None and sibling.event.seq < case.event.seq:
             detail = f"it came before {sibling.event.id}, which stands before it in the same transaction"
-            yield Finding(What.OUT_OF_ORDER, case, detail, sibling)
+            yield BrokenPromise(What.OUT_OF_ORDER, case, detail, sibling)
         if sibling is None or case.event.seq < sibling.event.seq:
             lowest[case.event.begun_at] = case
         if earliest is not None and _committed(earliest) < case.event.begun_at:
             detail = f"it came before {earliest.event.id}, which was committed before it was begun"
-            yield Finding(What.OUT_OF_ORDER, case, detail, earliest)
+            yield BrokenPromise(What.OUT_OF_ORDER, case, detail, earliest)
         if earliest is None or _committed(case) < _committed(earliest):
             earliest = case
 
@@ -63,7 +63,7 @@ def _committed(case: Case) -> float:
     return float("inf") if committed is None else committed
 
 
-def overlaps(line: Line, injections: Injections) -> Iterator[Finding]:
+def overlaps(line: Line, injections: Injections) -> Iterator[BrokenPromise]:
     """Find first requests that began before the one before had ended.
 
     An answered one ends with its answer, by the receiver's clock. One without an answer ends when its sender
@@ -79,7 +79,7 @@ def overlaps(line: Line, injections: Injections) -> Iterator[Finding]:
             continue
         if not _ended_before(case, next_first):
             detail = f"it began while the first request of {case.event.id} was unanswered"
-            yield Finding(What.OVERLAP, next_case, detail, case)
+            yield BrokenPromise(What.OVERLAP, next_case, detail, case)
 
 
 def _was_hit(first: Arrival, until: float, injections: Injections) -> bool:

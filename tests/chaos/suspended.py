@@ -11,7 +11,7 @@ from tests.chaos.cases import BEFORE, Case, Cases
 from tests.chaos.evidence import Attempted, Evidence, Injection, Limits, Repeats, Suspension, daemon_of
 from tests.chaos.injections import ALLOWANCE, Injections
 from tests.chaos.lateness import THWARTED
-from tests.chaos.order import Finding
+from tests.chaos.order import BrokenPromise
 from tests.chaos.repetitions import GAP
 from tests.chaos.verdict import What
 from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL
@@ -44,7 +44,7 @@ def _over(one: Suspension, evidence: Evidence) -> float:
     return evidence.ended if one.ended is None else one.ended
 
 
-def misjudged(cases: Cases, injections: Injections, evidence: Evidence) -> Iterator[Finding]:
+def misjudged(cases: Cases, injections: Injections, evidence: Evidence) -> Iterator[BrokenPromise]:
     """Find suspensions without a reason, with more tries than intervals, and those that were not lifted."""
     for one in evidence.suspensions:
         yield from _undeserved(cases, one, injections, evidence.limits)
@@ -67,7 +67,7 @@ def tries(cases: Cases, one: Suspension, limits: Limits) -> list[Try]:
 
 def _tried_too_often(
     cases: Cases, one: Suspension, injections: Injections, limits: Limits
-) -> Iterator[Finding]:
+) -> Iterator[BrokenPromise]:
     """Find two tries within an interval, unless a fault may have cost the first one its record."""
     for (earlier, _), (later, case) in pairwise(tries(cases, one, limits)):
         apart = later.started_at - earlier.started_at
@@ -77,7 +77,7 @@ def _tried_too_often(
         if not _is_explained(one.merchant_id, earlier, later, injections):
             interval = f"{limits.suspension_interval:g} s"
             detail = f"its merchant was suspended and tried {apart:.2f} s before; the interval is {interval}"
-            yield Finding(What.OVERTRIED, case, detail)
+            yield BrokenPromise(What.OVERTRIED, case, detail)
             return
 
 
@@ -89,7 +89,7 @@ def _is_explained(merchant_id: str, earlier: Arrival, later: Arrival, injections
     )
 
 
-def _unlifted(cases: Cases, one: Suspension, injections: Injections) -> Iterator[Finding]:
+def _unlifted(cases: Cases, one: Suspension, injections: Injections) -> Iterator[BrokenPromise]:
     """Find a suspension that lasts although a try was accepted, and is on record as such."""
     accepted = [entry for entry in _successes(cases, one.merchant_id) if _ended(entry[0]) > one.began]
     if not accepted:
@@ -97,18 +97,20 @@ def _unlifted(cases: Cases, one: Suspension, injections: Injections) -> Iterator
     row, case = min(accepted, key=lambda entry: _ended(entry[0]))
     free = injections.free(one.merchant_id, _ended(row), one.seen_until)
     if free > LIFTED_WITHIN + THWARTED * injections.grace:
-        yield Finding(
+        yield BrokenPromise(
             What.UNLIFTED, case, f"it was accepted, and its merchant suspended for {free:.1f} s more"
         )
 
 
-def _undeserved(cases: Cases, one: Suspension, injections: Injections, limits: Limits) -> Iterator[Finding]:
+def _undeserved(
+    cases: Cases, one: Suspension, injections: Injections, limits: Limits
+) -> Iterator[BrokenPromise]:
     """Find a suspension soon after a success that no fault can have kept off the record."""
     since, until = one.began - limits.suspend_after, one.began - injections.grace
     for row, case in _successes(cases, one.merchant_id):
         if since < _ended(row) < until and not injections.between(_ended(row), one.began, GAP):
             detail = f"it was accepted {one.began - _ended(row):.1f} s before its merchant was suspended"
-            yield Finding(What.UNDESERVED, case, detail)
+            yield BrokenPromise(What.UNDESERVED, case, detail)
             return
 
 

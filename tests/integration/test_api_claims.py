@@ -15,9 +15,9 @@ from tests.integration.api_bearers import bearer, revoke
 from tests.integration.api_harness import api_pool
 from tests.servers.database import Database
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
-from webhook_dispatcher.api.claims import OnceUpstream
+from webhook_dispatcher.api.charge_service import forwarded
+from webhook_dispatcher.api.charge_service.claims import OnceUpstream
 from webhook_dispatcher.api.idempotency import OnceForEachKey, keyed
 from webhook_dispatcher.storage.api.database import TokenEnded
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.api_harness import api_pool, token_of
 from tests.integration.storage_harness import StorageHarness
 from tests.integration.test_api_reads import FINISH
-from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
+from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
 from webhook_dispatcher.storage.api.deliveries import NEWEST, Deliveries, Filter
 
 EVENTS = 60

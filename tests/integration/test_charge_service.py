@@ -20,9 +20,9 @@ from examples.charge_service.misbehaviour import AFTER_ACTING, NAMES, Misbehavio
 from examples.charge_service.service import ChargeService
 from tests.unit.builders import PUBLISHED
 from tests.waiting import until
-from webhook_dispatcher.api.forwarded import ROWS
-from webhook_dispatcher.api.upstream import Upstream, UpstreamRequest
-from webhook_dispatcher.api.upstream_answers import (
+from webhook_dispatcher.api.charge_service.forwarded import ROWS
+from webhook_dispatcher.api.charge_service.upstream import Upstream, UpstreamRequest
+from webhook_dispatcher.api.charge_service.upstream_answers import (
     FieldProblem,
     Forwarded,
     Reply,

@@ -13,7 +13,7 @@ from tests.acceptance.processes import environment
 from tests.servers.database import Database
 from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.cli.check import Finding, examine
+from webhook_dispatcher.cli.check import CheckResult, examine
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import ConfigurationError, StorageUnavailable
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -117,11 +117,11 @@ async def test_a_database_that_the_pooler_cannot_reach_is_unavailable(by_stateme
         await connect(dsn, application_name="test", command_timeout=PATIENCE, pooled=True)
 
 
-async def found(dsn: str, **settings: str) -> Finding:
+async def found(dsn: str, **settings: str) -> CheckResult:
     environ = {"DATABASE_URL": dsn, "SECRET_KEYS": KEY, **settings}
-    findings = await examine(Session({f"WEBHOOK_{name}": value for name, value in environ.items()}))
-    [finding] = [finding for finding in findings if finding.check == "database"]
-    return finding
+    results = await examine(Session({f"WEBHOOK_{name}": value for name, value in environ.items()}))
+    [result] = [result for result in results if result.check == "database"]
+    return result
 
 
 async def test_check_says_what_stands_in_between(pooler: Pooler, schema_only: Database) -> None:

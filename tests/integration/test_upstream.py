@@ -18,8 +18,13 @@ from tests.network.raw_receiver import OK, Conversation, RawReceiver, Request, a
 from tests.servers.database import free_port
 from tests.unit.builders import PUBLISHED
 from tests.waiting import MAX_WAIT, until
-from webhook_dispatcher.api.upstream import Unaddressable, Upstream, UpstreamRequest, derived_key
-from webhook_dispatcher.api.upstream_answers import (
+from webhook_dispatcher.api.charge_service.upstream import (
+    Unaddressable,
+    Upstream,
+    UpstreamRequest,
+    derived_key,
+)
+from webhook_dispatcher.api.charge_service.upstream_answers import (
     Forwarded,
     Reply,
     UpstreamAway,

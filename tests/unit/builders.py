@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from webhook_dispatcher.api.upstream_answers import KnownCodes
+from webhook_dispatcher.api.charge_service.upstream_answers import KnownCodes
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret

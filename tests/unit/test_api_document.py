@@ -14,15 +14,16 @@ import pytest
 import schemathesis
 from jsonschema_rs import meta
 
-from webhook_dispatcher.api import document as made
-from webhook_dispatcher.api import forwarded, validation
+from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked
 from webhook_dispatcher.api.catalogue import CATALOGUE
-from webhook_dispatcher.api.document_page import page
-from webhook_dispatcher.api.published import POLICY, published
+from webhook_dispatcher.api.charge_service import forwarded
+from webhook_dispatcher.api.openapi import document as made
+from webhook_dispatcher.api.openapi.document_page import page
+from webhook_dispatcher.api.openapi.published import POLICY, published
+from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.router import PARAMETER
 from webhook_dispatcher.api.shares import Databases
-from webhook_dispatcher.api.table import table
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
@@ -205,7 +206,7 @@ def test_a_field_is_refused_with_words_that_are_there() -> None:
     folder = Path(validation.__file__).parent
     calls = [
         node
-        for file in folder.glob("*.py")
+        for file in folder.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", "")) == "refuse_field"

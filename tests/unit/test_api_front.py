@@ -109,7 +109,7 @@ def test_an_answer_is_counted_once_however_it_came() -> None:
 
 def test_every_kind_of_fault_that_is_told_has_its_texts() -> None:
     """A kind without texts would be an error of our own, met by whoever makes that mistake first."""
-    sources = [file.read_text() for file in Path(validation.__file__).parent.glob("*.py")]
+    sources = [file.read_text() for file in Path(validation.__file__).parent.rglob("*.py")]
     calls = [call for text in sources for call in ast.walk(ast.parse(text)) if isinstance(call, ast.Call)]
     kinds = {
         ast.literal_eval(call.args[1])

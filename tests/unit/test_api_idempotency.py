@@ -19,8 +19,8 @@ from webhook_dispatcher.api.catalogue import (
     STILL_RUNNING,
     UNAVAILABLE,
 )
-from webhook_dispatcher.api.document import ASKED
 from webhook_dispatcher.api.idempotency import is_kept, key_of
+from webhook_dispatcher.api.openapi.document import ASKED
 
 PATTERN = ASKED["RequiredKey"]["schema"]["pattern"]
 PRINTABLE = "".join(map(chr, range(0x20, 0x7F)))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.fakes.administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
-from webhook_dispatcher.cli.check import MAX_NAMED, MAX_READ, Finding, examine
+from webhook_dispatcher.cli.check import MAX_NAMED, MAX_READ, CheckResult, examine
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, Secret
@@ -49,14 +49,14 @@ def session(database: FakeAdministration, **environ: str) -> Session:
     return Session({**ENVIRON, **environ}, database.open, unix_time=NOW.timestamp)
 
 
-def problems(findings: list[Finding]) -> dict[str, tuple[str, int]]:
-    return {finding.check: (finding.problem, finding.code) for finding in findings if finding.problem}
+def problems(results: list[CheckResult]) -> dict[str, tuple[str, int]]:
+    return {result.check: (result.problem, result.code) for result in results if result.problem}
 
 
 async def test_nothing_is_wrong() -> None:
-    findings = await examine(session(await configured()))
-    assert problems(findings) == {}
-    assert [finding.check for finding in findings] == [
+    results = await examine(session(await configured()))
+    assert problems(results) == {}
+    assert [result.check for result in results] == [
         "configuration",
         "open files",
         "database",
@@ -74,10 +74,10 @@ async def test_nothing_is_wrong() -> None:
 async def test_a_pause_of_everything_is_noted() -> None:
     database = await configured()
     database.pause = PauseOfEverything("ana", NOW)
-    findings = await examine(session(database))
-    [pause] = [finding for finding in findings if finding.check == "pause"]
+    results = await examine(session(database))
+    [pause] = [result for result in results if result.check == "pause"]
     assert pause.note == "everything is paused (since 2026-11-20T08:15:30.123Z, by ana)"
-    assert problems(findings) == {}, "it is what somebody wanted"
+    assert problems(results) == {}, "it is what somebody wanted"
 
 
 async def test_what_waits_though_only_a_dispatcher_is_wanting_is_found() -> None:
@@ -104,9 +104,9 @@ async def test_dispatchers_that_do_not_work_are_noted(change: dict[str, object],
     database = await configured()
     works = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW, True)
     database.dispatchers = [replace(works, **change)]  # type: ignore[arg-type]
-    findings = await examine(session(database))
-    assert [finding.note for finding in findings if finding.check == "dispatchers"] == [note]
-    assert problems(findings) == {}
+    results = await examine(session(database))
+    assert [result.note for result in results if result.check == "dispatchers"] == [note]
+    assert problems(results) == {}
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ async def test_dispatchers_that_do_not_work_are_noted(change: dict[str, object],
 )
 async def test_a_clock_that_is_off_is_found(off: int, said: str | None) -> None:
     database = await configured()
-    findings = await examine(replace(session(database), unix_time=lambda: NOW.timestamp() + off))
-    assert problems(findings).keys() == ({"clock"} if said else set())
-    assert said is None or said in problems(findings)["clock"][0]
+    results = await examine(replace(session(database), unix_time=lambda: NOW.timestamp() + off))
+    assert problems(results).keys() == ({"clock"} if said else set())
+    assert said is None or said in problems(results)["clock"][0]
 
 
 async def test_a_missing_key_is_found() -> None:
-    findings = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=f"k2:{KEY}"))
-    problem, code = problems(findings)["keys"]
+    results = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=f"k2:{KEY}"))
+    problem, code = problems(results)["keys"]
     assert "'k1': not among WEBHOOK_SECRET_KEYS" in problem
     assert code == 1
 
@@ -131,12 +131,12 @@ async def test_a_wrong_key_under_a_right_id_is_found_with_a_mend(has_check: bool
     database = await configured()
     if not has_check:
         database.checks.clear()
-    findings = await examine(session(database, WEBHOOK_SECRET_KEYS=f"k1:{OTHER_KEY}"))
-    [finding] = [finding for finding in findings if finding.problem]
-    assert (finding.check, finding.code) == ("keys", 2)
-    assert finding.problem is not None
-    assert "WEBHOOK_SECRET_KEYS: 'k1' is not the key" in finding.problem
-    assert finding.mend == "give each id the key that it was first used with; a new key takes a new id"
+    results = await examine(session(database, WEBHOOK_SECRET_KEYS=f"k1:{OTHER_KEY}"))
+    [result] = [result for result in results if result.problem]
+    assert (result.check, result.code) == ("keys", 2)
+    assert result.problem is not None
+    assert "WEBHOOK_SECRET_KEYS: 'k1' is not the key" in result.problem
+    assert result.mend == "give each id the key that it was first used with; a new key takes a new id"
 
 
 async def test_single_secrets_that_do_not_open_are_named_with_their_merchants() -> None:
@@ -144,19 +144,19 @@ async def test_single_secrets_that_do_not_open_are_named_with_their_merchants() 
     whole = database.sealed["m1"]
     for number in range(MAX_NAMED + 2):
         database.sealed[f"n{number:02}"] = whole  # moved from another merchant: it does not open
-    findings = [finding for finding in await examine(session(database)) if finding.problem]
-    assert {finding.check for finding in findings} == {"secret"}
-    assert findings[0].problem is not None
-    assert findings[0].problem.startswith("n00: encryption key 'k1': does not open the stored secret")
-    assert findings[0].mend == "webhook-dispatcher endpoint rotate-secret n00; until then its lane waits"
-    assert [finding.problem for finding in findings[MAX_NAMED:]] == ["and 2 more secrets"]
+    results = [result for result in await examine(session(database)) if result.problem]
+    assert {result.check for result in results} == {"secret"}
+    assert results[0].problem is not None
+    assert results[0].problem.startswith("n00: encryption key 'k1': does not open the stored secret")
+    assert results[0].mend == "webhook-dispatcher endpoint rotate-secret n00; until then its lane waits"
+    assert [result.problem for result in results[MAX_NAMED:]] == ["and 2 more secrets"]
 
 
 async def test_no_keys_at_all_is_found() -> None:
-    findings = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=""))
-    assert problems(findings).keys() == {"configuration", "keys"}
-    assert problems(findings)["configuration"][1] == 2
-    assert [finding.mend for finding in findings if finding.check == "configuration"][-1] == (
+    results = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=""))
+    assert problems(results).keys() == {"configuration", "keys"}
+    assert problems(results)["configuration"][1] == 2
+    assert [result.mend for result in results if result.check == "configuration"][-1] == (
         'give id:base64key, the key being 32 random bytes (for example "k1:$(openssl rand -base64 32)")'
     )
 
@@ -164,24 +164,24 @@ async def test_no_keys_at_all_is_found() -> None:
 async def test_a_schema_of_another_version_is_found_and_calls_for_exit_3() -> None:
     database = await configured()
     database.schema_problem = SchemaMismatch("the schema is of version 0")
-    findings = await examine(session(database))
-    assert problems(findings) == {"schema": ("the schema is of version 0", 3)}
+    results = await examine(session(database))
+    assert problems(results) == {"schema": ("the schema is of version 0", 3)}
 
 
 async def test_missing_partitions_are_named() -> None:
     database = await configured()
     database.missing = [("webhook.attempt_log", date(2026, 11, 21))]
-    findings = await examine(session(database))
-    assert problems(findings) == {"partitions": ("1 missing (webhook.attempt_log: 2026-11-21)", 1)}
+    results = await examine(session(database))
+    assert problems(results) == {"partitions": ("1 missing (webhook.attempt_log: 2026-11-21)", 1)}
 
 
 async def test_rows_that_cannot_be_read_are_named() -> None:
     database = await configured()
     event_id = UUID(int=7)
     database.unreadable = [UnreadableRow("m1", 7, event_id, "missing chunk number 0")]
-    [finding] = [finding for finding in await examine(session(database)) if finding.problem]
-    assert finding.problem == f"m1: event {event_id}, seq 7, cannot be read (missing chunk number 0)"
-    assert (finding.check, finding.code, finding.mend) == (
+    [result] = [result for result in await examine(session(database)) if result.problem]
+    assert result.problem == f"m1: event {event_id}, seq 7, cannot be read (missing chunk number 0)"
+    assert (result.check, result.code, result.mend) == (
         "rows",
         1,
         "mend or quarantine it: docs/operations.md",
@@ -212,27 +212,27 @@ async def test_what_was_not_looked_at_is_told(
 ) -> None:
     database = await configured()
     database.refusal, database.waiting = refusal, waiting
-    [finding] = [finding for finding in await examine(session(database)) if finding.check == "rows"]
-    assert (finding.problem, finding.note) == (problem, note)
+    [result] = [result for result in await examine(session(database)) if result.check == "rows"]
+    assert (result.problem, result.note) == (problem, note)
 
 
 async def test_an_endpoint_that_is_no_longer_allowed_is_named() -> None:
-    findings = await examine(session(await configured("https://10.0.0.1/")))
-    assert problems(findings)["endpoint"][0].startswith("m1: 10.0.0.1 is not a public address")
+    results = await examine(session(await configured("https://10.0.0.1/")))
+    assert problems(results)["endpoint"][0].startswith("m1: 10.0.0.1 is not a public address")
     allowed = session(await configured("https://10.0.0.1/"), WEBHOOK_EGRESS_ALLOW_NETWORKS="10.0.0.0/8")
     assert problems(await examine(allowed)) == {}
 
 
 async def test_more_lanes_than_open_files_are_found() -> None:
-    findings = await examine(session(await configured()))
-    assert "open files" not in problems(findings)
+    results = await examine(session(await configured()))
+    assert "open files" not in problems(results)
     # Hardly any machine allows a process 200,064 open files and more; where one does, there is no problem.
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     too_few = 0 <= hard < 200_064
-    findings = await examine(session(await configured(), WEBHOOK_MAX_LANES="100000"))
-    assert ("open files" in problems(findings)) is too_few
+    results = await examine(session(await configured(), WEBHOOK_MAX_LANES="100000"))
+    assert ("open files" in problems(results)) is too_few
 
 
 async def test_an_absent_database_calls_for_exit_4() -> None:
@@ -242,8 +242,8 @@ async def test_an_absent_database_calls_for_exit_4() -> None:
             raise StorageUnavailable("cannot reach database 'charges' at db")
         yield FakeAdministration()
 
-    findings = await examine(Session(ENVIRON, absent))
-    assert problems(findings) == {"database": ("cannot reach database 'charges' at db", 4)}
+    results = await examine(Session(ENVIRON, absent))
+    assert problems(results) == {"database": ("cannot reach database 'charges' at db", 4)}
 
 
 async def test_a_pooler_that_was_not_expected_is_named_with_its_setting() -> None:
@@ -255,9 +255,9 @@ async def test_a_pooler_that_was_not_expected_is_named_with_its_setting() -> Non
             )
         yield FakeAdministration()
 
-    findings = await examine(Session(ENVIRON, found))
-    assert problems(findings) == {"database": ("a pooler stands before the database", 2)}
-    [mend] = [finding.mend for finding in findings if finding.check == "database"]
+    results = await examine(Session(ENVIRON, found))
+    assert problems(results) == {"database": ("a pooler stands before the database", 2)}
+    [mend] = [result.mend for result in results if result.check == "database"]
     assert mend == "set WEBHOOK_DATABASE_POOLER=transaction"
 
 
@@ -276,14 +276,14 @@ async def test_a_pooler_that_was_not_expected_is_named_with_its_setting() -> Non
 async def test_the_way_to_the_database_is_told(setting: str, is_there: bool, note: str) -> None:
     database = await configured()
     database.pooler_is_there = is_there
-    findings = await examine(replace(session(database, WEBHOOK_DATABASE_POOLER=setting)))
-    assert problems(findings) == {}
-    assert [finding.note for finding in findings if finding.check == "database"] == [note]
+    results = await examine(replace(session(database, WEBHOOK_DATABASE_POOLER=setting)))
+    assert problems(results) == {}
+    assert [result.note for result in results if result.check == "database"] == [note]
 
 
 async def test_every_configuration_problem_is_reported() -> None:
-    findings = await examine(Session({"WEBHOOK_LEASE": "1", "WEBHOOK_X": "1"}))
-    assert [(finding.check, finding.code) for finding in findings] == [
+    results = await examine(Session({"WEBHOOK_LEASE": "1", "WEBHOOK_X": "1"}))
+    assert [(result.check, result.code) for result in results] == [
         ("configuration", 2),
         ("configuration", 2),
     ]
@@ -296,7 +296,7 @@ def test_the_exit_code_is_that_of_the_worst_problem(capsys: pytest.CaptureFixtur
     database.missing = [("webhook.attempt_log", date(2026, 11, 21))]
     assert main(["check", "--json"], session(database)) == 1
     found = json.loads(capsys.readouterr().out)
-    assert [finding["mend"][:18] for finding in found if finding["problem"]] == ["start a dispatcher"]
+    assert [result["mend"][:18] for result in found if result["problem"]] == ["start a dispatcher"]
 
 
 SAID_OF_ALL = [
@@ -353,8 +353,8 @@ async def test_what_the_console_says_too_is_said_to_the_letter(check: str, found
     asked = replace(
         session(database, WEBHOOK_INSTALLATION="prod-eu2"), unix_time=lambda: NOW.timestamp() + 4_000
     )
-    findings = [finding for finding in await examine(asked) if finding.check == check]
-    assert [(finding.problem or finding.note, finding.mend) for finding in findings] == [(found, mend)]
+    results = [result for result in await examine(asked) if result.check == check]
+    assert [(result.problem or result.note, result.mend) for result in results] == [(found, mend)]
 
 
 @pytest.mark.parametrize(
@@ -372,8 +372,8 @@ async def test_what_the_console_says_too_is_said_to_the_letter(check: str, found
 async def test_which_installation_it_is_is_noted(installation: Installation, note: str) -> None:
     database = await configured()
     database.installation = installation
-    [finding] = [found for found in await examine(session(database)) if found.check == "installation"]
-    assert (finding.note, finding.problem, finding.mend) == (note, None, None)
+    [result] = [found for found in await examine(session(database)) if found.check == "installation"]
+    assert (result.note, result.problem, result.mend) == (note, None, None)
 
 
 async def test_no_more_than_ten_endpoints_are_named() -> None:
@@ -381,6 +381,6 @@ async def test_no_more_than_ten_endpoints_are_named() -> None:
     for number in range(MAX_NAMED + 2):
         name = f"n{number:02}"
         database.endpoints[name] = replace(database.endpoints["m1"], merchant_id=name, url="http://x.test/")
-    findings = [found for found in await examine(session(database)) if found.check == "endpoint"]
-    assert len(findings) == MAX_NAMED + 1
-    assert (findings[-1].problem, findings[-1].mend) == ("and 2 more endpoints", "as above")
+    results = [found for found in await examine(session(database)) if found.check == "endpoint"]
+    assert len(results) == MAX_NAMED + 1
+    assert (results[-1].problem, results[-1].mend) == ("and 2 more endpoints", "as above")

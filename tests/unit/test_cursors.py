@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from webhook_dispatcher.api.cursors import MAX_LENGTH, CursorRefused, Cursors, Listing
+from webhook_dispatcher.api.operations.cursors import MAX_LENGTH, CursorRefused, Cursors, Listing
 
 KEY = bytes(range(32))
 HERE = Cursors(KEY)

@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.builders import PUBLISHED
-from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.admission import headers_of_limits
 from webhook_dispatcher.api.calls import Answer, Asked
 from webhook_dispatcher.api.card_attempts import subject_of
+from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.metrics import UPSTREAM_OUTCOMES
+from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.shares import Databases
-from webhook_dispatcher.api.table import table
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.rate_limit import Limit, RateLimits
 from webhook_dispatcher.settings import load_settings

@@ -23,7 +23,7 @@ from yarl import URL
 
 from tests.unit.builders import PUBLISHED
 from tests.unit.fakes.network import Replied
-from webhook_dispatcher.api.upstream import (
+from webhook_dispatcher.api.charge_service.upstream import (
     Unaddressable,
     Upstream,
     UpstreamRequest,
@@ -32,7 +32,12 @@ from webhook_dispatcher.api.upstream import (
     headers_of,
     target_of,
 )
-from webhook_dispatcher.api.upstream_answers import Forwarded, UpstreamAway, UpstreamBroken, UpstreamError
+from webhook_dispatcher.api.charge_service.upstream_answers import (
+    Forwarded,
+    UpstreamAway,
+    UpstreamBroken,
+    UpstreamError,
+)
 
 CONFIRM = "/v1/cards/{id}/confirm"
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

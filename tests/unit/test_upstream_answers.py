@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.builders import PUBLISHED
-from webhook_dispatcher.api.upstream_answers import (
+from webhook_dispatcher.api.charge_service.upstream_answers import (
     FieldProblem,
     Forwarded,
     Reply,

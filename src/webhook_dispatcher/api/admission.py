@@ -24,7 +24,7 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 
 
 class ByToken:
-    """Lets in whose token is live and whose key has requests left."""
+    """Lets in whose token is live and whose key has requests left, by the request's head alone."""
 
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases

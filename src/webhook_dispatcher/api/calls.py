@@ -63,11 +63,10 @@ class Refused(Exception):
 
 
 class Answer(NamedTuple):
-    """A success. data: JSON. language: the one of the first answer, where this repeats it.
+    """A success. data: JSON. language: that of the first answer, where this one repeats it.
 
     kept: what is told when the same request comes again, where that is less: a secret is told once.
-    meta: what `meta` says besides. page: the content type of data that is all of the answer, with no envelope
-    around it.
+    meta: further fields of `meta`. page: the content type of data that goes out without an envelope.
     """
 
     data: bytes
@@ -187,4 +186,4 @@ class Admitted(NamedTuple):
 
 
 NOT_ADMITTED: Admitted = Admitted()
-"""Of requests that were not admitted, or need not be."""
+"""Stands for a request until it is admitted, and for operations that ask for no token."""

@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class CardAttempt:
-    """One that was counted, at an instant. is_made: the charge service was asked, and it counts."""
+    """An attempt that was counted, at an instant. is_made: the charge service was asked: it stays counted."""
 
     database: Database
     subject: Subject
@@ -40,7 +40,7 @@ def subject_of(merchant_id: str, card_id: str, limit: Limit) -> Subject:
 
 
 def released_unless_made(attempt: CardAttempt | None) -> AbstractAsyncContextManager[None]:
-    """Release an attempt, if there is one, at the end if it was not made; if that fails, it counts."""
+    """Release an attempt at the end unless it was made, if there is one; where releasing fails, it counts."""
     return nullcontext() if attempt is None else _released_unless_made(attempt)
 
 

@@ -1,11 +1,11 @@
 """Every error that the Partner API answers with: code, HTTP status, label, message in three languages.
 
 Data alone. The codes from -1007 to -12004 and the ranges are the charge service's. Our own choice are the
-labels, the words, -11004, the statuses of -14001 to -14004 and the range from -16001 on, which belongs to no
-topic of the service: the request never got as far as an operation, or we failed.
+labels, the words, -11004, the statuses of -14001 to -14004 and the range from -16001 on. That range is for
+requests that reached no operation, and for our own failures.
 
-A code within a known range that stands in no row is an upstream's: it passes with the upstream's status and
-its range's words. Ranges that never leave are not here, so whatever is not known here is an internal error.
+A code within a known range that has no row is the charge service's: the client gets it with the charge
+service's status and the words of its range. Every other code that has no row is told as an internal error.
 """
 
 from collections.abc import Mapping

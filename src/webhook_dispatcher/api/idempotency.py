@@ -4,6 +4,8 @@ What we do ourselves is done in one transaction with what is kept of it, so that
 both or nothing. A request that gives a command is bound to that command: a repeat waits for what becomes of
 it, as the first request does, and never gives another. What is not kept has had no effect: credentials and
 limits that were refused, fields that are not valid, our own failures.
+
+What is forwarded to the charge service can be in no transaction of ours: `charge_service.claims`.
 """
 
 import hashlib
@@ -24,7 +26,7 @@ from webhook_dispatcher.api.catalogue import (
     WRONG_CONTENT_TYPE,
     entry_of,
 )
-from webhook_dispatcher.api.commands import answer_of
+from webhook_dispatcher.api.operations.commands import answer_of
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KeptAnswer, KnownRequest, Requests
@@ -32,6 +34,7 @@ from webhook_dispatcher.storage.api.requests import KeptAnswer, KnownRequest, Re
 HEADER = "Idempotency-Key"
 REPLAYED = {"Idempotent-Replayed": "true"}
 MENDABLE = (VALIDATION_FAILED, NOT_JSON, WRONG_CONTENT_TYPE, INVALID_URL)
+"""Refusals that are not kept: the client may mend its request and send it with the same key."""
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
@@ -41,14 +44,18 @@ CarryOut = Callable[[Asked], Awaitable[Answer | Given]]
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequest:
-    """A request as its API key's are known again. hash: of what, by which key; body_hash: what was sent."""
+    """What tells one request of an API key from its others.
+
+    hash: of the method, the path with query and the Idempotency-Key. body_hash: of the body; the same key
+    with another body is refused.
+    """
 
     hash: bytes
     body_hash: bytes
 
 
 class OnceForEachKey:
-    """Carries each request out once."""
+    """Carries each request of the operations that are our own out once."""
 
     async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
         """Carry it out, or say what came of it before."""
@@ -66,7 +73,7 @@ class OnceForEachKey:
 
 
 async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
-    """Do it within the transaction that keeps what came of it, or say what came of it before."""
+    """Carry it out within the transaction that keeps its outcome, or return the outcome that was kept."""
     request = keyed(asked, key)
     requests = Requests(asked.database, asked.bearer)
     is_ours, known = await requests.begin(request.hash)
@@ -80,7 +87,7 @@ async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
 
 
 async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
-    """Do it within a savepoint, which a refusal rolls back: the transaction goes on to keep the refusal."""
+    """Carry it out within a savepoint. A refusal rolls that back; the transaction then keeps the refusal."""
     try:
         async with transaction(asked.database):
             return await carry_out(asked)
@@ -91,10 +98,14 @@ async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
 
 
 def is_kept(refused: Refused) -> bool:
-    """Whether the same key gets this refusal again: not what the client can mend, or what passes."""
+    """Tell whether the same key gets this refusal again.
+
+    Not where it is our failure (5xx), where it may be over by itself (a new token, a limit, Retry-After), nor
+    where the client can mend its request.
+    """
     status = entry_of(refused.code).status or refused.status or 0
-    passes = status in (401, 429) or "Retry-After" in refused.headers
-    return 400 <= status < 500 and not passes and refused.code not in MENDABLE
+    is_for_now = status in (401, 429) or "Retry-After" in refused.headers
+    return 400 <= status < 500 and not is_for_now and refused.code not in MENDABLE
 
 
 async def _keep(requests: Requests, request: KeyedRequest, outcome: Outcome, language: Language) -> None:
@@ -105,7 +116,7 @@ async def _keep(requests: Requests, request: KeyedRequest, outcome: Outcome, lan
 
 
 def kept_answer(outcome: Answer | Refused, language: Language) -> KeptAnswer:
-    """Write down what was answered."""
+    """Return an answer or a refusal in the form in which the database keeps it."""
     if isinstance(outcome, Answer):
         data = outcome.data if outcome.kept is None else outcome.kept
         return KeptAnswer(outcome.status, language, data.decode())
@@ -119,7 +130,10 @@ def kept_answer(outcome: Answer | Refused, language: Language) -> KeptAnswer:
 
 
 def repeat(known: KnownRequest, request: KeyedRequest) -> Outcome:
-    """Say again what came of a request, as it was said first."""
+    """Return the outcome of an equal request before, in the language in which it was told first.
+
+    Refused where the body is another, or where that request is still being carried out.
+    """
     if known.body_hash != request.body_hash:
         raise Refused(KEY_REUSED)
     if known.command is not None:
@@ -135,7 +149,7 @@ def repeat(known: KnownRequest, request: KeyedRequest) -> Outcome:
 
 
 def keyed(asked: Asked, key: str) -> KeyedRequest:
-    """Say by what an API key's request is known again: its key, for one operation on one thing."""
+    """Return what tells this request from others: its key counts for one method and path with query alone."""
     digest = hashlib.sha256()
     for part in (asked.operation.method, asked.target, key):
         encoded = part.encode()

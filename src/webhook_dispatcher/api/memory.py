@@ -11,11 +11,11 @@ from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Refused
 from webhook_dispatcher.api.catalogue import BODY_TOO_LARGE, UNAVAILABLE
 
 MAX_BYTES = 64 * 1_048_576
-"""What all bodies that are being read may take together; and all answers that are not read yet."""
+"""Bytes that all bodies which are being read may take together; as many again may all unread answers take."""
 MAX_SHARE = MAX_BYTES // 8
-"""What those of one client may take: whoever sends or reads slowly takes nothing from others."""
+"""Bytes of each that one client may take: one that sends or reads slowly leaves room to the others."""
 MAX_UNCOUNTED = 16_384
-"""An answer up to this is bounded by how many connections there are."""
+"""Bytes up to which an answer is not counted: the number of connections, one answer each, bounds these."""
 
 
 class MemoryBudget:
@@ -27,7 +27,7 @@ class MemoryBudget:
         self._taken: Counter[str] = Counter()
 
     def reserved(self, client: str, most: int = MAX_BODY_BYTES) -> "Reservation":
-        """Reserve a client's bytes as they come. most: what one body or answer may have."""
+        """Begin a reservation of a client, empty at first. most: bytes that this body or answer may have."""
         return Reservation(self, client, most)
 
     def take(self, client: str, size: int) -> None:
@@ -74,6 +74,6 @@ class Reservation:
         self.size += size
 
     def cover(self, size: int) -> None:
-        """Take so many bytes altogether, or refuse; a few are not worth counting."""
+        """Take so many bytes altogether, or refuse; up to MAX_UNCOUNTED are not counted."""
         if size > max(self.size, MAX_UNCOUNTED):
             self.grow(size - self.size)

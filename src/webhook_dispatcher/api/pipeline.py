@@ -1,7 +1,7 @@
-"""What becomes of a request, step by step: the whole promise of the Partner API, in its order.
+"""The steps that every request to the Partner API goes through, in their order (`Pipeline._carry_out`).
 
-Not aiohttp's middlewares: those see neither what cannot be parsed nor `Expect`. Whatever a step refuses, and
-whatever goes wrong, becomes an error in the envelope; nothing is answered in any other form.
+They are no middlewares of aiohttp: those see neither requests that cannot be parsed nor the header `Expect`.
+Whatever a step refuses, and whatever goes wrong, becomes an error in the envelope: there is no other form.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,14 +12,8 @@ import structlog
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
-from webhook_dispatcher.api import (
-    card_attempts,
-    envelope,
-    heads,
-    memory,
-    request_body,
-    request_ids,
-)
+from webhook_dispatcher.api import card_attempts, envelope, heads, memory, request_body, request_ids
+from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
 from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics
@@ -35,14 +29,6 @@ from webhook_dispatcher.web.server import HELD, Connection
 _log = structlog.get_logger()
 
 
-class Admission(Protocol):
-    """Credentials and limits, by the head alone."""
-
-    async def admit(self, asked: Asked) -> Admitted:
-        """Say whose request it is, or refuse it."""
-        ...
-
-
 class Idempotency(Protocol):
     """The same request twice has one effect and one answer."""
 
@@ -53,7 +39,7 @@ class Idempotency(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """A request on its way: what every answer needs, even if nothing else is known of it."""
+    """What is needed to answer a request and to log it, even where nothing else of it is known."""
 
     request_id: str
     language: Language
@@ -63,7 +49,7 @@ class Call:
     admitted: Admitted = NOT_ADMITTED
 
     def names(self) -> dict[str, str]:
-        """Return what names it in every line of the log: the client's id, and a new one of ours."""
+        """Return the ids that every line of the log names it by: the client's, and a new one of ours."""
         return {"request_id": self.request_id, "trace_id": request_ids.new_trace()}
 
 
@@ -73,7 +59,7 @@ class Pipeline:
     def __init__(
         self,
         router: Router,
-        admission: Admission,
+        admission: ByToken,
         idempotency: Idempotency,
         clock: Clock,
         metrics: ApiMetrics,
@@ -111,7 +97,7 @@ class Pipeline:
             return self._refuse(call, request, Refused(INTERNAL))
 
     async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
-        """Keep the promise: each step knows more than the one before it, or refuses."""
+        """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
         path = examine(request)
         expects = expects_continue(request)
         operation, parameters = self._router.find(request.method, path)
@@ -144,7 +130,7 @@ class Pipeline:
             return await self._idempotency.once(asked, self._handle)
 
     async def _handle(self, asked: Asked) -> Answer | Given:
-        """Read what was asked by the operation's models, and do it."""
+        """Read query and body by the operation's models, and carry the operation out."""
         operation, language = asked.operation, asked.language
         asked.query = request_body.parse_query(operation, asked.target.partition("?")[2], language)
         if operation.takes_body:
@@ -153,7 +139,7 @@ class Pipeline:
         return await operation.handler(asked)
 
     def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
-        """Answer what could not be parsed; of such a request nothing is known, not even its headers."""
+        """Answer a request that could not be parsed: nothing of it is known, not even its headers."""
         call = self._begin(request)
         fault = judge(error)
         with structlog.contextvars.bound_contextvars(**call.names()):
@@ -212,7 +198,7 @@ class Pipeline:
 
 
 def _client_of(asked: Asked, admitted: Admitted) -> str:
-    """Say whose memory body and answer take: a key's, or an address's where nobody has shown who he is."""
+    """Name the client whose share of memory body and answer take: its key, or without a token its address."""
     return admitted.bearer.client_id if admitted.bearer else clients.subjects_of(asked.address)[0]
 
 

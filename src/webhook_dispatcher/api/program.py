@@ -13,18 +13,18 @@ from datetime import timedelta
 import structlog
 
 from webhook_dispatcher import __version__
-from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import Operation
-from webhook_dispatcher.api.claims import OnceUpstream
+from webhook_dispatcher.api.charge_service import forwarded
+from webhook_dispatcher.api.charge_service.claims import OnceUpstream
+from webhook_dispatcher.api.charge_service.upstream import ANSWER_TIMEOUT, Upstream
 from webhook_dispatcher.api.idempotency import OnceForEachKey
 from webhook_dispatcher.api.metrics import ApiMetrics
-from webhook_dispatcher.api.pipeline import Admission, Idempotency, Pipeline
-from webhook_dispatcher.api.published import published
+from webhook_dispatcher.api.openapi.published import published
+from webhook_dispatcher.api.operations.table import table
+from webhook_dispatcher.api.pipeline import Idempotency, Pipeline
 from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.api.shares import Databases
-from webhook_dispatcher.api.table import table
-from webhook_dispatcher.api.upstream import ANSWER_TIMEOUT, Upstream
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.rate_limit import RateLimits
@@ -79,7 +79,7 @@ class Parts:
     """What requests are answered with. forwarding: where there is a charge service."""
 
     operations: Sequence[Operation]
-    admission: Admission
+    admission: ByToken
     idempotency: Idempotency
     forwarding: forwarded.Forwarding | None = None
 

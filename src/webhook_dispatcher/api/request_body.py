@@ -33,7 +33,7 @@ MAX_MEMBERS = 10_000
 MAX_QUERY_FIELDS = 32
 
 NUL = b"\\u0000"
-"""The only way in which JSON can hold U+0000."""
+"""The only form in which JSON can hold the character U+0000, which Postgres stores in no text."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -124,7 +124,11 @@ def fields_of(text: str, language: Language) -> Mapping[str, str]:
 
 
 def _decoded(body: bytes) -> object:
-    """Decode JSON as strictly as anybody may: each name once, no NaN, no lone surrogate, no endless depth."""
+    """Decode JSON, and refuse what other parsers would refuse or read differently.
+
+    That is a name that comes twice in an object, NaN, a lone surrogate, and nesting without end. orjson
+    refuses the last three; of names that come twice only the standard library's parser tells.
+    """
     members = 0
 
     def unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """The ids of a request: the one by which support finds it, and one that no two requests share.
 
-The first is the client's own, if it is fit to be logged; a client may send the same a thousand times.
+The first is the client's own, if it is fit to be logged; a client may give many requests the same one.
 """
 
 import os
@@ -24,5 +24,5 @@ def _new_uuid() -> str:
 
 
 def new_trace() -> str:
-    """Return an id of ours, in the form of a W3C trace id, by whose name logs are joined elsewhere too."""
+    """Return an id of ours, in the form of a trace id of W3C Trace Context, which tools for logs know."""
     return os.urandom(16).hex()

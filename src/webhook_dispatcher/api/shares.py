@@ -1,8 +1,8 @@
-"""Who shares which of a process's connections to a database, so that nobody can hold them all.
+"""How the connections of this process to a database are shared out, so that no client can hold them all.
 
-Strangers, whose credentials were not seen to be right yet, share a few: a flood of invented tokens, which
-costs a look-up each, leaves the others to merchants. Each merchant has a few at a time, however many keys,
-tokens and requests it has and however long these take: the others find connections meanwhile.
+Strangers are clients whose credentials were not found right yet. They share a few connections: a flood of
+invented tokens, each of which costs a look-up, leaves the others to merchants. Each merchant has a few at a
+time, however many keys, tokens and requests it has and however long these take.
 """
 
 from collections import OrderedDict
@@ -14,13 +14,16 @@ from webhook_dispatcher.storage.api.database import Share
 from webhook_dispatcher.storage.api.tokens import Bearer
 
 OF_STRANGERS = 3
+"""Connections that all strangers may have together."""
 OF_A_MERCHANT = 4
+"""Connections that one merchant may have."""
 MAX_KNOWN = 20_000
-"""Tokens that are remembered: who was forgotten is a stranger for one request."""
+"""Tokens whose merchant is remembered; the one that was used least lately is forgotten first. Its next
+request waits for a connection of strangers, and then the token is remembered again."""
 
 
 class Shares:
-    """One database's."""
+    """The shares of the connections to one database: that of strangers, and one for each merchant."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -29,12 +32,15 @@ class Shares:
         self._known: OrderedDict[bytes, tuple[str, Share]] = OrderedDict()
 
     def of_token(self, token_hash: bytes) -> Share:
-        """Return where a token is looked up: its merchant's, if it was live when it was seen last."""
+        """Return the share to look a token up in: its merchant's, if it was live when it was seen last."""
         _, share = self._known.get(token_hash, ("", self.of_strangers))
         return share
 
     def note(self, token_hash: bytes, bearer: Bearer | None) -> Share:
-        """Remember whose a live token is, and of others nothing; return what its requests share."""
+        """Remember whose token this is, if it is live, and return the share that its request has.
+
+        bearer: whom the token was found to be of; None where it is not live.
+        """
         known = self._known.pop(token_hash, None)
         if bearer is None:
             return self.of_strangers
@@ -46,7 +52,7 @@ class Shares:
         return known[1]
 
     def _of_merchant(self, merchant_id: str) -> Share:
-        """Return the merchant's: the same one for as long as any of its tokens or requests has it."""
+        """Return the merchant's share: the same one for as long as any of its tokens or requests has it."""
         if (share := self._of_merchants.get(merchant_id)) is None:
             self._of_merchants[merchant_id] = share = Share(self._connections, OF_A_MERCHANT)
         return share
@@ -59,10 +65,10 @@ class Databases:
         self._shares = {name: Shares(each) for name, each in connections.items()}
 
     def named(self, shard: str | None) -> Shares | None:
-        """Return the database that a token or client id names; None where there is no such."""
+        """Return the shares of the database that a token or client id names; None where there is no such."""
         return self._shares.get(shard)
 
     @property
     def first(self) -> Shares:
-        """Where those are counted who name no database of ours."""
+        """The database in which requests are counted that name none of ours."""
         return next(iter(self._shares.values()))

@@ -17,7 +17,7 @@ from webhook_dispatcher.api.catalogue import NOT_JSON, VALIDATION_FAILED
 from webhook_dispatcher.domain.language import Language
 
 MAX_DETAILS = 50
-"""Faults of one request that are told."""
+"""Faults of one request that its answer lists, at most."""
 MAX_FIELD = 200
 """Characters of a field's path that are shown; a client may have made up the name."""
 

@@ -45,7 +45,7 @@ MAX_READ = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What one check found. `problem` is None when all is well; `code` is the exit code it calls for.
 
     note: what is good to know although nothing is wrong. shard: the database, where it has a name.
@@ -64,116 +64,120 @@ def check(context: typer.Context, shard: ShardName = None, as_json: AsJson = Fal
 
     Where there are several databases it checks all of them, or the one that is named.
     """
-    findings = asyncio.run(examine(session_of(context, shard)))
+    results = asyncio.run(examine(session_of(context, shard)))
     if as_json:
-        print_json(findings)
+        print_json(results)
     else:
-        _print(findings)
-    codes = [finding.code for finding in findings if finding.problem is not None]
+        _print(results)
+    codes = [result.code for result in results if result.problem is not None]
     if codes:
         raise typer.Exit(max(codes))
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(results: list[CheckResult]) -> None:
     """Print a line for each; a column names the database where databases have names."""
-    has_names = any(finding.shard for finding in findings)
+    has_names = any(result.shard for result in results)
     print_table(
         (*(["shard"] if has_names else []), "check", "found", "how to mend it"),
         (
             [
-                *([finding.shard or ""] if has_names else []),
-                finding.check,
-                finding.problem or finding.note or "ok",
-                finding.mend or "",
+                *([result.shard or ""] if has_names else []),
+                result.check,
+                result.problem or result.note or "ok",
+                result.mend or "",
             ]
-            for finding in findings
+            for result in results
         ),
     )
 
 
-def _said(check: str, found: diagnosed.Finding, code: int = 1) -> Finding:
+def _said(check: str, found: diagnosed.Finding, code: int = 1) -> CheckResult:
     """Say what was found; of what is well there is nothing to say."""
     if found.level is Level.GOOD:
-        return Finding(check)
+        return CheckResult(check)
     text, mend = _english(found.said), None if found.mend is None else _english(found.mend)
     if found.level is Level.NOTE:
-        return Finding(check, note=text, mend=mend)
-    return Finding(check, text, mend, code)
+        return CheckResult(check, note=text, mend=mend)
+    return CheckResult(check, text, mend, code)
 
 
 def _english(told: Said) -> str:
     return vocabulary.say(told, "en", UTC)
 
 
-async def examine(session: Session) -> list[Finding]:
+async def examine(session: Session) -> list[CheckResult]:
     """Run every check that can be run; databases are looked at side by side."""
     try:
         settings = session.settings()
         names = [shard.name for shard in settings.databases()]
     except ConfigurationError as error:
         mend = "see the settings in docs/reference.md"
-        return [Finding("configuration", problem, mend, code=2) for problem in error.problems]
-    findings = [Finding("configuration"), *_open_files(settings)]
+        return [CheckResult("configuration", problem, mend, code=2) for problem in error.problems]
+    results = [CheckResult("configuration"), *_open_files(settings)]
     keyring, missing_keys = _keyring(settings)
-    findings += missing_keys
+    results += missing_keys
     for found in await asyncio.gather(
         *(_examine_database(session, settings.of_shard(name), keyring) for name in names)
     ):
-        findings += found
-    return findings
+        results += found
+    return results
 
 
-async def _examine_database(session: Session, settings: Settings, keyring: Keyring | None) -> list[Finding]:
+async def _examine_database(
+    session: Session, settings: Settings, keyring: Keyring | None
+) -> list[CheckResult]:
     """Run every check of one database that can be run."""
-    findings: list[Finding] = []
+    results: list[CheckResult] = []
     try:
         async with session.open_administration(settings.database_dsn(), settings.is_pooled) as database:
-            findings += [await _reached(settings, database)]
-            findings += [finding async for finding in _database(session, settings, keyring, database)]
+            results += [await _reached(settings, database)]
+            results += [result async for result in _database(session, settings, keyring, database)]
     except StorageUnavailable as error:
-        findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL and the server", code=4))
+        results.append(
+            CheckResult("database", str(error), "check WEBHOOK_DATABASE_URL and the server", code=4)
+        )
     except PoolerInBetween as error:
-        findings += _unconfigured("database", error)
+        results += _unconfigured("database", error)
     except ConfigurationError as error:
-        findings.append(Finding("database", str(error), "check WEBHOOK_DATABASE_URL", code=2))
-    return [replace(finding, shard=settings.shard_name) for finding in findings]
+        results.append(CheckResult("database", str(error), "check WEBHOOK_DATABASE_URL", code=2))
+    return [replace(result, shard=settings.shard_name) for result in results]
 
 
-async def _reached(settings: Settings, database: Administration) -> Finding:
+async def _reached(settings: Settings, database: Administration) -> CheckResult:
     """Say which way the database was reached; PoolerInBetween came before where that cannot work."""
     if not settings.is_pooled:
-        return Finding("database", note="ok; straight to Postgres")
+        return CheckResult("database", note="ok; straight to Postgres")
     if await database.is_behind_pooler():
-        return Finding("database", note="ok; through a pooler, by transactions")
+        return CheckResult("database", note="ok; through a pooler, by transactions")
     idle = "ok; straight to Postgres: WEBHOOK_DATABASE_POOLER=transaction only costs time"
-    return Finding("database", note=idle)
+    return CheckResult("database", note=idle)
 
 
 async def _database(
     session: Session, settings: Settings, keyring: Keyring | None, database: Administration
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[CheckResult]:
     yield await _clock(session, database)
     try:
         await database.check_schema()
-        yield Finding("schema")
+        yield CheckResult("schema")
         if (pause := await database.read_pause_of_everything()) is not None:
             yield _said("pause", _paused(pause))
         merchants, count = await database.list_suspended(MAX_NAMED)
         if merchants:
             yield _said("suspended", diagnosed.of_suspended(merchants, count))
         yield _installation(await database.read_installation(), settings.installation)
-        for finding in await _stored_keys(keyring, database):
-            yield finding
+        for result in await _stored_keys(keyring, database):
+            yield result
         yield await _partitions(database)
         yield await _dispatchers(database)
-        for finding in await _unreadable(database):
-            yield finding
-        for finding in _urls(settings, await database.list_endpoints()):
-            yield finding
+        for result in await _unreadable(database):
+            yield result
+        for result in _urls(settings, await database.list_endpoints()):
+            yield result
     except SchemaMismatch as error:
-        yield Finding("schema", str(error), "run `webhook-dispatcher migrate`", code=3)
+        yield CheckResult("schema", str(error), "run `webhook-dispatcher migrate`", code=3)
     except StatementRefused as error:
-        yield Finding(
+        yield CheckResult(
             "permissions", error.detail, "connect as a member of webhook_admin, or of webhook_dispatcher"
         )
 
@@ -183,42 +187,42 @@ def _paused(pause: PauseOfEverything) -> diagnosed.Finding:
     return diagnosed.of_pause(None if pause.since is None else shown(pause.since), pause.requested_by)
 
 
-def _open_files(settings: Settings) -> Iterator[Finding]:
+def _open_files(settings: Settings) -> Iterator[CheckResult]:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         check_open_files(settings.max_lanes, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
-        yield Finding("open files")
+        yield CheckResult("open files")
     except ConfigurationError as error:
         yield from _unconfigured("open files", error)
 
 
-def _keyring(settings: Settings) -> tuple[Keyring | None, list[Finding]]:
+def _keyring(settings: Settings) -> tuple[Keyring | None, list[CheckResult]]:
     try:
         return settings.keyring(), []
     except ConfigurationError as error:
         return None, _unconfigured("configuration", error)
 
 
-def _unconfigured(check: str, error: ConfigurationError) -> list[Finding]:
-    return [Finding(check, problem, error.remedy, code=2) for problem in error.problems]
+def _unconfigured(check: str, error: ConfigurationError) -> list[CheckResult]:
+    return [CheckResult(check, problem, error.remedy, code=2) for problem in error.problems]
 
 
-async def _clock(session: Session, database: Administration) -> Finding:
+async def _clock(session: Session, database: Administration) -> CheckResult:
     before = session.unix_time()
     theirs = (await database.database_time()).timestamp()
     ours = (before + session.unix_time()) / 2
     return _said("clock", diagnosed.of_clock(timedelta(seconds=ours - theirs)))
 
 
-def _installation(found: Installation, wanted: str | None) -> Finding:
+def _installation(found: Installation, wanted: str | None) -> CheckResult:
     """Say whether the database is the one that is meant, and which it is."""
     told = diagnosed.of_installation(found.name, wanted, found.known_server, found.server)
     if told.level is Level.BAD:
         return _said("installation", told, code=2)
-    return Finding("installation", note=f"ok; {_english(told.said)}")
+    return CheckResult("installation", note=f"ok; {_english(told.said)}")
 
 
-async def _stored_keys(keyring: Keyring | None, database: Administration) -> list[Finding]:
+async def _stored_keys(keyring: Keyring | None, database: Administration) -> list[CheckResult]:
     """Say whether our keys are the right ones and none is missing, and name secrets that they do not open."""
     if keyring is not None and (wrong := await database.find_wrong_keys(keyring)):
         return _unconfigured("keys", refusal(wrong))
@@ -236,8 +240,8 @@ async def _stored_keys(keyring: Keyring | None, database: Administration) -> lis
         except UnopenedSecret as error:
             unopened.setdefault(merchant, error)
     mend = "add the key to WEBHOOK_SECRET_KEYS; until then lanes wait"
-    keys = Finding("keys", "; ".join(sorted(lacking)), mend) if lacking else None
-    return [keys or Finding("keys", note=_old_keys(keyring, used)), *_unopened(unopened)]
+    keys = CheckResult("keys", "; ".join(sorted(lacking)), mend) if lacking else None
+    return [keys or CheckResult("keys", note=_old_keys(keyring, used)), *_unopened(unopened)]
 
 
 async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, SealedSecret]]:
@@ -251,12 +255,12 @@ async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, 
                     yield stored.merchant_id, sealed
 
 
-def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[Finding]:
+def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[CheckResult]:
     for merchant, error in list(unopened.items())[:MAX_NAMED]:
         mend = f"webhook-dispatcher endpoint rotate-secret {shown(merchant)}; until then its lane waits"
-        yield Finding("secret", f"{shown(merchant)}: {error}", mend)
+        yield CheckResult("secret", f"{shown(merchant)}: {error}", mend)
     if len(unopened) > MAX_NAMED:
-        yield Finding("secret", f"and {len(unopened) - MAX_NAMED} more secrets", "as above")
+        yield CheckResult("secret", f"and {len(unopened) - MAX_NAMED} more secrets", "as above")
 
 
 def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
@@ -269,11 +273,11 @@ def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
     return "ok; " + "; ".join(notes) if notes else None
 
 
-async def _partitions(database: Administration) -> Finding:
+async def _partitions(database: Administration) -> CheckResult:
     return _said("partitions", diagnosed.of_missing_partitions(await database.missing_partitions(DAYS_AHEAD)))
 
 
-async def _dispatchers(database: Administration) -> Finding:
+async def _dispatchers(database: Administration) -> CheckResult:
     """Say whether something waits that a dispatcher would have taken up, and which do not work.
 
     What dispatchers noted of themselves is up to ten seconds old: by itself it is only worth a note.
@@ -284,25 +288,29 @@ async def _dispatchers(database: Administration) -> Finding:
     told = [*([diagnosed.of_stranded(stranded)] if stranded else []), *ill]
     text = "; ".join(_english(finding.said) for finding in told) or None
     mend = "webhook-dispatcher run; or mend what the one that runs says" if told else None
-    return Finding("dispatchers", text, mend) if stranded else Finding("dispatchers", note=text, mend=mend)
+    if stranded:
+        return CheckResult("dispatchers", text, mend)
+    return CheckResult("dispatchers", note=text, mend=mend)
 
 
-async def _unreadable(database: Administration) -> list[Finding]:
+async def _unreadable(database: Administration) -> list[CheckResult]:
     """Name the rows that the database cannot read, among those that lanes wait for."""
     mend = "mend or quarantine it: docs/operations.md"
     try:
         rows, looked_at = await database.find_unreadable(MAX_READ)
     except StatementRefused as error:
         if error.is_damage:
-            return [Finding("rows", f"rows cannot even be named: {error.detail}", mend)]
+            return [CheckResult("rows", f"rows cannot even be named: {error.detail}", mend)]
         if error.sqlstate != MAY_NOT:
             raise
-        return [Finding("rows", note="not looked at: that takes webhook_dispatcher's rights")]
+        return [CheckResult("rows", note="not looked at: that takes webhook_dispatcher's rights")]
     if not rows:
         is_cut = looked_at == MAX_READ
-        return [Finding("rows", note=f"ok; of {MAX_READ:,} rows that wait, and more do" if is_cut else None)]
+        return [
+            CheckResult("rows", note=f"ok; of {MAX_READ:,} rows that wait, and more do" if is_cut else None)
+        ]
     return [
-        Finding(
+        CheckResult(
             "rows",
             f"{shown(row.merchant_id)}: event {row.event_id}, seq {row.seq}, cannot be read ({row.error})",
             mend,
@@ -311,7 +319,7 @@ async def _unreadable(database: Administration) -> list[Finding]:
     ]
 
 
-def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[Finding]:
+def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[CheckResult]:
     guard = Guard(settings.egress_policy())
     forbidden = [
         (endpoint.merchant_id, fault)

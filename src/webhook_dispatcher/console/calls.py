@@ -1,4 +1,4 @@
-"""What goes through the console's steps: what is asked, by whom, and what a page answers."""
+"""What the console's steps hand on: a request, who asks, and the answer or the refusal."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Who asks, as the cookie brought it."""
+    """The session of the person who asks."""
 
     token: SessionToken
     person: Person
@@ -114,12 +114,12 @@ class Route:
 
     @property
     def name(self) -> str:
-        """What lines of the log call it: nobody else wrote any part of it."""
+        """Its name in the log: no part of it comes from the request."""
         return f"{self.method} {self.template}"
 
 
 class Refused(Exception):
-    """What was asked is not done. key: of the texts that say so. allow: the methods that there are."""
+    """A request is refused. key: of the text that says why. allow: the methods that the path has."""
 
     def __init__(self, status: int, key: str, /, allow: str = "", **facts: object) -> None:
         super().__init__(key)

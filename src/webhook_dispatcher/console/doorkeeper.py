@@ -13,7 +13,7 @@ def new_token() -> SessionToken:
 
 
 class Doorkeeper:
-    """Asks the database for each request: what an administrator changes holds from the next one on."""
+    """Asks the database at each request, so that what an administrator changes holds from the next one on."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -21,7 +21,7 @@ class Doorkeeper:
     async def find(self, token: SessionToken, is_active: bool) -> Session | None:
         """Return whose session this is; None where it is over.
 
-        Who could change things, and has done nothing for too long, is signed out: SignInWanted.
+        Errors: SignInWanted where an operator has done nothing for too long; the session was ended.
         """
         person = await self._sessions.person(token.hash, is_active=is_active)
         if person is None:

@@ -1,4 +1,4 @@
-"""Attempts over time as bars for a template to draw: numbers alone, no SVG."""
+"""Attempts over time as bars: where a template is to draw them, in numbers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,23 @@ from webhook_dispatcher.storage.console.overview import Attempts
 
 WIDTH, HEIGHT = 640, 170
 LEFT, TOP, BOTTOM = 36, 8, 22
+"""Margins around the bars, for the numbers on the left and the times below."""
 MARKS = 6
+"""About how many times are written below the bars."""
 
 
 class OutcomeClass(StrEnum):
-    """How attempts ended, in the order in which bars are piled up."""
+    """How attempts ended, in a few kinds: a bar shows them in this order, from its foot up."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"
-    """Answered, and not with a success."""
+    """The receiver answered, and not with a success."""
     UNANSWERED = "unanswered"
-    """Sent, and not answered, or not in time."""
+    """The request was sent, and there was no answer, or none in time."""
     UNREACHED = "unreached"
-    """No connection, or none that is secure."""
+    """There was no connection, or no secure one."""
     UNSENT = "unsent"
-    """Not sent at all, by our own rules."""
+    """Our own rules forbade to send it."""
 
 
 CLASSES: Mapping[str, OutcomeClass] = {
@@ -40,12 +42,12 @@ CLASSES: Mapping[str, OutcomeClass] = {
     Outcome.BLOCKED: OutcomeClass.UNSENT,
     Outcome.UNSENDABLE: OutcomeClass.UNSENT,
 }
-"""What a newer version has beyond these counts as refused."""
+"""An outcome that only a newer version knows counts as refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The attempts of a while that ended alike. name: their class; y, height: where it is in its bar."""
+    """The attempts of one step in time that ended alike. y, height: where they are in their bar."""
 
     name: OutcomeClass
     attempts: int
@@ -55,7 +57,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The attempts of a while, those that were delivered lowest."""
+    """The attempts of one step in time."""
 
     at: datetime
     x: float
@@ -65,7 +67,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line to read heights by."""
+    """A line across the plot, with the number of attempts that this height stands for."""
 
     y: float
     value: int
@@ -73,7 +75,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An instant below the bars."""
+    """A time that is written below the bars."""
 
     x: float
     at: datetime
@@ -81,7 +83,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A whole plot. sums: of each class that there is; outcomes: of each outcome, the commonest first."""
+    """A whole plot. sums: attempts by class, if there are any; outcomes: by outcome, the commonest first."""
 
     bars: Sequence[Bar]
     lines: Sequence[Line]
@@ -103,7 +105,7 @@ class Plot:
 
 
 def plot_of(attempts: Sequence[Attempts]) -> Plot:
-    """Draw attempts, of which there is one entry for each while."""
+    """Place the bars of attempts, of which there is one entry for each step in time."""
     top = nice_top(max((sum(each.by_outcome.values()) for each in attempts), default=0))
     scale = (HEIGHT - TOP - BOTTOM) / top
     step = (WIDTH - LEFT) / max(len(attempts), 1)

@@ -1,4 +1,4 @@
-"""Passwords into proofs, off the event loop, and few at once: each takes a tenth of a second and 64 MiB."""
+"""Computes from passwords what the database compares: in threads, few at once, 0.1 s and 64 MiB for each."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ MAX_WAITING = 20
 
 
 class TooBusy(Exception):
-    """So many passwords are being looked at that one more would wait for long."""
+    """MAX_WAITING passwords wait for their turn already. Reaction: ask the person to try again soon."""
 
 
 class Prover:

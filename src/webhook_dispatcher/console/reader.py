@@ -34,7 +34,10 @@ def reader_of(preferences: Preferences | None, accept_language: str | None) -> R
 
 
 def zone_of(name: str) -> ZoneInfo | None:
-    """Return a time zone by its name; None where there is none. No other name becomes a path."""
+    """Return a time zone by its name; None where there is none.
+
+    Only known names get to ZoneInfo, which would look for a file of that name.
+    """
     if name not in zone_names():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Pages out of templates: all that a template is given is text, and escaped, unless we wrote it here."""
+"""Pages out of templates, which escape all that they are given, but for HTML that is made in this module."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -88,7 +88,7 @@ def reason(reader: Reader, text: str) -> str:
 
 
 def counted(reader: Reader, count: int, most: int = MAX_COUNTED) -> str:
-    """Write a number that was counted up to one above the most."""
+    """Write a count that was ended at one above the most: beyond it stands "10,000+"."""
     return (
         amounts.number(most, reader.language) + "+"
         if count > most
@@ -97,7 +97,7 @@ def counted(reader: Reader, count: int, most: int = MAX_COUNTED) -> str:
 
 
 def when(reader: Reader, now: datetime, instant: datetime | str | None, is_exact: bool = False) -> Markup:
-    """Write an instant in the reader's zone, with UTC in its title; what is none, as a dash."""
+    """Write an instant in the reader's zone, with UTC in its title; a dash where there is no instant."""
     if not isinstance(instant, datetime):
         return Markup("\N{EN DASH}")
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
@@ -108,7 +108,7 @@ def when(reader: Reader, now: datetime, instant: datetime | str | None, is_exact
 
 
 def shown_instant(reader: Reader, now: datetime, instant: datetime, is_exact: bool) -> str:
-    """Write an instant: today's by its time, others by their day, too; exactly, with milliseconds."""
+    """Write an instant: of today the time alone, of other days the day too. is_exact: with milliseconds."""
     there, today = instant.astimezone(reader.zone), now.astimezone(reader.zone)
     if is_exact:
         return f"{there:%Y-%m-%d %H:%M:%S}.{there.microsecond // 1000:03d}"

@@ -1,4 +1,4 @@
-"""What protects the person before the browser: headers of every answer, and who may have made a change.
+"""What protects the person who uses a browser: headers of every answer, and the check of each change.
 
 A change is taken if the browser says that a page of ours asked for it (Sec-Fetch-Site, or where a browser has
 no such header, Origin), and if its form holds the token that only pages of this session have.
@@ -66,7 +66,7 @@ def is_ours(fetch_site: str | None, origin: str | None, host: str) -> bool:
 def is_known_host(host: str, public_origin: str | None) -> bool:
     """Tell whether a host is ours: the public one; without one, this machine by whatever port.
 
-    Another name that leads here (DNS rebinding) is a page of somebody else.
+    A request by another name is refused: somebody's page may have had its name point here (DNS rebinding).
     """
     match = _HOST.fullmatch(host)
     if match is None:

@@ -23,7 +23,7 @@ class StaticFile:
 
 
 class StaticFiles:
-    """All of them, by their plain names and by those that pages use. No name becomes a path."""
+    """All of them, in memory, by their plain names and by those that pages use: no request reads a file."""
 
     def __init__(self) -> None:
         self._by_plain_name = {

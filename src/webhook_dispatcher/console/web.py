@@ -1,8 +1,8 @@
-"""What becomes of a request to the console, step by step, in its order.
+"""The steps that every request to the console goes through, in their order (`Console._carry_out`).
 
-Not aiohttp's middlewares: those do not see what cannot be parsed, and every answer has the same headers,
-whatever it answers. The log names the route and never the path or query: these hold ids of merchants and
-charges, and whoever needs to know what was done finds it in the audit.
+They are no middlewares of aiohttp: those do not see requests that cannot be parsed, and every answer must
+have the same headers. The log names the route and never the path or query, which hold ids of merchants and
+charges; what people have done stands in the audit.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ HTML = "text/html; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 SERVER = "webhook-dispatcher"
 REFRESH = "HX-Request"
-"""The header that htmx sends: a page asks by itself, and nobody has done anything."""
+"""The header that htmx sends: the page refreshes itself, so that the person did not do anything."""
 _FAULTS: Mapping[HeadFault, int] = {
     HeadFault.MALFORMED: 400,
     HeadFault.TOO_LARGE: 431,
@@ -81,7 +81,7 @@ class Front:
 
 @dataclass(slots=True)
 class Call:
-    """A request on its way: what every answer needs, even if nothing else is known of it."""
+    """What is needed to answer a request and to log it, even where nothing else of it is known."""
 
     reader: Reader
     began: float
@@ -135,7 +135,7 @@ class Console:
         return self._send(call, request, answer)
 
     def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
-        """Answer what could not be parsed: of such a request nothing is known, not even its headers."""
+        """Answer a request that could not be parsed: nothing of it is known, not even its headers."""
         call = self._begin(None)
         fault = judge(error)
         if fault is None:
@@ -152,7 +152,7 @@ class Console:
         return Call(reader_of(None, accepted), began, f"{int(self._clock.unix())}-{self._count}")
 
     async def _carry_out(self, call: Call, request: BaseRequest) -> Answer:
-        """Keep the promise: each step knows more than the one before it, or refuses."""
+        """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
         path = examine(request)
         if expects_continue(request):
             raise HeadRefused(HeadFault.EXPECTATION)
@@ -196,7 +196,7 @@ class Console:
         return Browser(address, agent[:MAX_AGENT])
 
     def _proxy_name(self, request: BaseRequest) -> str | None:
-        """Return whom a proxy has signed in; the header of anybody else is nothing."""
+        """Return whom a trusted proxy has signed in; None where anybody else sent that header."""
         if self._front.proxy_header is None:
             return None
         named = request.headers.getall(self._front.proxy_header, [])
@@ -220,7 +220,10 @@ class Console:
     async def _by_proxy(
         self, call: Call, request: BaseRequest, browser: Browser, session: Session | None
     ) -> Session | None:
-        """Return the session of whom the proxy names: another's, or one without a name, is none."""
+        """Return the session of whom the proxy names: the cookie's, if it is that person's, or a new one.
+
+        Errors: Refused where the proxy names nobody, or nobody who has an account for that.
+        """
         name = self._proxy_name(request)
         if name is None:
             raise Refused(403, "denied_by_proxy")
@@ -232,7 +235,7 @@ class Console:
         return await self._doorkeeper.find(call.begins, True)
 
     def _to_sign_in(self, call: Call, request: BaseRequest, wanted: SignInWanted) -> Moved | Plain:
-        """Lead to the page for signing in, and back to where they were."""
+        """Lead to the page for signing in, which leads back to where the person was."""
         target = (
             request.raw_path if request.method == "GET" and not call.is_refresh else _page_of(request.path)
         )
@@ -307,7 +310,7 @@ def _cookie(call: Call, answer: Moved | Plain, is_https: bool) -> str | None:
 
 
 def _check_access(route: Route, session: Session | None, form: Mapping[str, Sequence[str]]) -> None:
-    """Refuse who may not, and what no page of this session asked for."""
+    """Refuse a person who may not ask for this, and a form that no page of this session has sent."""
     if route.access is Access.ANYBODY:
         return
     if session is None:

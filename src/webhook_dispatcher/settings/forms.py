@@ -226,7 +226,7 @@ def egress_proxy(text: str) -> SecretStr:
 
 def upstream(text: str) -> str:
     """Check the charge service's URL without ever quoting it: it could hold a password."""
-    from webhook_dispatcher.api.upstream import base_url  # aiohttp, which few programs need
+    from webhook_dispatcher.api.charge_service.upstream import base_url  # aiohttp, which few programs need
 
     base_url(text)
     return text

@@ -1,7 +1,7 @@
 """Whose IP address a request comes from, and by which subjects it is counted.
 
-The peer's; where that is a proxy that is trusted, the right-most address of X-Forwarded-For that is not: what
-stands further left anybody can have written.
+It is the peer's address. Where the peer is a trusted proxy, it is the right-most address of X-Forwarded-For
+that is no trusted proxy's: what stands further left can have been written by anybody.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What a request's head must be, beyond what the parser of aiohttp asks.
 
-Whatever two readers of HTTP could take for different requests is refused: a load balancer before us and a
-service behind us must find the same request in the same bytes.
+A head that two servers could read as different requests is refused: a load balancer before us and a service
+behind us must find the same request in the same bytes.
 """
 
 import re
@@ -76,7 +76,7 @@ def examine(request: BaseRequest) -> str:
 
 
 def _is_framed_plainly(request: BaseRequest) -> bool:
-    """Tell whether there is one way to say where the body ends."""
+    """Tell whether the head says in one way only where the body ends."""
     codings = request.headers.getall("Transfer-Encoding", [])
     if codings and (tuple(request.version) == (1, 0) or codings != ["chunked"]):
         return False

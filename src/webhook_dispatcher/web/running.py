@@ -1,4 +1,4 @@
-"""A program that listens at one address: it is watched until it is stopped, then it drains."""
+"""A program that listens at one address: its databases are checked until it is stopped, then it drains."""
 
 import asyncio
 import os
@@ -66,7 +66,7 @@ class Running:
         self._stop.set()
 
     def cut_short(self) -> None:
-        """End the grace now."""
+        """End the grace now: requests that are still under way are broken off."""
         self._end_of_grace.set()
 
     async def finished(self) -> None:

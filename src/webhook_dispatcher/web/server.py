@@ -1,8 +1,8 @@
-"""Connections: aiohttp's server, with what it leaves open closed.
+"""The server behind the Partner API and the console: aiohttp's, with the bounds that it does not set itself.
 
-Nothing that a client does, or leaves undone, takes more than a bounded part of time and memory: heads, bodies
-and answers have deadlines, a watchdog looks at them once a second, and where there are too many connections,
-those go first that ask for nothing. Whatever the parser refuses is answered as everything else is.
+Whatever a client does, or fails to do, takes a bounded part of time and memory. Heads, bodies and answers
+have deadlines, which are looked at once a second. Where there are too many connections, idle ones are closed
+first. What the parser refuses is answered in the same form as everything else.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ class Phase(StrEnum):
 
 
 class Held(Protocol):
-    """What a request holds until its answer was sent."""
+    """What a request holds until its answer was sent, such as memory."""
 
     def release(self) -> None:
-        """Hold it no longer."""
+        """Release it."""
         ...
 
 
@@ -57,14 +57,14 @@ HELD: RequestKey[Held] = RequestKey("held", Held)
 
 
 class Answering(Protocol):
-    """What answers requests, and what the parser made of those that are none."""
+    """Answers requests, and those that the parser could not read."""
 
     async def __call__(self, request: BaseRequest) -> StreamResponse:
         """Answer a request."""
         ...
 
     def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> StreamResponse:
-        """Answer what could not be parsed, or what we failed at."""
+        """Answer a request that could not be parsed, or at which the server itself failed."""
         ...
 
 
@@ -92,7 +92,7 @@ class Connection(RequestHandler):
         self._link: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin; an answer counts as unread from its first byte that the system does not take."""
+        """Begin. Without a buffer, the first byte that the system does not take calls `pause_writing`."""
         self._link = cast(asyncio.Transport, transport)
         self._link.set_write_buffer_limits(high=0)
         super().connection_made(transport)
@@ -104,7 +104,7 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came, unless a request of this connection was refused already."""
+        """Parse what came, unless a request of this connection was refused already."""
         if self._is_refused:
             return
         known, newest = self._request_count, self._newest
@@ -115,7 +115,7 @@ class Connection(RequestHandler):
             self._take_note_of_part(len(data))
 
     def _take_note_of_heads(self, before: StreamReader) -> None:
-        """Remember the body that comes next; where the parser gave up within one, end that."""
+        """Note new requests, and the body of the newest. Where the parser gave up within a body, end that."""
         self._head_bytes = 0
         message, self._newest = self._messages[-1]
         if isinstance(message, _ErrInfo):
@@ -132,7 +132,7 @@ class Connection(RequestHandler):
             self._server.note(self, Phase.HEAD)
 
     def refuse(self, error: Exception) -> None:
-        """Answer as if the parser had raised it, and take nothing more in."""
+        """Answer as if the parser had raised this error, and read nothing more."""
         self._is_refused = True
         self._messages.append((_ErrInfo(400, error, ""), EMPTY_PAYLOAD))
         self._request_count += 1
@@ -167,7 +167,7 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> StreamResponse:
-        """Answer what was refused before it became a request, or what our own code raised, as all else."""
+        """Answer what the parser refused, or our own code raised, in the same form as everything else."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         return self._server.answering.refuse_unparsed(request, exc)
@@ -178,7 +178,7 @@ class Connection(RequestHandler):
         self._server.note_unread(self)
 
     def resume_writing(self) -> None:
-        """Note that it has read it all."""
+        """Note that the client has read everything."""
         super().resume_writing()
         self._server.note_read(self)
 
@@ -197,7 +197,8 @@ class Connection(RequestHandler):
 class WebServer(Server):
     """All connections, in the order in which they began to wait.
 
-    max_connections: how many there may be; beyond, idle ones go first, then those whose heads do not come.
+    max_connections: how many there may be. One more closes the one that is idle for longest; where none is
+    idle, the one whose head has been incomplete for longest; where there is neither, itself.
     """
 
     def __init__(self, answering: Answering, max_connections: int) -> None:
@@ -238,7 +239,7 @@ class WebServer(Server):
         self._waiting[Phase.UNREAD].setdefault(connection, self.loop.time())
 
     def note_read(self, connection: Connection) -> None:
-        """Note that it has read it."""
+        """Note that the client has read the answer."""
         self._waiting[Phase.UNREAD].pop(connection, None)
 
     def forget(self, connection: Connection) -> None:
@@ -249,7 +250,7 @@ class WebServer(Server):
         self._note_end()
 
     def begin_one(self) -> "asyncio.Task[object] | None":
-        """Be waited for at the end, until `end_one`: a request may outlive its client."""
+        """Note that this task answers a request: `drain` waits for it, even where its client has gone."""
         task = asyncio.current_task()
         self._under_way.add(task)
         return task
@@ -264,7 +265,7 @@ class WebServer(Server):
             self._over.set()
 
     def admit(self, newcomer: Connection) -> None:
-        """Take a connection in; if there are too many, end the one that has been idle the longest."""
+        """Take a connection in, and close another where there are too many (see the class)."""
         self._open.add(newcomer)
         self._over.clear()
         self.note(newcomer, Phase.IDLE)
@@ -293,7 +294,7 @@ class WebServer(Server):
         return found
 
     async def drain(self, grace: float) -> None:
-        """End what is idle, and let what is under way end within the grace, though its client has gone."""
+        """Close idle connections, and wait within the grace until every request under way is answered."""
         self.is_draining = True
         for connection in [*self._waiting[Phase.IDLE]]:
             connection.force_close()

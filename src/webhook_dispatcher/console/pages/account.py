@@ -113,7 +113,7 @@ class AccountPages:
 
 
 def _mark(text: str) -> bytes:
-    """Read what names a session; what names none, as nothing."""
+    """Read the mark of a session; what is no mark becomes one that no session has."""
     try:
         return bytes.fromhex(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What changes have in common: the database refuses who may not; a command's id says where to follow it."""
+"""What pages have in common that show commands: their numbers, how far they have come, facts put in words."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def wanted_number(text: str) -> int:
 
 
 def is_final(command: CommandRow) -> bool:
-    """Tell whether nothing more comes of a command; a state that we do not know is one of a newer version."""
+    """Tell whether a command has ended. A state that only a newer version knows counts as an end."""
     return command.status not in (CommandStatus.PENDING, CommandStatus.RUNNING)
 
 
@@ -116,7 +116,7 @@ class Worded:
 
 
 def worded(found: Mapping[str, Any] | None, reader: Reader) -> Worded:
-    """Put in words what there are words for."""
+    """Put each fact in the reader's words, where there are any for it."""
     known = choices("fact")
     facts, rest = [], {}
     for name, value in (found or {}).items():
@@ -129,7 +129,7 @@ def worded(found: Mapping[str, Any] | None, reader: Reader) -> Worded:
 
 
 def in_words(name: str, value: Any, reader: Reader) -> str | None:
-    """Write the value of a fact; None where it is none that we know how to say."""
+    """Write the value of a fact; None where its kind has no form in words."""
     match value:
         case bool():
             return texts.say("common.yes" if value else "common.no", reader.language)

@@ -1,8 +1,8 @@
 """What is done to many deliveries at once: what it will do and to how many, and then, by a form, the command.
 
-Ticked deliveries get a command each. All that match get one mass command, whose limit in time is the instant
-of the preview: what comes afterwards is not part of it. A preview counts as the command goes, in a bounded
-look. What a filter has and no command knows is said, not ignored.
+Ticked deliveries get a command each. All that match get one mass command, which ends at the instant of the
+preview: what comes afterwards is not part of it. A preview counts what the command would find, up to a bound.
+Where a filter has a field that the command does not know, the page says so and does not leave it out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 
 MAX_TICKED = 100
 PREFIX = "only_"
-"""Before the names of a filter's fields, beside the names of what is ticked."""
+"""Stands before the names of a filter's fields in forms that have fields of their own, too."""
 TICKED: Mapping[str, CommandName] = {"retry": CommandName.RETRY, "cancel": CommandName.CANCEL}
 RECENT = timedelta(hours=6)
 """What is offered where neither a merchant nor a beginning in time is named."""
@@ -214,7 +214,7 @@ class ActPages:
         return datetime.fromtimestamp(self.clock.unix(), UTC)
 
     async def _count(self, asked: Asked, act: MassAct, scope: Scope) -> Preview:
-        """Count as the command will go."""
+        """Count what the command would find."""
         if act.command is CommandName.SKIP:
             return await self.previews.skip(asked.key, Skip(scope.merchant, scope.until))
         period = scope.since or LONG_AGO, scope.until, MAX_RETRIED
@@ -293,7 +293,7 @@ def _scope(
 
 
 def _said_scope(asked: Asked, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
-    """Name the fields that are not said by a form of their own."""
+    """Name the fields of the filter that the page shows as text."""
     return [
         (LABELS[field], label(asked.reader, "state", text) if field == "state" else text)
         for field, text in _beside_window(act, fields)
@@ -301,7 +301,7 @@ def _said_scope(asked: Asked, act: MassAct, fields: FilterFields) -> list[tuple[
 
 
 def _beside_window(act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
-    """Return the fields of a filter that the form for window and states does not have."""
+    """Return the fields of a filter that cannot be changed in the form for window and states."""
     own = ("since", "until", *(("state",) if act.chooses_states else ()))
     return [(field, text) for field, text in fields.pairs if field not in own]
 

@@ -18,7 +18,7 @@ from webhook_dispatcher.storage.console.commands import AuditRow, CommandFilter,
 from webhook_dispatcher.storage.console.filters import FilterRefused
 
 SETTLING = timedelta(minutes=10)
-"""For so long after a command has ended, its page goes on asking what became of its events."""
+"""How long after a command's end its page still refreshes itself: its events may be under way."""
 LABELS: Mapping[str, str] = {
     "command": "commands.command",
     "status": "deliveries.state",
@@ -206,7 +206,7 @@ def _list(asked: Asked, filled: Fields, page: Page, refused: str = "") -> Shown:
 
 
 def _change(row: AuditRow, reader: Reader) -> Change:
-    """Say of what was changed whom it is about; both sides are what the database wrote itself."""
+    """Write a change in the reader's words: what was done, and what each value was and became."""
     before, after = row.before or {}, row.after or {}
     name, _, command = row.action.partition(" ")
     action = (

@@ -17,7 +17,7 @@ PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class MassButton:
-    """What can be done to all that match. why_not: empty where it can."""
+    """A button for what can be done to all that match. why_not: why not to these; empty where it can."""
 
     name: str
     is_destructive: bool
@@ -31,7 +31,7 @@ class DeliveryLog:
     deliveries: Deliveries
 
     async def show(self, asked: Asked) -> Answer:
-        """Show one page; a filter that can mean nothing is said, with the form as it was filled in."""
+        """Show one page. A filter that cannot be is refused in words, with the form as it was filled in."""
         fields, after = FilterFields.of(asked), asked.given("after") or None
         page: DeliveryPage | None = None
         refused = ""

@@ -19,7 +19,7 @@ from webhook_dispatcher.storage.insight import Pause
 from webhook_dispatcher.transport.guard import Guard
 
 TONES = {Level.BAD: "bad", Level.NOTE: "warn", Level.GOOD: "good"}
-"""The worst first."""
+"""The colour of each level, in the order in which the page has them: the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class HealthPage:
-    """Shows both. installation: the one that is meant, where that is set."""
+    """Shows findings and settings. installation: the name that the database must have, where one is set."""
 
     healths: Healths
     clock: Clock
@@ -66,7 +66,7 @@ class HealthPage:
         return Shown("health.html", facts)
 
     def findings(self, health: Health, ahead: timedelta) -> Iterator[Finding]:
-        """Say of each thing how it is. ahead: this machine's clock, of the database's."""
+        """Say of each thing how it is. ahead: how far this machine's clock is before the database's."""
         yield from findings.of_dispatchers(health.now, [_dispatcher(row) for row in health.dispatchers])
         if health.stranded is not None:
             yield findings.of_stranded(health.stranded)

@@ -6,11 +6,10 @@ before, so that a browser that sends it again makes no second one.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.resources import files
-from typing import TypeVar
 
 import structlog
 
@@ -24,15 +23,13 @@ from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret
-from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotation
+from webhook_dispatcher.storage.api.new_secrets import NotSealed, store_new_secret
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.merchants import Merchant, Merchants
 from webhook_dispatcher.transport.guard import Guard
 
-MAX_SEALINGS = 3
-"""How often a secret is sealed again because the key that seals has just changed."""
 MAX_KEY_NAME = 100
 OVERLAPS: Mapping[str, tuple[timedelta | None, str]] = {
     "": (None, "merchant.overlap_none"),
@@ -40,8 +37,6 @@ OVERLAPS: Mapping[str, tuple[timedelta | None, str]] = {
     "P1D": (timedelta(days=1), "merchant.overlap_day"),
     "P7D": (timedelta(days=7), "merchant.overlap_week"),
 }
-KEY_IS_OLD = (Put.KEY_IS_OLD, Rotated(Rotation.KEY_IS_OLD))
-Stored = TypeVar("Stored", Put, Rotated)
 _SAID = {
     "removed": "merchant.removed",
     "url": "merchant.url_changed",
@@ -67,10 +62,6 @@ class Verdict:
 
     is_good: bool
     text: str
-
-
-class NoSealingKey(Exception):
-    """No dispatcher has said what to seal secrets with."""
 
 
 class MerchantPages:
@@ -174,17 +165,19 @@ class MerchantPages:
             result = await put(asked.key, merchant_id, url, None)
             if result is not Put.NOT_CONFIGURED:
                 return _to(merchant_id, said="url" if result is Put.CHANGED else "same")
-            result, secret = await self._with_new_secret(
-                merchant_id, lambda sealed: put(asked.key, merchant_id, url, sealed)
+            result, secret = await store_new_secret(
+                merchant_id,
+                self._actions.sealing_key,
+                lambda sealed: put(asked.key, merchant_id, url, sealed),
             )
-        except NoSealingKey:
-            return await self._page(asked, problem=self._say(asked, "merchant.no_key"), status=503)
+        except NotSealed as error:
+            return await self._unsealed(asked, error)
         except StatementRefused as error:
             return await self._page(asked, problem=self._refusal(asked, error), entered_url=url, status=422)
         if result is not Put.CREATED:
             # Somebody else configured it just now, with a secret that they have.
             return _to(merchant_id, said="url")
-        return await self._page(asked, secret=Told("merchant.secret_made", secret))
+        return await self._page(asked, secret=Told("merchant.secret_made", secret.revealed.decode()))
 
     async def rotate(self, asked: Asked) -> Answer:
         """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""
@@ -199,15 +192,16 @@ class MerchantPages:
                 asked, problem=self._say(asked, "merchant.secret_again", at=at), status=409
             )
         try:
-            rotated, secret = await self._with_new_secret(
+            rotated, secret = await store_new_secret(
                 merchant_id,
+                self._actions.sealing_key,
                 lambda sealed: self._actions.rotate_secret(asked.key, merchant_id, sealed, overlap),
             )
-        except NoSealingKey:
-            return await self._page(asked, problem=self._say(asked, "merchant.no_key"), status=503)
+        except NotSealed as error:
+            return await self._unsealed(asked, error)
         if rotated.result is Rotation.NOT_CONFIGURED:
             return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
-        return await self._page(asked, secret=Told("merchant.secret_made", secret))
+        return await self._page(asked, secret=Told("merchant.secret_made", secret.revealed.decode()))
 
     async def remove(self, asked: Asked) -> Answer:
         """Forget URL and secret."""
@@ -261,19 +255,9 @@ class MerchantPages:
         await self._actions.revoke_api_key(asked.key, client_id)
         return _to(merchant_id, said="revoked")
 
-    async def _with_new_secret(
-        self, merchant_id: str, store: Callable[[SealedSecret], Awaitable[Stored]]
-    ) -> tuple[Stored, str]:
-        """Make a secret and store it sealed; it is sealed again where the key that seals has just changed."""
-        secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
-        for _ in range(MAX_SEALINGS):
-            if (key := await self._actions.sealing_key()) is None:
-                break
-            stored = await store(key.seal(merchant_id, secret))
-            if stored not in KEY_IS_OLD:
-                return stored, secret.revealed.decode()
-        _log.warning("secret.unsealed")
-        raise NoSealingKey
+    async def _unsealed(self, asked: Asked, error: NotSealed) -> Answer:
+        _log.warning("secret.unsealed", reason=str(error))
+        return await self._page(asked, problem=self._say(asked, "merchant.no_key"), status=503)
 
     def _say(self, asked: Asked, key: str, **facts: object) -> str:
         return texts.say(key, asked.reader.language, **facts)

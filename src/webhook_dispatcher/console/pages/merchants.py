@@ -1,4 +1,4 @@
-"""Merchants in a list: by id, and by who stands out."""
+"""Merchants in a list: by id, or those that are behind, failing, busy or paused."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ class MerchantList:
         return Shown("merchants.html", facts, 422 if refused else 200)
 
     async def open(self, asked: Asked) -> Answer:
-        """Lead to the page of a merchant by its id, which nothing need be known of yet."""
+        """Lead to the page of a merchant by its id, also where nothing is known of that merchant yet."""
         merchant_id = asked.given("merchant")
         if not 1 <= len(merchant_id) <= MAX_ID_LENGTH or not merchant_id.isprintable():
             return Moved("/merchants")

@@ -18,7 +18,7 @@ from webhook_dispatcher.storage.console.overview import Attempts as Rows
 from webhook_dispatcher.storage.console.overview import DispatcherRow, Overview, Overviews
 
 OLD = timedelta(minutes=1)
-"""An event that waits longer for its first attempt is worth a colour."""
+"""Where an event has waited longer for its first attempt, the number of waiting events is coloured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """What keeps deliveries from going on."""
+    """A warning: what keeps deliveries from going on."""
 
     tone: str
     key: str
@@ -70,7 +70,7 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """A plot of attempts, and each outcome of them. name: of the while that it is about."""
+    """A plot of attempts, and each outcome of them. name: of the time that it is about, `hour` or `day`."""
 
     name: str
     plot: Plot
@@ -157,7 +157,7 @@ def _wait(overview: Overview, reader: Reader) -> Sequence[Note]:
 
 
 def _held(overview: Overview, language: Language) -> Sequence[Note]:
-    """Say how many merchants get nothing at all; those that are suspended are listed with those that fail."""
+    """Say how many merchants are sent nothing; the list of failing merchants holds the suspended ones too."""
     return [
         Note(texts.say(key, language, count=count), _merchants(order))
         for key, count, order in (

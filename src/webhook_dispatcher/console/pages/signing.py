@@ -1,4 +1,4 @@
-"""Signing in and out. Passwords and codes are in forms alone; a wrong one is told as any other."""
+"""Signing in and out. Passwords and codes are in forms alone; wrong ones are all answered alike."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ _REFUSED = SignIn(Outcome.REFUSED)
 
 
 class Signing:
-    """Signs people in by a password or a code, and out. is_by_proxy: a proxy has done so already."""
+    """Signs people in by a password or a code, and out. is_by_proxy: a proxy signs them in instead."""
 
     def __init__(self, sessions: Sessions, prover: Prover, is_by_proxy: bool) -> None:
         self._sessions = sessions
@@ -59,7 +59,7 @@ class Signing:
     async def _tried(self, asked: Asked, token: SessionToken) -> SignIn:
         if typed := asked.entered("code"):
             code = SignInCode.parse(typed)
-            # What can be no code is counted as a wrong one.
+            # A text that cannot be a code is counted as a wrong one: the database knows no code of this hash.
             code_hash = b"" if code is None else code.hash
             return await self._sessions.sign_in_by_code(code_hash, token.hash, asked.browser)
         name, password = parse_name(asked.entered("name")) or "", asked.entered("password")

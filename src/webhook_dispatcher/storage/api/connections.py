@@ -1,8 +1,8 @@
 """A pool's connections, kept open when they are released, and handed straight to who has waited the longest.
 
-asyncpg's pool makes a task of each release, and its loop turns once more before the next has the connection:
-a tenth of what a request costs. It still opens them, and takes those back with which something went wrong:
-it waits until a cancelled statement is over, and replaces what was closed.
+asyncpg's pool makes a task of each release, and the event loop turns once more before the next has the
+connection: a tenth of what a request costs. The pool still opens connections, and takes those back with which
+something went wrong: it waits until a cancelled statement is over, and replaces what was closed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Connections:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[PoolConnectionProxy]:
-        """Take one while entered, however long that has to be waited for; requests do by their shares."""
+        """Take one while entered, and wait for it without a bound; requests wait within one (`Share`)."""
         connection, is_sound = await self.take(), False
         try:
             yield connection
@@ -109,7 +109,7 @@ def _end(waiter: Waiter) -> None:
 
 
 def is_open(connection: PoolConnectionProxy) -> bool:
-    """Tell whether it can be asked; what the server has closed, the pool may have taken back by itself."""
+    """Tell whether it can be asked: the server may have closed it, and the pool taken it back since."""
     try:
         return not connection.is_closed()
     except asyncpg.InterfaceError:

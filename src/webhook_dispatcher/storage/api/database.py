@@ -1,4 +1,4 @@
-"""Where a request's statements run: on a pool, each by itself, or on one connection within a transaction."""
+"""Runs a request's statements: each on whatever connection is free, or all on one within a transaction."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -14,12 +14,12 @@ from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import Statement, load
 
 MAX_WAIT_SECONDS = 5.0
-"""How long a request waits for a connection: one that hangs holds up no more than so many others so long."""
+"""How long a request waits for a connection: behind one that hangs, others do not wait without end."""
 MAX_WAITING = 200
 """Requests that wait for one share's connections; one more is refused at once."""
 
 TOKEN_ENDED = "WH401"
-"""What functions raise that find nobody by the token."""
+"""The SQLSTATE that the database's functions raise where they find nobody by the token."""
 _FIND_BEARER = load("api_tokens")["find_bearer"]
 
 
@@ -31,7 +31,7 @@ class TokenEnded(DispatcherError):
 
 
 class Share:
-    """A part of all connections: at most so many at once, and a bounded wait for one of them."""
+    """A share of the connections: at most so many at once, for which requests wait within a bound."""
 
     def __init__(self, connections: Connections, most: int) -> None:
         self._connections = connections
@@ -77,7 +77,7 @@ class Share:
             self._free.release()
 
     async def fetch(self, text: str, *arguments: object) -> Sequence[Any]:
-        """Return all rows, for every request: without `acquire`, which would cost as much again."""
+        """Return all rows. Every request calls this: it does without `acquire`, which costs as much again."""
         connection, is_sound = await self._take(), False
         try:
             rows = cast(Sequence[Any], await connection.fetch(text, *arguments))
@@ -150,7 +150,8 @@ async def ask_own(
 ) -> Sequence[Any]:
     """Return the rows of a statement that finds whose they are by a token's hash, its first parameter.
 
-    Errors: TokenEnded where it found nobody. A token that is live afterwards was so before: there is nothing.
+    Where it returns none, the token may have ended, so that is looked up. A token that is live now was live
+    for the statement too: there is nothing. Errors: TokenEnded.
     """
     rows = await ask(database, statement, token, *arguments)
     if not rows and not await ask(database, _FIND_BEARER, token):

@@ -134,7 +134,10 @@ class Deliveries:
 
 
 def _page(examined: Sequence[dict[str, Any]], limit: int) -> Page:
-    """Take what matches, and say where to go on: behind the last that is shown, or that was examined."""
+    """Make a page of what matches.
+
+    The next one goes on behind its last delivery, or where it is not full, behind the last that was examined.
+    """
     end = next((row["seq"] for row in examined if row["is_last_examined"]), None)
     matching = [_delivery(row) for row in examined if row["is_match"]]
     if len(matching) > limit:

@@ -1,8 +1,8 @@
 """What a merchant reads of its events, in an order that never skips what commits late: api_events.sql, bound.
 
-The order is that of (xid, seq): the transaction that inserted an event, and its number. Given is what lies
-below the snapshot's horizon, where every transaction has ended. A bookmark goes on where it was given: on the
-same server and timeline, as long as nothing behind it was dropped.
+The order is that of (xid, seq): the transaction that inserted an event, and its number. A page holds events
+below the snapshot's horizon alone: all transactions below it have ended, so nothing can be inserted there any
+more. A bookmark holds on the server and timeline where it was given, until something behind it is dropped.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class ServerChanged(DispatcherError):
 
 
 class BookmarkRefused(DispatcherError):
-    """Nobody can go on from a bookmark. Reaction: say why; to begin again, with `since`, misses nothing."""
+    """Reading cannot go on from here. Reaction: say why; to begin again, with `since`, skips nothing."""
 
 
 class BookmarkElsewhere(BookmarkRefused):
@@ -57,7 +57,7 @@ class BookmarkExpired(BookmarkRefused):
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Up to where a feed was read, and what that is worth.
+    """Up to where a feed was read, and on which server and timeline that holds.
 
     server, timeline: where it was given; None where the server does not say. kept_xid: all that had been
     dropped by then is of earlier transactions.
@@ -140,7 +140,7 @@ def _page(found: Sequence[Any], limit: int, bookmark: Bookmark | None, horizon: 
     is_over = len(complete) <= limit and (not found or found[0]["looked"] == len(found))
     if not is_over:
         return FeedPage(events, _behind(complete[: len(events)][-1], horizon), None)
-    # All that lies below the horizon was given: the bookmark moves there, so that it stays young.
+    # All below the horizon was given. The bookmark moves up to it: further behind, it would expire sooner.
     xid, seq = (0, 0) if bookmark is None else (bookmark.xid, bookmark.seq)
     following = horizon if (horizon.xid, horizon.seq) > (xid, seq) else bookmark
     assert following is not None

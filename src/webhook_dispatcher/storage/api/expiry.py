@@ -13,7 +13,7 @@ from webhook_dispatcher.storage.statements import Statement, load
 
 CHUNK = 1_000
 MARGIN = timedelta(minutes=1)
-"""What expired less long ago stays: the clock may be set back by so much."""
+"""What expired less than this ago stays, in case the clock is set back."""
 _LIMITS = load("api_limits")
 
 

@@ -1,7 +1,7 @@
 """Limits that hold exactly, over all processes: api_limits.sql, bound.
 
-A request that is refused takes nothing. What is durable survives a crash of the database; all else is then
-counted anew.
+A request that is refused takes nothing. Counts of durable subjects survive a crash of the database; others
+begin anew.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Taken(NamedTuple):
 
 
 class Limits:
-    """Takes of limits on a pool of connections; errors are ours (`storage.connection.translated`)."""
+    """Counts requests against limits, on a pool; errors are ours (`storage.connection.translated`)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

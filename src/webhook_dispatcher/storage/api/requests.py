@@ -15,7 +15,7 @@ from webhook_dispatcher.storage.api.tokens import Bearer
 from webhook_dispatcher.storage.statements import load
 
 LIFETIME = timedelta(hours=24)
-"""How long an answer is kept (partner-api.md leaves it open; the issue's choice)."""
+"""How long an answer is kept. Source: contract 7."""
 
 _STATEMENTS = load("api_requests")
 
@@ -41,7 +41,7 @@ class GivenBefore:
 class KnownRequest:
     """A request that came before, and what became of it: an answer, a command, or upstream is being asked.
 
-    asked_for: how much longer; zero where that is over, and nobody knows what came of it.
+    asked_for: how much longer upstream is asked; zero where that is over, and nobody knows what came of it.
     """
 
     body_hash: bytes
@@ -62,9 +62,9 @@ class Requests:
         self._lifetime = lifetime
 
     async def begin(self, request_hash: bytes) -> tuple[bool, KnownRequest | None]:
-        """Keep equal requests out until the transaction ends, and say what became of it; None: it is new.
+        """Keep equal requests out until the transaction ends; return whether we do, and what is known of it.
 
-        False: another is being carried out. TokenEnded.
+        False: an equal one is being carried out now. None: the request is new. TokenEnded.
         """
         row = await self._row("begin_request", self._bearer.token_hash, request_hash)
         return row["is_ours"], _known(row)
@@ -80,7 +80,7 @@ class Requests:
         await self._keep(request_hash, body_hash, command_id, None, language, None)
 
     async def claim(self, request_hash: bytes, body_hash: bytes, patience: timedelta) -> UUID:
-        """Say that upstream is being asked, for so long at most; the claim settles it. TokenEnded."""
+        """Note that upstream is asked, for so long at most; return the claim to settle it by. TokenEnded."""
         return await self._keep(request_hash, body_hash, None, None, None, None, patience=patience)
 
     async def answer(self, request_hash: bytes, claim: UUID, answer: KeptAnswer) -> None:

@@ -21,7 +21,7 @@ _TOKENS = load("api_tokens")
 class Bearer(NamedTuple):
     """Who asks. token_hash: by which statements find whose rows they may read.
 
-    A tuple, as all that is made for each request: they cost half as much.
+    A tuple, as is all that is made for each request: a tuple costs half as much as a dataclass.
     """
 
     token_hash: bytes

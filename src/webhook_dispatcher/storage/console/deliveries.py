@@ -188,7 +188,10 @@ class Deliveries:
 
 
 def _page(rows: Sequence[Mapping[str, Any]], limit: int, is_by_end: bool) -> DeliveryPage:
-    """Take what matches, and say where to go on: behind the last that is shown, or that was looked at."""
+    """Make a page of what matches.
+
+    The next goes on behind its last delivery, or where it is not full, behind the last that was looked at.
+    """
     matching = [_delivery(row) for row in rows if row["is_match"]]
     if len(matching) > limit:
         return DeliveryPage(matching[:limit], _written(matching[limit - 1], is_by_end))

@@ -38,10 +38,10 @@ MAX_PREDECESSORS = 20
 MAX_PAUSES = 50
 MAX_CHANGES = 50
 MAX_BY_HAND = 5
-"""Of so many attempts that somebody wanted it is looked up which mass command that was."""
+"""For how many attempts that people asked for, the latest, the mass command behind them is looked up."""
 MAX_CHUNKS = 400
 MAX_DELIVERIES = 20
-"""Of one event: one, but for an id that was used again after its end."""
+"""Deliveries of one event id that are listed. There is one, unless the id was used again after its end."""
 WITHHELD = SealedSecret("withheld", b"")
 """Stands where a merchant has a secret: the console's role sees none."""
 _STATEMENTS = load("console_delivery")

@@ -1,8 +1,8 @@
 """Merchants, listed and one by one: console_merchants.sql, bound.
 
 A list is of lanes: each merchant that has, or had, an endpoint or events has one. By id and by failing it is
-read from an index. Who is behind, and who has most events, no index knows: these are found among a bounded
-number of what is owed, or of the newest events, and `MerchantPage.is_complete` says whether that was all.
+read from an index. There is no index of who is behind, or of who has most events: these are found among a
+bounded number of owed, or of the newest, events, and `MerchantPage.is_complete` says whether that was all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ LATEST = 20
 """Attempts that the page of one merchant shows."""
 MAX_KEYS = 100
 _LAST = "\U0010ffff"
-"""Behind every character that an id may have."""
+"""The last of all characters: ids that begin with a prefix lie between it and the prefix with this."""
 _STATEMENTS = load("console_merchants")
 
 

@@ -1,4 +1,4 @@
-"""Where a list goes on, as text for a URL. Who changes one sees another page of the same list."""
+"""Where a list goes on, as text for a URL. It is not signed: changed, it shows another page of the list."""
 
 import base64
 import binascii

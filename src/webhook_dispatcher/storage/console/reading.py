@@ -1,7 +1,7 @@
 """How the console reads: each statement begins with the session, and finds nothing without a person.
 
 Statements read the views console_*, which show nothing before `webhook.console_reader` has found somebody. So
-no rows may mean that the session is over: `ask_as` tells the two apart, and raises SessionOver.
+where there are no rows, the session may be over: `ask_as` then looks, and raises SessionOver.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One field that finds merchants, an event, a charge or a command: what other modules read, put together."""
+"""Finds merchants, an event, a charge or a command by one text, with what the modules beside it read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -94,7 +94,7 @@ def _answer(response: Object) -> str:
 
 
 def _schema(schema: Object) -> str:
-    """Name what stands in a place, with a link to where it is described."""
+    """Write a schema: an object's name with a link to where it is described, or else the schema itself."""
     if "items" in schema:
         return f"a list of {_schema(schema['items'])}"
     name = str(schema.get("$ref", "")).rpartition("/")[2]

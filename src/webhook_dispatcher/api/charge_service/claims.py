@@ -1,10 +1,10 @@
 """What is forwarded has one effect for each key, though the charge service is asked outside any transaction.
 
-A process claims the key for as long as asking may take, asks with no connection held, and settles the claim:
-an answer is kept, what had no effect is forgotten, and where nobody knows, the key is in doubt. In doubt, and
-when a claim has run out because its process died, the same key and body ask again, with the same derived key,
-which the charge service knows again; another body is refused. A process whose claim was taken over meanwhile
-writes nothing.
+A process claims the key for as long as asking may take, asks without a database connection, and settles the
+claim: an answer is kept; a request that had no effect is forgotten; where nobody knows, the key is in doubt.
+While a key is in doubt, and when a claim has run out because its process died, a request with the same key
+and body asks the charge service again. It gets the same derived key, by which the charge service recognizes
+the request; another body is refused. A process whose claim was taken over meanwhile writes nothing.
 Source: docs/partner-api-upstream.md, "Idempotency".
 """
 
@@ -15,10 +15,10 @@ from uuid import UUID
 
 import structlog
 
-from webhook_dispatcher.api import forwarded
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REUSED, STILL_RUNNING
-from webhook_dispatcher.api.commands import answer_of
+from webhook_dispatcher.api.charge_service import forwarded
+from webhook_dispatcher.api.charge_service.upstream import derived_key
 from webhook_dispatcher.api.idempotency import (
     CarryOut,
     KeyedRequest,
@@ -30,7 +30,7 @@ from webhook_dispatcher.api.idempotency import (
     keyed,
     repeat,
 )
-from webhook_dispatcher.api.upstream import derived_key
+from webhook_dispatcher.api.operations.commands import answer_of
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KnownRequest, Requests
@@ -40,7 +40,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to ask, and to write what came of it. was_in_doubt: somebody has asked before."""
+    """The right to ask, and to write what came of it. was_in_doubt: the charge service was asked before."""
 
     id: UUID
     request: KeyedRequest
@@ -48,9 +48,9 @@ class Claim:
 
 
 class OnceUpstream:
-    """Carries each request out once, be it ours or forwarded.
+    """Carries each request out once, whether it is forwarded or our own.
 
-    patience: how long a claim lasts, which is longer than asking can take.
+    ours: does so with operations of our own. patience: how long a claim lasts: longer than asking can take.
     """
 
     def __init__(self, ours: OnceForEachKey, patience: timedelta) -> None:
@@ -80,7 +80,8 @@ class OnceUpstream:
         try:
             await _settle(asked, claim, outcome)
         except DispatcherError as error:
-            # What was answered is true all the same; the claim runs out, and the same key asks again.
+            # The client gets its answer all the same. Nothing is kept of it: the claim stays until it has run
+            # out, and then the same key asks the charge service again.
             _log.error("claim.unsettled", error=str(error))
         return outcome
 
@@ -102,9 +103,13 @@ def _is_in_doubt(known: KnownRequest, request: KeyedRequest) -> bool:
 
 
 async def _settle(asked: Asked, claim: Claim, outcome: Outcome) -> None:
-    """Write what came of asking. A key that was in doubt stays so until there is an answer to keep."""
+    """Write what came of asking.
+
+    A key that was in doubt stays so until there is an answer to keep: that a request had no effect now does
+    not say that the one before had none.
+    """
     requests, request_hash = Requests(asked.database, asked.bearer), claim.request.hash
-    if _is_last_word(outcome):
+    if _is_final(outcome):
         await requests.answer(request_hash, claim.id, kept_answer(outcome, asked.language))
     elif claim.was_in_doubt or _may_have_acted(outcome):
         await requests.doubt(request_hash, claim.id)
@@ -112,8 +117,8 @@ async def _settle(asked: Asked, claim: Claim, outcome: Outcome) -> None:
         await requests.forget(request_hash, claim.id)
 
 
-def _is_last_word(outcome: Outcome) -> TypeGuard[Answer | Refused]:
-    """Tell whether the same key gets this again."""
+def _is_final(outcome: Outcome) -> TypeGuard[Answer | Refused]:
+    """Tell whether this is kept, so that the same key gets it again."""
     if not isinstance(outcome, Refused):
         return isinstance(outcome, Answer)
     may_be_mended = outcome.code in forwarded.VALIDATION or outcome.code in (KEY_REUSED, STILL_RUNNING)
@@ -121,7 +126,7 @@ def _is_last_word(outcome: Outcome) -> TypeGuard[Answer | Refused]:
 
 
 def _may_have_acted(outcome: Outcome) -> bool:
-    """Tell whether there may be an effect; the charge service says itself that one is still running."""
+    """Tell whether there may be an effect: nobody knows, or the charge service is still working on it."""
     return isinstance(outcome, forwarded.OutcomeUnknown) or (
         isinstance(outcome, Refused) and outcome.code == STILL_RUNNING
     )

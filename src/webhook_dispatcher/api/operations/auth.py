@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 from webhook_dispatcher.api.admission import headers_of_limits
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
-from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret
@@ -32,12 +32,13 @@ from webhook_dispatcher.web.clients import Address, subjects_of
 LIFETIME = timedelta(hours=1)
 """Source: partner-api.md 5.1."""
 MAX_BODY_BYTES = 16_384
-"""Whoever sends more has not shown who he is, and would take memory from those who have."""
+"""Little: who asks for a token is not authenticated yet, and must not take memory from those who are."""
 WIDE_FACTOR = 10
 """A /48 of IPv6 may ask so many times as often as one address."""
 EXAMPLE_ID, EXAMPLE_SECRET = "Qw3rTy7uIoPaSdFgHjKlZx", "a-secret-is-told-once-when-its-key-is-made_"
 NOBODY = bytes(32)
-"""No secret has this hash: what is no secret at all is compared like one."""
+"""Stands for the hash of a text that cannot be a secret: no secret has this hash. The database compares it as
+any other, so that such a text is answered as a wrong secret is, and as late."""
 
 
 class TokenRequest(Model):
@@ -69,21 +70,21 @@ class TokenAnswer(Model):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """As they were given, right or wrong."""
+    """A client's id and secret as they were sent, right or wrong."""
 
     client_id: str
     client_secret: str
 
 
 class Issuing:
-    """The operation."""
+    """Issues access tokens."""
 
     def __init__(self, databases: Databases, limits: RateLimits) -> None:
         self._databases = databases
         self._limits = limits
 
     async def issue(self, asked: Asked) -> Answer:
-        """Issue a token; Refused says that the credentials are wrong or the key is revoked, and no more."""
+        """Issue a token. Refused: a limit is reached, the credentials are wrong, or the key is revoked."""
         given = _given(asked)
         client_id = ClientId.parse(given.client_id)
         shares = self._databases.named(client_id.shard) if client_id else None

@@ -32,7 +32,7 @@ class Listing:
 
     @property
     def filters_hash(self) -> str:
-        """Say the filters in few characters, in whatever order they came."""
+        """The hash of the filters, the same in whatever order they were given."""
         given = {name: value for name, value in self.filters.items() if value is not None}
         return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
 

@@ -12,9 +12,16 @@ from pydantic import Field
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import DELIVERY_NOT_FOUND, UNAVAILABLE
-from webhook_dispatcher.api.commands import unless_refused
-from webhook_dispatcher.api.cursors import CursorRefused, Cursors, Listing
-from webhook_dispatcher.api.models import EXAMPLE_SINCE, EXAMPLE_UNTIL, Instant, Moment, told_reason, write
+from webhook_dispatcher.api.operations.commands import unless_refused
+from webhook_dispatcher.api.operations.cursors import CursorRefused, Cursors, Listing
+from webhook_dispatcher.api.operations.models import (
+    EXAMPLE_SINCE,
+    EXAMPLE_UNTIL,
+    Instant,
+    Moment,
+    told_reason,
+    write,
+)
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.event import Event
@@ -95,13 +102,13 @@ class RetryWindow(Model):
 
 
 class OwnCursors:
-    """What the cursors of each database are made with; its key never changes."""
+    """Makes and reads cursors by the key of each database, which is read once: it never changes."""
 
     def __init__(self) -> None:
         self._known: dict[str | None, Cursors] = {}
 
     async def of(self, asked: Asked) -> Cursors:
-        """Return those of the database that a request is for."""
+        """Return the cursors of the database that a request is for."""
         if asked.admitted.shard not in self._known:
             self._known[asked.admitted.shard] = Cursors(await Deliveries(asked.database).cursor_key())
         return self._known[asked.admitted.shard]
@@ -183,7 +190,7 @@ def event_id_of(asked: Asked) -> UUID:
 
 @contextmanager
 def charges_refused() -> Iterator[None]:
-    """Answer that charges cannot be looked up here, where an operator chose to do without their index."""
+    """Refuse the request where charges cannot be looked up: an operator chose to do without their index."""
     try:
         yield
     except ChargesNotIndexed as error:

@@ -1,13 +1,11 @@
 """The merchant's own webhook: where its events are sent, the secret that signs them, a test, a pause.
 
-A secret is made here, told once and sealed with a public half; nothing in this process opens it again.
+A secret is made here, told once and sealed with a public half; this process cannot open it again.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
 
 import structlog
 from pydantic import Field
@@ -18,28 +16,23 @@ from webhook_dispatcher.api.catalogue import (
     NOT_CONFIGURED,
     UNAVAILABLE,
 )
-from webhook_dispatcher.api.commands import unless_refused
-from webhook_dispatcher.api.models import Instant, write
+from webhook_dispatcher.api.operations.commands import unless_refused
+from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
-from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, SealedSecret, Secret
+from webhook_dispatcher.domain.signing import SealedSecret, Secret
 from webhook_dispatcher.storage.api.endpoints import (
     Endpoints,
     OwnCommand,
     OwnEndpoint,
     Put,
     Removal,
-    Rotated,
     Rotation,
 )
+from webhook_dispatcher.storage.api.new_secrets import NotSealed, Stored, store_new_secret
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_OVERLAP_SECONDS = 7 * 24 * 3600
-MAX_SEALINGS = 3
-"""How often a secret is sealed again because the key that seals has just changed."""
-
-KEY_IS_OLD = (Put.KEY_IS_OLD, Rotated(Rotation.KEY_IS_OLD))
-Stored = TypeVar("Stored", Put, Rotated)
 
 _log = structlog.get_logger()
 
@@ -201,21 +194,9 @@ async def _endpoint(asked: Asked) -> OwnEndpoint:
 async def _with_new_secret(
     asked: Asked, store: Callable[[SealedSecret], Awaitable[Stored]]
 ) -> tuple[Stored, Secret]:
-    """Make a secret and store it sealed; it is sealed again where the key that seals has just changed."""
-    secret = Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
-    for _ in range(MAX_SEALINGS):
-        stored = await store(await _sealed(asked, secret))
-        if stored not in KEY_IS_OLD:
-            return stored, secret
-    raise _unsealed("the sealing key changes all the time")
-
-
-async def _sealed(asked: Asked, secret: Secret) -> SealedSecret:
-    if (key := await Endpoints(asked.database).sealing_key()) is None:
-        raise _unsealed("no dispatcher has confirmed its sealing key within the last hour: is one running?")
-    return key.seal(asked.bearer.merchant_id, secret)
-
-
-def _unsealed(reason: str) -> Refused:
-    _log.error("secret.unsealed", reason=reason)
-    return Refused(UNAVAILABLE, headers={"Retry-After": "60"})
+    """Make a secret and store it sealed, or refuse the request while there is nothing to seal it with."""
+    try:
+        return await store_new_secret(asked.bearer.merchant_id, Endpoints(asked.database).sealing_key, store)
+    except NotSealed as error:
+        _log.error("secret.unsealed", reason=str(error))
+        raise Refused(UNAVAILABLE, headers={"Retry-After": "60"}) from None

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: what a merchant missed, in an order that skips nothing, from where it had come to."""
+"""`GET /v1/events`: a merchant's events from a cursor on, in an order that skips none."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from pydantic import Field
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import NO_SUCH_PATH, UNAVAILABLE
-from webhook_dispatcher.api.cursors import MAX_LENGTH, CursorRefused, Listing
-from webhook_dispatcher.api.deliveries import OwnCursors
-from webhook_dispatcher.api.models import EXAMPLE_SINCE, Instant, Moment
+from webhook_dispatcher.api.operations.cursors import MAX_LENGTH, CursorRefused, Listing
+from webhook_dispatcher.api.operations.deliveries import OwnCursors
+from webhook_dispatcher.api.operations.models import EXAMPLE_SINCE, Instant, Moment
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.event import Event, render_instant
 from webhook_dispatcher.storage.api.events import (
@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class EventsQuery(Model):
-    """From where: behind a cursor, or from what was written since; else from the first that is kept."""
+    """From where on: behind a cursor, or from an instant; else from the first event that is kept."""
 
     limit: int = Field(20, ge=1, le=MAX_LIMIT)
     cursor: str | None = Field(None, min_length=1, max_length=MAX_LENGTH)

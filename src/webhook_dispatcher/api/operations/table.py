@@ -1,6 +1,5 @@
 """All operations, in one table: what is routed, limited, validated, documented and tested."""
 
-from webhook_dispatcher.api import auth, charges, commands, deliveries, events, webhook
 from webhook_dispatcher.api.calls import FORM, JSON, Operation
 from webhook_dispatcher.api.catalogue import (
     DELIVERY_NOT_FOUND,
@@ -12,6 +11,7 @@ from webhook_dispatcher.api.catalogue import (
     STATE_FORBIDS,
     WRONG_CREDENTIALS,
 )
+from webhook_dispatcher.api.operations import auth, charges, commands, deliveries, events, webhook
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.transport.guard import Guard

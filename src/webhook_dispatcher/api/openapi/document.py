@@ -17,8 +17,8 @@ from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import FORM, Operation
 from webhook_dispatcher.api.catalogue import CATALOGUE
-from webhook_dispatcher.api.commands import Accepted
-from webhook_dispatcher.api.models import INSTANT
+from webhook_dispatcher.api.operations.commands import Accepted
+from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.router import PARAMETER
 from webhook_dispatcher.api.validation import MAX_DETAILS, MAX_FIELD
 from webhook_dispatcher.domain.language import LANGUAGES
@@ -40,7 +40,7 @@ WITH_CREDENTIALS = (codes.TOKEN_MISSING, codes.INVALID_TOKEN, codes.KEY_REVOKED)
 WITH_UPSTREAM = (codes.NOT_FOUND, codes.UPSTREAM_AWAY, codes.UPSTREAM_TOO_SLOW)
 WITH_KEY = (codes.KEY_MISSING, codes.KEY_REUSED, codes.STILL_RUNNING)
 WITHOUT_OPERATION = {"NoSuchPath": codes.NO_SUCH_PATH, "MethodNotAllowed": codes.METHOD_NOT_ALLOWED}
-"""What is answered where there is no operation."""
+"""What is answered where no operation has that path, or that method."""
 WITH_REASON = (codes.INVALID_URL, codes.STATE_FORBIDS)
 """Codes that may come with `error.reason`, in words."""
 AGAIN = ("Idempotent-Replayed",)
@@ -88,10 +88,10 @@ HEADERS: Mapping[str, Object] = {
 }
 KEY = "|".join(
     (
-        # Bare, which may well hold quotes.
+        # Bare: up to 255 characters, blanks within them alone; it may hold quotes, or begin with one.
         r"[!#-~]([ -~]{0,253}[!-~])?",
         r'"([!#-~]|[ -~]{1,253}[!-~])?',
-        # Quoted: what counts is what it quotes.
+        # Quoted: the key is what stands between the quotes, where \" is a quote and \\ a backslash.
         r'"([ !#-\[\]-~]|\\["\\]){1,255}"',
     )
 )
@@ -206,7 +206,7 @@ def _parameters(operation: Operation) -> list[Object]:
 
 
 def _query(model: type[BaseModel]) -> Iterator[Object]:
-    """Give each field of a query as a parameter; a text is never null."""
+    """Describe each field of a query as a parameter; it may be left out, and is never null."""
     for name, field in _asked(model.model_json_schema(by_alias=True))["properties"].items():
         yield {"name": name, "in": "query", "required": False, "schema": field}
 
@@ -285,7 +285,7 @@ def _response(description: str, schema: Object, headers: Sequence[str]) -> Objec
 
 
 def _errors(operations: Sequence[Operation]) -> Object:
-    """Describe one error for each code that may leave."""
+    """Describe one error for each code that a client may get."""
     leaving = {code for operation in operations for code in refusals_of(operation)}
     leaving |= set(WITHOUT_OPERATION.values())
     errors = {f"Error{code}": _error(code) for code in sorted(leaving, reverse=True)}
@@ -326,7 +326,7 @@ def _error(code: int) -> Object:
 
 
 def _meta(more: Object | None = None) -> Object:
-    """Describe `meta`; of more members none has to be there."""
+    """Describe `meta`. more: further members, each of which may be left out."""
     described = _closed(
         {
             "requestId": {"type": "string", "minLength": 1, "maxLength": 128},

@@ -2,7 +2,7 @@
 
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import NOT_FOUND
-from webhook_dispatcher.api.deliveries import charges_refused
+from webhook_dispatcher.api.operations.deliveries import charges_refused
 from webhook_dispatcher.storage.api.charges import Charges
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import orjson
 
 from webhook_dispatcher.api.calls import Answer, Asked, Operation
-from webhook_dispatcher.api.document import document
-from webhook_dispatcher.api.document_page import STYLE, page
+from webhook_dispatcher.api.openapi.document import document
+from webhook_dispatcher.api.openapi.document_page import STYLE, page
 
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = (

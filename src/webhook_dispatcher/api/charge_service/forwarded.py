@@ -1,6 +1,6 @@
-"""Operations that are the charge service's own: which there are, and what its answers mean to a client.
+"""Operations that the charge service carries out: which there are, and what its answers mean to a client.
 
-Credentials, limits and idempotency were checked before; whether the same key asks again is in claims.py.
+Credentials, limits and the idempotency key were checked before (`pipeline`, `claims`).
 Source: docs/partner-api-upstream.md.
 """
 
@@ -22,8 +22,8 @@ from webhook_dispatcher.api.catalogue import (
     UPSTREAM_AWAY,
     UPSTREAM_TOO_SLOW,
 )
-from webhook_dispatcher.api.upstream import Unaddressable, Upstream, UpstreamRequest, target_of
-from webhook_dispatcher.api.upstream_answers import (
+from webhook_dispatcher.api.charge_service.upstream import Unaddressable, Upstream, UpstreamRequest, target_of
+from webhook_dispatcher.api.charge_service.upstream_answers import (
     Forwarded,
     KnownCodes,
     Reply,
@@ -71,9 +71,9 @@ ROWS = (
         "Set the fiscal profile, by which receipts are issued.",
     ),
 )
-"""Method, template, name, summary. Partners were told of confirming cards and of reading charges alone."""
+"""Method, template, name, summary. Source: contract 7, the table of what is forwarded."""
 MAX_AT_ONCE = 25
-"""Requests of one merchant that may be with the charge service at once: a quarter of all of a process."""
+"""Requests of one merchant that may be there at once: a quarter of a process's connections to the service."""
 OUTCOMES: Mapping[type[Reply], str] = {
     Forwarded: "answered",
     UpstreamError: "refused",
@@ -94,7 +94,7 @@ class OutcomeUnknown(Refused):
 
 
 class AnyQuery(Model):
-    """Fields that the charge service judges; each is there once."""
+    """Any fields, each once: it is for the charge service to say which it takes."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -115,7 +115,10 @@ class Forwarding:
             yield
 
     async def forward(self, asked: Asked) -> Answer:
-        """Have the charge service do it. OutcomeUnknown: it may have; of any other refusal nothing came."""
+        """Have the charge service carry it out.
+
+        Errors: OutcomeUnknown where it may have acted; after any other Refused it has not.
+        """
         request = _request(asked)
         with self._one_of_a_few(asked.bearer.merchant_id):
             return await self._forward(asked, request)
@@ -140,7 +143,10 @@ class Forwarding:
 
     @contextmanager
     def _one_of_a_few(self, merchant_id: str) -> Iterator[None]:
-        """Let few of a merchant's through at once. One more does not wait: its key is claimed already."""
+        """Refuse a request while the merchant has MAX_AT_ONCE there.
+
+        It does not wait for its turn: its key is claimed already, and the claim could run out meanwhile.
+        """
         if self._under_way[merchant_id] >= MAX_AT_ONCE:
             _log.warning("upstream.crowded", error=f"a merchant has {MAX_AT_ONCE} requests there already")
             raise Refused(UNAVAILABLE, headers={"Retry-After": "1"})
@@ -173,15 +179,15 @@ def operations(handler: Handler) -> tuple[Operation, ...]:
 
 
 def instead(ours: Sequence[Operation], forwarded: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Put the tables together; what is forwarded is not answered by us."""
+    """Put both tables together; where both have a method and path, the charge service's operation counts."""
     taken = {(operation.method, operation.template) for operation in forwarded}
     return (*(one for one in ours if (one.method, one.template) not in taken), *forwarded)
 
 
 def target(asked: Asked) -> str:
-    """Return the path with query as the charge service gets it: one for each thing, however it was written.
+    """Return the path with query as the charge service gets it, in one form however the client encoded it.
 
-    Refused: it can have nothing there.
+    Errors: Refused, as for what does not exist, where no such path can be sent.
     """
     try:
         return target_of(asked.operation.template, asked.parameters, _query(asked))
@@ -210,7 +216,7 @@ def _query(asked: Asked) -> tuple[tuple[str, str], ...]:
 
 
 def _is_attempt(reply: Reply) -> bool:
-    """Tell whether a code was tried: not at another merchant's card, and not if nothing was sent."""
+    """Tell whether a code may have been tried: not at another merchant's card, nor where nothing was sent."""
     match reply:
         case UpstreamError(code=code):
             return code != CARD_OF_ANOTHER

@@ -19,7 +19,7 @@ from webhook_dispatcher.api.catalogue import (
     NOT_FOUND,
     STATE_FORBIDS,
 )
-from webhook_dispatcher.api.models import Instant, told_reason, write
+from webhook_dispatcher.api.operations.models import Instant, told_reason, write
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, OwnCommand
@@ -66,7 +66,7 @@ async def show(asked: Asked) -> Answer:
 
 
 async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
-    """Wait for what becomes of a command, if one was given, and answer with it."""
+    """Wait for the outcome of a command, if one was given, and answer with it; else return the answer."""
     if isinstance(outcome, Answer):
         return outcome
     command = await _ended(asked, outcome.command_id)
@@ -104,7 +104,7 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
         left = deadline - loop.time()
         if command.status not in _OPEN or left <= 0:
             return command
-        # Between two looks; nothing could wake us through a pooler.
+        # The command is looked up again and again: a notification would not get through a pooler.
         await asyncio.sleep(min(pause, left))  # noqa: TID251
         pause = min(pause * 1.5, MAX_LOOK_SECONDS)
 
@@ -118,12 +118,12 @@ async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
 
 
 def _told(command: OwnCommand) -> int | None:
-    """Return the code that a merchant may be told; any other says that the fault is ours."""
+    """Return the code of a rejected command, if a merchant may be told it; any other is a fault of ours."""
     return command.error_code if command.error_code in COMMAND_CODES else None
 
 
 def unless_refused(command: GivenCommand) -> Given:
-    """Turn a command that was asked for into what an operation answers with, or refuse it."""
+    """Return the command that was given, or refuse the request where the database did not take it."""
     match command.result:
         case Gave.GIVEN:
             assert command.id is not None

@@ -1,4 +1,4 @@
-"""The charge service behind this API: one request, made anew from what was understood of the client's.
+"""The charge service behind this API: one request, made anew from the parts of the client's, and its answer.
 
 Nothing of the client's request is copied but the bytes of its body. The path is the operation's template with
 identifiers that are encoded here, the query is encoded here, and every header is made here; so a client can
@@ -34,7 +34,7 @@ from aiohttp import (
 )
 from yarl import URL
 
-from webhook_dispatcher.api.upstream_answers import (
+from webhook_dispatcher.api.charge_service.upstream_answers import (
     KnownCodes,
     Reply,
     UpstreamAway,
@@ -82,7 +82,7 @@ class UpstreamRequest:
 
 
 class Unaddressable(Exception):
-    """The charge service can have nothing by this id or with this query: to the client, nothing is there."""
+    """This id or query cannot be sent so that every server reads the same; the client is told: not found."""
 
 
 def derived_key(client_id: str, method: str, target: str, key: str) -> str:
@@ -192,7 +192,7 @@ class Upstream:
         """
         target = target_of(request.template, request.parameters, request.query)
         url = URL(self._base + target, encoded=True)
-        # Before the try: ids that are no text would be a fault of ours, not of its answer.
+        # Outside the try: an id that cannot be encoded is our mistake; it must not look like a failed answer.
         headers = headers_of(request, self._user_agent)
         progress = _Progress()
         try:
@@ -217,7 +217,7 @@ class Upstream:
             allow_redirects=False,
             trace_request_ctx=progress,
         ) as response:
-            # Left before its end, an answer takes its connection with it.
+            # Where we return before the end of an answer, aiohttp closes its connection.
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
                 return UpstreamBroken("its answer is compressed, which was not asked for")
             body = await _read(response, self._max_answer_bytes, take_memory)

@@ -1,10 +1,11 @@
-"""What an answer of the charge service means: pure, no I/O.
+"""What an answer of the charge service means; no I/O.
 
-Whatever it is becomes a value. A success is passed byte for byte, so it is parsed first: text that is no JSON
-would break the envelope around it. NaN and infinities are no JSON. Names that occur twice in an object are,
-and pass, as in the `object` of an event: the operation has taken place, and the client is better told so.
+Every answer becomes a value. The body of a success goes to the client byte for byte, within our envelope. So
+it is parsed first: text that is no JSON (NaN and infinities are none) would break the envelope. An object in
+which a name occurs twice passes, as in the `object` of an event: the operation has taken place, and the
+client had better learn that.
 
-Of an error, what the client may see is chosen here; nothing else of it leaves.
+Of an error, only the fields that are chosen here reach the client.
 Source: docs/partner-api-upstream.md, "What is answered".
 """
 
@@ -16,11 +17,11 @@ import orjson
 
 SUCCESSES = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED})
 ABOUT_OUR_CREDENTIALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED})
-"""Its opinion of us; the client's own credentials were good when it was asked."""
+"""It refuses the credentials of this program, not those of the client, which were checked before."""
 AWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
-"""What stands before the charge service says so when that is away."""
+"""A proxy or load balancer before the charge service answers so where it cannot reach it."""
 MALFORMED_COMMAND = -14005
-"""The one published code that can only be a fault of ours."""
+"""The one published code that only a mistake of this program can cause: clients are not told it."""
 MAX_RETRY_AFTER_SECONDS = 86_400
 _OURS = frozenset({"code", "type", "message", "details"})
 _FIELDS = frozenset({"field", "message"})
@@ -122,7 +123,7 @@ def _error(status: int, error: Mapping[str, object], codes: KnownCodes, retry_af
     code = error.get("code")
     if isinstance(code, int) and codes.may_pass(code):
         known = codes.statuses.get(code)
-        # With 5xx a code of the table passes alone: it says what became of the request.
+        # With a status of 5xx only a code of the table passes: it says what became of the request.
         if known is not None or status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return _passed(code, known or status, error, codes, retry_after)
     if status in AWAY:
@@ -140,7 +141,7 @@ def _passed(
 
 
 def _details(given: object) -> tuple[FieldProblem, ...]:
-    """Take what has the published form; the code is what clients branch on, so the rest is dropped."""
+    """Take the details that have the published form, and drop others: clients branch on the code alone."""
     items = given if isinstance(given, list) else []
     return tuple(
         FieldProblem(item["field"], item["message"])

@@ -1,0 +1,1 @@
+"""The OpenAPI document of all operations, its page, and the two paths that show them."""
