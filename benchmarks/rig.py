@@ -33,6 +33,7 @@ from benchmarks.processes import (
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 
 SERVER = {
     # As on a small dedicated server, and the same for everybody who is measured.
@@ -263,7 +264,8 @@ class Rig:
     def make_template(self, name: str, root: str | Mapping[str, str], merchants: int) -> str:
         """Make a database with the schema and an endpoint for each merchant, with its URL below `root`."""
         self.execute(f"CREATE DATABASE {name}")
-        asyncio.run(schema.migrate(self.postgres.dsn(database=name)))
+        # With all that may be chosen: the limits hold for an installation with the Partner API.
+        asyncio.run(schema.migrate(self.postgres.dsn(database=name), ChosenIndexes(feed=True)))
         keyring = Keyring.parse(self._key)
         rows = []
         for merchant_id in names(merchants):

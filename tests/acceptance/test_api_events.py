@@ -197,7 +197,8 @@ async def test_a_database_that_was_moved_is_not_read_until_it_is_adopted(install
 
 
 async def test_without_its_index_the_operation_is_not_there(installation: Installation) -> None:
-    asked = await start_api(installation)
+    """Who had it goes on when it is back; who began without has it after the next start."""
+    asked, sent = await start_api(installation), await installation.emit("m1")
     await installation.owner.execute("UPDATE webhook.state SET has_feed_index = false")
     later = await start_api(installation)
     async with asked.merchant("m1") as merchant, later.merchant("m1") as other:
@@ -208,3 +209,14 @@ async def test_without_its_index_the_operation_is_not_there(installation: Instal
             "/v1/events" in (await one.ask("GET", "/openapi.json")).json["paths"] for one in (merchant, other)
         ]
         assert (documented, not_documented) == (True, False)
+    assert asked.daemon.log("events.not_indexed") == []
+    [said] = later.daemon.log("events.not_indexed")
+    assert "migrate --feed-index" in said["reason"]
+    added = installation.command(
+        "migrate", "--feed-index", MIGRATION_DATABASE_URL=installation.database.dsn("postgres")
+    )
+    assert added.returncode == 0, added.stderr
+    again = await start_api(installation)
+    async with asked.merchant("m1") as merchant, again.merchant("m1") as other:
+        for one in (merchant, other):
+            assert [event["id"] for event in (await one.ask("GET", "/v1/events")).data] == [str(sent.id)]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.acceptance.console_people import browser
@@ -111,16 +112,26 @@ def test_nothing_runs_on_after_a_demo_was_stopped(folder: Path, number: signal.S
         time.sleep(0.02)
 
 
-def said(process: subprocess.Popen[str], pattern: str) -> str:
-    """Read what the demo prints until a line matches; return the group."""
+def said(process: subprocess.Popen[str], *patterns: str) -> list[str]:
+    """Read what the demo prints until each was matched by a line, in any order; return their groups."""
     assert process.stdout is not None
-    return next(found[1] for line in process.stdout if (found := re.search(pattern, line)))
+    found = dict[str, str]()
+    while set(patterns) - found.keys():
+        line = next(process.stdout)
+        found |= {pattern: match[1] for pattern in patterns if (match := re.search(pattern, line))}
+    return [found[pattern] for pattern in patterns]
 
 
 async def test_whoever_watches_signs_in_at_the_console_with_the_code_that_is_shown(folder: Path) -> None:
     with demo(folder) as process:
-        base = said(process, r"^the console at (http://127\.0\.0\.1:\d+)$")
-        code = said(process, r"^sign in at the console with the code (\S+) \(once, within 60 s\)$")
+        api, base, code = said(
+            process,
+            r"^the Partner API at (http://127\.0\.0\.1:\d+)/v1$",
+            r"^the console at (http://127\.0\.0\.1:\d+)$",
+            r"^sign in at the console with the code (\S+) \(once, within 60 s\)$",
+        )
+        async with aiohttp.ClientSession() as session, session.get(f"{api}/openapi.json") as response:
+            assert "/v1/events" in (await response.json())["paths"], "the demo's merchants read their events"
         async with browser(base) as client:
             assert (await client.post("/sign-in", {"code": code})).location == "/"
             assert cast.RETRY_SCHEDULE in (await client.get("/health")).text

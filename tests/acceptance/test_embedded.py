@@ -136,5 +136,7 @@ async def test_a_charge_made_at_the_sample_charge_service_is_read_and_its_events
                 read = await merchant.ask("GET", f"/v1/charges/{made.data['id']}")
                 assert read.data == made.data
                 listed = await merchant.ask("GET", f"/v1/deliveries?charge={made.data['id']}")
+                events = await merchant.ask("GET", "/v1/events")
         steps = ["charge.split_completed", "charge.succeeded", "charge.created"]
         assert [delivery["type"] for delivery in listed.data] == steps
+        assert {event["type"] for event in events.data} >= set(steps)

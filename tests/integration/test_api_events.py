@@ -272,11 +272,22 @@ async def test_upkeep_notes_a_milestone_now_and_then(storage: StorageHarness) ->
     assert await storage.db.fetchval(count) == 2
 
 
-async def test_without_the_index_there_is_no_feed(storage: StorageHarness, reader: Reader) -> None:
-    await schema.migrate(storage.database.dsn("postgres"), ChosenIndexes(feed=False))
+async def test_without_the_index_there_is_no_feed_and_with_it_what_was_written_before_is_read(
+    storage: StorageHarness, reader: Reader
+) -> None:
+    dsn, here = storage.database.dsn("postgres"), await storage.daemon("here")
+    await schema.migrate(dsn, ChosenIndexes(feed=False))
     with pytest.raises(FeedNotIndexed):
         await reader.page()
     assert not await reader.events.is_indexed()
+    finished, owed = await storage.insert("m", "{}", "{}")
+    lease, [event, *_] = await here.claim("m")
+    await here.records.write([answered(event, lease.epoch, await storage.now(), 200)], [], LEASE)
+    assert await storage.db.fetchval("SELECT count(*) FROM webhook.delivery_log") == 1
+    await schema.migrate(dsn, ChosenIndexes(feed=True))
+    assert await reader.events.is_indexed()
+    later = await storage.insert("m")
+    assert (await reader.read())[0] == [finished, owed, *later]
 
 
 async def test_a_daemon_of_the_version_before_has_an_event_given_twice_but_never_skipped(
@@ -307,7 +318,7 @@ async def test_a_restored_database_is_read_again_when_it_was_adopted(
     target = await database.connect()
     copy = Database(database.server, f"{database.name}_restored")
     with own_server({}) as source:
-        await schema.migrate(source.dsn(), name="prod")
+        await schema.migrate(source.dsn(), ChosenIndexes(feed=True), name="prod")
         there = await asyncpg.connect(source.dsn())
         ahead = await target.fetchval(NEXT) + 20_000 - await there.fetchval(NEXT)
         await there.execute(INSERT)
@@ -356,7 +367,7 @@ async def _served(folder: Path, bookmark: Bookmark | None) -> Bookmark:
     options = {**servers.options(), "restore_command": "false"}
     with EmbeddedPostgres(folder, durable=False, options=options, bin_dir=servers.programs()) as server:
         if bookmark is None:
-            await schema.migrate(server.dsn(), name="prod")
+            await schema.migrate(server.dsn(), ChosenIndexes(feed=True), name="prod")
         database = Database(server, "postgres")
         owner = await database.connect()
 

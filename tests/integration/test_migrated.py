@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -11,7 +13,16 @@ from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
+from webhook_dispatcher.storage.upkeep import PostgresUpkeep
+
+INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m', 'charge.created', '{}')"
+COUNT_PARTITIONS = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook.delivery_log'::regclass"
+FEED = """
+SELECT coalesce(array_agg(indexname), '{}') FROM pg_indexes
+WHERE indexdef LIKE '%(merchant_id, xid, seq)%'
+"""
 
 
 @pytest.fixture
@@ -51,7 +62,7 @@ def test_first_migration_lists_what_it_made_and_the_next_that_nothing_was_to_be_
     assert {"attempts", "charges", "deliveries", "endpoints"} <= set(made["views"].split(", "))
     assert int(made["partitions"].partition(",")[0]) > 0
     assert made["charge index"] == "deliveries are found by their charge"
-    assert made["feed index"] == "merchants read their events (GET /v1/events)"
+    assert made["feed index"] == "none; with the Partner API `migrate --feed-index` adds GET /v1/events"
     assert made["installation"] == "prod-eu1"
     assert "there already" not in made
     orders = [line.strip().partition(" ")[0] for line in lines[lines.index("next, as this user:") + 1 : -1]]
@@ -66,10 +77,11 @@ def test_second_database_of_a_server_has_its_roles_already(
     migrate(server, capsys)
     asyncio.run(execute(server.dsn("postgres"), "CREATE DATABASE second"))
     environ = {"WEBHOOK_DATABASE_URL": server.dsn("postgres", "second"), "WEBHOOK_INSTALLATION": "prod-eu2"}
-    assert main(["migrate", "--no-charge-index", "--no-feed-index"], Session(environ)) == 0
+    assert main(["migrate", "--no-charge-index", "--feed-index"], Session(environ)) == 0
     out = capsys.readouterr().out
     assert "  roles          none\n  there already  webhook_admin, webhook_api, webhook_console, " in out
-    assert "  charge index   none, as was chosen\n  feed index     none, as was chosen\n" in out
+    feed = "merchants read their events (GET /v1/events)"
+    assert f"  charge index   none, as was chosen\n  feed index     {feed}\n" in out
     assert "PASSWORD" not in out, "they have passwords"
 
 
@@ -89,9 +101,49 @@ def test_later_migration_names_what_it_applied(
         "0007_accounts",
         "0008_console",
         "0009_own_sessions",
+        "0010_feed_is_chosen",
     )
     assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines
+
+
+def test_a_new_schema_has_no_index_of_the_feed_in_days_to_come_either(
+    server: EmbeddedPostgres, capsys: pytest.CaptureFixture[str]
+) -> None:
+    migrate(server, capsys)
+    dsn = server.dsn("postgres")
+    partitions = asyncio.run(fetchval(dsn, COUNT_PARTITIONS))
+    asyncio.run(execute(server.dsn("webhook_producer"), INSERT))
+    asyncio.run(make_partitions(server))
+    assert asyncio.run(fetchval(dsn, COUNT_PARTITIONS)) > partitions
+    assert asyncio.run(fetchval(dsn, FEED)) == []
+    assert migrate(server, capsys) == ["nothing was to be done", "the schema is up to date"]
+    assert asyncio.run(fetchval(dsn, FEED)) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "has_events", "is_kept"),
+    [
+        ("0005_what_operators_ask", True, False),
+        ("0009_own_sessions", False, False),
+        ("0009_own_sessions", True, True),
+    ],
+)
+def test_index_of_the_feed_stays_where_it_was_made_and_events_are(
+    server: EmbeddedPostgres,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    has_events: bool,
+    is_kept: bool,
+) -> None:
+    dsn = server.dsn("postgres")
+    asyncio.run(execute(dsn, up_to(version)))
+    if has_events:
+        asyncio.run(execute(dsn, INSERT))
+    migrate(server, capsys)
+    assert asyncio.run(fetchval(dsn, "SELECT has_feed_index FROM webhook.state")) == is_kept
+    assert ("outbox_feed" in asyncio.run(fetchval(dsn, FEED))) == is_kept
+    assert is_kept or asyncio.run(fetchval(dsn, FEED)) == []
 
 
 def up_to(name: str) -> str:
@@ -99,6 +151,22 @@ def up_to(name: str) -> str:
     text, mark, _ = schema.migration_sql().partition(f"SET version_num='{name}'")
     assert mark
     return f"{text}{mark}; COMMIT"
+
+
+async def make_partitions(server: EmbeddedPostgres) -> None:
+    """Make those of the next days, as a daemon does."""
+    name, patience = "upkeep", timedelta(seconds=5)
+    async with create_pool(
+        server.dsn("webhook_dispatcher"), application_name=name, command_timeout=patience, size=1
+    ) as pool:
+        await PostgresUpkeep(pool).make_partitions(30)
+
+
+async def fetchval(dsn: str, statement: str) -> Any:
+    connection = await asyncpg.connect(dsn)
+    value = await connection.fetchval(statement)
+    await connection.close()
+    return value
 
 
 async def execute(dsn: str, statements: str) -> None:

@@ -8,6 +8,7 @@ from tests.servers.awkward_settings import BEARABLE, known, literal
 from tests.servers.database import Database
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 
 KNOWN = known(major_version(programs()))
 DEFINITIONS = """
@@ -58,7 +59,7 @@ async def migrate_under(database: Database, name: str, turn: int) -> str:
     for setting, values in KNOWN.items():
         value = literal(setting, values[turn % len(values)])
         await owner.execute(f"ALTER DATABASE {name} SET {setting} = {value}")
-    await schema.migrate(dsn)
+    await schema.migrate(dsn, ChosenIndexes(feed=True))
     await owner.execute(f"ALTER DATABASE {name} RESET ALL")
     await owner.close()
     return dsn

@@ -50,6 +50,7 @@ CLAIM_MARGIN = timedelta(seconds=5)
 MAX_REQUEST_TIME = UPSTREAM_TIME + CLAIM_MARGIN
 """How long a request that was read may take: no grace is shorter."""
 USER_AGENT = f"webhook-dispatcher/{__version__}"
+NO_FEED = "GET /v1/events is not there: run `webhook-dispatcher migrate --feed-index`, then start this again"
 
 _log = structlog.get_logger()
 
@@ -161,7 +162,7 @@ class Program(Running):
         _log.info("api.started", version=__version__, url=url, port=self.port, ops_port=self.ops_port)
 
     async def _compose(self, pools: Pools) -> Parts:
-        chosen, has_feed = self._options, await asyncio.gather(*map(_has_feed, pools.values()))
+        chosen, has_feed = self._options, await asyncio.gather(*map(_has_feed, pools, pools.values()))
         return compose(pools, chosen.limits, chosen.egress, chosen.upstream, any(has_feed))
 
     async def _pool(self, stack: AsyncExitStack, dsn: str) -> Connections:
@@ -195,9 +196,15 @@ class Program(Running):
             self._away.pop(name, None)
 
 
-async def _has_feed(pool: Connections) -> bool:
-    """Tell whether a database's events can be read in order; where one is away each request will be told."""
+async def _has_feed(name: str | None, pool: Connections) -> bool:
+    """Tell whether a database's events can be read in order, and log how to have it where they cannot.
+
+    Where the database is away each request will be told.
+    """
     try:
-        return await Events(Share(pool, 1)).is_indexed()
+        is_indexed = await Events(Share(pool, 1)).is_indexed()
     except StorageUnavailable:
         return True
+    if not is_indexed:
+        _log.info("events.not_indexed", shard=name, reason=NO_FEED)
+    return is_indexed

@@ -29,6 +29,7 @@ from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.administration import administration
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.telemetry import logs, merging
 
 _log = structlog.get_logger()
@@ -132,7 +133,8 @@ def _bind(settings: Settings, **fields: object) -> None:
 
 def _with_database(settings: Settings, postgres: EmbeddedPostgres) -> Settings:
     """Migrate an embedded database, and return the settings to use it with."""
-    asyncio.run(schema.migrate(postgres.dsn(), name=settings.installation))
+    # The Partner API runs beside it: merchants read their events by this index.
+    asyncio.run(schema.migrate(postgres.dsn(), ChosenIndexes(feed=True), name=settings.installation))
     _log.info(
         "database.started",
         producer_url=postgres.dsn("webhook_producer"),

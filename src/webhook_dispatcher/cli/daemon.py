@@ -75,7 +75,7 @@ def migrate(
         bool | None,
         typer.Option(
             "--feed-index/--no-feed-index",
-            help="Let merchants read their events in order. By default as chosen before, at first yes.",
+            help="Let merchants read their events in order. By default as chosen before, at first no.",
             show_default=False,
         ),
     ] = None,

@@ -8,7 +8,8 @@ LOGINS = {
     "webhook_api": "ALTER ROLE webhook_api PASSWORD '…';           -- the Partner API, where it is run",
     "webhook_console": "ALTER ROLE webhook_console PASSWORD '…';       -- the console, where it is run",
 }
-NOT_CHOSEN = "none, as was chosen"
+NO_CHARGES = "none, as was chosen"
+NO_FEED = "none; with the Partner API `migrate --feed-index` adds GET /v1/events"
 GRANT = "GRANT webhook_producer TO …;                   -- the charge service's user"
 
 
@@ -22,8 +23,8 @@ def lines_of(migrated: Migrated) -> list[str]:
 
 
 def _made(made: Inventory) -> list[str]:
-    charge = "deliveries are found by their charge" if made.has_charge_index else NOT_CHOSEN
-    feed = "merchants read their events (GET /v1/events)" if made.has_feed_index else NOT_CHOSEN
+    charge = "deliveries are found by their charge" if made.has_charge_index else NO_CHARGES
+    feed = "merchants read their events (GET /v1/events)" if made.has_feed_index else NO_FEED
     facts = {
         "schema": f"webhook, of version {made.schema_version}",
         "roles": ", ".join(made.roles) or "none",

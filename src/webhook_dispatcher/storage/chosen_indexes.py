@@ -1,9 +1,10 @@
 """Indexes that an installation may do without: made, and dropped, beside a system that runs.
 
-By one deliveries are found by their charge, by the other merchants read their events in order.
-A migration makes them in a new schema. What may have rows is indexed here, concurrently, one table after the
-other, the newest partition first: days of log take a while, and whoever interrupts it goes on with the next
-`migrate`. Two at once would wait for each other: the second waits until the first has ended.
+By one deliveries are found by their charge: a migration makes it in a new schema. By the other merchants read
+their events in order: who runs the Partner API asks for it. What may have rows is indexed here, concurrently,
+one table after the other, the newest partition first: days of log take a while, and whoever interrupts it
+goes on with the next `migrate`. Two at once would wait for each other: the second waits until the first has
+ended.
 
 The index by which merchants' lists find what waits for a retry (`outbox_out_of_order`) is made here too,
 where the outbox may have rows.
@@ -28,9 +29,10 @@ _STATEMENTS = load("chosen_indexes")
 
 @dataclass(frozen=True, slots=True)
 class ChosenIndexes:
-    """Which of the indexes an installation wants; None: as was chosen before, or yes.
+    """Which of the indexes an installation wants; None: as was chosen before.
 
-    charge: deliveries are found by their charge. feed: merchants read their events in order.
+    charge: deliveries are found by their charge; at first yes. feed: merchants read their events in order; at
+    first no, since each event pays for it whether anybody reads or not.
     """
 
     charge: bool | None = None
@@ -123,7 +125,9 @@ async def _index(
     if table["is_partition"]:
         attaching = f'ALTER INDEX webhook.{index.parent} ATTACH PARTITION webhook."{table["index"]}"'
         await _briefly(connection, attaching, tell)
-    await connection.execute(f'ANALYZE webhook."{table["relation"]}"')
+    # Not what is empty: the planner would count on no rows at all, and read all of a table that fills.
+    if await connection.fetchval(f'SELECT EXISTS (SELECT FROM webhook."{table["relation"]}")'):
+        await connection.execute(f'ANALYZE webhook."{table["relation"]}"')
 
 
 async def _drop(connection: asyncpg.Connection, index: _Index, tell: Callable[[str], None]) -> None:

@@ -28,6 +28,7 @@ from webhook_dispatcher.local.receiver import Receiver
 from webhook_dispatcher.settings import Settings, load_settings
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.administration import Administration, administration
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.connection import connect
 
 LOOK_INTERVAL_SECONDS = 0.1
@@ -137,7 +138,7 @@ async def set_up(
 
     is_audited: whether all that is written and arrives is kept, to be compared in the end.
     """
-    await schema.migrate(postgres.dsn())
+    await schema.migrate(postgres.dsn(), ChosenIndexes(feed=True))
     ledger = Ledger()
     ca_file = folder / "ca.pem"
     tls = server_context(ca_file)
