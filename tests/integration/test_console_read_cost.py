@@ -55,7 +55,9 @@ INSERT INTO webhook.delivery_log (
     last_outcome
 )
 SELECT
-    n, lpad(n::text, 32, '0')::uuid, CASE WHEN n % 4 = 0 THEN 'm0' ELSE 'm' || n % {merchants} END,
+    n, lpad(n::text, 32, '0')::uuid,
+    -- However many rows there are, the small merchant fills a page.
+    CASE WHEN n % 4 = 0 THEN 'm0' WHEN n % ({rows} / 100) = 1 THEN 'm7' ELSE 'm' || n % {merchants} END,
     CASE WHEN n % 1000 = 0 THEN 'charge.failed' ELSE 'charge.succeeded' END, at,
     json_build_object('id', 'ch_' || n / 4),
     CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'delivered' END, CASE WHEN n % 10 = 0 THEN 'exhausted' END, 1, at,
