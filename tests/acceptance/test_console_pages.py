@@ -182,6 +182,20 @@ async def test_filters_stand_in_the_url_and_pages_go_on_by_cursor(installation: 
             assert (page.status, said in page.text) == (422, True), query
 
 
+async def test_the_log_shows_of_an_answer_what_the_state_does_not_say(installation: Installation) -> None:
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    for merchant_id, status, state in (("good", 204, "delivered"), ("bad", 503, "pending_retry")):
+        await installation.configure(merchant_id)
+        installation.receiver.behave(merchant_id, Behaviour(status))
+        await installation.settled((await installation.emit(merchant_id)).id, state, 1)
+    await installation.emit("unconfigured")
+    console = await start_console(installation)
+    async with console.person() as person:
+        shown = (await person.get("/deliveries")).body.decode()
+    cells = re.findall(r'<td data-label="Last answer">(.*?)</td>', shown)
+    assert [re.sub("<[^>]*>", "", cell).strip() for cell in cells] == ["–", "HTTP 503", "HTTP 204"]
+
+
 async def test_ticked_deliveries_are_retried_together(installation: Installation) -> None:
     await installation.start(RETRY_SCHEDULE="PT1H")
     await installation.configure("m1")

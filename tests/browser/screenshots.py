@@ -27,8 +27,8 @@ FOLDER = os.environ.get("SCREENSHOTS")
 PERSON = "grace"
 IS_TOO_WIDE = """
 document.documentElement.scrollWidth > window.innerWidth
-|| [...document.querySelectorAll(".card > .table")].some(
-    each => each.offsetWidth > each.parentElement.clientWidth
+|| [...document.querySelectorAll(".card .table")].some(
+    each => each.offsetWidth > each.closest(".card").clientWidth
 )
 """
 

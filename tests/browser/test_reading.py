@@ -1,4 +1,4 @@
-"""Everybody can use the console: nothing serious for axe-core, nothing cut off at 360 px, keys are enough."""
+"""Everybody can use the console: nothing serious for axe-core, nothing cut off or broken, keys are enough."""
 
 import json
 from collections.abc import Sequence
@@ -20,6 +20,12 @@ Look = tuple[Theme, int]
 LOOKS: Sequence[Look] = (("light", 360), ("dark", 1280))
 OPEN_FOLDS = "document.querySelectorAll('details').forEach(each => { each.open = true; })"
 IS_CUT = "document.documentElement.scrollWidth > window.innerWidth"
+BROKEN_IDS = """[...document.querySelectorAll(".id")].filter(each => {
+    const words = document.createRange();
+    words.selectNodeContents(each);
+    const lines = new Set([...words.getClientRects()].map(line => Math.round(line.top)));
+    return each.textContent.length <= 24 && lines.size > 1;
+}).map(each => each.textContent)"""
 FOCUSED = """(() => {
     const at = document.activeElement, box = at.getBoundingClientRect();
     const style = getComputedStyle(at);
@@ -46,7 +52,8 @@ async def problems(page: Page) -> list[str]:
         for each in result["violations"]
         if each["impact"] in SERIOUS
     ]
-    return [*found, *(["it is cut off"] if await page.evaluate(IS_CUT) else [])]
+    broken = [f"{each} is broken" for each in await page.evaluate(BROKEN_IDS)]
+    return [*found, *broken, *(["it is cut off"] if await page.evaluate(IS_CUT) else [])]
 
 
 async def looked_at(

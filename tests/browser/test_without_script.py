@@ -91,6 +91,28 @@ async def test_deliveries_are_filtered_ticked_and_cancelled(
     assert tuple(given) == ("cancel", sent[0].id)
 
 
+async def test_filters_are_folded_where_there_is_no_room(installation: Installation, plain: Watched) -> None:
+    for merchant_id in ("acme", "books"):
+        await installation.emit(merchant_id)
+    page = plain.page
+    await page.set_viewport_size({"width": 360, "height": 800})
+    await plain.open("/deliveries")
+    assert not await page.is_visible("#merchant")
+    await page.click("summary:has-text('Filters')")
+    await page.fill("#merchant", "acme")
+    await page.click("button:has-text('Filter')")
+    assert await page.inner_text("summary:has-text('Filters')") == "Filters 1 set"
+    assert not await page.is_visible("#merchant")
+    assert await page.locator("input[name=event]").count() == 1
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    assert await page.is_visible("#merchant")
+    assert not await page.is_visible("summary:has-text('Filters')")
+    await page.set_viewport_size({"width": 360, "height": 800})
+    await plain.open("/deliveries?status=abc")
+    assert await page.is_visible("#status"), "what is to be mended is not hidden"
+    plain.forgive("status of 422")
+
+
 async def test_what_needs_scripts_is_not_offered(installation: Installation, plain: Watched) -> None:
     await installation.configure("acme")
     sent = await installation.emit("acme")

@@ -525,7 +525,7 @@ async def test_what_is_gone_is_explained(console: Reading) -> None:
 
 async def _fare(console: Reading) -> datetime:
     """Have one merchant of each state."""
-    for merchant in ("failing", "healthy", "paused", "slow", "suspended"):
+    for merchant in ("failing", "healthy", "new", "paused", "slow", "suspended"):
         await console.db.execute(ENDPOINT, merchant)
     await console.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('unconfigured')")
     now = await console.storage.now()
@@ -540,6 +540,9 @@ async def _fare(console: Reading) -> datetime:
         now,
     )
     await console.db.execute("UPDATE webhook.lane SET paused = true WHERE merchant_id = 'paused'")
+    await console.db.execute(
+        "UPDATE webhook.lane SET last_success_at = $1 WHERE merchant_id IN ('healthy', 'slow')", now
+    )
     await console.storage.insert("slow", "{}", "{}", "{}")
     await console.storage.insert("healthy")
     await console.db.execute(
@@ -558,6 +561,7 @@ async def test_merchants_are_listed_with_how_they_fare(console: Reading) -> None
     assert {merchant.merchant_id: merchant.state(page.now) for merchant in page.merchants} == {
         "failing": MerchantState.FAILING,
         "healthy": MerchantState.HEALTHY,
+        "new": MerchantState.NEW,
         "paused": MerchantState.PAUSED,
         "slow": MerchantState.SLOW,
         "suspended": MerchantState.SUSPENDED,
@@ -566,14 +570,14 @@ async def test_merchants_are_listed_with_how_they_fare(console: Reading) -> None
     assert page.now >= now
     waiting = {merchant.merchant_id: (merchant.waiting, merchant.failed) for merchant in page.merchants}
     assert (waiting["slow"], waiting["failing"], waiting["paused"]) == ((3, 0), (0, 1), (0, 0))
-    suspended = page.merchants[4]
+    suspended = page.merchants[5]
     assert suspended.next_try_at == now + timedelta(hours=1)
 
 
 async def test_merchants_are_listed_in_every_order_page_by_page(console: Reading) -> None:
     await _fare(console)
     assert await console.merchants(MerchantOrder.ID) == [
-        *["failing", "healthy", "paused", "slow", "suspended", "unconfigured"]
+        *["failing", "healthy", "new", "paused", "slow", "suspended", "unconfigured"]
     ]
     assert await console.merchants(MerchantOrder.ID, "s") == ["slow", "suspended"]
     assert await console.merchants(MerchantOrder.FAILING, limit=1) == ["suspended", "failing"]

@@ -10,10 +10,11 @@ from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.plots import OutcomeClass
 from webhook_dispatcher.console.texts import TEXTS, Text
 from webhook_dispatcher.diagnosis.amounts import FORMS
+from webhook_dispatcher.diagnosis.vocabulary import choices
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.console.commands import Became
 from webhook_dispatcher.storage.console.filters import Refusal
-from webhook_dispatcher.storage.console.merchants import MerchantOrder
+from webhook_dispatcher.storage.console.merchants import MerchantOrder, MerchantState
 
 CONSOLE = Path(texts.__file__).parent
 SOURCES = [path for path in CONSOLE.rglob("*") if path.suffix in (".py", ".html") and path.name != "texts.py"]
@@ -70,6 +71,10 @@ def test_every_text_is_said_somewhere() -> None:
     acts = {key for key in asked if key.endswith(("_about", "_do", "_all"))}
     assert made <= set(TEXTS)
     assert set(TEXTS) - set(KEY.findall(SAID)) - made - by_stem - acts - {"act.retry", "act.cancel"} == set()
+
+
+def test_each_state_of_a_merchant_has_a_word() -> None:
+    assert set(choices("merchant")) == set(MerchantState)
 
 
 def test_what_others_wrote_is_no_template() -> None:

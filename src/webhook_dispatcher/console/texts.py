@@ -43,6 +43,8 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "common.any": ("Any", "Любое", "Istalgan"),
         "common.all": ("Show all", "Показать все", "Hammasi"),
         "common.filter": ("Filter", "Отобрать", "Saralash"),
+        "common.filters": ("Filters", "Фильтры", "Filtrlar"),
+        "common.filters_set": ("{count} set", "задано: {count}", "tanlangan: {count}"),
         "common.clear": ("Clear", "Сбросить", "Tozalash"),
         "common.show": ("Show", "Показать", "Ko‘rsatish"),
         "common.save": ("Save", "Сохранить", "Saqlash"),

@@ -118,7 +118,7 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "suspended": _word("Suspended", "Приостановлен", "To‘xtatib turilgan"),
         "paused": _word("Paused", "На паузе", "Pauzada"),
         "not_configured": _word("No endpoint", "Нет адреса вебхука", "Webhook manzili yo‘q"),
-        "unknown": _word("Nothing sent yet", "Ещё ничего не отправлялось", "Hali hech narsa yuborilmagan"),
+        "new": _word("Nothing delivered yet", "Доставок ещё не было", "Hali yetkazilmagan"),
     },
     "change": {
         "endpoint set": _word("Endpoint set", "Адрес вебхука задан", "Webhook manzili kiritildi"),

@@ -42,6 +42,7 @@ class MerchantState(StrEnum):
     SUSPENDED = "suspended"
     FAILING = "failing"
     SLOW = "slow"
+    NEW = "new"
     HEALTHY = "healthy"
 
 
@@ -181,6 +182,8 @@ def merchant_state(merchant: MerchantRow | Merchant, now: datetime) -> MerchantS
         return MerchantState.FAILING
     if oldest is not None and now - oldest > BEHIND:
         return MerchantState.SLOW
+    if merchant.last_success_at is None:
+        return MerchantState.NEW
     return MerchantState.HEALTHY
 
 
