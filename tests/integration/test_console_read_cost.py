@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.console_readers import reader_of
-from tests.integration.read_cost import MAKE_PARTITIONS, Found, patience
+from tests.integration.read_cost import MAKE_PARTITIONS, ROWS_A_SECOND, Found, patience
 from tests.integration.statement_cost import PLANS, Cost, execute, prepare
 from tests.servers.database import TEMPLATE, Database
-from tests.waiting import until_found
+from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import statements
 from webhook_dispatcher.storage.console.deliveries import LOOK, NEWEST
@@ -118,7 +118,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     session = await asyncpg.connect(database.dsn("postgres"))
     for text in (BOTH_LOGS, FILL.format(rows=rows, merchants=MERCHANTS)):
         await session.execute(text)
-    await until_found(lambda: _vacuumed(session))
+    await until_found(lambda: _vacuumed(session), MAX_WAIT + rows / ROWS_A_SECOND)
     person = await reader_of(session, "operator")
     for name, value in PLANNED_ONCE.items():
         await session.execute(f"SET {name} = '{value}'")
