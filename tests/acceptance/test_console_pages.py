@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
@@ -285,7 +286,7 @@ async def test_states_are_chosen_on_the_preview(installation: Installation) -> N
             "/deliveries/act?act=recover_all&only_merchant=m1&states=skipped&states=failed"
         )
         assert "Nothing matches just now." in page.text
-        chosen = re.findall(r'name="states" value="(\w+)" checked', page.text)
+        chosen = re.findall(r'name="new_states" value="(\w+)" checked', page.text)
         assert chosen == ["failed", "skipped"]
         form = [("act", "recover_all"), ("only_merchant", "m1"), *(("states", state) for state in chosen)]
         assert (await person.post("/deliveries/act", form)).status == 303
@@ -293,6 +294,34 @@ async def test_states_are_chosen_on_the_preview(installation: Installation) -> N
         assert re.search(r"<dt>Waiting</dt><dd><strong>1</strong>", page.text)
     args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
     assert args["states"] == ["failed", "skipped"]
+
+
+async def test_what_was_not_counted_is_counted_anew_and_not_done(installation: Installation) -> None:
+    await installation.configure("m1")
+    console = await start_console(installation)
+    async with console.person() as person:
+        page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1")
+        sent = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
+        sent = [(name, value) for name, value in sent if name != "token"]
+        ticked = re.findall(r'name="new_states" value="(\w+)" checked', page.text)
+        assert len(ticked) > 1
+
+        async def pressed(states: Sequence[str], since: str = "", *more: tuple[str, str]) -> Page:
+            shown = [("new_since", since), ("new_until", ""), *(("new_states", state) for state in states)]
+            return await person.post("/deliveries/act", [*sent, *shown, *more])
+
+        for answer in (await pressed(ticked[:1]), await pressed(ticked, "2026-01-02T03:04:05")):
+            assert (answer.status, answer.location.split("?")[0]) == (303, "/deliveries/act")
+            assert "Nothing was done" in (await person.get(answer.location)).text
+        again = await pressed(ticked[:1], "2026-01-02T03:04", ("again", "yes"))
+        page = await person.get(again.location)
+        assert "Nothing was done" not in page.text
+        assert re.findall(r'name="new_states" value="(\w+)" checked', page.text) == ticked[:1]
+        assert 'name="new_since" value="2026-01-02T03:04:00"' in page.text
+        assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
+        assert (await pressed(ticked)).location.startswith("/commands/")
+    args = await installation.admin.fetchval("SELECT args FROM webhook.control")
+    assert "states" not in json.loads(args)
 
 
 async def test_what_cannot_be_done_to_all_that_match_is_not_offered(installation: Installation) -> None:

@@ -547,6 +547,11 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Vaqt — yetkazishlar tugagan payt; takrorni kutayotganlar boshlanishidan qat’i nazar kiradi.",
         ),
         "act.last": ("Last {span}", "Последние {span}", "Oxirgi {span}"),
+        "act.changed": (
+            "Nothing was done: what you chose is not what was counted before. Below is the new count.",
+            "Ничего не сделано: выбрано не то, что было посчитано. Ниже — новый подсчёт.",
+            "Hech narsa qilinmadi: tanlangani avval sanalgani emas. Quyida yangi hisob.",
+        ),
         "act.count_again": ("Count again", "Пересчитать", "Qayta sanash"),
         "act.matches_none": (
             "Nothing matches just now.",
@@ -660,7 +665,7 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "merchant.webhooks": ("Webhook", "Вебхук", "Webhook"),
         "merchant.retrying": ("Waiting for a retry", "Ожидает повтора", "Qayta urinishni kutmoqda"),
         "merchant.suspended": ("next try", "следующая попытка", "keyingi urinish"),
-        "merchant.failing": ("since", "с", "beri:"),
+        "merchant.since": ("since", "с", "beri:"),
         "merchant.everything_paused": (
             "Everything is paused, so this merchant too gets nothing.",
             "Всё на паузе, поэтому и этот мерчант ничего не получает.",

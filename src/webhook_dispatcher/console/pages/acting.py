@@ -124,8 +124,13 @@ def worded(found: Mapping[str, Any] | None, reader: Reader) -> Worded:
         if text is None:
             rest[name] = value
         else:
-            facts.append((label(reader, "fact", name), text))
+            facts.append((label(reader, "fact", _fact(name, value)), text))
     return Worded(facts, written_json(rest))
+
+
+def _fact(name: str, value: object) -> str:
+    """Name a fact: what a recovery matched is counted by the states before it, not by what came of it."""
+    return "states_before" if name == "matched" and isinstance(value, dict) else name
 
 
 def in_words(name: str, value: Any, reader: Reader) -> str | None:

@@ -19,6 +19,7 @@ from webhook_dispatcher.console.pages.filters import (
     FieldRefused,
     FilterFields,
     event_ids,
+    instant,
     said,
 )
 from webhook_dispatcher.console.rendering import counted, delivery_path, label, with_query
@@ -42,6 +43,8 @@ from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 MAX_TICKED = 100
 PREFIX = "only_"
 """Stands before the names of a filter's fields in forms that have fields of their own, too."""
+NEW, SHOWN = "new_", "shown_"
+"""Stand before the fields in which a preview's window is chosen anew, and before what was in these."""
 TICKED: Mapping[str, CommandName] = {"retry": CommandName.RETRY, "cancel": CommandName.CANCEL}
 RECENT = timedelta(hours=6)
 """What is offered where neither a merchant nor a beginning in time is named."""
@@ -248,6 +251,8 @@ class ActPages:
     async def _give_one(self, asked: Asked, name: str, fields: FilterFields) -> Answer:
         act = _mass_act(asked, name, fields)
         language = asked.reader.language
+        if asked.entered("again") or _is_chosen_anew(asked):
+            return Moved(_recounted(asked, name, act, fields))
         if act.has_window and not fields.merchant and not fields.since:
             raise ActRefused(texts.say("act.needs_scope", language))
         if not fields.merchant and asked.entered("everybody") != "yes":
@@ -321,12 +326,11 @@ def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) 
     """Return the form that changes a window in time and its states; None for an act that has none."""
     if not act.has_window:
         return None
-    fields = scope.fields
-    kept = [("act", name), *((PREFIX + field, text) for field, text in _beside_window(act, fields))]
+    kept = _kept_beside_window(name, act, scope.fields)
     states = _chosen_states(act, scope)
     return {
-        "fields": kept,
-        "local": fields.local(asked.reader.zone),
+        "local": scope.fields.local(asked.reader.zone),
+        "is_chosen_anew": bool(asked.given("changed")),
         "presets": [
             (
                 texts.say("act.last", asked.reader.language, span=amounts.span(span, asked.reader.language)),
@@ -339,6 +343,31 @@ def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) 
             for state in (RECOVERABLE if act.chooses_states else ())
         ],
     }
+
+
+def _kept_beside_window(name: str, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
+    return [("act", name), *((PREFIX + field, text) for field, text in _beside_window(act, fields))]
+
+
+def _is_chosen_anew(asked: Asked) -> bool:
+    """Tell whether the form's times or states are others than those that were counted."""
+    if NEW + "since" not in asked.form:
+        return False  # a form without a window
+    zone = asked.reader.zone
+    times_differ = any(
+        instant(field, asked.entered(NEW + field), zone) != instant(field, asked.entered(SHOWN + field), zone)
+        for field in ("since", "until")
+    )
+    return times_differ or set(asked.form.get(NEW + "states", ())) != set(asked.form.get("states", ()))
+
+
+def _recounted(asked: Asked, name: str, act: MassAct, fields: FilterFields) -> str:
+    """Return the path of the preview of what is chosen anew: nothing is done that was not counted before."""
+    times = ((PREFIX + field, asked.entered(NEW + field)) for field in ("since", "until"))
+    states = [("states", state) for state in asked.form.get(NEW + "states", ())]
+    changed = [] if asked.entered("again") else [("changed", "yes")]
+    kept = _kept_beside_window(name, act, fields)
+    return _preview_path([*kept, *(pair for pair in times if pair[1]), *states, *changed])
 
 
 def _chosen(asked: Asked, ticked: Sequence[str]) -> list[UUID]:

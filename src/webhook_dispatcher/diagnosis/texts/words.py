@@ -82,6 +82,7 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "all": _word("All merchants", "Все мерчанты", "Barcha merchantlar"),
         "url": _word("URL", "URL", "URL"),
         "matched": _word("Matched", "Подошло", "Mos keldi"),
+        "states_before": _word("States before", "Состояния до этого", "Avvalgi holatlari"),
         "retried": _word("Retried", "Повторено", "Takrorlandi"),
         "recovered": _word("Sent again", "Отправлено заново", "Qayta yuborildi"),
         "skipped": _word("Skipped", "Пропущено", "O‘tkazib yuborildi"),
