@@ -63,6 +63,7 @@ def session_settings(application_name: str, command_timeout: timedelta) -> dict[
         "lock_timeout": str(max(1, milliseconds // 2)),
         "idle_in_transaction_session_timeout": str(max(1, milliseconds)),
         "idle_session_timeout": "0",
+        "exit_on_error": "off",
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "3",
