@@ -153,10 +153,21 @@ async def place(installation: Installation, merchant_id: str, row: Row) -> UUID:
     return event_id
 
 
+async def test_they_hold_up_nobody_where_an_error_ends_a_session(installation: Installation) -> None:
+    role = f"webhook_dispatcher IN DATABASE {installation.database.name}"
+    await installation.owner.execute(f"ALTER ROLE {role} SET exit_on_error = on")
+    await hold_up_nobody(installation, "in order")
+
+
 @pytest.mark.parametrize("group", GROUPS)
 async def test_no_value_of_any_column_holds_up_another_merchant(
     installation: Installation, group: str
 ) -> None:
+    await hold_up_nobody(installation, group)
+
+
+async def hold_up_nobody(installation: Installation, group: str) -> None:
+    """Assert that each extreme row of a group ends as it must, and that the others' events are delivered."""
     await installation.configure("healthy")
     rows = {f"{number:02} {name}": row for number, (name, row) in enumerate(GROUPS[group].items())}
     await installation.owner.execute(UNCHECKED)

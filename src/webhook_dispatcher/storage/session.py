@@ -63,6 +63,7 @@ def session_settings(application_name: str, command_timeout: timedelta) -> dict[
         "lock_timeout": str(max(1, milliseconds // 2)),
         "idle_in_transaction_session_timeout": str(max(1, milliseconds)),
         "idle_session_timeout": "0",
+        # A row that the database refuses is looked for: an error that ends the session would be an outage.
         "exit_on_error": "off",
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
