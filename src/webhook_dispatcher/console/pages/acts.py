@@ -315,18 +315,22 @@ def _chosen_states(act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     return [("states", state) for state in scope.states] if act.chooses_states else []
 
 
+def _act_fields(name: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Name an act and the fields of its filter as forms and paths of previews do."""
+    return [("act", name), *((PREFIX + field, text) for field, text in pairs)]
+
+
 def _kept(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     """Return the fields of the form that gives the command: what was previewed, and nothing after it."""
     kept = replace(scope.fields, until=scope.until.isoformat())
-    pairs = ((PREFIX + field, text) for field, text in kept.pairs)
-    return [("act", name), *pairs, *_chosen_states(act, scope)]
+    return [*_act_fields(name, kept.pairs), *_chosen_states(act, scope)]
 
 
 def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object] | None:
     """Return the form that changes a window in time and its states; None for an act that has none."""
     if not act.has_window:
         return None
-    kept = _kept_beside_window(name, act, scope.fields)
+    kept = _act_fields(name, _beside_window(act, scope.fields))
     states = _chosen_states(act, scope)
     return {
         "local": scope.fields.local(asked.reader.zone),
@@ -343,10 +347,6 @@ def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) 
             for state in (RECOVERABLE if act.chooses_states else ())
         ],
     }
-
-
-def _kept_beside_window(name: str, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
-    return [("act", name), *((PREFIX + field, text) for field, text in _beside_window(act, fields))]
 
 
 def _is_chosen_anew(asked: Asked) -> bool:
@@ -366,7 +366,7 @@ def _recounted(asked: Asked, name: str, act: MassAct, fields: FilterFields) -> s
     times = ((PREFIX + field, asked.entered(NEW + field)) for field in ("since", "until"))
     states = [("states", state) for state in asked.form.get(NEW + "states", ())]
     changed = [] if asked.entered("again") else [("changed", "yes")]
-    kept = _kept_beside_window(name, act, fields)
+    kept = _act_fields(name, _beside_window(act, fields))
     return _preview_path([*kept, *(pair for pair in times if pair[1]), *states, *changed])
 
 
