@@ -24,6 +24,12 @@ async def plain(console: RunningConsole, browser: Browser) -> AsyncIterator[Watc
         yield plain
 
 
+async def press(page: Page, button: str) -> None:
+    """Send a form, and wait for the page that answers: loading again before that would break it off."""
+    async with page.expect_navigation():
+        await page.click(f"button:has-text('{button}')")
+
+
 async def shows(page: Page, selector: str) -> None:
     """Load a page again until it shows something: nothing refreshes by itself."""
 
@@ -47,7 +53,7 @@ async def test_a_delivery_is_found_by_its_charge_retried_and_seen_delivered(
     await page.press("#search", "Enter")
     await page.wait_for_url(f"**/deliveries/{sent.id}")
     assert "503" in await page.inner_text(".story")
-    await page.click("button:has-text('Retry')")
+    await press(page, "Retry")
     await shows(page, "#live .top .badge:has-text('Delivered')")
 
 
@@ -65,12 +71,12 @@ async def test_a_merchant_is_configured_paused_and_resumed(
     secret = await page.inner_text("#secret")
     await page.click("a:has-text('I have kept it')")
     assert secret not in await page.content()
-    await page.click("button:has-text('Send test event')")
+    await press(page, "Send test event")
     await shows(page, "#live .notice.good:has-text('Delivered: HTTP 200')")
-    await page.click("button:has-text('Pause')")
+    await press(page, "Pause")
     await shows(page, "button:has-text('Resume')")
     sent = await installation.emit("acme")
-    await page.click("button:has-text('Resume')")
+    await press(page, "Resume")
     await installation.settled(sent.id, "delivered", 1)
 
 
@@ -85,7 +91,7 @@ async def test_deliveries_are_filtered_ticked_and_cancelled(
     assert await page.locator("input[name=event]").count() == 2
     await page.check(f"input[value='{sent[0].id}']")
     await page.click("button:has-text('Cancel')")
-    await page.click("button:has-text('Cancel 1 delivery')")
+    await press(page, "Cancel 1 delivery")
     given = await installation.admin.fetchrow("SELECT command, event_id FROM webhook.control")
     assert given is not None
     assert tuple(given) == ("cancel", sent[0].id)
