@@ -31,6 +31,8 @@ class Committed:
 
     is_by_hand: somebody cancelled it, had it sent again, or deleted it: only that it is owed or finished
         is asked of it then, and of a deleted one nothing.
+    claimed_until: the end of the claim that a retry had when it was deleted. Its lane is not told, and takes
+        its place for taken until then.
     """
 
     seq: int
@@ -42,6 +44,7 @@ class Committed:
     is_late: bool = False
     is_by_hand: bool = False
     is_deleted: bool = False
+    claimed_until: datetime | None = None
     has_arrived: bool = False
 
     def precedes(self, other: "Committed") -> bool:
@@ -184,6 +187,8 @@ class Facts:
                 assert is_reached or self.events[row["seq"]].is_late, f"from_seq passed {row['seq']}"
             due = [row["due_at"] for row in rows if row["due_at"] is not None]
             flying = [row["due_at"] for row in rows if row["claim"] is not None and row["due_at"] > now]
+            deleted = [event.claimed_until for event in self.events.values() if event.merchant == merchant]
+            flying += [until for until in deleted if until is not None and until > now]
             looks_at = min(flying) if len(flying) >= PLACES else min(due, default=now)
             assert lane["retry_at"] <= max(looks_at, now) or not due, f"{merchant} looks too late"
 

@@ -178,13 +178,15 @@ class Surroundings:
         events = self._settled()
         if events:
             event = events[number % len(events)]
-            seq = await self.db.fetchval(
+            row = await self.db.fetchrow(
                 "DELETE FROM webhook.outbox WHERE seq = "
-                "(SELECT seq FROM webhook.outbox WHERE seq = $1 FOR UPDATE SKIP LOCKED) RETURNING seq",
+                "(SELECT seq FROM webhook.outbox WHERE seq = $1 FOR UPDATE SKIP LOCKED) "
+                "RETURNING claim, due_at",
                 event.seq,
             )
-            if seq is not None:
+            if row is not None:
                 event.is_by_hand = event.is_deleted = True
+                event.claimed_until = row["due_at"] if row["claim"] is not None else None
 
     def _settled(self) -> Sequence[Committed]:
         return [event for event in self.facts.events.values() if event.committed and not event.is_deleted]
