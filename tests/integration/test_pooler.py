@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, seqs
-from tests.servers import programs
+from tests.servers import programs, settings_of_tests
 from tests.servers.database import Database
 from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
@@ -44,6 +44,7 @@ OURS = {
     "jit": "off",
     "plan_cache_mode": "auto",
     "max_parallel_workers_per_gather": "0",
+    "exit_on_error": "off",
     **SINCE_17,
 }
 THEIRS = {
@@ -57,6 +58,7 @@ THEIRS = {
     "jit": "on",
     "plan_cache_mode": "force_generic_plan",
     "max_parallel_workers_per_gather": "8",
+    "exit_on_error": "on",
     **dict.fromkeys(SINCE_17, "80s"),
 }
 READ_SETTINGS = "SELECT name, current_setting(name) FROM unnest($1::text[]) AS name"
@@ -66,7 +68,8 @@ BROKEN_OFF = (
 
 
 def settings(rows: list[asyncpg.Record]) -> dict[str, str]:
-    return {str(row[0]): str(row[1]) for row in rows}
+    """Read what READ_SETTINGS gives; where all identifiers are quoted, a schema's name is."""
+    return {str(row[0]): str(row[1]).strip('"') for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +90,10 @@ async def pool_through(pooler: Pooler, database: Database, size: int = 4) -> Asy
 @pytest.fixture
 async def pool(through: Pooler, storage: StorageHarness) -> AsyncIterator[asyncpg.Pool]:
     """Give a database with defaults that would be wrong for us, and a pool that leads there."""
+    ours_there = f"ALTER ROLE webhook_dispatcher IN DATABASE {storage.database.name}"
     for name, value in THEIRS.items():
         default = name.replace("transaction_isolation", "default_transaction_isolation")
-        await storage.db.execute(f"ALTER DATABASE {storage.database.name} SET {default} = '{value}'")
+        await storage.db.execute(f"{ours_there} SET {default} = '{value}'")
     async with pool_through(through, storage.database) as pool:
         yield pool
 
@@ -97,10 +101,10 @@ async def pool(through: Pooler, storage: StorageHarness) -> AsyncIterator[asyncp
 async def test_every_statement_has_our_settings_whatever_the_defaults_are(pool: asyncpg.Pool) -> None:
     assert settings(await pool.fetch(READ_SETTINGS, list(OURS))) == OURS
     for name, value in OURS.items():
-        assert await pool.fetchval("SELECT current_setting($1)", name) == value
+        assert str(await pool.fetchval("SELECT current_setting($1)", name)).strip('"') == value
         row = await pool.fetchrow("SELECT current_setting($1) AS found", name)
         assert row is not None
-        assert row["found"] == value
+        assert row["found"].strip('"') == value
     async with pool.acquire() as connection, connection.transaction():
         assert settings(await connection.fetch(READ_SETTINGS, list(OURS))) == OURS
 
@@ -190,13 +194,19 @@ async def test_who_gave_up_waiting_for_a_server_connection_leaves_no_transaction
 
 async def test_a_connection_whose_transaction_did_not_open_is_given_back(schema_only: Database) -> None:
     unheard_of = opened_with({"default_transaction_isolation": "unheard of"})
-    connection = await asyncpg.connect(schema_only.dsn(), connection_class=unheard_of, statement_cache_size=0)
+    connection = await asyncpg.connect(
+        schema_only.dsn(),
+        connection_class=unheard_of,
+        statement_cache_size=0,
+        server_settings=settings_of_tests(),
+    )
     with pytest.raises(asyncpg.PostgresSyntaxError):
         await connection.fetchval("SELECT 1")
     assert not connection.is_in_transaction()
     await connection.close()
 
 
+@pytest.mark.usefixtures("pool")
 async def test_a_statement_that_takes_too_long_is_ended_by_the_server(
     through: Pooler, storage: StorageHarness
 ) -> None:

@@ -113,6 +113,11 @@ BEARABLE: Mapping[str, str] = {
 """What a test's own sessions set for themselves: they ask for nothing but what they say."""
 
 
+def bearable(version: int) -> dict[str, str]:
+    """Return what a test's own session sets on a server of a major version."""
+    return {**BEARABLE, **(SET_SINCE_17 if version >= 17 else {})}
+
+
 def known(version: int) -> dict[str, tuple[str, ...]]:
     """Return what a major version has of them."""
     return {name: values for name, values in AWKWARD.items() if version >= 17 or name not in SINCE_17}
