@@ -382,7 +382,7 @@ TEXTS: Texts = {
     },
     "nothing_by_itself": {
         "en": "Nothing by itself: a failed delivery is attempted again by hand alone.",
-        "ru": "Само собой — ничего: повторить такую доставку можно только вручную.",
+        "ru": "Автоматически — ничего: несостоявшуюся доставку повторяют только вручную.",
         "uz": "O‘z-o‘zidan — hech narsa: bunday yetkazish faqat qo‘lda takrorlanadi.",
     },
     "because_exhausted": {
