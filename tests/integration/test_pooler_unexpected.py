@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.processes import environment
-from tests.servers.database import Database
+from tests.servers.database import Database, execute
 from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.cli.check import CheckResult, examine
@@ -31,6 +31,15 @@ PATIENCE = timedelta(seconds=5)
 KEY = "k1:" + "A" * 43 + "="
 NAMES_THE_SETTING = "set WEBHOOK_DATABASE_POOLER=transaction"
 EVERYTHING = ",".join(session_settings("", PATIENCE))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def time_to_open(schema_only: Database) -> Iterator[None]:
+    """What opens a transaction through a pooler has the role's time-out (docs/server-settings.md)."""
+    role = f"ALTER ROLE webhook_dispatcher IN DATABASE {schema_only.name}"
+    asyncio.run(execute(schema_only.server, f"{role} SET statement_timeout = '60s'"))
+    yield
+    asyncio.run(execute(schema_only.server, f"{role} RESET statement_timeout"))
 
 
 @pytest.fixture(scope="module", params=["", EVERYTHING], ids=["refusing", "ignoring"])
