@@ -59,6 +59,14 @@ CONTENTS = {
 }
 """By name, what is done to pg_statistic; the first two with each of the sizes."""
 
+JIT_AS_POSTGRES_HAS_IT = """
+SET jit = on;
+SET jit_above_cost = 100000;
+SET jit_inline_above_cost = 500000;
+SET jit_optimize_above_cost = 500000
+"""
+"""A server of the tests may compile everything, for minutes."""
+
 
 @pytest.fixture(scope="module")
 def plan_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
@@ -73,11 +81,11 @@ def plan_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
 
 
 async def _session(database: Database) -> asyncpg.Connection:
-    """Connect as the daemon does, but compile what may be compiled, and prepare everything."""
+    """Connect as the daemon does, but compile what Postgres by itself would, and prepare everything."""
     connection = await connect(
         database.dsn("postgres"), application_name="plans", command_timeout=PATIENCE, planning=PLANNED_ONCE
     )
-    await connection.execute("SET jit = on")
+    await connection.execute(JIT_AS_POSTGRES_HAS_IT)
     for name in QUESTIONS:
         await prepare(connection, name, STATEMENTS[name])
     return connection
@@ -147,8 +155,6 @@ async def test_nothing_is_compiled(connection: asyncpg.Connection, plan_cache_mo
     if not await connection.fetchval("SELECT pg_jit_available()"):
         pytest.skip("this Postgres cannot compile (TEST_POSTGRES_BIN names one that can)")
     await connection.execute(f"SET plan_cache_mode = {plan_cache_mode}")
-    # As the server has it by itself: a server of the tests may compile everything.
-    await connection.execute("SET jit_above_cost = 100000")
     # Planned for its values, a run's two bounds look as if there were a ninth of all rows between them: only
     # JIT switched off, as sessions have it, keeps that from being compiled. So do two conditions on failed
     # deliveries, a look for any delivery of a merchant, which ends at the first, one at those who fail, and
