@@ -8,11 +8,13 @@ from datetime import timedelta
 import asyncpg
 
 from tests.acceptance.installation import Installation
-from tests.servers.awkward_settings import BEARABLE
+from tests.servers import programs
+from tests.servers.awkward_settings import bearable
 from tests.servers.database import Database
 from webhook_dispatcher import app
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.behaviour import Behaviour
+from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.administration import (
     Administration,
@@ -39,10 +41,8 @@ class Bearable(Database):
 
     async def connect(self, user: str = "postgres") -> asyncpg.Connection:
         """Open a connection; the caller closes it."""
-        connection = await asyncpg.connect(self.dsn(user), server_settings=dict(BEARABLE))
-        if connection.get_server_version().major >= 17:
-            await connection.execute("SET transaction_timeout = 0")
-        return connection
+        settings = bearable(major_version(programs()))
+        return await asyncpg.connect(self.dsn(user), server_settings=settings)
 
 
 async def configure(installation: Installation, admin: Administration, merchant_id: str) -> None:

@@ -104,7 +104,8 @@ async def test_over_the_keys_limit_a_live_token_is_told_when_to_come_again(
     assert (await Tokens(api).admit(sha("t"), once)).taken is not None
     taken = (await Tokens(api).admit(sha("of the same key"), once)).taken
     assert taken is not None
-    assert taken.retry_after == MINUTE
+    # What was taken counts from the next millisecond on: within that millisecond a minute is not enough.
+    assert taken.retry_after in (MINUTE, MINUTE + timedelta(seconds=1))
 
 
 async def test_who_is_not_let_in_takes_nothing(
