@@ -61,6 +61,7 @@ API: Mapping[str, Scenario] = {"api": api.api, "idle-api": api.idle_api}
 ASKED_FOR: Mapping[str, Scenario] = {
     "collusion": collusion.collusion,
     "console": console.console,
+    "console-pages": console.pages,
     "versions": versions.versions,
 }
 """Those of no set."""

@@ -1,12 +1,13 @@
 """People who click through the console: each signs in by a code and goes round its pages, with pauses.
 
 Real requests over kept connections. A line on standard input begins what counts; what is told in the end is
-how long each kind of page took.
+how long each kind of page took. Browsers are on machines of their own: here they let others go first.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import statistics
@@ -16,8 +17,9 @@ from collections import defaultdict
 
 import aiohttp
 
+NICENESS = 10
 FROM_HERE = {"Sec-Fetch-Site": "same-origin"}
-MERCHANT = re.compile(r'href="(/merchants/m-[0-9]+)"')
+MERCHANT = re.compile(r'href="(/merchants/m-?[0-9]+)"')
 DELIVERY = re.compile(r'href="(/deliveries/[0-9a-f]{8}-[0-9a-f-]{27})"')
 PATIENCE = aiohttp.ClientTimeout(total=30)
 
@@ -100,7 +102,9 @@ def main() -> None:
     parser.add_argument("--code", action="append", required=True, help="a person's; may be repeated")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between two pages, about")
-    asyncio.run(click(parser.parse_args()))
+    options = parser.parse_args()
+    os.nice(NICENESS)
+    asyncio.run(click(options))
 
 
 if __name__ == "__main__":

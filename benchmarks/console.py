@@ -1,7 +1,8 @@
-"""Scenario: live events while three people click through the console, and what its pages take.
+"""Scenarios: live events while three people click through the console, and what its pages take after a month.
 
-Each run has a database with deliveries in its log, a daemon and a console; the people are the difference.
-Lags count while they click. What pages take is measured without load, by one person who does not pause.
+Beside the load, each run has a database with deliveries in its log, a daemon and a console; the people are
+the difference. Lags count while they click. What pages take is measured without load, by one person who does
+not pause, in a log of millions.
 """
 
 import asyncio
@@ -10,29 +11,40 @@ import signal
 import time
 from collections.abc import Callable
 
+import asyncpg
+
 from benchmarks.contest import Figure, Run, Runs, Section, by_turns
 from benchmarks.lags import LOAD, MERCHANTS
 from benchmarks.processes import Child
 from benchmarks.replays import PATIENCE, WARM_UP, lags_between, make_night
 from benchmarks.rig import Rig
 from benchmarks.sets import Bench
+from tests.integration.console_history import MERCHANTS as MERCHANTS_OF_A_MONTH
+from tests.integration.console_history import fill
 from webhook_dispatcher.domain.account import CODE_CHARACTERS, Role, SignInCode
+from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.administration import administration
 from webhook_dispatcher.storage.console import accounts
 
 LOGGED = 100_000
+HISTORY = 5_000_000
 PEOPLE = 3
 SECONDS = 60.0
-AT_REST = 10.0
+AT_REST = 20.0
 """Seconds in which pages are measured without load."""
 WITHOUT, BESIDE = f"{LOAD}/s alone", f"{LOAD}/s beside {PEOPLE} people"
-PAGES = f"1 person, without load, {LOGGED:,} logged"
+PAGES = "1 person, without load"
 BARE = "account"
+HOLD = """
+UPDATE webhook.lane SET owner = 'd1', lease_until = clock_timestamp() + interval '1 day'
+WHERE merchant_id LIKE '%03'
+"""
+"""What dispatchers do that work: they hold lanes."""
 KINDS = ("overview", "merchants", "merchant", "deliveries", "delivery", "health")
 
 
 def console(bench: Bench) -> Section:
-    """Measure lags with and without the people, by turns, and then the pages."""
+    """Measure lags with and without the people, by turns."""
     rig = bench.rig
     with rig.another_receiver("--log") as logging:
         template = make_night(rig, logging.url(), bench.events(LOGGED))
@@ -41,17 +53,45 @@ def console(bench: Bench) -> Section:
             BESIDE: lambda: _loaded(bench, template, PEOPLE),
         }
         runs = by_turns(bench.rounds, contestants, bench.tell)
-        runs.of[PAGES] = [_at_rest(bench, template)]
         rig.execute(f"DROP DATABASE {template}")
     return Section(
-        "The console: three people beside the load, and what its pages take",
+        "The console: three people beside the load",
         f"Poisson arrivals over {MERCHANTS:,} merchants, one transaction each, "
         f"for {SECONDS * bench.scale:.0f} s. People go round overview, merchants, a merchant, deliveries, "
         "a delivery, health and account, a second apart.",
         runs,
         _figures(runs),
+    )
+
+
+def pages(bench: Bench) -> Section:
+    """Measure what pages take in a log of a month."""
+    rig, rows, runs = bench.rig, bench.events(HISTORY), Runs()
+    with rig.database() as database:
+        asyncio.run(_fill(rig.postgres.dsn(database=database), rows))
+        bench.tell(f"  {rows:,} rows")
+        runs.of[PAGES] = [_at_rest(bench, database) for _ in range(bench.rounds)]
+    return Section(
+        "The console: what its pages take after a month",
+        f"{rows:,} deliveries of {MERCHANTS_OF_A_MONTH:,} merchants in 31 partitions; one person looks at "
+        f"page after page for {AT_REST * bench.scale:.0f} s. Of each kind of page, the median.",
+        runs,
+        tuple(
+            Figure(f"{kind} ÷ bare page", runs.ratio(PAGES, f"{kind} ms", PAGES, f"{BARE} ms"), most=5)
+            for kind in KINDS
+        ),
         undrawn=(PAGES,),
     )
+
+
+async def _fill(url: str, rows: int) -> None:
+    """Make a database what it is after a month."""
+    await schema.migrate(url)
+    connection = await asyncpg.connect(url)
+    await fill(connection, rows)
+    await connection.execute(HOLD)
+    await connection.execute("CHECKPOINT")
+    await connection.close()
 
 
 def _figures(runs: Runs) -> tuple[Figure, ...]:
@@ -63,10 +103,6 @@ def _figures(runs: Runs) -> tuple[Figure, ...]:
         Figure("p99 beside three people ÷ alone", runs.ratio(BESIDE, "p99 ms", WITHOUT), most=1.1),
         Figure("… of one round, at least", min(ratios)),
         Figure("… of one round, at most", max(ratios)),
-        *(
-            Figure(f"{kind} ÷ bare page", runs.ratio(PAGES, f"{kind} ms", PAGES, f"{BARE} ms"), most=5)
-            for kind in KINDS
-        ),
     )
 
 
@@ -98,12 +134,11 @@ def _loaded(bench: Bench, template: str, people: int) -> Run:
     return Run(counted / (end - since), each.worker, each.postgres, each.receiver, shows)
 
 
-def _at_rest(bench: Bench, template: str) -> Run:
+def _at_rest(bench: Bench, database: str) -> Run:
     """Let one person look at page after page, while nothing else goes on."""
-    rig = bench.rig
-    with rig.database(template) as database, rig.daemon(database), rig.console(database) as served:
-        seconds = AT_REST * bench.scale
-        shows = _clicked(_people(rig, database, served.port, 1, seconds, pause=0))
+    seconds = AT_REST * bench.scale
+    with bench.rig.console(database) as served:
+        shows = _clicked(_people(bench.rig, database, served.port, 1, seconds, pause=0))
     bench.tell("    " + ", ".join(f"{name} {value:.4g}" for name, value in shows.items()))
     return Run(shows["pages"] / seconds, shows=shows)
 

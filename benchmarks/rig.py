@@ -329,10 +329,12 @@ class Rig:
 
     @contextmanager
     def console(self, database: str) -> Iterator[Program]:
-        """Run the console with its settings as they come; port: where it serves."""
+        """Run the console with its settings as they come, but for loopback; port: where it serves."""
         environ = {
             "DATABASE_URL": self.postgres.dsn("webhook_console", database),
             "CONSOLE_ADDRESS": "127.0.0.1:0",
+            "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
+            "EGRESS_ALLOW_HTTP": "true",
         }
         self._runs += 1
         log = self.folder / f"console_{self._runs}.log"

@@ -1,5 +1,6 @@
 """Who gets in, who may change what, and what every answer of the console says to the browser."""
 
+import os
 import re
 import secrets
 from datetime import timedelta
@@ -260,3 +261,10 @@ async def test_a_database_that_is_away_is_said_and_readiness_knows(installation:
             assert (await person.get("/healthz")).status == 200
         finally:
             await installation.owner.execute("ALTER ROLE webhook_console LOGIN")
+
+
+async def test_it_lets_others_on_its_machine_go_first(installation: Installation) -> None:
+    console = await start_console(installation)
+    threads = map(int, os.listdir(f"/proc/{console.daemon.process.pid}/task"))
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(ours + 10, 19)}

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from webhook_dispatcher.settings import check_open_files
 
+NICENESS = 10
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 
@@ -23,6 +24,15 @@ def allow_open_files() -> int:
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
+
+
+def step_back() -> None:
+    """Let what else wants the processor go first: a page can wait for some milliseconds, a delivery must not.
+
+    Three people at the console of a busy machine of two cores cost the 99th percentile of lag 1.2 times
+    without this (`make bench-console`).
+    """
+    os.nice(NICENESS)
 
 
 def tune_collector() -> None:
