@@ -520,9 +520,8 @@ QUESTIONS: Mapping[str, Question] = {
     # console_...
     "is_somebody": Question((SESSION,), 2),
     "show_counts": Question((SESSION, str(ASKED)), 6 * ASKED),
-    "show_oldest_waiting": Question((SESSION, str(ASKED)), 2 * ASKED),
+    "show_oldest_waiting": Question((SESSION, str(ASKED), str(ASKED)), 2 * ASKED),
     "show_pause_of_everything": Question((SESSION,), VIEWS),
-    "show_open_commands": Question((SESSION, str(ASKED)), 2 * ASKED),
     "show_dispatchers": Question((SESSION, "'35 seconds'", str(ASKED)), ASKED),
     "show_attempts_by_step": Question(
         (SESSION, f"{NOW} - interval '{ASKED} minutes'", "'15 minutes'"), ASKED
@@ -539,6 +538,9 @@ QUESTIONS: Mapping[str, Question] = {
         (SESSION, NEWEST, NEWEST, "''", f"'{NAMED}'", str(ASKED), str(ASKED)), 2 * ASKED
     ),
     "show_fares": Question((SESSION, NAMES, str(ASKED)), 8 * ASKED),
+    "show_failures": Question(
+        (SESSION, NAMES, f"array_fill({NOW} - interval '1 hour', ARRAY[{ASKED}])", str(ASKED)), 8 * ASKED
+    ),
     "show_failed_of": Question((SESSION, NAMES, "'1 day'", str(ASKED)), 2 * ASKED),
     "show_now": Question((SESSION,), VIEWS),
     "show_merchant": Question((SESSION, f"'{HOT_ONE}'", str(ASKED)), 2 * ASKED),

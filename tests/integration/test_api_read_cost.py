@@ -60,7 +60,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     for text in (MAKE_PARTITIONS, FILL.format(rows=rows), OWE.format(rows=rows), "VACUUM ANALYZE"):
         await session.execute(text)
     token_hash = await token_of(session, "big")
-    for name, value in PLANNED_ONCE.items():
+    for name, value in {**PLANNED_ONCE, "jit": "off"}.items():
         await session.execute(f"SET {name} = '{value}'")
     for name, statement in READS.items():
         await prepare(session, name, statement)

@@ -12,20 +12,27 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from tests.integration.console_history import fill
 from tests.integration.console_readers import reader_of
-from tests.integration.read_cost import MAKE_PARTITIONS, ROWS_A_SECOND, Found, patience
+from tests.integration.read_cost import Found, patience
 from tests.integration.statement_cost import PLANS, Cost, execute, prepare
 from tests.servers.database import TEMPLATE, Database
-from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 from webhook_dispatcher.storage import statements
+from webhook_dispatcher.storage.console import health
 from webhook_dispatcher.storage.console.deliveries import LOOK, NEWEST
 from webhook_dispatcher.storage.console.merchants import (
     MAX_EVENTS_LOOKED_AT,
+    MAX_FAILED_LOOKED_AT,
     MAX_KEYS,
     MAX_LANES_LOOKED_AT,
 )
-from webhook_dispatcher.storage.console.overview import MAX_DISPATCHERS, MAX_LAGS, MAX_MERCHANTS_LOOKED_AT
+from webhook_dispatcher.storage.console.overview import (
+    MAX_DISPATCHERS,
+    MAX_LAGS,
+    MAX_MERCHANTS_LOOKED_AT,
+    MAX_ROWS_LOOKED_AT,
+)
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load
@@ -34,7 +41,6 @@ FEW, MANY = 60_000, int(os.environ.get("CONSOLE_READ_ROWS", "600000"))
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), patience(MANY)]
 
-MERCHANTS = 50_000
 PARTITIONS = 31
 BUFFERS = 4
 """For each partition of each log and for each row that it may be about."""
@@ -44,70 +50,6 @@ SUBJECTS = ("overview", "merchants", "deliveries", "delivery", "previews", "comm
 NOT_OF_PAGES = {"accounts", "actions", "sessions"}
 """Files of statements that no page shows."""
 STATEMENTS = {name: each for subject in SUBJECTS for name, each in load(f"console_{subject}").items()}
-FILL = """
-INSERT INTO webhook.lane (merchant_id, failing_since, paused, suspended_at, wait_until)
-SELECT
-    'm' || n, CASE WHEN n % 10 = 0 THEN clock_timestamp() END, n % 1000 = 1,
-    CASE WHEN n % 500 = 0 THEN clock_timestamp() END, clock_timestamp()
-FROM generate_series(0, {merchants}) AS n;
-INSERT INTO webhook.delivery_log (
-    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at,
-    last_outcome
-)
-SELECT
-    n, lpad(n::text, 32, '0')::uuid,
-    -- However many rows there are, the small merchant fills a page.
-    CASE WHEN n % 4 = 0 THEN 'm0' WHEN n % ({rows} / 100) = 1 THEN 'm7' ELSE 'm' || n % {merchants} END,
-    CASE WHEN n % 1000 = 0 THEN 'charge.failed' ELSE 'charge.succeeded' END, at,
-    json_build_object('id', 'ch_' || n / 4),
-    CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'delivered' END, CASE WHEN n % 10 = 0 THEN 'exhausted' END, 1, at,
-    CASE WHEN n % 10 = 0 THEN 'timeout' ELSE 'delivered' END
-FROM generate_series(1, {rows}) AS n
-CROSS JOIN LATERAL (
-    SELECT
-        date_trunc('day', clock_timestamp(), 'UTC') - interval '22 days'
-        + n * interval '22 days' / ({rows} + 1) AS at
-) AS time;
-INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
-SELECT event_id, merchant_id, 1, 'schedule', finished_at, 5, last_outcome FROM webhook.delivery_log;
-INSERT INTO webhook.outbox (seq, merchant_id, type, object, due_at) OVERRIDING SYSTEM VALUE
-SELECT {rows} + n, 'm' || n % 2000, 'charge.succeeded', '{{}}', CASE WHEN n % 3 = 0 THEN clock_timestamp() END
-FROM generate_series(1, 20000) AS n;
-INSERT INTO webhook.command_chunk (command_id, place, seqs)
-SELECT 7, 25 * n, ARRAY(SELECT {rows} - 25 * n - s FROM generate_series(1, 25) AS s)
-FROM generate_series(0, 399) AS n;
--- Rows as they are, without what triggers would add to them.
-SET session_replication_role = replica;
-INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id)
-SELECT 'm' || n, 'https://merchant-' || n || '.example/webhooks', '', 'k1'
-FROM generate_series(0, {merchants}) AS n;
-INSERT INTO webhook.api_key (client_id, secret_hash, merchant_id, name, created_by)
-SELECT
-    'client-' || n, sha256(n::text::bytea), CASE WHEN n % 10 = 0 THEN 'm7' ELSE 'm' || n END,
-    'online shop', 'ada'
-FROM generate_series(0, {merchants}) AS n;
-INSERT INTO webhook.control (command, merchant_id, subject, event_id, requested_by, status, handled_at)
-SELECT
-    CASE WHEN n % 3 = 0 THEN 'retry' WHEN n % 3 = 1 THEN 'pause' ELSE 'resume' END,
-    CASE WHEN n % 3 > 0 AND n % 5 > 0 THEN 'm' || n % 100 END, '',
-    CASE WHEN n % 3 = 0 THEN lpad((n % 3000)::text, 32, '0')::uuid END, 'ada',
-    CASE WHEN n > {rows} / 40 - 2000 THEN 'pending' WHEN n % 50 = 0 THEN 'rejected' ELSE 'done' END,
-    clock_timestamp()
-FROM generate_series(1, {rows} / 40) AS n;
-INSERT INTO webhook.audit (person, action, merchant_id, after)
-SELECT 'ada', 'url changed', 'm' || n % 100, jsonb_build_object('url', 'https://merchant.example/' || n)
-FROM generate_series(1, {rows} / 10) AS n;
-INSERT INTO webhook.dispatcher (
-    owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
-)
-SELECT 'd' || n, 'host', '1', clock_timestamp(), clock_timestamp(), 1, 1, true, '{{}}', '{{}}'
-FROM generate_series(1, 20) AS n;
-RESET session_replication_role;
-INSERT INTO webhook.attempts_by_minute (minute, outcome, attempts)
-SELECT date_trunc('minute', clock_timestamp()) - n * interval '1 minute', 'delivered', 100
-FROM generate_series(0, 11519) AS n;
-"""
-BOTH_LOGS = MAKE_PARTITIONS + ";" + MAKE_PARTITIONS.replace("delivery_log", "attempt_log")
 
 
 async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Connection, str]:
@@ -116,24 +58,13 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
     await admin.close()
     session = await asyncpg.connect(database.dsn("postgres"))
-    for text in (BOTH_LOGS, FILL.format(rows=rows, merchants=MERCHANTS)):
-        await session.execute(text)
-    await until_found(lambda: _vacuumed(session), MAX_WAIT + rows / ROWS_A_SECOND)
+    await fill(session, rows)
     person = await reader_of(session, "operator")
-    for name, value in PLANNED_ONCE.items():
+    for name, value in {**PLANNED_ONCE, "jit": "off"}.items():
         await session.execute(f"SET {name} = '{value}'")
     for name, statement in STATEMENTS.items():
         await prepare(session, name, statement)
     return session, f"'\\x{person.hex()}'"
-
-
-async def _vacuumed(session: asyncpg.Connection) -> bool:
-    """Tell whether all rows are visible to all, which an analyzing autovacuum may keep back."""
-    await session.execute("VACUUM ANALYZE")
-    return not await session.fetchval(
-        "SELECT count(*) FROM pg_class "
-        "WHERE relnamespace = 'webhook'::regnamespace AND relkind = 'r' AND relallvisible < relpages"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +174,10 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", NOW, str(COUNTED)), 20),
     "circumstances": (("show_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
     "counts": (("show_counts", "{person}", str(COUNTED)), 5 * COUNTED),
-    "what waits longest": (("show_oldest_waiting", "{person}", str(MAX_MERCHANTS_LOOKED_AT)), 2_000),
+    "what waits longest": (
+        ("show_oldest_waiting", "{person}", str(MAX_MERCHANTS_LOOKED_AT), str(MAX_ROWS_LOOKED_AT)),
+        MAX_MERCHANTS_LOOKED_AT + MAX_ROWS_LOOKED_AT,
+    ),
     "lag": (("show_lag", "{person}", str(MAX_LAGS)), 3 * MAX_LAGS),
     "attempts of an hour": (
         ("show_attempts_by_step", "{person}", f"{NOW} - interval '1 hour'", "'1 minute'"),
@@ -282,8 +216,21 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         MAX_EVENTS_LOOKED_AT,
     ),
     "fares": (("show_fares", "{person}", f"ARRAY{[f'm{n}' for n in range(50)]}", "1001"), 50 * 12),
+    "why merchants fail": (
+        (
+            "show_failures",
+            "{person}",
+            f"ARRAY{[f'm{10 * n}' for n in range(50)]}",
+            f"array_fill({NOW} - interval '20 days', ARRAY[50])",
+            "1001",
+        ),
+        50 * (PARTITIONS + 10),
+    ),
     # As many in both logs, at any time of day: the look ends it, not the span.
-    "failed of merchants": (("show_failed_of", "{person}", "ARRAY['m0']", "'30 days'", "1000"), 1_000),
+    "failed of merchants": (
+        ("show_failed_of", "{person}", "ARRAY['m0']", "'30 days'", str(MAX_FAILED_LOOKED_AT)),
+        MAX_FAILED_LOOKED_AT,
+    ),
     "one merchant": (("show_merchant", "{person}", "'m7'", str(COUNTED)), 20),
     "commands": (("show_commands", "{person}", str(NEWEST), *["NULL"] * 4, str(LOOK), str(PAGE)), PAGE),
     "a command's events": (
@@ -296,14 +243,13 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     ),
     "one command": (("show_command", "{person}", "7"), 1),
     "commands about an event": (("show_commands_about", "{person}", EVENT, "100"), 100),
-    "open commands": (("show_open_commands", "{person}", str(COUNTED)), 2 * COUNTED),
     "changes": (("show_audit", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "changes of a merchant": (("show_audit_of_merchant", "{person}", "'m7'", str(NEWEST), str(PAGE)), PAGE),
     "changes, further on": (("show_audit", "{person}", "{rows} / 20", str(PAGE)), PAGE),
     "who paused": (("show_pauses", "{person}", "'m7'"), 20),
     "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),
     "API keys": (("show_api_keys", "{person}", "'m7'", str(MAX_KEYS)), MAX_KEYS),
-    "dispatchers": (("show_dispatchers", "{person}", "'1 minute'", str(MAX_DISPATCHERS)), 20),
+    "dispatchers": (("show_dispatchers", "{person}", "'1 minute'", str(MAX_DISPATCHERS)), 4),
     "kept since": (("show_kept", "{person}"), 4 * PARTITIONS),
     "whether charges are indexed": (("is_charge_shown", "{person}"), 1),
     "who asks": (("is_somebody", "{person}"), 1),
@@ -312,10 +258,10 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "missing partitions": (("show_missing_partitions", "{person}", "3"), 50),
     "who is suspended": (("show_suspended", "{person}", "10"), 10),
     "what is stranded": (
-        ("show_stranded", "{person}", "'5 seconds'", str(MAX_MERCHANTS_LOOKED_AT)),
-        3 * MAX_MERCHANTS_LOOKED_AT,
+        ("show_stranded", "{person}", "'5 seconds'", str(health.MAX_MERCHANTS_LOOKED_AT)),
+        3 * health.MAX_MERCHANTS_LOOKED_AT,
     ),
-    "where merchants are sent to": (("show_urls", "{person}", "5001"), 5_001),
+    "where merchants are sent to": (("show_urls", "{person}", str(health.MAX_URLS + 1)), health.MAX_URLS + 1),
 }
 """By name, what is asked, and how many rows it may be about."""
 

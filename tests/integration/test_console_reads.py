@@ -20,6 +20,7 @@ from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryFi
 from webhook_dispatcher.storage.console.delivery import WITHHELD, Stories
 from webhook_dispatcher.storage.console.health import Healths
 from webhook_dispatcher.storage.console.merchants import (
+    Failure,
     MerchantOrder,
     MerchantPage,
     Merchants,
@@ -590,6 +591,18 @@ async def test_merchants_are_listed_in_every_order_page_by_page(console: Reading
     assert (await console.merchant_page(MerchantOrder.BEHIND)).is_complete
 
 
+async def test_why_merchants_fail_is_said_where_those_alone_are_listed(console: Reading) -> None:
+    await _fare(console)
+    latest = uuid4()
+    await console.db.execute(ATTEMPT, uuid4(), "failing", timedelta(minutes=1))
+    await console.db.execute(ATTEMPT, latest, "failing", timedelta(0))
+    await console.storage.insert_due("failing", 60, 60)
+    suspended, failing = (await console.merchant_page(MerchantOrder.FAILING)).merchants
+    assert failing.failure == Failure(latest, "status", 500, "500", 2)
+    assert suspended.failure == Failure(None, None, None, None, 0), "its attempt is no longer in the log"
+    assert {each.failure for each in (await console.merchant_page(MerchantOrder.ID)).merchants} == {None}
+
+
 async def test_one_merchant_is_told_with_its_keys_and_latest_attempts(console: Reading) -> None:
     await _fare(console)
     await console.db.execute(ATTEMPT, uuid4(), "failing", timedelta(minutes=1))
@@ -640,7 +653,7 @@ async def test_the_overview_counts_and_adds_up(console: Reading) -> None:
     assert overview.oldest is not None
     assert overview.oldest.merchant_id == "slow"
     assert overview.attempts_in_hour() == {"delivered": 5, "timeout": 2}
-    assert overview.attempts_in_day() == {"delivered": 12, "timeout": 2}
+    assert sum(sum(each.by_outcome.values()) for each in overview.day) == 14
     assert (len(overview.hour), len(overview.day), overview.alive) == (60, 96, 1)
     assert [dispatcher.owner for dispatcher in overview.dispatchers] == ["a", "b"]
     assert overview.dispatchers[1].faults == ["a fault"]

@@ -216,7 +216,7 @@ CHECKED = [
     of_forbidden("m1", "the URL has a fragment"),
     of_more_forbidden(7),
     of_allowed(),
-    of_allowed(5_000),
+    of_allowed(1_000),
     *(of_sealing_key(NOW, "k1", at) for at in (NOW, NOW - 2 * HOUR, None)),
     *(of_charges(is_indexed) for is_indexed in (True, False)),
     of_database("15.1", 9, None),

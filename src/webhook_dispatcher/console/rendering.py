@@ -1,4 +1,4 @@
-"""Pages out of templates, which escape all that they are given, but for HTML that is made in this module."""
+"""Pages out of templates, which escape all that they are given, but for what is made here and in `plots`."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -68,7 +68,7 @@ class Renderer:
             "counted": partial(counted, reader),
             "span": partial(amounts.span, language=reader.language),
             "when": partial(when, reader, now),
-            "clock": lambda instant: f"{instant.astimezone(reader.zone):%H:%M}",
+            "clock": partial(clock, reader),
         }
         return self._environment.get_template(template).render({**words, **facts}).encode("utf-8", "replace")
 
@@ -105,6 +105,12 @@ def when(reader: Reader, now: datetime, instant: datetime | str | None, is_exact
         amounts.at(instant, UTC),
         shown_instant(reader, now, instant, is_exact),
     )
+
+
+def clock(reader: Reader, instant: datetime) -> str:
+    """Write an instant's hour and minute in the reader's zone."""
+    there = instant.astimezone(reader.zone)
+    return f"{there.hour:02}:{there.minute:02}"
 
 
 def shown_instant(reader: Reader, now: datetime, instant: datetime, is_exact: bool) -> str:

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+
+from markupsafe import Markup
 
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Shown
-from webhook_dispatcher.console.plots import Plot, plot_of
+from webhook_dispatcher.console.plots import Plot, draw, plot_of
 from webhook_dispatcher.console.reader import Reader
-from webhook_dispatcher.console.rendering import counted, delivery_path, reason, with_query
+from webhook_dispatcher.console.rendering import clock, counted, delivery_path, reason, with_query
 from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.language import Language
@@ -70,10 +73,11 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """A plot of attempts, and each outcome of them. name: of the time that it is about, `hour` or `day`."""
+    """A plot of attempts, its bars drawn, and each outcome of them. name: of its time, `hour` or `day`."""
 
     name: str
     plot: Plot
+    bars: Markup
     outcomes: Sequence[Attempted]
 
 
@@ -186,7 +190,12 @@ def _attempts(name: str, rows: Sequence[Rows], reader: Reader) -> Attempts:
         Attempted(outcome, attempts, _list(outcome=outcome, since=since))
         for outcome, attempts in plot.outcomes
     ]
-    return Attempts(name, plot, outcomes)
+    return Attempts(name, plot, _bars(plot, reader), outcomes)
+
+
+def _bars(plot: Plot, reader: Reader) -> Markup:
+    words = {name: texts.say(f"overview.class_{name}", reader.language) for name, _ in plot.sums}
+    return draw(plot.bars, words, partial(clock, reader), partial(amounts.number, language=reader.language))
 
 
 def _warnings(overview: Overview, reader: Reader) -> Sequence[Hindrance]:

@@ -3,23 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.storage.administration import STRANDED_AFTER, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.console.overview import (
-    MAX_MERCHANTS_LOOKED_AT,
-    DispatcherRow,
-    Overviews,
-)
-from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
+from webhook_dispatcher.storage.console.overview import DispatcherRow, Overviews
+from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_all_as
 from webhook_dispatcher.storage.insight import Pause
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 from webhook_dispatcher.storage.statements import load
 
 MAX_NAMED = 10
-MAX_URLS = 5_000
+MAX_MERCHANTS_LOOKED_AT = 50
+"""Of those that are owed something, where no dispatcher holds a lane; `check` looks at all."""
+MAX_URLS = 1_000
 """Endpoints that one page judges; `check` judges all."""
 _STATEMENTS = load("console_health")
 
@@ -34,7 +31,8 @@ class Health:
     missing: (log, day) of the next DAYS_AHEAD days without a partition.
     sealing_key_confirmed_at: None where no dispatcher has published what the console seals secrets with.
     suspended: merchants, up to MAX_COUNTED + 1; suspended_next: those that are tried next, MAX_NAMED at most.
-    pause: the command that paused everything, if one did. stranded: what only a dispatcher is wanting for.
+    pause: the command that paused everything, where it is and one did.
+    stranded: what only a dispatcher is wanting for.
     urls: (merchant, URL), up to MAX_URLS + 1.
     """
 
@@ -77,22 +75,23 @@ class Healths:
 
     async def get(self, session: bytes) -> Health:
         """Look at everything."""
-        [facts] = await self._ask("show_health", session, MAX_COUNTED + 1)
-        missing = await self._ask("show_missing_partitions", session, DAYS_AHEAD)
-        suspended = await self._ask("show_suspended", session, MAX_NAMED)
-        stranded = await self._ask("show_stranded", session, STRANDED_AFTER, MAX_MERCHANTS_LOOKED_AT)
-        urls = await self._ask("show_urls", session, MAX_URLS + 1)
+        [facts], missing, suspended, stranded, [endpoints] = await ask_all_as(
+            self._database,
+            session,
+            (_STATEMENTS["show_health"], MAX_COUNTED + 1),
+            (_STATEMENTS["show_missing_partitions"], DAYS_AHEAD),
+            (_STATEMENTS["show_suspended"], MAX_NAMED),
+            (_STATEMENTS["show_stranded"], STRANDED_AFTER, MAX_MERCHANTS_LOOKED_AT),
+            (_STATEMENTS["show_urls"], MAX_URLS + 1),
+        )
         overviews = Overviews(self._database)
         return Health(
             **facts,
             needed_version=SCHEMA_VERSION,
             missing=[(row["log"], row["day"]) for row in missing],
             dispatchers=await overviews.dispatchers(session),
-            pause=await overviews.pause(session),
+            pause=await overviews.pause(session) if facts["everything_is_paused"] else None,
             suspended_next=[SuspendedMerchant(**row) for row in suspended],
             stranded=Stranded(**stranded[0]) if stranded else None,
-            urls=[(row["merchant_id"], row["url"]) for row in urls],
+            urls=list(zip(endpoints["merchants"], endpoints["urls"], strict=True)),
         )
-
-    async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
-        return await ask_as(self._database, _STATEMENTS[name], session, *arguments)

@@ -6,7 +6,7 @@ bounded number of owed, or of the newest, events, and `MerchantPage.is_complete`
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -24,7 +24,7 @@ MAX_WAITING = 1_000
 """Up to here a list counts what waits for a merchant."""
 MAX_LANES_LOOKED_AT = 10_000
 MAX_EVENTS_LOOKED_AT = 10_000
-MAX_FAILED_LOOKED_AT = 10_000
+MAX_FAILED_LOOKED_AT = 2_000
 FAILED_WITHIN = timedelta(hours=24)
 LATEST = 20
 """Attempts that the page of one merchant shows."""
@@ -57,12 +57,28 @@ class MerchantOrder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """What came of a failing merchant's latest attempt that failed, and how much waits for a retry.
+
+    event_id and the three after it are None where the attempt is no longer in the log. reason: for operators'
+    eyes. waiting_for_retry: up to MAX_WAITING + 1.
+    """
+
+    event_id: UUID | None
+    outcome: str | None
+    status: int | None
+    reason: str | None
+    waiting_for_retry: int
+
+
+@dataclass(frozen=True, slots=True)
 class MerchantRow:
     """One merchant in a list.
 
     waiting: events that wait for their first attempt, up to MAX_WAITING + 1. oldest_waiting_at: of these, the
         first in order. failed: deliveries that failed in the last 24 hours, as far as these were looked at.
-    volume: its events among the newest that were looked at; None where the list is in another order.
+    volume: its events among the newest that were looked at; failure: of one that fails. Each is None where
+        the list is in another order.
     """
 
     merchant_id: str
@@ -77,6 +93,7 @@ class MerchantRow:
     oldest_waiting_at: datetime | None
     failed: int
     volume: int | None = None
+    failure: Failure | None = None
 
     def state(self, now: datetime) -> MerchantState:
         """Say how it fares; now: of the page it is from."""
@@ -212,6 +229,8 @@ class Merchants:
         found = await self._find(session, order, prefix, after, limit + 1)
         shown = found[:limit]
         rows, failed_is_cut = await self._fares(session, shown)
+        if order is MerchantOrder.FAILING and shown:
+            rows = await self._with_failures(session, rows, shown)
         return MerchantPage(
             now=clock["now"],
             merchants=rows,
@@ -280,6 +299,17 @@ class Merchants:
             for row in found
         ]
         return rows, any(row["is_cut"] for row in failed)
+
+    async def _with_failures(
+        self, session: bytes, rows: Sequence[MerchantRow], found: Sequence[dict[str, Any]]
+    ) -> Sequence[MerchantRow]:
+        """Add to merchants that fail why they do."""
+        since = {row["merchant_id"]: row["failing_since"] for row in found}
+        failures = {
+            row.pop("merchant_id"): Failure(**row)
+            for row in await self._ask("show_failures", session, [*since], [*since.values()], MAX_WAITING + 1)
+        }
+        return [replace(row, failure=failures[row.merchant_id]) for row in rows]
 
     async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
         return await ask_as(self._database, _STATEMENTS[name], session, *arguments)

@@ -7,19 +7,21 @@ Counts go up to MAX_COUNTED + 1. Attempts by outcome come from what dispatchers 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from webhook_dispatcher.domain.thresholds import SILENT
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
-from webhook_dispatcher.storage.insight import Commands, Lag, Pause
+from webhook_dispatcher.storage.insight import Lag, Pause
 from webhook_dispatcher.storage.statements import load
 
 MAX_DISPATCHERS = 1_000
-MAX_LAGS = 200
+MAX_LAGS = 100
 """Of the newest finished deliveries, those whose lag is measured."""
-MAX_MERCHANTS_LOOKED_AT = 1_000
+MAX_MERCHANTS_LOOKED_AT = 100
+"""Merchants whose events are looked for one after the other, which costs more than going through rows."""
+MAX_ROWS_LOOKED_AT = 500
 _STATEMENTS = load("console_overview")
 
 
@@ -54,8 +56,7 @@ class Oldest:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Attempts:
+class Attempts(NamedTuple):
     """Attempts of so long from an instant on, by outcome; those without any are left out."""
 
     at: datetime
@@ -67,7 +68,7 @@ class Overview:
     """Everything at once.
 
     waiting: for a first attempt; waiting_for_retry: for a later one. failed: deliveries, in 24 hours.
-    failing, suspended, paused: merchants. pause: the command that paused everything, if one did.
+    failing, suspended, paused: merchants. pause: the command that paused everything, where it is and one did.
     hour: by minute; day: by quarter of an hour; both end now, with entries for times without attempts.
     """
 
@@ -82,7 +83,6 @@ class Overview:
     suspended: int
     paused: int
     lag: Lag
-    commands: Commands
     dispatchers: Sequence[DispatcherRow]
     hour: Sequence[Attempts]
     day: Sequence[Attempts]
@@ -94,11 +94,11 @@ class Overview:
 
     def attempts_in_hour(self) -> dict[str, int]:
         """Add up the attempts of the last hour by outcome."""
-        return _added(self.hour)
-
-    def attempts_in_day(self) -> dict[str, int]:
-        """Add up the attempts of the last day by outcome."""
-        return _added(self.day)
+        added: dict[str, int] = {}
+        for each in self.hour:
+            for outcome, count in each.by_outcome.items():
+                added[outcome] = added.get(outcome, 0) + count
+        return added
 
 
 class Overviews:
@@ -111,15 +111,14 @@ class Overviews:
         """Measure everything."""
         [counts] = await self._ask("show_counts", session, MAX_COUNTED + 1)
         now: datetime = counts["now"]
-        oldest = await self._ask("show_oldest_waiting", session, MAX_MERCHANTS_LOOKED_AT)
+        bounds = MAX_MERCHANTS_LOOKED_AT, MAX_ROWS_LOOKED_AT
+        oldest = await self._ask("show_oldest_waiting", session, *bounds) if counts["waiting"] else ()
         [lag] = await self._ask("show_lag", session, MAX_LAGS)
-        [commands] = await self._ask("show_open_commands", session, MAX_COUNTED + 1)
         return Overview(
             **counts,
-            pause=await self.pause(session),
+            pause=await self.pause(session) if counts["everything_is_paused"] else None,
             oldest=Oldest(**oldest[0]) if oldest else None,
             lag=Lag(**lag),
-            commands=Commands(**commands),
             dispatchers=await self.dispatchers(session),
             hour=await self.attempts(session, now, timedelta(minutes=1), 60),
             day=await self.attempts(session, now, timedelta(minutes=15), 96),
@@ -153,11 +152,3 @@ def _floor(instant: datetime, step: timedelta) -> datetime:
     """Return the beginning of the step that an instant is in; steps are counted from midnight UTC."""
     midnight = instant.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight + (instant - midnight) // step * step
-
-
-def _added(attempts: Sequence[Attempts]) -> dict[str, int]:
-    added: dict[str, int] = {}
-    for each in attempts:
-        for outcome, count in each.by_outcome.items():
-            added[outcome] = added.get(outcome, 0) + count
-    return added

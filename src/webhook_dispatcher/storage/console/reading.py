@@ -23,7 +23,15 @@ async def ask_as(
 
     Errors: SessionOver where nobody is found by it; else as `storage.connection.translated`.
     """
-    rows = await ask(database, statement, session, *arguments)
-    if not rows and not await ask(database, _IS_SOMEBODY, session):
+    [rows] = await ask_all_as(database, session, (statement, *arguments))
+    return rows
+
+
+async def ask_all_as(
+    database: Database, session: bytes, *questions: tuple[Statement, *tuple[object, ...]]
+) -> list[Sequence[dict[str, Any]]]:
+    """Return the rows of several statements, each with what comes after the session's hash: as `ask_as`."""
+    found = [await ask(database, statement, session, *arguments) for statement, *arguments in questions]
+    if not all(found) and not await ask(database, _IS_SOMEBODY, session):
         raise SessionOver
-    return [dict(row) for row in rows]
+    return [[dict(row) for row in rows] for rows in found]

@@ -159,16 +159,21 @@ CROSS JOIN LATERAL (
 -- List where merchants are sent to, for the guard to judge.
 -- $1 session bytea
 -- $2 most bigint
--- row: merchant_id text, url text
--- order: by merchant_id
--- none: nobody has an endpoint, or the session is over
-SELECT page.merchant_id::text AS merchant_id, page.url::text AS url
+-- row: merchants text[], urls text[]; a merchant and its URL have the same place
+-- order: one row; the first merchants
+-- none: the session is over
+SELECT page.merchants, page.urls
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT endpoints.merchant_id, endpoints.url
-    FROM webhook.console_endpoints AS endpoints
-    WHERE me.name IS NOT NULL AND endpoints.merchant_id > ''::text COLLATE "C"
-    ORDER BY endpoints.merchant_id
-    LIMIT (SELECT $2::bigint)
-) AS page
-ORDER BY page.merchant_id;
+    SELECT
+        coalesce(array_agg(listed.merchant_id), '{}') AS merchants,
+        coalesce(array_agg(listed.url), '{}') AS urls
+    FROM (
+        SELECT endpoints.merchant_id::text AS merchant_id, endpoints.url::text AS url
+        FROM webhook.console_endpoints AS endpoints
+        WHERE me.name IS NOT NULL AND endpoints.merchant_id > ''::text COLLATE "C"
+        ORDER BY endpoints.merchant_id
+        LIMIT (SELECT $2::bigint)
+    ) AS listed
+    HAVING me.name IS NOT NULL
+) AS page;

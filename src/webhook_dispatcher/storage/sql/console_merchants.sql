@@ -264,6 +264,54 @@ CROSS JOIN LATERAL (
     ) AS counted
 ) AS waiting;
 
+-- name: show_failures
+-- Say of merchants that fail what came of their latest attempt that did, and how much waits for a retry.
+-- $1 session bytea
+-- $2 merchants text[]
+-- $3 failing_since timestamptz[]; in their order
+-- $4 count_limit bigint
+-- row: merchant_id text, event_id uuid, outcome text, status integer, reason text, waiting_for_retry bigint
+-- order: none; event_id and what follows it are null where no such attempt is in the log
+-- none: none was asked for, or the session is over
+SELECT
+    asked.merchant_id,
+    failure.event_id,
+    failure.outcome::text AS outcome,
+    failure.status::integer AS status,
+    failure.reason,
+    retries.events AS waiting_for_retry
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT entry.merchant_id, entry.failing_since
+    FROM unnest($2::text[], $3::timestamptz[]) AS entry (merchant_id, failing_since)
+    WHERE me.name IS NOT NULL
+    OFFSET 0
+) AS asked
+-- It began before failing_since at most by as long as an attempt takes.
+LEFT JOIN LATERAL (
+    SELECT attempts.event_id, attempts.outcome, attempts.status, attempts.reason
+    FROM webhook.console_attempts AS attempts
+    WHERE
+        attempts.merchant_id = asked.merchant_id
+        AND attempts.started_at >= asked.failing_since - interval '10 minutes'
+        AND attempts.outcome <> 'delivered'
+    ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+    LIMIT 1
+) AS failure ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT
+        FROM webhook.console_owed AS owed
+        WHERE
+            (owed.merchant_id, owed.seq) > (asked.merchant_id COLLATE "C", 0)
+            AND owed.merchant_id <= asked.merchant_id COLLATE "C"
+            AND owed.due_at IS NOT NULL
+        ORDER BY owed.merchant_id, owed.seq
+        LIMIT $4
+    ) AS counted
+) AS retries;
+
 -- name: show_failed_of
 -- Count what failed of these merchants since an instant, among the latest of all failed deliveries.
 -- $1 session bytea

@@ -88,6 +88,7 @@ CROSS JOIN LATERAL (
 -- loose index scan).
 -- $1 session bytea
 -- $2 merchants_looked_at bigint
+-- $3 rows_looked_at bigint
 -- row: event_id uuid, seq bigint, merchant_id text, created_at timestamptz
 -- order: one row at most
 -- none: nothing waits, or the session is over
@@ -121,7 +122,7 @@ CROSS JOIN LATERAL (
             FROM webhook.console_owed AS owed
             WHERE me.name IS NOT NULL AND owed.seq >= 0
             ORDER BY owed.seq
-            LIMIT (SELECT $2::bigint)
+            LIMIT (SELECT $3::bigint)
         ) AS looked
         WHERE num_nulls(looked.due_at) = 1
     )
@@ -194,34 +195,6 @@ CROSS JOIN LATERAL (
         WHERE newest.attempts = 1 AND newest.finished_at >= statement_timestamp() - interval '1 hour'
     ) AS measured
 ) AS lag;
-
--- name: show_open_commands
--- Count the commands that are not finished, and say since when the oldest waits.
--- $1 session bytea
--- $2 most bigint
--- row: pending bigint, running bigint, pending_since timestamptz
--- order: one row
--- none: the session is over
-SELECT pending.rows AS pending, running.rows AS running, pending.since AS pending_since
-FROM webhook.console_reader($1) AS me
-CROSS JOIN LATERAL (
-    SELECT count(*) AS rows, min(counted.created_at) AS since
-    FROM (
-        SELECT commands.created_at
-        FROM webhook.console_commands AS commands
-        WHERE me.name IS NOT NULL AND commands.status = 'pending'
-        LIMIT (SELECT $2::bigint)
-    ) AS counted
-) AS pending
-CROSS JOIN LATERAL (
-    SELECT count(*) AS rows
-    FROM (
-        SELECT
-        FROM webhook.console_commands AS commands
-        WHERE me.name IS NOT NULL AND commands.status = 'running'
-        LIMIT (SELECT $2::bigint)
-    ) AS counted
-) AS running;
 
 -- name: show_dispatchers
 -- List the dispatchers as they noted themselves.
