@@ -67,6 +67,7 @@ async def test_screenshots(installation: Installation) -> None:
         "act": f"/deliveries/act?act=recover_all&only_merchant={failing}",
         "act-skip": f"/deliveries/act?act=skip_all&only_merchant={failing}",
         "merchants": "/merchants",
+        "merchants-failing": "/merchants?order=failing",
         "merchant": f"/merchants/{healthy}",
         "merchant-paused": f"/merchants/{cast.PAUSED.id}",
         "merchant-new": f"/merchants/{NEW}",
