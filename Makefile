@@ -157,7 +157,7 @@ bench-api-reads: $(READY) ## See that what merchants read is bounded beside five
 bench-console-reads: $(READY) ## See that what the console's pages read is bounded beside five million rows (ten minutes, 10 GB of disk)
 	@CONSOLE_READ_ROWS=5000000 $(PYTHON) -m pytest -n 0 -s tests/integration/test_console_read_cost.py $(ARGS)
 
-bench-console: $(READY) ## Measure three people at the console beside 500 events a second, and its pages after a month (twenty minutes, 10 GB of disk)
+bench-console: $(READY) ## Measure three people at the console beside 500 events a second, and its pages after a month (a quarter of an hour, 10 GB of disk)
 	@$(PYTHON) -m benchmarks --only console --only console-pages --name console --rounds 3 $(ARGS)
 
 bench-guessing: $(READY) ## See that time does not tell an unknown client from a wrong secret (three minutes; ARGS="--rounds 500")
