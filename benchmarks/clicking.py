@@ -44,6 +44,7 @@ class Person:
         """Look at each page once, and at a merchant and a delivery of those that are listed."""
         await self._open("overview", "/")
         merchants = MERCHANT.findall(await self._open("merchants", "/merchants"))
+        await self._open("failing", "/merchants?order=failing")
         await self._open("merchant", random.choice(merchants))
         deliveries = DELIVERY.findall(await self._open("deliveries", "/deliveries"))
         await self._open("delivery", random.choice(deliveries))

@@ -40,7 +40,7 @@ UPDATE webhook.lane SET owner = 'd1', lease_until = clock_timestamp() + interval
 WHERE merchant_id LIKE '%03'
 """
 """What dispatchers do that work: they hold lanes."""
-KINDS = ("overview", "merchants", "merchant", "deliveries", "delivery", "health")
+KINDS = ("overview", "merchants", "failing", "merchant", "deliveries", "delivery", "health")
 
 
 def console(bench: Bench) -> Section:
@@ -57,8 +57,8 @@ def console(bench: Bench) -> Section:
     return Section(
         "The console: three people beside the load",
         f"Poisson arrivals over {MERCHANTS:,} merchants, one transaction each, "
-        f"for {SECONDS * bench.scale:.0f} s. People go round overview, merchants, a merchant, deliveries, "
-        "a delivery, health and account, a second apart.",
+        f"for {SECONDS * bench.scale:.0f} s. People go round overview, merchants, those that fail, a "
+        "merchant, deliveries, a delivery, health and account, a second apart.",
         runs,
         _figures(runs),
     )

@@ -26,6 +26,7 @@ from tests.acceptance.load import (
     start_daemons,
 )
 from tests.acceptance.processes import Daemon
+from webhook_dispatcher.domain.verdict import NOT_SENT
 from webhook_dispatcher.local.arrivals import Arrival
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -121,8 +122,13 @@ def in_flight(frozen: Freeze, to_wall_clock: float) -> frozenset[str]:
 
 
 def uncounted(daemons: Iterable[Daemon]) -> Counter[str]:
-    """Count by event the attempts that daemons took for faults of their own, and made again."""
-    return Counter(entry["event_id"] for daemon in daemons for entry in daemon.log("attempt.uncounted"))
+    """Count by event the attempts that daemons sent, took for faults of their own, and made again."""
+    return Counter(
+        entry["event_id"]
+        for daemon in daemons
+        for entry in daemon.log("attempt.uncounted")
+        if entry["detail"] != NOT_SENT.detail
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,7 @@ class Judged:
             for arrival in self.arrivals
             if frozen.woken_at <= arrival.started_at < until
             and arrival.merchant_id in STEADY
-            and arrival.event_id in before - frozen.exposed
+            and arrival.event_id in before - frozen.exposed - frozen.in_flight
         )
 
 

@@ -14,7 +14,7 @@ from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 from webhook_dispatcher.storage.statements import load
 
 MAX_NAMED = 10
-MAX_MERCHANTS_LOOKED_AT = 50
+MAX_MERCHANTS_LOOKED_AT = 1_000
 """Of those that are owed something, where no dispatcher holds a lane; `check` looks at all."""
 MAX_URLS = 1_000
 """Endpoints that one page judges; `check` judges all."""

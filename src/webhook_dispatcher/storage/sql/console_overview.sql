@@ -84,8 +84,8 @@ CROSS JOIN LATERAL (
 ) AS paused;
 
 -- name: show_oldest_waiting
--- Find what waits longest for its first attempt: among the lowest number that does, and the next ones of some merchants (a
--- loose index scan).
+-- Find what waits longest for its first attempt: among the lowest numbers that are owed, and the next ones of some
+-- merchants (a loose index scan).
 -- $1 session bytea
 -- $2 merchants_looked_at bigint
 -- $3 rows_looked_at bigint
