@@ -24,7 +24,7 @@ MAX_WAITING = 1_000
 """Up to here a list counts what waits for a merchant."""
 MAX_LANES_LOOKED_AT = 10_000
 MAX_EVENTS_LOOKED_AT = 10_000
-MAX_FAILED_LOOKED_AT = 3_000
+MAX_FAILED_LOOKED_AT = 2_000
 FAILED_WITHIN = timedelta(hours=24)
 LATEST = 20
 """Attempts that the page of one merchant shows."""
