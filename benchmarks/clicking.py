@@ -7,7 +7,6 @@ how long each kind of page took. Browsers are on machines of their own: here the
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import statistics
@@ -17,7 +16,8 @@ from collections import defaultdict
 
 import aiohttp
 
-NICENESS = 10
+from webhook_dispatcher.app.machine import lower_priority
+
 FROM_HERE = {"Sec-Fetch-Site": "same-origin"}
 MERCHANT = re.compile(r'href="(/merchants/m-?[0-9]+)"')
 DELIVERY = re.compile(r'href="(/deliveries/[0-9a-f]{8}-[0-9a-f-]{27})"')
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between two pages, about")
     options = parser.parse_args()
-    os.nice(NICENESS)
+    lower_priority()
     asyncio.run(click(options))
 
 

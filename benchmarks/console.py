@@ -35,11 +35,11 @@ AT_REST = 20.0
 WITHOUT, BESIDE = f"{LOAD}/s alone", f"{LOAD}/s beside {PEOPLE} people"
 PAGES = "1 person, without load"
 BARE = "account"
-HOLD = """
+LEASE_LANES = """
 UPDATE webhook.lane SET owner = 'd1', lease_until = clock_timestamp() + interval '1 day'
 WHERE merchant_id LIKE '%03'
 """
-"""What dispatchers do that work: they hold lanes."""
+"""Dispatchers that work hold lanes."""
 KINDS = ("overview", "merchants", "failing", "merchant", "deliveries", "delivery", "health")
 
 
@@ -89,7 +89,7 @@ async def _fill(url: str, rows: int) -> None:
     await schema.migrate(url)
     connection = await asyncpg.connect(url)
     await fill(connection, rows)
-    await connection.execute(HOLD)
+    await connection.execute(LEASE_LANES)
     await connection.execute("CHECKPOINT")
     await connection.close()
 

@@ -41,6 +41,8 @@ SERVER = {
     "max_wal_size": "8GB",
     "checkpoint_timeout": "30min",
 }
+LOOPBACK = {"EGRESS_ALLOW_NETWORKS": "127.0.0.0/8", "EGRESS_ALLOW_HTTP": "true"}
+"""What the receiver's URLs take."""
 START_DEADLINE = 30.0
 
 
@@ -296,8 +298,7 @@ class Rig:
         environ = {
             "DATABASE_URL": self.postgres.dsn("webhook_dispatcher", database),
             "SECRET_KEYS": self._key,
-            "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
-            "EGRESS_ALLOW_HTTP": "true",
+            **LOOPBACK,
             "OPS_ADDRESS": "127.0.0.1:0",
             **settings,
         }
@@ -333,8 +334,7 @@ class Rig:
         environ = {
             "DATABASE_URL": self.postgres.dsn("webhook_console", database),
             "CONSOLE_ADDRESS": "127.0.0.1:0",
-            "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
-            "EGRESS_ALLOW_HTTP": "true",
+            **LOOPBACK,
         }
         self._runs += 1
         log = self.folder / f"console_{self._runs}.log"

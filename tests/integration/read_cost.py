@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
+import asyncpg
 import pytest
 
 from tests.integration.statement_cost import Cost
+from webhook_dispatcher.storage.session import PLANNED_ONCE, session_settings
 
 USUAL_SECONDS = 300
 ROWS_A_SECOND = 1_500
 """Filled by a busy machine, with what is read of them."""
+READ_TIME = timedelta(minutes=2)
 MAKE_PARTITIONS = """
 DO $$
 DECLARE
@@ -28,6 +32,15 @@ BEGIN
 END
 $$
 """
+
+
+async def set_as_programs_do(session: asyncpg.Connection) -> None:
+    """Give a session the settings that the API's and the console's have: nothing is compiled, for instance.
+
+    It is one that has filled the database: a new one looks up the catalogue in its first statement.
+    """
+    for name, value in {**session_settings("reads", READ_TIME), **PLANNED_ONCE}.items():
+        await session.execute(f"SET {name} = '{value}'")
 
 
 def patience(rows: int) -> pytest.MarkDecorator:

@@ -11,12 +11,11 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.api_harness import token_of
-from tests.integration.read_cost import MAKE_PARTITIONS, Found, patience
+from tests.integration.read_cost import MAKE_PARTITIONS, Found, patience, set_as_programs_do
 from tests.integration.statement_cost import PLANS, Cost, execute, prepare
 from tests.integration.test_api_walls import READS
 from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
-from webhook_dispatcher.storage.session import PLANNED_ONCE
 
 FEW, MANY = 30_000, int(os.environ.get("API_READ_ROWS", "300000"))
 
@@ -60,8 +59,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     for text in (MAKE_PARTITIONS, FILL.format(rows=rows), OWE.format(rows=rows), "VACUUM ANALYZE"):
         await session.execute(text)
     token_hash = await token_of(session, "big")
-    for name, value in {**PLANNED_ONCE, "jit": "off"}.items():
-        await session.execute(f"SET {name} = '{value}'")
+    await set_as_programs_do(session)
     for name, statement in READS.items():
         await prepare(session, name, statement)
     return session, f"'\\x{token_hash.hex()}'"

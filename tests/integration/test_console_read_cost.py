@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from tests.integration.console_history import fill
 from tests.integration.console_readers import reader_of
-from tests.integration.read_cost import Found, patience
+from tests.integration.read_cost import Found, patience, set_as_programs_do
 from tests.integration.statement_cost import PLANS, Cost, execute, prepare
 from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -34,7 +34,6 @@ from webhook_dispatcher.storage.console.overview import (
     MAX_ROWS_LOOKED_AT,
 )
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED
-from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.statements import load
 
 FEW, MANY = 60_000, int(os.environ.get("CONSOLE_READ_ROWS", "600000"))
@@ -60,8 +59,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     session = await asyncpg.connect(database.dsn("postgres"))
     await fill(session, rows)
     person = await reader_of(session, "operator")
-    for name, value in {**PLANNED_ONCE, "jit": "off"}.items():
-        await session.execute(f"SET {name} = '{value}'")
+    await set_as_programs_do(session)
     for name, statement in STATEMENTS.items():
         await prepare(session, name, statement)
     return session, f"'\\x{person.hex()}'"

@@ -114,7 +114,7 @@ def run(settings: Settings, parent_pid: int | None = None) -> None:
             f"the console needs {needed} open files, but the limit is {limit}",
             remedy="raise it (ulimit -n, LimitNOFILE)",
         )
-    machine.step_back()
+    machine.lower_priority()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(Program(options, SystemClock())))
 

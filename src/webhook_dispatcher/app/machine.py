@@ -27,12 +27,13 @@ def allow_open_files() -> int:
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
-def step_back() -> None:
-    """Let what else wants the processor go first: a page can wait for some milliseconds, a delivery must not.
+def lower_priority() -> None:
+    """Let other processes go first: a page can wait for some milliseconds, a delivery must not.
 
     Three people at the console beside 500 events a second on two cores: the 99th percentile of lag was 1.14
     and 1.18 times that without them, and with this 1.04 and 1.07 (two rounds of `make bench-console`'s load).
-    Where the system forbids it, as some sandboxes do, all goes on without it.
+    It counts within one control group or session alone (docs/console.md). A sandbox that forbids it leaves
+    the priority as it is.
     """
     with suppress(PermissionError):
         os.nice(NICENESS)

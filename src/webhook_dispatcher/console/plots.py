@@ -1,6 +1,5 @@
 """Attempts over time as bars: where they stand, in numbers, and their SVG; the template draws the rest."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from webhook_dispatcher.domain.verdict import Outcome
-from webhook_dispatcher.storage.console.overview import Attempts
+from webhook_dispatcher.storage.console.overview import Attempts, by_outcome
 
 WIDTH, HEIGHT = 640, 170
 LEFT, TOP, BOTTOM = 36, 8, 22
@@ -113,7 +112,7 @@ def plot_of(attempts: Sequence[Attempts]) -> Plot:
     step = (WIDTH - LEFT) / max(len(attempts), 1)
     bars = [_bar(each, LEFT + place * step, step, scale) for place, each in enumerate(attempts)]
     every = max(len(bars) // MARKS, 1)
-    added = _added(attempts)
+    added = by_outcome(attempts)
     return Plot(
         bars=bars,
         lines=[
@@ -167,16 +166,9 @@ def _bar(attempts: Attempts, x: float, step: float, scale: float) -> Bar:
     return Bar(attempts.at, round(x + step * 0.1, 2), round(step * 0.8, 2), pieces)
 
 
-def _by_class(by_outcome: Mapping[str, int]) -> Mapping[OutcomeClass, int]:
+def _by_class(outcomes: Mapping[str, int]) -> Mapping[OutcomeClass, int]:
     """Add up outcomes by their class, in the order of classes; what there is none of is left out."""
     counts = dict.fromkeys(_CLASSES, 0)
-    for outcome, count in by_outcome.items():
+    for outcome, count in outcomes.items():
         counts[CLASSES.get(outcome, OutcomeClass.REFUSED)] += count
     return {name: count for name, count in counts.items() if count}
-
-
-def _added(attempts: Sequence[Attempts]) -> Mapping[str, int]:
-    added = Counter[str]()
-    for each in attempts:
-        added.update(each.by_outcome)
-    return added

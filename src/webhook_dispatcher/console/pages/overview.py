@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.console.merchants import MerchantOrder
 from webhook_dispatcher.storage.console.overview import Attempts as Rows
-from webhook_dispatcher.storage.console.overview import DispatcherRow, Overview, Overviews
+from webhook_dispatcher.storage.console.overview import DispatcherRow, Overview, Overviews, by_outcome
 
 OLD = timedelta(minutes=1)
 """Where an event has waited longer for its first attempt, the number of waiting events is coloured."""
@@ -104,8 +104,8 @@ class OverviewPage:
 
 def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
     language = reader.language
-    hour = overview.attempts_in_hour()
-    delivered = hour.get(Outcome.DELIVERED, 0)
+    hour = by_outcome(overview.hour)
+    delivered = hour[Outcome.DELIVERED]
     bad = sum(hour.values()) - delivered
     waits = _wait(overview, reader)
     return (

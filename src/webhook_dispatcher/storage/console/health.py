@@ -15,7 +15,7 @@ from webhook_dispatcher.storage.statements import load
 
 MAX_NAMED = 10
 MAX_MERCHANTS_LOOKED_AT = 1_000
-"""Of those that are owed something, where no dispatcher holds a lane; `check` looks at all."""
+"""Of those that are owed something, where no dispatcher holds a lane; `check` looks at ten times as many."""
 MAX_URLS = 1_000
 """Endpoints that one page judges; `check` judges all."""
 _STATEMENTS = load("console_health")
@@ -32,7 +32,7 @@ class Health:
     sealing_key_confirmed_at: None where no dispatcher has published what the console seals secrets with.
     suspended: merchants, up to MAX_COUNTED + 1; suspended_next: those that are tried next, MAX_NAMED at most.
     pause: the command that paused everything, where it is and one did.
-    stranded: what only a dispatcher is wanting for.
+    stranded: what would be delivered if a dispatcher worked, if there is such.
     urls: (merchant, URL), up to MAX_URLS + 1.
     """
 

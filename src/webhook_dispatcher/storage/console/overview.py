@@ -4,6 +4,7 @@ Counts go up to MAX_COUNTED + 1. Attempts by outcome come from what dispatchers 
 (`dispatch.heartbeat`), not from the log.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -63,6 +64,14 @@ class Attempts(NamedTuple):
     by_outcome: Mapping[str, int]
 
 
+def by_outcome(steps: Sequence[Attempts]) -> Counter[str]:
+    """Add up the attempts of several steps by outcome."""
+    added = Counter[str]()
+    for step in steps:
+        added.update(step.by_outcome)
+    return added
+
+
 @dataclass(frozen=True, slots=True)
 class Overview:
     """Everything at once.
@@ -91,14 +100,6 @@ class Overview:
     def alive(self) -> int:
         """Count the dispatchers that are alive."""
         return sum(dispatcher.is_alive for dispatcher in self.dispatchers)
-
-    def attempts_in_hour(self) -> dict[str, int]:
-        """Add up the attempts of the last hour by outcome."""
-        added: dict[str, int] = {}
-        for each in self.hour:
-            for outcome, count in each.by_outcome.items():
-                added[outcome] = added.get(outcome, 0) + count
-        return added
 
 
 class Overviews:
