@@ -16,7 +16,6 @@ from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage.schema import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "webhook_dispatcher"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -35,19 +34,22 @@ RECIPES = (
 VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
 SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 DECISIONS = ROOT / "docs" / "adr"
 SCHEMA = "3. SQL: schema `webhook`, in the charge service's own database"
 MEASURED = (ROOT / "benchmarks" / "results" / "standard.md").read_text(encoding="utf-8")
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(path for name in ("docs", "benchmarks", "lab") for path in (ROOT / name).rglob("*.md")),
+    ]
+)
 
 _INLINE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TITLED = r"\[([^\]]+)\]\(([^)]+)\)"
 _INVARIANT = re.compile(r"\bI([1-9]\d?)\b")
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
-_BRANCH = re.compile(r"(?P<indent>(?:│   |    )*)(?:├── |└── )(?P<name>[\w.]+/?)")
 
 
 def section(document: str, heading: str) -> str:
@@ -63,19 +65,6 @@ def anchors(document: Path) -> set[str]:
     """Return the anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", without_code(document.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def drawn_files(tree: str) -> set[str]:
-    """Return the paths of a drawn tree, its folders without files of their own with a slash."""
-    folders: list[str] = []
-    paths = set()
-    for match in filter(None, map(_BRANCH.match, tree.splitlines())):
-        depth = len(match["indent"]) // 4
-        del folders[depth:]
-        paths.add("".join(folders) + match["name"])
-        if match["name"].endswith("/"):
-            folders.append(match["name"])
-    return paths
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda path: path.name)
@@ -138,22 +127,6 @@ def test_ci_runs_on_every_python_that_is_declared_and_no_other() -> None:
     [matrix] = re.findall(r"^ +python: (\[.*\])$", workflow, re.MULTILINE)
     assert json.loads(matrix) == declared
     assert all(python in README for python in declared)
-
-
-def test_architecture_shows_every_file_and_no_other() -> None:
-    tree = ARCHITECTURE.partition("```text\nsrc/webhook_dispatcher/\n")[2].partition("```")[0]
-    drawn = {path for path in drawn_files(tree) if not path.endswith("/")}
-    folders = {path for path in drawn_files(tree) if path.endswith("/")}
-    there = {
-        file.relative_to(PACKAGE).as_posix()
-        for file in PACKAGE.rglob("*.py")
-        # A package's own file is shown where it holds more than the package's docstring.
-        if file.name != "__init__.py" or file.relative_to(PACKAGE).as_posix() in drawn
-    }
-    assert drawn == there
-    assert folders - {"storage/sql/", "console/templates/", "console/static/"} == {
-        f"{file.parent.relative_to(PACKAGE).as_posix()}/" for file in PACKAGE.glob("*/**/__init__.py")
-    }
 
 
 def test_control_commands_and_codes_of_the_contract_are_the_codes() -> None:

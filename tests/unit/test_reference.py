@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from docs import reference
+from docs import reference, tree
 from webhook_dispatcher.domain.command import COMMANDS, Code, CommandRejected, CommandRow, parse
 from webhook_dispatcher.settings import Settings
 
@@ -34,6 +34,16 @@ def cells(table: str) -> list[list[str]]:
 
 def test_file_is_what_the_code_says() -> None:
     assert reference.main(["--check"]) == 0, "run make docs"
+
+
+def test_a_tree_that_lacks_a_file_is_out_of_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "architecture.md"
+    lines = tree.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "── recorder.py" not in line), encoding="utf-8")
+    assert tree.main(["--check"], file) == 1
+    assert tree.main([], file) == 0
+    assert file.read_text(encoding="utf-8") == "".join(lines), "the page that is there is what is made"
+    assert capsys.readouterr().err == "The tree in docs/architecture.md is out of date: run make docs\n"
 
 
 def test_a_file_that_is_missing_or_differs_is_out_of_date(

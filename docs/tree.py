@@ -1,0 +1,62 @@
+"""Writes the tree of files in docs/architecture.md from the first lines of their docstrings.
+
+`python -m docs.tree` writes it (`make docs`); with `--check` it only says whether it is out of date
+(`make check`).
+"""
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+FILE = Path(__file__).with_name("architecture.md")
+PACKAGE = Path(__file__).parents[1] / "src" / "webhook_dispatcher"
+BEGIN, END = "```text\nsrc/webhook_dispatcher/\n", "```"
+NOT_PYTHON = {
+    "sql": "every statement, by subject",
+    "templates": "the console's pages, in HTML",
+    "static": "one stylesheet, one script, htmx with its licence",
+}
+"""Folders without a docstring."""
+
+
+def tree() -> str:
+    """Draw the package: folders after files, each with what it says of itself."""
+    return "".join(f"{line}\n" for line in _drawn(PACKAGE, ""))
+
+
+def _drawn(folder: Path, indent: str) -> Iterator[str]:
+    files = [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+    folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name != "__pycache__"]
+    children = [*files, *folders]
+    for child in children:
+        is_last = child == children[-1]
+        name = child.name + ("/" if child.is_dir() else "")
+        yield f"{indent}{'└' if is_last else '├'}── {name:<24} {_said(child)}".rstrip()
+        if child.is_dir() and child.name not in NOT_PYTHON:
+            yield from _drawn(child, indent + ("    " if is_last else "│   "))
+
+
+def _said(path: Path) -> str:
+    if path.name in NOT_PYTHON:
+        return NOT_PYTHON[path.name]
+    source = path / "__init__.py" if path.is_dir() else path
+    docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0].removesuffix(".")
+
+
+def main(arguments: Sequence[str], file: Path = FILE) -> int:
+    """Write the tree into the page, or with `--check` say whether it is there."""
+    page = file.read_text(encoding="utf-8")
+    before, begin, rest = page.partition(BEGIN)
+    written = before + begin + tree() + END + rest.partition(END)[2]
+    if list(arguments) != ["--check"]:
+        file.write_text(written, encoding="utf-8")
+    elif page != written:
+        print("The tree in docs/architecture.md is out of date: run make docs", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
