@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from tests.chaos.link import Link
+from lab.chaos.link import Link
 from tests.servers.database import Database
 from tests.waiting import MAX_WAIT, until_found
 

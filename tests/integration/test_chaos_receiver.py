@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.receiver import Merchants, Setting, SharedHost
+from lab.chaos.receiver import Merchants, Setting, SharedHost
 from tests.servers.database import free_port
 from webhook_dispatcher.local.arrivals import read_log
 

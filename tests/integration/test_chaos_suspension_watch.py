@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.chaos.suspension_watch import SuspensionWatch
+from lab.chaos.suspension_watch import SuspensionWatch
 from tests.integration.storage_harness import StorageHarness
 
 SUSPEND = "UPDATE webhook.lane SET suspended_at = clock_timestamp() WHERE merchant_id = 'm'"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.chaos.evidence import (
+from lab.chaos.evidence import (
     Attempted,
     Command,
     Delivery,
@@ -20,8 +20,8 @@ from tests.chaos.evidence import (
     Repeats,
     Suspension,
 )
-from tests.chaos.judge import judge
-from tests.chaos.verdict import What
+from lab.chaos.judge import judge
+from lab.chaos.verdict import What
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 
 SCHEDULE = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.chaos.evidence import Repeats
-from tests.chaos.judge import judge
-from tests.chaos.verdict import What
+from lab.chaos.evidence import Repeats
+from lab.chaos.judge import judge
+from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder, found
 
 BEGAN, ENDED = 20.0, 30.0

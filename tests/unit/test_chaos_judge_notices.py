@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.judge import judge
-from tests.chaos.verdict import What
+from lab.chaos.judge import judge
+from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder, calm, found
 from webhook_dispatcher.local.arrivals import Signature
 

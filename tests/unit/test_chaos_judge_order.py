@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.verdict import What
+from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import SCHEDULE, EvidenceBuilder, calm, found
 
 

@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.chaos.evidence import Evidence
-from tests.chaos.judge import judge
-from tests.chaos.verdict import What
+from lab.chaos.evidence import Evidence
+from lab.chaos.judge import judge
+from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder
 from webhook_dispatcher.local.arrivals import Arrival
 

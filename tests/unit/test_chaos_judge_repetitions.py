@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from tests.chaos.evidence import Repeats
-from tests.chaos.judge import judge
-from tests.chaos.verdict import What
+from lab.chaos.evidence import Repeats
+from lab.chaos.judge import judge
+from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder, calm, found, kill
 from webhook_dispatcher.local.arrivals import Arrival
 

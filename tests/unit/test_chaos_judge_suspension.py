@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.chaos.judge import judge
-from tests.chaos.verdict import What
+from lab.chaos.judge import judge
+from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import SCHEDULE, EvidenceBuilder, calm, found
 
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.chaos.merchants import make_merchants
+from lab.chaos.merchants import make_merchants
 
 
 def test_some_merchants_accept_everything_some_nothing_and_some_now_and_then() -> None:

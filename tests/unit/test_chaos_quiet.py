@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.chaos.quiet import Quiet
+from lab.chaos.quiet import Quiet
 
 
 async def settle() -> None:

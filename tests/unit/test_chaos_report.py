@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.chaos.evidence import Repeats
-from tests.chaos.judge import judge
-from tests.chaos.report import summary, write_report
+from lab.chaos.evidence import Repeats
+from lab.chaos.judge import judge
+from lab.chaos.report import summary, write_report
 from tests.unit.chaos_evidence import EvidenceBuilder
 
 

@@ -1,0 +1,117 @@
+"""`make chaos`: load and faults for so many minutes, then the judge; the seed is printed first.
+
+Exit code 1 when a promise was broken.
+"""
+
+import argparse
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.chaos.faults import (  # noqa: F401 (they register)
+    connections,
+    daemons,
+    merchants,
+    names,
+    operators,
+    server,
+    settings,
+)
+from lab.chaos.judge import judge
+from lab.chaos.kinds import KINDS, Kind
+from lab.chaos.report import write_report
+from lab.chaos.run import run
+from lab.chaos.testbed import Scale, Testbed
+from tests.servers import programs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--report", type=Path, default=Path("chaos-report"))
+    parser.add_argument("--daemons", type=int, default=3)
+    parser.add_argument("--merchants", type=int, default=200)
+    parser.add_argument("--rate", type=float, default=75)
+    parser.add_argument("--alone", type=float, default=0.5, help="part of merchants' faults, without others")
+    parser.add_argument("--only", action="append", default=[], help="kinds whose names hold this text")
+    parser.add_argument("--first", action="append", default=[], help="kinds that come before others")
+    parser.add_argument(
+        "--notices",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="tell the platform what fails, and suspend who fails for long: a minute more at the end",
+    )
+    parser.add_argument("--server-bin", type=Path, default=programs(), help="the folder of another Postgres")
+    parser.add_argument(
+        "--setting", type=_setting, action="append", default=[], help="NAME=VALUE of the server, e.g. jit=off"
+    )
+    asked = parser.parse_args()
+    print(f"seed {asked.seed}", flush=True)
+    scale = Scale(
+        daemons=asked.daemons,
+        merchants=asked.merchants,
+        rate=asked.rate,
+        alone=asked.alone,
+        has_notices=asked.notices,
+        programs=asked.server_bin,
+        server_settings=dict(asked.setting),
+    )
+    start = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"{time.monotonic() - start:7.1f}  {line}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="webhook-chaos-") as folder:
+        # As root without namespaces the server runs as nobody, who must pass.
+        Path(folder).chmod(0o711)
+        testbed = Testbed(scale, asked.seed, Path(folder))
+        kinds = [kind for kind in KINDS.values() if not asked.only or _is_named(kind, asked.only)]
+        first = [kind for kind in kinds if _is_named(kind, asked.first)]
+        outcome = asyncio.run(run(testbed, kinds, asked.minutes * 60, tell, first))
+        verdict = judge(outcome.evidence)
+        notes = (
+            {"server": outcome.server}
+            | scale.notes()
+            | {
+                "minutes": f"{asked.minutes:g}",
+                "machine": f"{os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f} at the end",
+                "faults that could not be brought about": str(outcome.missed or "none"),
+                "kinds left out": ", ".join(outcome.left_out) or "none",
+            }
+        )
+        report = write_report(verdict, outcome.evidence, asked.report, notes)
+        if verdict.violations or outcome.complaints:
+            keep_logs(testbed.folder, asked.report)
+    for complaint in outcome.complaints:
+        print(f"COMPLAINT: {complaint}")
+    print(f"{len(verdict.violations)} violations, {len(outcome.complaints)} complaints; see {report}")
+    sys.exit(1 if verdict.violations or outcome.complaints else 0)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _is_named(kind: Kind, texts: Sequence[str]) -> bool:
+    return any(text in kind.name for text in texts)
+
+
+def keep_logs(folder: Path, report: Path) -> None:
+    """Keep what daemons and database said in a run that failed."""
+    for file in [*folder.glob("*.log"), *folder.glob("database/*.log")]:
+        (report / "logs").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, report / "logs" / file.name)
+
+
+if __name__ == "__main__":
+    main()

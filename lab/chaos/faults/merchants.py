@@ -1,0 +1,173 @@
+"""What many merchants do at once: those of a group fail all of a sudden, and in the same way.
+
+During some of these faults nothing else is done, nor was for a while before: then the run's own measure shows
+whether others were held up (lab/chaos/isolation.py).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from lab.chaos.evidence import Repeats
+from lab.chaos.faults.asking import PATIENCE
+from lab.chaos.hit import Hit
+from lab.chaos.injections import ALLOWANCE
+from lab.chaos.kinds import NotHitError, Track, fault
+from lab.chaos.receiver import SharedHost
+from lab.chaos.run import SWEEP
+from lab.chaos.testbed import Testbed
+from lab.chaos.writers import AWAY
+
+MIN_COLLUDERS = 20
+COLLUDING_SHARE = 0.4
+"""The part of all merchants that colludes."""
+BURST = 2
+"""Events that each of a group gets at once: failures of first attempts are what says something."""
+MEASURED = 6.0
+"""Seconds for which a group accepts what it gets, and then for which it fails."""
+FORSAKEN = 4
+"""Merchants that fail for so long that they are suspended."""
+FIRST_EVENTS, MORE_EVENTS = 25, 3
+"""Events that each of them gets at once, more than it takes to be suspended, and then every few seconds."""
+MORE_EVERY = 2.0
+SUSPENDED_WITHIN = 45.0
+"""Seconds in which that must happen, other faults of the time included."""
+TRIED = 3.5
+"""Intervals for which they fail all the same."""
+SUSPENDED = "SELECT merchant_id FROM webhook.lane WHERE suspended_at IS NOT NULL AND merchant_id = ANY($1)"
+ANSWERS: Mapping[str, Mapping[str, float | bool]] = {
+    "answer 503": {"status": 503},
+    "answer 401": {"status": 401},
+    "hang": {"hangs": True},
+}
+WAYS = {"refuses": SharedHost.REFUSES, "has an untrusted certificate": SharedHost.UNTRUSTED}
+
+Change = Callable[[], None]
+
+
+async def _fail(testbed: Testbed, hit: Hit, merchants: Sequence[str], begin: Change, end: Change) -> None:
+    """Let a group get and accept events, then get and refuse them."""
+    async with AsyncExitStack() as stack:
+        if testbed.random.random() < testbed.scale.alone:
+            await stack.enter_async_context(testbed.quiet.alone())
+            await testbed.wait(testbed.lease + SWEEP + ALLOWANCE)  # until the others' effects are over
+            hit.stands_alone()
+        hit.note = f"{len(merchants)} merchants{'' if hit.alone_since is None else ', and nothing else'}"
+        await _keep_busy(testbed, hit, merchants)
+        hit.begins()
+        hit.touches(merchants)
+        testbed.heartbeat.worst()
+        begin()
+        try:
+            await _keep_busy(testbed, hit, merchants)
+        finally:
+            end()
+            hit.slowness = testbed.heartbeat.worst()
+
+
+async def _keep_busy(testbed: Testbed, hit: Hit, merchants: Sequence[str]) -> None:
+    for _ in range(2):
+        if testbed.stopped.is_set():
+            return
+        await _write(testbed, hit, merchants, BURST)
+        await testbed.wait(MEASURED / 2)
+
+
+async def _write(testbed: Testbed, hit: Hit, merchants: Sequence[str], each: int) -> None:
+    try:
+        await testbed.writers.write_burst(merchants, each)
+    except AWAY as error:
+        hit.note += f"; events were not written ({type(error).__name__})"
+
+
+def _colluding(behaviour: Mapping[str, float | bool]) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def collude(testbed: Testbed, hit: Hit) -> None:
+        count = max(MIN_COLLUDERS, round(len(testbed.merchants) * COLLUDING_SHARE))
+        merchants = testbed.random.sample(testbed.merchants, count)
+        await _fail(
+            testbed,
+            hit,
+            merchants,
+            lambda: testbed.behave(merchants, behaviour),
+            lambda: testbed.behave_as_ever(merchants),
+        )
+
+    return collude
+
+
+def _hosted_behaving(behaviour: Mapping[str, float | bool]) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def die(testbed: Testbed, hit: Hit) -> None:
+        merchants = testbed.hosted
+        await _fail(
+            testbed,
+            hit,
+            merchants,
+            lambda: testbed.behave(merchants, behaviour),
+            lambda: testbed.behave_as_ever(merchants),
+        )
+
+    return die
+
+
+def _host_turning(how: SharedHost) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def die(testbed: Testbed, hit: Hit) -> None:
+        await _fail(
+            testbed,
+            hit,
+            testbed.hosted,
+            lambda: testbed.turn_shared_host(how),
+            lambda: testbed.turn_shared_host(SharedHost.SOUND),
+        )
+
+    return die
+
+
+for _what, _behaviour in ANSWERS.items():
+    fault(f"colluders {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_colluding(_behaviour))
+    fault(f"all of a shared host {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_hosted_behaving(_behaviour))
+for _what, _how in WAYS.items():
+    fault(f"a shared host {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_host_turning(_how))
+
+
+@fault("the names of a shared host are gone", Track.MERCHANTS, Repeats.UNCOUNTED)
+async def lose_names(testbed: Testbed, hit: Hit) -> None:
+    """Answer look-ups of its names with a failure; kept connections go on."""
+    await _fail(
+        testbed,
+        hit,
+        testbed.hosted,
+        lambda: testbed.names.lose(testbed.hosted),
+        lambda: testbed.names.lose(()),
+    )
+
+
+@fault("merchants fail until they are suspended", Track.MERCHANTS, Repeats.NONE, needs="suspension")
+async def forsake(testbed: Testbed, hit: Hit) -> None:
+    """Let a few fail for longer than is borne with, be tried while they are suspended, and then accept again.
+
+    It touches nobody: when they were suspended the judge knows, and nothing else excuses what they wait for.
+    """
+    sound = [name for name, merchant in testbed.cast.items() if merchant.is_sound]
+    with testbed.borrow(FORSAKEN, sound) as merchants:
+        testbed.behave(merchants, {"status": 503})
+        try:
+            suspended = await _until_suspended(testbed, hit, merchants)
+            hit.note = f"{', '.join(suspended)} suspended{hit.note}"
+            await testbed.wait(TRIED * testbed.scale.suspension_interval)
+        finally:
+            testbed.behave_as_ever(merchants)
+
+
+async def _until_suspended(testbed: Testbed, hit: Hit, merchants: Sequence[str]) -> list[str]:
+    """Keep them busy until all are suspended, or time is up; return who is."""
+    ends = time.monotonic() + SUSPENDED_WITHIN
+    await _write(testbed, hit, merchants, FIRST_EVENTS)
+    while not testbed.stopped.is_set():
+        rows = await testbed.server.fetch(SUSPENDED, merchants, patience=PATIENCE)
+        if len(rows) == len(merchants) or (rows and time.monotonic() > ends):
+            return sorted(row["merchant_id"] for row in rows)
+        if time.monotonic() > ends:
+            raise NotHitError(f"none of {', '.join(merchants)} was suspended in time")
+        await _write(testbed, hit, merchants, MORE_EVENTS)
+        await testbed.wait(MORE_EVERY)
+    raise NotHitError("the run is over")

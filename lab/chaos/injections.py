@@ -1,0 +1,78 @@
+"""The faults of a run, by time: which fell into a stretch, and how long they may have held somebody up."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from lab.chaos.evidence import Injection, Limits
+
+ALLOWANCE = 2.0
+"""Seconds for whatever takes time beyond lease and sweep: claiming, connecting, a busy machine."""
+
+
+class Injections:
+    """All faults, found by time without looking at each."""
+
+    def __init__(self, injections: Sequence[Injection], limits: Limits) -> None:
+        self._sorted = sorted(injections, key=lambda injection: injection.began)
+        self._begins = [injection.began for injection in self._sorted]
+        self.longest = max((_over(one) - one.began for one in self._sorted), default=0.0)
+        self.takeover = limits.lease + limits.sweep
+        """Seconds until another daemon has found what one that was hit has left."""
+        self.grace = self.takeover + ALLOWANCE
+        """Seconds that anything may take without any fault, and a fault's effects after its end."""
+
+    def __iter__(self) -> Iterator[Injection]:
+        return iter(self._sorted)
+
+    def between(self, begin: float, end: float, after: float = 0.0) -> list[Injection]:
+        """Return those that lasted at some time from `begin` to `end`; they last `after` seconds longer."""
+        lowest = bisect_left(self._begins, begin - self.longest - after)
+        highest = bisect_right(self._begins, end)
+        return [one for one in self._sorted[lowest:highest] if _over(one) + after >= begin]
+
+    def uncovered(self, merchant_id: str, daemons: Set[str], begin: float, end: float) -> float:
+        """Return how many seconds between two moments no fault explains that a merchant was not served.
+
+        A fault explains its own time and one take-over after it, if it stopped everything, touched this
+        merchant, or hit one of these daemons. What several explain counts once.
+        """
+        return _left(
+            (
+                (one.began, _over(one) + self.grace)
+                for one in self.between(begin, end, self.grace)
+                if _stops(one, merchant_id) or (concerns(one, merchant_id) and one.daemons & daemons)
+            ),
+            begin,
+            end,
+        )
+
+    def free(self, merchant_id: str, begin: float, end: float) -> float:
+        """Return how many seconds between two moments nothing stood in a merchant's way as a whole."""
+        return _left(
+            ((one.began, _over(one)) for one in self.between(begin, end) if _stops(one, merchant_id)),
+            begin,
+            end,
+        )
+
+
+def concerns(one: Injection, merchant_id: str) -> bool:
+    """Tell whether a fault was about this merchant; one that touched none in particular was about all."""
+    return not one.merchants or merchant_id in one.merchants
+
+
+def _over(one: Injection) -> float:
+    """Return when what a fault did has passed for its merchants."""
+    return one.ended + one.lingers
+
+
+def _stops(one: Injection, merchant_id: str) -> bool:
+    return one.stops_all or merchant_id in one.merchants
+
+
+def _left(windows: Iterable[tuple[float, float]], begin: float, end: float) -> float:
+    """Return how much of a stretch is in none of these windows, which come by their begins."""
+    left, reached = 0.0, begin
+    for opens, closes in windows:
+        left += max(0.0, min(opens, end) - reached)
+        reached = max(reached, closes)
+    return left + max(0.0, end - reached)

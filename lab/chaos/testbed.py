@@ -1,0 +1,312 @@
+"""All that a run consists of, set up and taken down: database, name server, receiver, daemons, writers."""
+
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import asyncpg
+
+from lab.chaos.fleet import Fleet, Victim
+from lab.chaos.heartbeat import Heartbeat
+from lab.chaos.kinds import NotHitError
+from lab.chaos.link import Link
+from lab.chaos.merchants import PLATFORM_ADDRESS, SHARED_ADDRESS, Merchant, make_merchants
+from lab.chaos.names import Names, name_of
+from lab.chaos.quiet import Quiet
+from lab.chaos.receiver import Setting, SharedHost
+from lab.chaos.server import Server
+from lab.chaos.writers import LEDGER, Writers
+from tests.acceptance.installation import ENDPOINT, make_key
+from tests.acceptance.processes import environment
+from tests.servers import programs
+from tests.servers.database import free_port
+from webhook_dispatcher.domain.event import PLATFORM
+from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secret
+from webhook_dispatcher.local.confinement import death_signal
+
+SECRETS_EACH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large a run is, on which Postgres, and with which settings (seconds).
+
+    alone: the part of the merchants' faults during which nothing else is done.
+    has_notices: the platform is told what fails, and who fails for too long is suspended.
+    """
+
+    daemons: int = 3
+    merchants: int = 200
+    rate: float = 75.0
+    alone: float = 0.5
+    lease: float = 2.5
+    attempt_timeout: float = 0.8
+    schedule: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
+    grace: float = 3.0
+    has_notices: bool = True
+    failing_after: float = 5.0
+    suspend_after: float = 12.0
+    suspension_interval: float = 6.0
+    programs: Path = field(default_factory=programs)
+    server_settings: Mapping[str, str] = field(default_factory=dict)
+
+    def durations(self) -> dict[str, float]:
+        """Return settings of the daemons that are shorter than settings may be."""
+        if not self.has_notices:
+            return {}
+        return {
+            "failing_after": self.failing_after,
+            "suspend_after": self.suspend_after,
+            "suspension_interval": self.suspension_interval,
+        }
+
+    def notes(self) -> dict[str, str]:
+        """Say it for the report."""
+        return {
+            "daemons": str(self.daemons),
+            "merchants": str(self.merchants),
+            "load": f"{self.rate:g} events/s",
+            "lease": f"{self.lease:g} s (default 30 s)",
+            "attempt time-out": f"{self.attempt_timeout:g} s (default 10 s)",
+            "retry schedule": ", ".join(f"{delay:g} s" for delay in self.schedule),
+            "statement time-out": "2 s (default 10 s)",
+            "notices and suspension": f"failing after {self.failing_after:g} s, suspended after "
+            f"{self.suspend_after:g} s, then tried every {self.suspension_interval:g} s"
+            if self.has_notices
+            else "off",
+            "settings of the server": ", ".join(
+                f"{name} = {value}" for name, value in self.server_settings.items()
+            )
+            or "as they come",
+        }
+
+
+@dataclass(slots=True)
+class Book:
+    """What operators did that the judge must know, beyond the commands that are kept in the database.
+
+    by_hand: what `retry_failed` may attempt, by event. withdrawn: commands that were taken back in time;
+    in_force: those of them that had an effect all the same.
+    """
+
+    deleted: set[str] = field(default_factory=set)
+    by_hand: Counter[str] = field(default_factory=Counter)
+    unconfigured: set[str] = field(default_factory=set)
+    withdrawn: set[int] = field(default_factory=set)
+    in_force: set[int] = field(default_factory=set)
+    complaints: list[str] = field(default_factory=list)
+
+
+class Testbed:
+    """What faults work on."""
+
+    def __init__(self, scale: Scale, seed: int, folder: Path) -> None:
+        self.scale = scale
+        self.seed = seed
+        self.random = Random(seed)
+        self.folder = folder
+        self.book = Book()
+        self.stopped = asyncio.Event()
+        self.key = make_key("k1")
+        self.keyring = Keyring.parse(self.key)
+        self.cast: dict[str, Merchant] = make_merchants(scale.merchants, scale.rate, self.random)
+        self.merchants = list(self.cast)
+        self.hosted = [name for name, merchant in self.cast.items() if merchant.is_hosted]
+        self.secrets: dict[str, list[Secret]] = {
+            name: [Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)) for _ in range(SECRETS_EACH)]
+            for name in (*self.merchants, PLATFORM)
+        }
+        self.server: Server
+        self.names: Names
+        self.fleet: Fleet
+        self.writers: Writers
+        self.quiet = Quiet()
+        self.heartbeat = Heartbeat()
+        self._port = free_port()
+        self._receiver: subprocess.Popen[str]
+        self._borrowed: set[str] = set()
+
+    @property
+    def lease(self) -> float:
+        """Return the lease in seconds."""
+        return self.scale.lease
+
+    @property
+    def attempt_timeout(self) -> float:
+        """Return the attempts' time-out in seconds."""
+        return self.scale.attempt_timeout
+
+    @property
+    def grace(self) -> float:
+        """Return how long a stopping daemon may take, in seconds."""
+        return self.scale.grace
+
+    @property
+    def _ca_file(self) -> Path:
+        return self.folder / "shared-host.pem"
+
+    @property
+    def arrivals_file(self) -> Path:
+        """Return the receiver's log."""
+        return self.folder / "arrivals.jsonl"
+
+    async def wait(self, seconds: float) -> None:
+        """Pause, unless the run is stopped."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.stopped.wait()
+        except TimeoutError:
+            return
+
+    @contextmanager
+    def borrow(self, count: int, among: Sequence[str] | None = None) -> Iterator[list[str]]:
+        """Give merchants that no other fault holds at the moment. among: only some come into question."""
+        free = [name for name in among or self.merchants if name not in self._borrowed]
+        if len(free) < count:
+            raise NotHitError("all merchants are taken")
+        taken = self.random.sample(free, count)
+        self._borrowed.update(taken)
+        try:
+            yield taken
+        finally:
+            self._borrowed.difference_update(taken)
+
+    def complain(self, text: str, victim: Victim | None = None) -> None:
+        """Note what no run should show and no judge can see from outside."""
+        tail = "" if victim is None else "\n" + victim.log_file.read_text(errors="replace")[-1500:]
+        self.book.complaints.append(text + tail)
+
+    def url(self, merchant_id: str) -> str:
+        """Return where a merchant is reached: some by name, the others by address."""
+        if merchant_id == PLATFORM:
+            return f"http://{PLATFORM_ADDRESS}:{self._port}/{PLATFORM}"
+        merchant = self.cast[merchant_id]
+        scheme = "https" if merchant.is_hosted else "http"
+        host = name_of(merchant_id) if merchant.is_named else merchant.address
+        return f"{scheme}://{host}:{self._port}/{merchant_id}"
+
+    def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
+        """Let merchants do this with each request from now on."""
+        self._order({"behave": {name: [behaviour] for name in merchants}})
+
+    def behave_as_ever(self, merchants: Iterable[str]) -> None:
+        """Let merchants do what they always do."""
+        self._order({"behave": {name: self.cast[name].behaviours for name in merchants}})
+
+    def accept_everywhere(self) -> None:
+        """Let merchants who never accept anything do so from now on."""
+        self.behave([name for name, merchant in self.cast.items() if merchant.is_hopeless], {})
+
+    def turn_shared_host(self, how: SharedHost) -> None:
+        """Let the host that many merchants share be like this from now on."""
+        self._order({"shared_host": how})
+
+    def _order(self, order: Mapping[str, Any]) -> None:
+        assert self._receiver.stdin is not None
+        self._receiver.stdin.write(f"{json.dumps(order)}\n")
+        self._receiver.stdin.flush()
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Set everything up; leaving takes it down, whatever happened."""
+        async with AsyncExitStack() as stack:
+            self.server = await stack.enter_async_context(self._server())
+            self.names = await stack.enter_async_context(Names(self._addresses()))
+            self._receive(stack)
+            await self._configure()
+            shares = {name: merchant.share for name, merchant in self.cast.items()}
+            self.writers = Writers(
+                self.server.dsn("webhook_producer"), shares, self.scale.rate, Random(self.random.random())
+            )
+            victims = []
+            for slot in range(1, self.scale.daemons + 1):
+                link = await stack.enter_async_context(Link(self.server.socket))
+                victims.append(Victim(slot, link, self._settings(link), self.scale.durations(), self.folder))
+            self.fleet = Fleet(victims)
+            stack.callback(self.fleet.end)
+            await asyncio.gather(*(victim.start() for victim in victims))
+            yield
+
+    def _addresses(self) -> dict[str, str]:
+        return {name: merchant.address for name, merchant in self.cast.items() if merchant.is_named}
+
+    def _server(self) -> Server:
+        return Server(self.folder / "database", self.scale.programs, self.scale.server_settings)
+
+    def _settings(self, link: Link) -> dict[str, str]:
+        scale = self.scale
+        return {
+            "DATABASE_URL": link.dsn("webhook_dispatcher", "webhook"),
+            "SECRET_KEYS": self.key,
+            "EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",
+            "EGRESS_ALLOW_HTTP": "true",
+            "EGRESS_ALLOW_HOSTS": ",".join(map(name_of, self._addresses())),
+            "EGRESS_CA_FILE": str(self._ca_file),
+            "EGRESS_NAMESERVERS": self.names.address,
+            "OPS_ADDRESS": "127.0.0.1:0",
+            "RETRY_SCHEDULE": ",".join(f"PT{delay}S" for delay in scale.schedule),
+            "LEASE": f"PT{scale.lease}S",
+            "ATTEMPT_TIMEOUT": f"PT{scale.attempt_timeout}S",
+            "SHUTDOWN_GRACE": f"PT{scale.grace}S",
+            "MAX_LANES": "100",
+        }
+
+    def _receive(self, stack: AsyncExitStack) -> None:
+        """Start the receiver: a process of its own, so that nothing of ours slows it down."""
+        setting = Setting(
+            port=self._port,
+            addresses=[
+                PLATFORM_ADDRESS,
+                *(merchant.address for merchant in self.cast.values() if not merchant.is_hosted),
+            ],
+            shared_address=SHARED_ADDRESS,
+            hosted=self.hosted,
+            names=[name_of(name) for name in self.hosted],
+            ca_file=str(self._ca_file),
+            log=str(self.arrivals_file),
+            secrets={name: [s.revealed.decode() for s in kept] for name, kept in self.secrets.items()},
+            behaviours={name: merchant.behaviours for name, merchant in self.cast.items()},
+        )
+        file = self.folder / "receiver.json"
+        file.write_text(json.dumps(asdict(setting)))
+        self._receiver = subprocess.Popen(
+            [sys.executable, "-m", "lab.chaos.receiver", str(file)],
+            env=environment({}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=death_signal(os.getpid()),  # it goes with us, however we go
+        )
+        stack.callback(_stop, self._receiver)
+        assert self._receiver.stdout is not None
+        if not self._receiver.stdout.readline():
+            raise RuntimeError("the receiver did not start")
+
+    async def _configure(self) -> None:
+        """Make the ledger, and an endpoint for each merchant; one for the platform, if it is to be told."""
+        superuser = await asyncpg.connect(self.server.dsn("postgres"))
+        try:
+            await superuser.execute(LEDGER)
+            for name in (*self.merchants, *([PLATFORM] if self.scale.has_notices else [])):
+                sealed = self.keyring.seal(name, self.secrets[name][0])
+                await superuser.execute(ENDPOINT, name, self.url(name), sealed.sealed, sealed.key_id)
+        finally:
+            await superuser.close()
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.wait(10)
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        pipe.close()
