@@ -1,28 +1,23 @@
 """A real Postgres for the whole run, and a fresh migrated database for each test that asks for one."""
 
-import asyncio
-import itertools
 import os
 import secrets
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 
 import hypothesis
 import pytest
 
 from tests import servers
 from tests.external_programs import lacking
-from tests.servers.database import TEMPLATE, Database, execute, migrated
+from tests.servers.database import TEMPLATE, Database, template_server
 from tests.servers.pooler import Pooler, pooler_if_asked
+from tests.servers.reused import Databases
+from tests.servers.scaled_time import LIBRARY, living_in, scaled_time
 from webhook_dispatcher.local.binaries import major_version
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
-from webhook_dispatcher.storage import schema
-from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
-
-_numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,6 +67,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         is_there, what = mark.args
         if not is_there:
             lacking(what)
+    if item.get_closest_marker("scaled_time") and LIBRARY is None:
+        lacking("libfaketime is missing: apt-get install libfaketime")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -84,23 +81,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
     """Start the server that tests/servers names, with its settings."""
-    # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
-    data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
-    server = EmbeddedPostgres(
-        data_dir,
-        durable=False,
-        max_connections=200,
-        options=servers.options(),
-        bin_dir=servers.programs(),
-    )
-    with server:
-        asyncio.run(execute(server, f"CREATE DATABASE {TEMPLATE}"))
-        # With all that may be chosen: tests of what is not there migrate a database of their own.
-        asyncio.run(schema.migrate(server.dsn(database=TEMPLATE), ChosenIndexes(feed=True)))
-        for statement in servers.defaults_of_roles():
-            asyncio.run(execute(server, statement))
+    with template_server() as server:
         yield server
-    shutil.rmtree(data_dir)
 
 
 @pytest.fixture(scope="session")
@@ -116,15 +98,35 @@ def pooler(postgres: EmbeddedPostgres) -> Iterator[Pooler | None]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def reused(postgres: EmbeddedPostgres) -> Databases:
+    """Have migrated databases, which are emptied and used again."""
+    return Databases(postgres)
+
+
+@pytest.fixture(scope="session")
+def scaled() -> Iterator[tuple[Mapping[str, str], Databases]]:
+    """Start another server, in scaled time; give the variables of what lives in it, and its databases."""
+    with scaled_time() as variables, ExitStack() as stack:
+        with living_in(variables):
+            server = stack.enter_context(template_server())
+        yield variables, Databases(server)
+
+
 @pytest.fixture
-def database(postgres: EmbeddedPostgres, pooler: Pooler | None) -> Iterator[Database]:
-    """Make a migrated database for one test."""
-    with migrated(postgres, f"webhook_{next(_numbers)}", pooler) as database:
-        yield database
+def database(request: pytest.FixtureRequest, pooler: Pooler | None) -> Iterator[Database]:
+    """Have a migrated database for one test; in scaled time, with all that the test starts, if it says so."""
+    if request.node.get_closest_marker("scaled_time"):
+        variables, databases = request.getfixturevalue("scaled")
+        with living_in(variables), databases.one() as database:
+            yield database
+    else:
+        with request.getfixturevalue("reused").one() as database:
+            yield replace(database, pooler=pooler)
 
 
 @pytest.fixture(scope="module")
-def shared_database(postgres: EmbeddedPostgres, pooler: Pooler | None) -> Iterator[Database]:
-    """Make a migrated database for all tests of a module that leave each other alone."""
-    with migrated(postgres, f"webhook_{next(_numbers)}", pooler) as database:
-        yield database
+def shared_database(reused: Databases, pooler: Pooler | None) -> Iterator[Database]:
+    """Have a migrated database for all tests of a module that leave each other alone."""
+    with reused.one() as database:
+        yield replace(database, pooler=pooler)

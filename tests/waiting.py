@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tests.spent import spending
+
 T = TypeVar("T")
 LOOK_EVERY = 0.01
 MAX_WAIT = 60.0
@@ -73,10 +75,11 @@ async def until(condition: Callable[[], T | None], deadline: float = MAX_WAIT) -
 async def until_found(look: Callable[[], Awaitable[T | None]], deadline: float = MAX_WAIT) -> T:
     """Wait like `until`, where looking means asking somebody."""
     ends = time.monotonic() + deadline
-    while True:
-        found = await look()
-        if found:
-            return found
-        if time.monotonic() > ends:
-            raise TimeoutError(f"not within {deadline} s, last seen: {found!r}")
-        await asyncio.sleep(LOOK_EVERY)
+    with spending("waiting"):
+        while True:
+            found = await look()
+            if found:
+                return found
+            if time.monotonic() > ends:
+                raise TimeoutError(f"not within {deadline} s, last seen: {found!r}")
+            await asyncio.sleep(LOOK_EVERY)

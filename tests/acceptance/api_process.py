@@ -56,4 +56,4 @@ def started_api(folder: Path, settings: Mapping[str, str]) -> Iterator[ApiProces
     try:
         yield ApiProcess(daemon, release)
     finally:
-        daemon.kill()
+        daemon.end()

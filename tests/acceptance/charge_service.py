@@ -5,6 +5,7 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from tests.spent import spending
 from tests.waiting import MAX_WAIT
 
 
@@ -30,7 +31,8 @@ class ChargeServiceProcess:
             text=True,
         )
         assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
+        with spending("starting programs"):
+            self.url = self.process.stdout.readline().strip()
         return self
 
     def __exit__(

@@ -5,7 +5,6 @@ import base64
 import json
 import secrets
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -18,8 +17,10 @@ from uuid import UUID
 
 import asyncpg
 
+from tests.acceptance import forked
 from tests.acceptance.processes import RUN, Daemon, environment
 from tests.servers.database import Database
+from tests.spent import spending
 from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.domain.signing import KEY_BYTES, SECRET_RANDOM_BYTES, Keyring, Secret
 from webhook_dispatcher.local.arrivals import Arrival
@@ -88,7 +89,7 @@ class Installation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for daemon in self.daemons:
-            daemon.kill()
+            daemon.end()
         await self._stack.aclose()
         problems = [problem for daemon in self.daemons for problem in daemon.problems()]
         if kind is None and problems:
@@ -129,15 +130,13 @@ class Installation:
     ) -> subprocess.CompletedProcess[str]:
         """Run one command with this file as its standard input."""
         admin = self.database.settings("webhook_admin")
-        return subprocess.run(
-            [sys.executable, "-m", "webhook_dispatcher", *arguments],
-            env=environment(self.settings(**(admin | changed))),
-            cwd=self.folder,
-            stdin=terminal,
-            capture_output=True,
-            text=True,
-            timeout=MAX_WAIT,
-        )
+        with spending("running commands"):
+            return forked.run(
+                ["webhook_dispatcher", *arguments],
+                environment(self.settings(**(admin | changed))),
+                self.folder,
+                terminal,
+            )
 
     async def configure(self, *merchants: str, url: str | None = None) -> None:
         """Give merchants an endpoint at the receiver, or at a URL, and the receiver their secrets."""
@@ -235,7 +234,8 @@ class Installation:
         def wanted() -> list[Arrival]:
             return self.receiver.arrivals if merchant_id is None else self.receiver.of(merchant_id)
 
-        await self.receiver.wait_for(lambda _: len(wanted()) >= count, timedelta(seconds=deadline))
+        with spending("waiting"):
+            await self.receiver.wait_for(lambda _: len(wanted()) >= count, timedelta(seconds=deadline))
         return wanted()
 
     async def is_claiming_nothing(self) -> bool:

@@ -6,13 +6,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.acceptance import forked
+from tests.spent import spending
 from tests.waiting import MAX_WAIT, until
 
 RUN = ("webhook_dispatcher", "run")
+MAX_SAVING_SECONDS = 2.0
+"""For which a program may save its coverage, twice: then it is told again, or killed."""
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -25,34 +30,34 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 class Daemon:
     """`webhook-dispatcher run` in a process of its own."""
 
-    process: subprocess.Popen[bytes]
+    process: forked.Process
     log_file: Path
+    _entries: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    _read_up_to: int = 0
 
     @classmethod
     def spawn(
         cls, settings: Mapping[str, str], log_file: Path, cwd: Path, program: Sequence[str] = RUN
     ) -> "Daemon":
         """Start a daemon; whoever does so sees to it that it is killed."""
-        with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *program],
-                env=environment(settings),
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-            )
+        with log_file.open("wb") as log, spending("starting programs"):
+            process = forked.start(program, environment(settings), cwd, None, None, log)
         return cls(process, log_file)
 
     def log(self, event: str | None = None) -> list[dict[str, Any]]:
         """Return the log's complete lines, or those of one event."""
-        lines = self.log_file.read_text().splitlines(keepends=True)
-        entries = [json.loads(line) for line in lines if line.endswith("}\n") and line.startswith("{")]
-        return [entry for entry in entries if event in (None, entry["event"])]
+        with self.log_file.open("rb") as file:
+            file.seek(self._read_up_to)
+            added, newline, _ = file.read().rpartition(b"\n")
+        self._read_up_to += len(added) + len(newline)
+        lines = added.split(b"\n")
+        self._entries += [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"}")]
+        return [entry for entry in self._entries if event in (None, entry["event"])]
 
     async def logged(self, event: str, deadline: float = MAX_WAIT) -> dict[str, Any]:
         """Wait for a log event and return its first occurrence."""
-        entries = await until(lambda: self.log(event) or self._fails_if_ended(event), deadline)
+        with spending("starting programs" if event.endswith(".started") else "waiting"):
+            entries = await until(lambda: self.log(event) or self._fails_if_ended(event), deadline)
         return entries[0]
 
     def _fails_if_ended(self, event: str) -> list[dict[str, Any]]:
@@ -71,10 +76,24 @@ class Daemon:
         self.process.kill()
         self.process.wait()
 
+    def end(self) -> None:
+        """End it after its test; where coverage is recorded, let it save that."""
+        if "COVERAGE_PROCESS_START" in os.environ:
+            with spending("saving coverage"):
+                self._end_in_peace()
+        self.kill()
+
+    def _end_in_peace(self) -> None:
+        for _ in range(2):  # asked a second time, it waits for nothing more
+            self.terminate()
+            with suppress(subprocess.TimeoutExpired, TimeoutError):
+                self.process.wait(MAX_SAVING_SECONDS)
+                return
+
     async def ended(self, deadline: float = MAX_WAIT) -> int:
         """Wait for its end and return the exit code."""
         await until(lambda: self.process.poll() is not None, deadline)
-        return self.process.returncode
+        return self.process.wait()
 
     async def asked(self, path: str) -> tuple[int, str]:
         """Ask the ops server for a path; return status and text."""
@@ -113,15 +132,16 @@ class ReceiverProcess:
 
     def __init__(self, log: Path, secrets: Path) -> None:
         self.log = log
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "webhook_dispatcher.local.receiver"]
-            + ["--log", str(log), "--secrets", str(secrets)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.root = self._process.stdout.readline().strip()
+        with spending("starting programs"):
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "webhook_dispatcher.local.receiver"]
+                + ["--log", str(log), "--secrets", str(secrets)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert self._process.stdout is not None
+            self.root = self._process.stdout.readline().strip()
 
     def stop(self) -> None:
         """Stop it; the log is complete then."""

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from tests.acceptance.processes import http_get
 from tests.external_programs import program
+from tests.spent import spending
 from tests.waiting import until_found
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yaml"
@@ -50,7 +51,8 @@ class Prometheus:
             stderr=self._log,
         )
         try:
-            await until_found(self._is_ready)
+            with spending("starting programs"):
+                await until_found(self._is_ready)
         except BaseException:
             self._end()
             raise

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Daemon, http_get, process_exists
+from tests.spent import spending
 from tests.waiting import MAX_WAIT, until
 from webhook_dispatcher.app.supervisor import metrics_folder
 from webhook_dispatcher.telemetry.merging import FOLDER
@@ -58,7 +59,8 @@ async def start_processes(installation: Installation, count: int, **settings: st
 
 async def started(supervisor: Daemon, count: int, deadline: float = MAX_WAIT) -> None:
     """Wait until so many processes work."""
-    await until(lambda: len({entry["pid"] for entry in running(supervisor)}) >= count, deadline)
+    with spending("starting programs"):
+        await until(lambda: len({entry["pid"] for entry in running(supervisor)}) >= count, deadline)
 
 
 def running(supervisor: Daemon) -> list[dict[str, int]]:
@@ -70,7 +72,7 @@ def running(supervisor: Daemon) -> list[dict[str, int]]:
 def end(supervisor: Daemon) -> None:
     """End a supervisor and its processes at once, whatever they do."""
     left = pids(supervisor).values()
-    supervisor.kill()
+    supervisor.end()
     for pid in left:
         if process_exists(pid):
             os.kill(pid, signal.SIGKILL)

@@ -190,7 +190,7 @@ async def test_a_process_that_is_killed_leaves_all_or_nothing(installation: Inst
                 await one
             await asyncio.sleep(random.uniform(0, 0.01))
             processes.processes[0].daemon.kill()
-            ended.append(processes.processes[0].daemon.process.returncode)
+            ended.append(processes.processes[0].daemon.process.wait())
             answered = [each for each in await asyncio.gather(*asking) if each is not None]
             broken += len(keys) - len(answered)
             standing = await consistent(installation)

@@ -3,15 +3,20 @@
 import os
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
+
+from tests.spent import spending
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 HOW = "as root, apt-get install chromium"
 NEEDS_CHROMIUM = pytest.mark.needs(PROGRAM is not None, f"chromium ({HOW})")
+IN_ONE_LOOP = pytest_asyncio.fixture(loop_scope="session")
+"""All tests with a browser share it, and so an event loop."""
 PACKAGES = Path(__file__).parent / "node_modules"
 NEEDS_PACKAGES = pytest.mark.needs(
     (PACKAGES / "axe-core").exists(), "axe-core and htmx from npm (make test installs them)"
@@ -24,8 +29,10 @@ async def chromium() -> AsyncIterator[Browser]:
     assert PROGRAM is not None
     # Its sandbox refuses to run as root, where containers run.
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=arguments)
+    async with AsyncExitStack() as stack:
+        with spending("starting programs"):
+            playwright = await stack.enter_async_context(async_playwright())
+            browser = await playwright.chromium.launch(executable_path=PROGRAM, args=arguments)
         try:
             yield browser
         finally:

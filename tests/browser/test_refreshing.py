@@ -1,17 +1,16 @@
 """Pages that refresh themselves while somebody uses them: what is open, focused or typed stays so."""
 
-import pytest
 from playwright.async_api import Page
 
 from tests.acceptance.console_people import RunningConsole
 from tests.acceptance.installation import Installation
-from tests.browser.chromium import NEEDS_CHROMIUM
+from tests.browser.chromium import IN_ONE_LOOP, NEEDS_CHROMIUM
 from tests.browser.watched import Watched
 
 pytestmark = NEEDS_CHROMIUM
 
 
-@pytest.fixture
+@IN_ONE_LOOP
 async def page(watched: Watched) -> Page:
     """Have a page of an operator who has signed in."""
     await watched.sign_in("grace")

@@ -3,12 +3,11 @@
 import json
 from collections.abc import AsyncIterator
 
-import pytest
 from playwright.async_api import Browser, Page
 
 from tests.acceptance.console_people import RunningConsole
 from tests.acceptance.installation import Installation
-from tests.browser.chromium import NEEDS_CHROMIUM
+from tests.browser.chromium import IN_ONE_LOOP, NEEDS_CHROMIUM
 from tests.browser.watched import Watched, watching
 from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -16,7 +15,7 @@ from webhook_dispatcher.local.behaviour import Behaviour
 pytestmark = NEEDS_CHROMIUM
 
 
-@pytest.fixture
+@IN_ONE_LOOP
 async def plain(console: RunningConsole, browser: Browser) -> AsyncIterator[Watched]:
     """Have a page without scripts, in which somebody is signed in."""
     async with watching(browser, console.base, java_script_enabled=False) as plain:

@@ -14,7 +14,10 @@ import asyncpg
 
 from tests import servers
 from tests.servers.pooler import Pooler
+from tests.spent import spending
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
+from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 
@@ -59,16 +62,6 @@ class Database:
         )
 
 
-@contextmanager
-def migrated(server: EmbeddedPostgres, name: str, pooler: Pooler | None = None) -> Iterator[Database]:
-    """Have a migrated database while entered."""
-    asyncio.run(execute(server, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
-    try:
-        yield Database(server, name, pooler)
-    finally:
-        asyncio.run(execute(server, f"DROP DATABASE {name} WITH (FORCE)"))
-
-
 async def execute(server: EmbeddedPostgres, statement: str) -> None:
     """Execute a statement as the superuser."""
     connection = await asyncpg.connect(server.dsn())
@@ -76,6 +69,18 @@ async def execute(server: EmbeddedPostgres, statement: str) -> None:
         await connection.execute(statement)
     finally:
         await connection.close()
+
+
+@contextmanager
+def running(server: EmbeddedPostgres) -> Iterator[None]:
+    """Run a server while entered."""
+    with spending("starting Postgres"):
+        server.start()
+    try:
+        yield
+    finally:
+        with spending("starting Postgres"):
+            server.stop()
 
 
 def free_port() -> int:
@@ -87,13 +92,38 @@ def free_port() -> int:
 
 
 @contextmanager
+def template_server() -> Iterator[EmbeddedPostgres]:
+    """Serve while entered, with the database of which those of tests are copies."""
+    # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
+    data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
+    server = EmbeddedPostgres(
+        data_dir,
+        durable=False,
+        max_connections=200,
+        options=servers.options(),
+        bin_dir=servers.programs(),
+    )
+    with running(server):
+        with spending("making databases"):
+            asyncio.run(execute(server, f"CREATE DATABASE {TEMPLATE}"))
+        with spending("migrating"):
+            # With all that may be chosen: tests of what is not there migrate a database of their own.
+            asyncio.run(schema.migrate(server.dsn(database=TEMPLATE), ChosenIndexes(feed=True)))
+        for statement in servers.defaults_of_roles():
+            asyncio.run(execute(server, statement))
+        yield server
+    shutil.rmtree(data_dir)
+
+
+@contextmanager
 def own_server(options: Mapping[str, str]) -> Iterator[EmbeddedPostgres]:
     """Serve while entered."""
     # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
     data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
     try:
         chosen = {**servers.options(), **options}
-        with EmbeddedPostgres(data_dir, durable=False, options=chosen, bin_dir=servers.programs()) as server:
+        server = EmbeddedPostgres(data_dir, durable=False, options=chosen, bin_dir=servers.programs())
+        with running(server):
             yield server
     finally:
         shutil.rmtree(data_dir)
