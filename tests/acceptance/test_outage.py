@@ -18,7 +18,7 @@ from tests.waiting import Yardstick
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.telemetry.throttle import NAMES
 
-AWAY = 8.0
+AWAY = 4.0
 MOST_CPU = 0.05
 """Of a core, for each daemon while the database is away."""
 MOST_GROWTH = 20 * 1024

@@ -27,7 +27,18 @@ async def _all_ended(installation: Installation) -> AsyncIterator[None]:
         end(supervisor)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(
+            signal.SIGINT,
+            marks=pytest.mark.slow(
+                "acceptance/test_processes_stopping.py::test_stopping_ends_all_processes_in_order_and_loses_nothing"
+            ),
+        ),
+    ],
+)
 async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
     installation: Installation, number: signal.Signals
 ) -> None:
@@ -77,6 +88,7 @@ async def test_second_signal_cuts_the_grace_short(installation: Installation) ->
     assert took < machine.allows(5)
 
 
+@pytest.mark.slow("acceptance/test_processes_stopping.py::test_second_signal_cuts_the_grace_short")
 async def test_signal_for_the_whole_control_group_is_no_impatience(installation: Installation) -> None:
     await installation.configure("m1")
     installation.receiver.behave("m1", Behaviour(hangs=True))
@@ -126,6 +138,7 @@ async def test_killed_supervisor_leaves_no_process_behind(installation: Installa
     await installation.all_delivered(3 * len(MERCHANTS))
 
 
+@pytest.mark.slow("acceptance/test_processes_stopping.py::test_killed_supervisor_leaves_no_process_behind")
 async def test_supervisor_killed_while_its_processes_start_leaves_none_behind(
     installation: Installation,
 ) -> None:
@@ -145,6 +158,9 @@ async def test_schema_that_does_not_serve_ends_all_with_its_code(installation: I
     _drop_other_lines(supervisor, "the schema serves programs for version 99")
 
 
+@pytest.mark.slow(
+    "acceptance/test_processes_stopping.py::test_schema_that_does_not_serve_ends_all_with_its_code"
+)
 async def test_role_that_may_not_deliver_ends_all_with_its_code(installation: Installation) -> None:
     supervisor = installation.spawn(PROCESSES="2", DATABASE_URL=installation.database.dsn("webhook_admin"))
     assert await supervisor.ended(PATIENCE) == 2

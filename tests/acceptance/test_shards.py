@@ -123,6 +123,7 @@ async def test_what_happens_to_one_database_costs_the_other_nothing(
     assert await supervisor.ended() == 0
 
 
+@pytest.mark.slow("acceptance/test_shards.py::test_what_happens_to_one_database_costs_the_other_nothing")
 async def test_frozen_database_costs_the_other_nothing(
     installation: Installation, other: Installation
 ) -> None:
@@ -164,6 +165,7 @@ async def test_frozen_database_costs_the_other_nothing(
     await until_found(is_ready, PATIENCE)
 
 
+@pytest.mark.slow("acceptance/test_processes.py::test_three_processes_share_the_work_and_count_it_as_one")
 async def test_each_database_is_measured_for_itself(installation: Installation, other: Installation) -> None:
     # No endpoint: what is owed stays owed.
     supervisor = await start(installation, other, PROCESSES="2")

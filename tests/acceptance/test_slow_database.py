@@ -20,10 +20,10 @@ MERCHANTS = [f"m{number:02}" for number in range(40)]
 OF_THE_BURST = [f"b{number:02}" for number in range(40)]
 """Merchants of their own: the burst's transaction overlaps with those of the load, and such have no order."""
 RATE = 200.0
-SLICES = 200
+SLICES = 60
 """Tenths of a second for which it is slow."""
 STOPPED, RUNNING = 0.09, 0.01
-BACKLOG = 2_000
+BACKLOG = 1_000
 """Events that are committed at once while it is slow, so that batches are full."""
 FEW = 50
 """Events owed at which a daemon has caught up with its load."""

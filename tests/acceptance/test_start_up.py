@@ -1,6 +1,7 @@
 """A command imports what it needs: what else is installed costs it no time."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -33,6 +34,8 @@ import json
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
 sys.exit(code)
 """
+CLOCK = ("LD_PRELOAD", "DATEFUDGE", "TZ")
+"""Variables by which the clock of the whole run may be set (lab/flaky)."""
 LATE = {
     f"{group}{name}": command
     for group, commands in (("", COMMANDS), ("endpoint ", ENDPOINT), ("deliveries ", DELIVERIES))
@@ -45,7 +48,7 @@ def python(program: str, *arguments: str, environ: dict[str, str] | None = None)
     """Run a program that ends by naming the packages it has imported, and return them."""
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env=environ or {},
+        env={name: os.environ[name] for name in CLOCK if name in os.environ} | (environ or {}),
         capture_output=True,
         text=True,
         timeout=MAX_WAIT,

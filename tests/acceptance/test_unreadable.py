@@ -12,6 +12,7 @@ from tests.servers.damage import damaging, documented, large_object
 from tests.waiting import MAX_WAIT, until, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
+pytestmark = pytest.mark.scaled_time
 PATIENCE = MAX_WAIT
 MERCHANTS = [f"m{number:02}" for number in range(30)]
 DUE = "UPDATE webhook.outbox SET due_at = clock_timestamp(), attempts = 1 WHERE id = $1"

@@ -217,6 +217,7 @@ async def test_events_of_a_type_that_only_the_next_version_knows_are_left_to_it(
     assert await installation.count("state <> 'delivered'") == 0
 
 
+@pytest.mark.scaled_time
 async def test_an_event_type_that_nobody_ever_knows_is_cancelled_and_its_lane_goes_on(
     installation: Installation, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from tests.browser.watched import Watched
 from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
-MANY, STILL_REFUSED = 510, 7
+MANY, STILL_REFUSED = 120, 7
 """More than a page shows, and more than a look takes."""
 UNDER_WAY = rf"#live >> text=/^(?!{MANY})[1-9]\d* \/ {MANY}$/"
 

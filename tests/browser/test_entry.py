@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from playwright.async_api import Browser, Page
 
 from tests.acceptance.console_people import PASSWORD, RunningConsole
@@ -82,6 +83,9 @@ async def test_ten_wrong_passwords_lock_an_account(console: RunningConsole, watc
     assert page.url.startswith(f"{console.base}/sign-in")
 
 
+@pytest.mark.slow(
+    "integration/test_console_sign_in.py::test_ten_wrong_passwords_lock_a_name_for_everybody_until_the_first_is_old"
+)
 async def test_nine_wrong_passwords_do_not(watched: Watched) -> None:
     for number in range(9):
         await watched.enter("grace", f"wrong password {number}")

@@ -87,6 +87,7 @@ async def run_upkeep(installation: Installation) -> None:
     pool = create_pool(installation.database.dsn(), application_name="test", command_timeout=PATIENCE, size=1)
     async with pool as connections:
         upkeep = PostgresUpkeep(connections)
+        await upkeep.make_partitions(8)  # migrating did so, but it may have been the day before
         assert await upkeep.make_partitions(10) == 4
         assert await upkeep.drop_partitions(timedelta(days=-9)) > 0
 

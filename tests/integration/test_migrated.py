@@ -121,11 +121,16 @@ def test_a_new_schema_has_no_index_of_the_feed_in_days_to_come_either(
     assert asyncio.run(fetchval(dsn, FEED)) == []
 
 
+OTHER_VERSIONS = pytest.mark.slow(
+    "integration/test_migrated.py::test_index_of_the_feed_stays_where_it_was_made_and_events_are"
+)
+
+
 @pytest.mark.parametrize(
     ("version", "has_events", "is_kept"),
     [
-        ("0005_what_operators_ask", True, False),
-        ("0009_own_sessions", False, False),
+        pytest.param("0005_what_operators_ask", True, False, marks=OTHER_VERSIONS),
+        pytest.param("0009_own_sessions", False, False, marks=OTHER_VERSIONS),
         ("0009_own_sessions", True, True),
     ],
 )

@@ -30,6 +30,7 @@ PLENTY = [
 
 
 # Gigabytes are on offer, and a busy machine takes from ten seconds to minutes to pour them.
+@pytest.mark.slow("integration/test_sender_excerpts.py::test_an_endless_body_is_left_once_there_is_enough")
 @pytest.mark.skipif("TEST_SLOW" not in os.environ, reason="make test-slow runs it")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", SENDERS)

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from ipaddress import ip_network
 
+import pytest
+
 from tests.network.name_server import SILENCE, Reply, addresses, serving
 from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -36,6 +38,7 @@ async def used_to_quick_answers(seconds: float) -> AsyncIterator[tuple[Sender, R
         yield sender, receiver
 
 
+@pytest.mark.slow("integration/test_sender_names.py::test_a_silent_name_server_uses_up_the_attempts_time")
 async def test_a_name_server_that_takes_three_seconds_is_waited_for() -> None:
     async with used_to_quick_answers(seconds=30) as (sender, receiver):
         assert await sender.post(receiver.url(host="slow.attacker.dev"), {}, b"{}") == Answer(200)

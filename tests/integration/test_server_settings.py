@@ -44,6 +44,7 @@ async def set_by_role(installation: Installation, name: str, value: str) -> None
         )
 
 
+@pytest.mark.slow("integration/test_server_settings.py::test_everything_works_whatever_the_roles_have")
 @pytest.mark.parametrize(("name", "value"), LEFT, ids=map("=".join, LEFT))
 async def test_what_we_leave_as_it_is_does_no_harm(installation: Installation, name: str, value: str) -> None:
     await set_by_role(installation, name, value)

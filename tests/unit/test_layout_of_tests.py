@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-PROGRAMS = {"chaos", "fuzz"}
+PROGRAMS = {"fuzz"}
 """Folders that are programs of their own."""
 
 
@@ -40,3 +40,13 @@ def test_what_the_table_offers_is_in_those_modules() -> None:
         assert [
             name for name in names if not re.search(rf"^(async )?(def |class )?{name}\b", text, re.MULTILINE)
         ] == []
+
+
+def test_what_is_slow_names_a_test_that_is_not_and_fails_for_the_same_reason() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")}
+    kept = [name for text in texts.values() for name in re.findall(r'mark\.slow\(\s*"([^"]*)"', text)]
+    assert kept
+    assert sum(text.count("mark.slow") for text in texts.values()) == len(kept) + 1, "each says what is kept"
+    for name in kept:
+        file, _, function = name.partition("::")
+        assert f"def {function}(" in texts[TESTS / file], name
