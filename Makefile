@@ -69,7 +69,7 @@ demo: $(LOCAL) ## Watch it work: Postgres, six merchants, a receiver (DEMO_EVENT
 run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 	@$(PYTHON) -m webhook_dispatcher run --embedded
 
-# The slow tests stand first by name; xdist by itself begins with the files of most tests, and ends with one slow file alone.
+# The tests that take long stand first by name; xdist by itself begins with the files of most tests, and ends with one slow file alone.
 IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run what protects a change (ARGS="-n 0 -k order" passes arguments to pytest)
