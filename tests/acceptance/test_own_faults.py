@@ -117,7 +117,6 @@ async def hosts(installation: Installation, address: str, folder: Path) -> Async
         yield
 
 
-@pytest.mark.scaled_time
 async def test_a_name_server_that_is_gone_uses_up_no_attempts(
     installation: Installation, names: tuple[NameServer, str], tmp_path: Path
 ) -> None:
@@ -127,7 +126,6 @@ async def test_a_name_server_that_is_gone_uses_up_no_attempts(
         await assert_nothing_is_used_up_until(installation, lambda: setattr(name_server, "is_gone", False))
 
 
-@pytest.mark.scaled_time
 async def test_who_needs_no_name_server_while_it_is_gone_is_served_and_proves_nothing(
     installation: Installation, names: tuple[NameServer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

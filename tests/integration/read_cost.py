@@ -21,9 +21,11 @@ DECLARE
     day date;
 BEGIN
     SET ROLE webhook_owner;
+    -- The template has some: those from the day before it was migrated, which may be two days ago.
     FOR day IN SELECT generate_series(today - 22, today - 2, interval '1 day')::date LOOP
         EXECUTE format(
-            'CREATE TABLE webhook.%I PARTITION OF webhook.delivery_log FOR VALUES FROM (%L) TO (%L)',
+            'CREATE TABLE IF NOT EXISTS webhook.%I '
+            'PARTITION OF webhook.delivery_log FOR VALUES FROM (%L) TO (%L)',
             'delivery_log' || to_char(day, '_YYYYMMDD'),
             day::text || ' 00:00:00+00', (day + 1)::text || ' 00:00:00+00'
         );
