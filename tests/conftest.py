@@ -46,8 +46,8 @@ def pytest_configure() -> None:
 def _keep_files_in_memory() -> None:
     """Have databases, and whatever else is temporary, in /dev/shm where that has room.
 
-    ext4 does not give an inode again within five seconds: it looks at all that were deleted meanwhile, which
-    took a third of the suite's time. Source: recently_deleted in Linux's fs/ext4/ialloc.c.
+    ext4 does not give an inode again within five seconds, and looks at all that were deleted meanwhile. Tests
+    make and delete many thousands. Source: recently_deleted in Linux's fs/ext4/ialloc.c.
     """
     is_there = "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK)
     if is_there and shutil.disk_usage(MEMORY).free >= MIN_MEMORY_BYTES:
