@@ -141,7 +141,7 @@ def scaled() -> Iterator[tuple[Mapping[str, str], Databases]]:
 @pytest.fixture
 def database(request: pytest.FixtureRequest, pooler: Pooler | None) -> Iterator[Database]:
     """Have a migrated database for one test; in scaled time, with all that the test starts, if it says so."""
-    if request.node.get_closest_marker("scaled_time"):
+    if request.node.get_closest_marker("scaled_time") and pooler is None:  # a pooler lives in real time
         variables, databases = request.getfixturevalue("scaled")
         with living_in(variables), databases.one() as database:
             yield database
