@@ -4,8 +4,6 @@ import json
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from tests.acceptance.installation import Installation
 from tests.waiting import until, until_found
 from webhook_dispatcher.domain.event import PLATFORM
@@ -56,7 +54,6 @@ async def fail_and_kill(installation: Installation) -> None:
     await installation.start(**QUICK)
 
 
-@pytest.mark.scaled_time
 async def test_every_failure_is_told_once_whoever_is_killed(installation: Installation) -> None:
     receiver = installation.receiver
     await installation.configure(PLATFORM, "bad", "flaky", "good")
