@@ -6,6 +6,8 @@ SHELL := /bin/sh
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What is compiled once, every process that starts reads; many images forbid it.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
