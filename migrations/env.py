@@ -14,29 +14,34 @@ from webhook_dispatcher.storage.connection import connect, connect_as_owner
 PREAMBLE = Path(__file__).parent / "sql" / "0000_roles_and_schema.sql"
 PATIENCE = timedelta(minutes=10)
 """How long one file may take; each sets shorter time-outs of its own for its locks and statements."""
-
-
-def configure(**options: object) -> None:
-    """Set what online and offline runs have in common."""
-    context.configure(version_table_schema="webhook", transaction_per_migration=True, **options)
+ALONE = "SELECT pg_advisory_xact_lock(hashtext('webhook.migrate'))"
+"""Has whoever migrates at the same time wait until this transaction ends."""
 
 
 def print_sql() -> None:
-    """Write the migration as SQL."""
-    configure(dialect_name="postgresql", literal_binds=True)
+    """Write the migration as SQL, a transaction for each file."""
+    context.configure(
+        version_table_schema="webhook",
+        transaction_per_migration=True,
+        dialect_name="postgresql",
+        literal_binds=True,
+    )
     context.get_context().impl.static_output(PREAMBLE.read_text(encoding="utf-8"))
     with context.begin_transaction():
         context.run_migrations()
 
 
 def migrate(connection: Connection) -> None:
-    """Run what is missing, and note its names."""
+    """Run what is missing, and note its names, in one transaction: cut short, it leaves nothing behind."""
     applied = context.config.attributes["applied"]
-    configure(
+    context.configure(
+        version_table_schema="webhook",
         connection=connection,
         on_version_apply=lambda step, **_: applied.append(step.up_revision_id),
     )
     with context.begin_transaction():
+        # The first statement that SQLAlchemy sees begins the transaction; what files hold is not shown to it.
+        connection.exec_driver_sql(ALONE)
         context.run_migrations()
 
 
@@ -47,7 +52,7 @@ async def migrate_online() -> None:
     # Not as the owner: this may make the role.
     preparing = await connect(dsn, application_name="webhook-dispatcher migrate", command_timeout=PATIENCE)
     try:
-        await preparing.execute(PREAMBLE.read_text(encoding="utf-8"))
+        await preparing.execute(f"{ALONE};\n{PREAMBLE.read_text(encoding='utf-8')}")
     finally:
         await preparing.close()
     engine = create_async_engine(
