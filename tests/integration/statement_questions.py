@@ -221,6 +221,7 @@ VIEWS = 8
 """Rows whose buffers are allowed for what views and their functions read of the catalogue when planned anew;
 test_api_read_cost.py holds what they read of rows."""
 NOW = "clock_timestamp()"
+STARTED_AT = _each("pg_postmaster_start_time()", "timestamptz")
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
 LOGGED = 2 * ROWS + 2
@@ -243,12 +244,12 @@ IN_LOG = (
 
 RECORD = Question(
     (
-        *(SEQS, NAMES, _each("gen_random_uuid()", "uuid"), FENCES, ARE_RETRIES, STATES),
+        *(SEQS, NAMES, IDS, FENCES, ARE_RETRIES, STATES),
         *(_each("NULL", "text"), _each("1", "smallint"), f"{DUE_ATS}::timestamptz[]"),
         *(_each("200", "smallint"), _each("'delivered'", "text"), _each("'schedule'", "text")),
         *(_each(NOW, "timestamptz"), _each("5", "integer"), _each(NOW, "timestamptz"), NAMES),
         *(_each("0", "bigint"), _each("false", "boolean"), _each(NOW, "timestamptz"), _each("0", "bigint")),
-        *("'30 seconds'", _each("NULL", "text"), _each("NULL", "text")),
+        *("'30 seconds'", _each("NULL", "text"), _each("NULL", "text"), STARTED_AT),
     ),
     ASKED,
 )
@@ -270,7 +271,9 @@ QUESTIONS: Mapping[str, Question] = {
     "create_lanes": Question(("ARRAY['new1', 'new2']",), 2),
     "check_writable": Question(()),
     "lease_lanes": Question((NAMES, _each("9", "bigint"), "'30 seconds'", "'somebody'"), ASKED),
-    "read_runs": Question((NAMES, *[_each(most, "bigint") for most in ("0", "3", "65536")]), 3 * ASKED),
+    "read_runs": Question(
+        (NAMES, *[_each(most, "bigint") for most in ("0", "3", "65536")], STARTED_AT), 3 * ASKED
+    ),
     "read_endpoints": Question((NAMES,), ASKED),
     "read_recalls": Question(()),
     # retrying
@@ -285,7 +288,7 @@ QUESTIONS: Mapping[str, Question] = {
     "name_due": Question((NAMES, "2", SEQS), 2 * ASKED),
     "find_row": Question((str(_seq(FIRST_OF_LANES)),)),
     "try_rows": Question((SEQS,), ASKED),
-    "close_row": Question((str(_seq(FIRST_OF_LANES)),)),
+    "close_row": Question((str(_seq(FIRST_OF_LANES)), IN_OUTBOX)),
     "look_later": Question((f"{NAMES} || '{OWING_ONE}'::text", "'15 seconds'"), ASKED),
     # suspending
     "lock_suspension": Question(()),
@@ -297,7 +300,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_suspension": Question((MERCHANT,)),
     # recording
     "record": RECORD,
-    "read_unwritten": Question((SEQS, NAMES, FENCES, ARE_RETRIES), ASKED),
+    "read_unwritten": Question((SEQS, NAMES, IDS, FENCES, ARE_RETRIES), ASKED),
     "record_late": Question(
         (str(_seq(FIRST_OF_LANES)), IN_OUTBOX, FIRST, "1::smallint", "'schedule'", NOW, "5", "200::smallint")
         + ("'delivered'", NOW, "true", "NULL", "NULL")

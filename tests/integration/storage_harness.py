@@ -74,7 +74,12 @@ class Daemon:
         return leased, (await self.read(merchant))
 
     async def read(self, merchant: str, *, after: int = 0, run: int = 1000) -> list[Event]:
-        return (await self.claims.read_runs([RunAsk(merchant, after, run, 1 << 20)])).get(merchant, [])
+        return (await self.runs((merchant, after, run, 1 << 20))).get(merchant, [])
+
+    async def runs(self, *asks: tuple[str, int, int, int]) -> dict[str, list[Event]]:
+        """Read what is behind a number for each merchant, within both limits, on this server."""
+        started_at = await self.pool.fetchval("SELECT pg_postmaster_start_time()")
+        return await self.claims.read_runs([RunAsk(*ask, started_at) for ask in asks])
 
 
 class StorageHarness:

@@ -103,7 +103,13 @@ async def busy(emptied: Graveyard, cost_database: Database) -> Graveyard:
 
 
 def _hot_run(last_dead: int, run: int) -> tuple[str, ...]:
-    return "ARRAY['hot']", f"ARRAY[{last_dead}]", f"ARRAY[{run}]", "ARRAY[1048576]"
+    return (
+        "ARRAY['hot']",
+        f"ARRAY[{last_dead}]",
+        f"ARRAY[{run}]",
+        "ARRAY[1048576]",
+        "ARRAY[pg_postmaster_start_time()]",
+    )
 
 
 @PLANS

@@ -99,10 +99,10 @@ async def test_sweep_sees_only_what_is_owed_in_order(storage: StorageHarness, he
 async def test_sweep_tells_which_lanes_are_free(storage: StorageHarness, here: Daemon) -> None:
     for name in ("leased", "lapsed", "missing", "paused", "recalled", "waiting"):
         await storage.insert(name)
-    await here.lease("leased", "waiting", "recalled")
+    *_, waiting = await here.lease("leased", "recalled", "waiting")
     await here.lease("lapsed", "paused", lease=LAPSED)
     until = (await here.claims.read_arrivals(0, 1)).database_now + LEASE
-    await here.records.write([], [LaneTurn("waiting", 1, True, 0, until)], LEASE)
+    await here.records.write([], [LaneTurn(waiting, True, 0, until)], LEASE)
     await storage.db.execute(
         "UPDATE webhook.lane SET paused = merchant_id = 'paused', recalled = merchant_id = 'recalled'"
     )

@@ -118,7 +118,7 @@ async def test_3_a_lock_on_the_key_alone_hides_no_lane(storage: StorageHarness) 
             answered(events[0], lease.epoch, at, 200),
             answered(retry.event, retry.claim, at, 200, is_retry=True),
         ]
-        written = await here.records.write(records, [LaneTurn("m", lease.epoch, True, new)], LEASE)
+        written = await here.records.write(records, [LaneTurn(lease, True, new)], LEASE)
         assert (written.seqs, written.released) == (frozenset({due, new}), ("m",))
 
 
@@ -289,7 +289,7 @@ async def test_17_a_record_cancelled_near_its_commit_is_written_again_and_once(
         lease, (event,) = await here.claim("m")
         record, turn = (
             answered(event, lease.epoch, await storage.now(), 200),
-            LaneTurn("m", lease.epoch, True),
+            LaneTurn(lease, True),
         )
         writing = asyncio.create_task(here.records.write([record], [turn], LEASE))
         await asyncio.wait([writing], timeout=number * 0.0001)

@@ -37,6 +37,9 @@ def _each(value: str, sqltype: str) -> str:
     return f"array_fill({value}::{sqltype}, ARRAY[{ASKED}])"
 
 
+STARTED_AT = _each("pg_postmaster_start_time()", "timestamptz")
+
+
 def _record() -> tuple[str, ...]:
     """Return the values of a batch in which every asked lane has one outcome."""
     nothing = [_each("NULL", kind) for kind in ("text", "text")]
@@ -47,7 +50,7 @@ def _record() -> tuple[str, ...]:
         *(_each("1", "smallint"), _each("NULL", "timestamptz"), _each("200", "smallint")),
         *(_each("'delivered'", "text"), _each("'schedule'", "text"), instants, _each("5", "integer")),
         *(instants, NAMES, _each("0", "bigint"), _each("false", "boolean"), instants),
-        *(_each("0", "bigint"), "'30 seconds'", *nothing),
+        *(_each("0", "bigint"), "'30 seconds'", *nothing, STARTED_AT),
     )
 
 
@@ -90,7 +93,7 @@ EARLY = {
     "read_runs": (
         "claiming",
         {"outbox_in_order"},
-        (NAMES, *[_each(most, "bigint") for most in ("0", "1", "65536")]),
+        (NAMES, *[_each(most, "bigint") for most in ("0", "1", "65536")], STARTED_AT),
     ),
     "record": ("recording", {"outbox_pkey", "outbox_due"}, _record()),
 }

@@ -236,7 +236,7 @@ async def test_daemons_claim_and_record_beside_each_other(
                     events = await daemon.read(lease.merchant_id, run=2)
                     at = datetime.now(UTC)
                     records = [answered(event, lease.epoch, at, 200) for event in events]
-                    turn = LaneTurn(lease.merchant_id, lease.epoch, True, max(seqs(events), default=0))
+                    turn = LaneTurn(lease, True, max(seqs(events), default=0))
                     done += (await daemon.records.write(records, [turn], LEASE)).seqs
         return done
 

@@ -53,7 +53,7 @@ async def test_zombies_failure_is_not_written_over_the_holders_success(storage: 
     (event,) = await here.read("right")
     at = await storage.now()
     failure = answered(event, old.epoch, at, None)
-    write = frozen.records.write([failure], [LaneTurn("right", old.epoch, True)], LEASE)
+    write = frozen.records.write([failure], [LaneTurn(old, True)], LEASE)
     async with storage.held_at_the_door(write) as late:
         (new,) = await here.lease("right")
         success = answered(event, new.epoch, at, 200)
@@ -101,7 +101,7 @@ async def _two_hundred_in_flight(
         for lease in leases
         for event in await here.read(lease.merchant_id)
     ]
-    return records, [LaneTurn(lease.merchant_id, lease.epoch, True) for lease in leases]
+    return records, [LaneTurn(lease, True) for lease in leases]
 
 
 async def _count_owed(connection: asyncpg.Connection) -> int:
@@ -160,7 +160,7 @@ async def test_lane_is_not_given_back_before_its_last_outcome(storage: StorageHa
         async with operator.transaction():
             await operator.execute(HOLD_ROW, seq)
             if is_ours:
-                await here.records.write([record], [LaneTurn(merchant, lease.epoch, True)], LEASE)
+                await here.records.write([record], [LaneTurn(lease, True)], LEASE)
                 assert await there.lease(merchant) == []
                 assert (await storage.lane(merchant))["from_seq"] < seq
             else:
@@ -187,7 +187,7 @@ async def test_record_after_a_lapsed_lease_does_not_pass_what_was_put_back_in_or
         assert delivery is not None
         assert await transaction.reopen(delivery) is Reopened.IN_ORDER
         await transaction.wake_lanes({"m": first})
-    turn = LaneTurn("m", lease.epoch, True, second)
+    turn = LaneTurn(lease, True, second)
     await here.records.write([answered(event, lease.epoch, await storage.now(), 200)], [turn], LEASE)
     assert (await storage.lane("m"))["from_seq"] < first
 

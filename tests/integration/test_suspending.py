@@ -193,7 +193,7 @@ async def test_a_leased_lane_is_recalled_and_its_holder_does_not_end_the_rest(
     lease, _ = await here.claim("m")
     assert await suspend(storage) == ["m"]
     assert (await here.claims.read_recalls()).merchants == {"m"}
-    await here.records.write([], [LaneTurn("m", lease.epoch, True, 0, None)], LEASE)
+    await here.records.write([], [LaneTurn(lease, True, 0, None)], LEASE)
     assert await seconds_to_rest(storage) > 3000
     assert await here.lease("m") == []
 
@@ -238,7 +238,7 @@ async def test_pending_only_its_first_event_is_leased_for_one_try_an_interval(
     now = await storage.now()
     rest = now + INTERVAL
     written = await here.records.write(
-        [answered(run[0], lease.epoch, now, None)], [LaneTurn("m", lease.epoch, True, first, rest)], LEASE
+        [answered(run[0], lease.epoch, now, None)], [LaneTurn(lease, True, first, rest)], LEASE
     )
     assert written.released == ("m",)
     assert await here.lease("m") == []
@@ -405,7 +405,7 @@ async def test_a_success_of_its_trial_lifts_it(storage: StorageHarness) -> None:
     now = await storage.now()
     await here.records.write(
         [answered(run[0], lease.epoch, now, 200)],
-        [LaneTurn("m", lease.epoch, True, seq, now + INTERVAL)],
+        [LaneTurn(lease, True, seq, now + INTERVAL)],
         LEASE,
     )
     assert await (await suspending(storage)).lift(10) == ["m"]
@@ -422,7 +422,7 @@ async def test_one_that_is_tried_just_now_is_not_made_to_wait_once_it_is_lifted(
     await storage.db.execute("UPDATE webhook.lane SET failing_since = NULL")
     assert await (await suspending(storage)).lift(10) == ["m"]
     rest = await storage.now() + INTERVAL
-    await here.records.write([], [LaneTurn("m", lease.epoch, True, 0, rest)], LEASE)
+    await here.records.write([], [LaneTurn(lease, True, 0, rest)], LEASE)
     assert await seconds_to_rest(storage) < 0
 
 

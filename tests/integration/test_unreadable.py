@@ -10,7 +10,7 @@ from tests.servers.damage import OPERATIONS, damaging, documented, large_object
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.unreadable import Unreadable
-from webhook_dispatcher.domain.claim import DueRow, RunAsk
+from webhook_dispatcher.domain.claim import DueRow
 from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, RetryFailed
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State, Trigger
@@ -39,24 +39,24 @@ async def insert_damaged_due(storage: StorageHarness, merchant: str, *, on_failu
     return seq
 
 
-def ask(merchant: str, after: int = 0, most: int = 20) -> RunAsk:
-    return RunAsk(merchant, after, most, 1 << 20)
+def ask(merchant: str) -> tuple[str, int, int, int]:
+    return merchant, 0, 20, 1 << 20
 
 
 async def test_a_damaged_event_is_refused_with_all_that_is_read_with_it_and_can_be_named(
     storage: StorageHarness,
 ) -> None:
-    claims = (await storage.daemon("d")).claims
+    daemon = await storage.daemon("d")
     await storage.insert("well")
     seq = await insert_damaged(storage, "ill")
     with pytest.raises(StatementRefused) as refused:
-        await claims.read_runs([ask("well"), ask("ill")])
+        await daemon.runs(ask("well"), ask("ill"))
     assert refused.value.is_damage
     assert refused.value.is_row_fault
-    following = await claims.read_next("ill", 0)
+    following = await daemon.claims.read_next("ill", 0)
     assert following is not None
     assert (following.seq, following.object) == (seq, b"")
-    assert await claims.read_next("ill", seq) is None
+    assert await daemon.claims.read_next("ill", seq) is None
 
 
 async def test_only_a_damaged_row_proves_to_be_unreadable(storage: StorageHarness) -> None:
@@ -285,7 +285,7 @@ async def test_what_only_an_edit_can_have_put_into_a_row_does_not_stop_the_read(
     daemon = await storage.daemon("d")
     await storage.insert("m")
     await storage.db.execute("UPDATE webhook.outbox SET trigger = 'whim', on_failure = 'pending'")
-    [event] = (await daemon.claims.read_runs([ask("m")]))["m"]
+    [event] = (await daemon.runs(ask("m")))["m"]
     assert (event.trigger, event.on_failure) == (Trigger.SCHEDULE, None)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.builders import make_event
+from tests.unit.builders import NOW, make_event
 from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.storage import FakeClaims
 from tests.unit.harnesses.dispatcher import DispatcherHarness
@@ -72,7 +72,7 @@ async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
         await harness.rounds(group)
         harness.instruments.merchants.learn("slow", Outcome.TIMEOUT, 10.0)
         harness.dispatcher._ready.add("slow")
-        session = LaneSession(Lease("good", 1, 0, None), harness.memory, 0.0, 0.0)
+        session = LaneSession(Lease("good", 1, 0, None, False, NOW), harness.memory, 0.0, 0.0)
         harness.dispatcher._wake.clear()
         harness.dispatcher.close([session])
         assert not harness.dispatcher._wake.is_set()

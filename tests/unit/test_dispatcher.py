@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.unit.harnesses.dispatcher import DispatcherHarness
 from tests.unit.loop_turns import quiet, until
 from webhook_dispatcher.dispatch import worker
 from webhook_dispatcher.dispatch.dispatcher import SESSION_TIME
+from webhook_dispatcher.dispatch.lane_session import SessionState
 from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import SweptLane
 
@@ -62,6 +64,24 @@ async def test_an_arrival_for_a_held_lane_goes_to_the_visit() -> None:
         await harness.rounds(group)
     assert harness.sent == [1, 2]
     assert harness.database.lanes["a"].epoch == 1
+
+
+async def test_another_server_ends_sessions_after_the_event_in_flight_and_all_is_read_anew() -> None:
+    harness = DispatcherHarness()
+    harness.sender.gate = asyncio.Event()
+    async with harness.open("a") as group:
+        harness.database.insert(make_event(1, "a"), make_event(2, "a"))
+        await harness.rounds(group)
+        [session] = harness.dispatcher._sessions.values()
+        harness.instruments.blocked.leave("b")
+        harness.database.server_started_at += timedelta(seconds=1)
+        await harness.rounds(group)
+        assert (session.state, session.turn(()).reach) == (SessionState.ENDING, 0)
+        assert not harness.instruments.blocked.is_left("b")
+        harness.sender.gate.set()
+        await harness.rounds(group)
+    assert harness.sent == [1, 2]
+    assert harness.database.lanes["a"].epoch == 2
 
 
 async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_visit() -> None:

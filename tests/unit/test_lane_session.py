@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.builders import make_event
+from tests.unit.builders import NOW, make_event
 from tests.unit.fakes.database import FakeDatabase
 from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
 
-EVERYTHING = RunAsk("m", 0, 1000, 10**6)
+EVERYTHING = RunAsk("m", 0, 1000, 10**6, NOW)
 
 
 def make_visit(from_seq: int = 0) -> LaneSession:
-    return LaneSession(Lease("m", 1, from_seq, None), MemoryBudget(), trusted_until=100.0, expires_at=50.0)
+    return LaneSession(
+        Lease("m", 1, from_seq, None, False, NOW), MemoryBudget(), trusted_until=100.0, expires_at=50.0
+    )
 
 
 def events(*seqs: int) -> list[Event]:
@@ -95,11 +97,11 @@ def test_what_was_dropped_is_no_straggler_either() -> None:
 
 def test_a_read_that_was_cut_leaves_more() -> None:
     session = make_visit()
-    session.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6), stable=9)
+    session.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6, NOW), stable=9)
     assert session.has_more
     assert session.complete_up_to == 4
     session = make_visit()
-    session.take_in(events(2), RunAsk("m", 0, 20, 5), stable=9)
+    session.take_in(events(2), RunAsk("m", 0, 20, 5, NOW), stable=9)
     assert session.has_more
     assert session.complete_up_to == 2
 
@@ -110,7 +112,7 @@ def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() 
     session.missed_read()
     size = sum(len(event.object) for event in session.run)
     take(session)
-    assert session.ask(20, 1000) == RunAsk("m", 2, 22, 1000 + size)
+    assert session.ask(20, 1000) == RunAsk("m", 2, 22, 1000 + size, NOW)
     assert not session.has_more
 
 
@@ -152,13 +154,15 @@ def test_an_empty_visit_that_ends_owes_nothing() -> None:
 
 @pytest.mark.parametrize(("trusted_until", "expires_at"), [(50.0, 100.0), (100.0, 50.0)])
 def test_nothing_starts_once_trust_or_time_is_over(trusted_until: float, expires_at: float) -> None:
-    session = LaneSession(Lease("m", 1, 0, None), MemoryBudget(), trusted_until, expires_at)
+    session = LaneSession(Lease("m", 1, 0, None, False, NOW), MemoryBudget(), trusted_until, expires_at)
     assert session.may_start(49.9)
     assert not session.may_start(50.0)
 
 
 def test_a_renewed_session_is_trusted_for_longer() -> None:
-    session = LaneSession(Lease("m", 1, 0, None), MemoryBudget(), trusted_until=50.0, expires_at=100.0)
+    session = LaneSession(
+        Lease("m", 1, 0, None, False, NOW), MemoryBudget(), trusted_until=50.0, expires_at=100.0
+    )
     session.renew(70.0)
     assert session.may_start(69.9)
     assert not session.may_start(70.0)
@@ -178,6 +182,16 @@ def test_a_session_never_goes_back_to_an_earlier_state() -> None:
         step()
         states.append(session.state.name)
     assert states == ["ENDING", "ENDING", "OVER", "OVER", "OVER"]
+
+
+def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> None:
+    session = make_visit()
+    session.take_in([], EVERYTHING, stable=9)
+    assert session.turn(()).reach == 9
+    session.disown()
+    assert not session.may_start(0.0)
+    assert (session.turn(()).reach, session.has_more) == (0, True)
+    assert not session.lose(), "nobody took it"
 
 
 def test_a_lane_is_lost_once() -> None:

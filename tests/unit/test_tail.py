@@ -1,6 +1,7 @@
 """Following the outbox's numbers: what is committed in time is seen, and nothing is settled too soon."""
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,7 @@ class Outbox:
     """Which numbers are visible when, and which transactions are open."""
 
     transactions: list[Transaction] = field(default_factory=list)
+    server_started_at: datetime = NOW
 
     def take(self, count: int, begins: float, lasts: float, is_committed: bool) -> None:
         low = self.transactions[-1].high + 1 if self.transactions else 1
@@ -48,6 +50,7 @@ class Outbox:
             oldest_open=min(still_open, default=len(begun) + 1),
             next_transaction=len(begun) + 1,
             database_now=NOW,
+            server_started_at=self.server_started_at,
             visible=tuple(behind[:most]),
             is_cut=len(behind) >= most,
         )
@@ -156,6 +159,18 @@ def test_a_look_that_was_cut_goes_on_from_its_last_row() -> None:
     assert step(tail, outbox, 1.0, most=2) == [3, 4]
     assert step(tail, outbox, 1.0, most=2) == [5]
     assert tail.cursor == 5
+
+
+def test_another_server_begins_anew_though_its_numbers_go_as_far() -> None:
+    tail, outbox = Tail(), Outbox()
+    outbox.take(5, 0.0, 0.0, True)
+    step(tail, outbox, 0.0)
+    promoted = Outbox(server_started_at=NOW + timedelta(seconds=1))
+    promoted.take(9, 0.0, 0.0, True)
+    assert tail.is_of_another_history(promoted.look(tail.cursor, 2.0))
+    assert step(tail, promoted, 2.0) == [], "older ones are the sweep's"
+    assert (tail.cursor, tail.stable) == (9, 0)
+    assert not tail.is_of_another_history(promoted.look(tail.cursor, 2.0))
 
 
 def test_a_database_restored_to_an_earlier_state_begins_anew() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.builders import LEASE, make_event
+from tests.unit.builders import LEASE, NOW, make_event
 from tests.unit.harnesses.dispatcher import DispatcherHarness
 from webhook_dispatcher.dispatch.blocked import BLOCKED_WAIT, FORGOTTEN_AFTER, Reason
 from webhook_dispatcher.dispatch.unreadable import Run, Unreadable
@@ -150,7 +150,9 @@ async def test_a_row_that_is_finished_while_it_is_read_is_not_named_in_place_of_
 
     monkeypatch.setattr(harness.claims, "read_next", read_next_and_finish)
     with capture_logs() as logs:
-        runs = await Unreadable(harness.claims, harness.instruments).read_runs([RunAsk("m", 0, 10, 1000)])
+        runs = await Unreadable(harness.claims, harness.instruments).read_runs(
+            [RunAsk("m", 0, 10, 1000, NOW)]
+        )
     assert runs == {"m": Run([], is_cut=True)}
     assert [line["seq"] for line in logs if line["event"] == "row.unreadable"] == [2]
 

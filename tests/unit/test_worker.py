@@ -26,7 +26,7 @@ from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
 
-EVERYTHING = RunAsk("m", 0, 1000, 10**6)
+EVERYTHING = RunAsk("m", 0, 1000, 10**6, NOW)
 
 
 class _Recorder(Recorder):
@@ -75,7 +75,9 @@ class WorkerHarness:
         instruments = Instruments.of(self.clock, Metrics("test"))
         self.own_faults = instruments.own_faults
         now = self.clock.elapsed()
-        self.session = LaneSession(Lease("m", 3, 0, None), instruments.memory, now + 100.0, now + 90.0)
+        self.session = LaneSession(
+            Lease("m", 3, 0, None, False, NOW), instruments.memory, now + 100.0, now + 90.0
+        )
         self.session.take_in([make_event(seq) for seq in seqs], EVERYTHING, stable=1000)
         self.started: list[int] = []
         self.answer, self.progress = asyncio.Event(), asyncio.Event()
@@ -103,7 +105,7 @@ class WorkerHarness:
         """Answer what was asked for."""
         assert self.session.fetch is not None
         self.session.ask(1000, 10**6)
-        ask = RunAsk("m", 0, len(seqs) if is_cut else 1000, 10**6)
+        ask = RunAsk("m", 0, len(seqs) if is_cut else 1000, 10**6, NOW)
         self.session.take_in([make_event(seq) for seq in seqs], ask, stable=1000)
         self.session.fetched()
 

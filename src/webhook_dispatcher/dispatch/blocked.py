@@ -85,6 +85,11 @@ class BlockedRows:
         """Tell whether this process leaves a lane alone."""
         return self.lanes.get(merchant_id, 0.0) > self._clock.elapsed()
 
+    def forget(self) -> None:
+        """Forget everything: the numbers may belong to other rows now."""
+        self._found_at.clear()
+        self.lanes.clear()
+
     def show(self) -> None:
         """Forget what is over, and show the rest in the metrics."""
         now = self._clock.elapsed()

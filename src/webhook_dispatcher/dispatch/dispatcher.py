@@ -21,7 +21,7 @@ from webhook_dispatcher.dispatch.pace import AdaptivePoller, Backoff, sleep
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.dispatch.worker import Worker
-from webhook_dispatcher.domain.claim import Lease, SweptLane
+from webhook_dispatcher.domain.claim import Arrivals, Lease, SweptLane
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StatementRefused, StorageError, UnopenedSecret
 from webhook_dispatcher.domain.ports import Claims
@@ -167,6 +167,8 @@ class Dispatcher:
         arrivals = await self._claims.read_arrivals(cursor, MAX_ARRIVALS)
         self._database_clock.synchronise(arrivals.database_now, asked)
         self._own_faults.compare_clocks()
+        if self._tail.cursor is not None and self._tail.is_of_another_history(arrivals):
+            self._begin_anew(arrivals)
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)
         gaps = self._tail.due_gaps(asked) if self._tail.gaps else []
@@ -179,6 +181,15 @@ class Dispatcher:
         if self._tail.gaps:
             self._tail.observe_gaps(found, asked)
         return arrivals.is_cut
+
+    def _begin_anew(self, arrivals: Arrivals) -> None:
+        """Trust nothing that was read before: its numbers may be given again. Outcomes go by events' ids."""
+        _log.warning(
+            "database.changed", server_started_at=str(arrivals.server_started_at), lanes=self.lanes_leased
+        )
+        for session in self._sessions.values():
+            session.disown()
+        self._blocked.forget()
 
     def _notice(self, merchant_id: str, seq: int, is_swept: bool = False) -> bool:
         session = self._sessions.get(merchant_id)
@@ -284,9 +295,11 @@ class Dispatcher:
         }
         self._sessions |= opened
         sessions = list(opened.values())
+        is_polled = leases[0].server_started_at == self._tail.server_started_at
+        stable = self._tail.stable if is_polled else 0
         try:
             _, endpoints = await asyncio.gather(
-                self._worker.fetch(sessions, self._tail.stable), self._read_endpoints(list(opened))
+                self._worker.fetch(sessions, stable), self._read_endpoints(list(opened))
             )
         except StorageError:
             for session in sessions:

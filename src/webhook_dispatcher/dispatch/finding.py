@@ -7,6 +7,7 @@ are to be claimed. Events that the tail cannot see are found by the sweep (sweep
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from webhook_dispatcher.dispatch.health.merchants import Health, MerchantHealth, Slots
@@ -67,21 +68,23 @@ class Tail:
     cursor: the last number that was read; none before the first poll.
     gaps: those of each poll; empty when everything up to the cursor is settled.
     stable: the number at or below which nothing can become visible any more.
+    server_started_at: the start of the server that was polled last.
     """
 
     def __init__(self) -> None:
         self.cursor: int | None = None
+        self.server_started_at: datetime | None = None
         self.stable = 0
         self.gaps: list[_Gaps] = []
 
     def observe(self, arrivals: Arrivals, now: float) -> Sequence[Arrival]:
         """Take in one poll behind the cursor; return the new events. now: clock reading in seconds.
 
-        The first poll only sets the cursor. Older events are left to the sweep; open transactions may still
-        add to them, so all older numbers form one gap, which is settled but not read again.
+        The first poll of a server only sets the cursor. Older events are left to the sweep; open transactions
+        may still add to them, so all older numbers form one gap, which is settled but not read again.
         """
-        if self.cursor is None or arrivals.last_seq < self.cursor:
-            # The first poll, or the database was restored to an earlier state and gives numbers again.
+        if self.cursor is None or self.is_of_another_history(arrivals):
+            self.server_started_at = arrivals.server_started_at
             self.cursor = arrivals.last_seq
             self.gaps = []
             if self.cursor:
@@ -100,6 +103,11 @@ class Tail:
         self.cursor = reached
         self.stable = self.gaps[0].ranges[0][0] - 1 if self.gaps else reached
         return arrivals.visible
+
+    def is_of_another_history(self, arrivals: Arrivals) -> bool:
+        """Tell whether numbers may have been given again since the last poll."""
+        is_back = self.cursor is not None and arrivals.last_seq < self.cursor  # it was restored
+        return is_back or arrivals.server_started_at != self.server_started_at
 
     def _settle(self, arrivals: Arrivals, now: float) -> None:
         for gaps in self.gaps:

@@ -94,6 +94,7 @@ class LaneSession:
     complete_up_to: everything owed up to this seq has been read; nothing can appear below it any more.
     has_more: more is known to be owed than was read: the last read stopped at a limit or failed, the run was
         dropped, or an event was noticed since the last read was asked for.
+    is_disowned: the database may have another history than was read, which says nothing of the lane.
     fetch: done when the read that was asked for has been tried; None while none is asked for. A session that
         ends with one may owe more, as with has_more.
     straggler: the lowest seq of an event that was committed after later ones had been read; None without one.
@@ -115,6 +116,7 @@ class LaneSession:
     has_more: bool = False
     has_started: bool = False
     is_lost: bool = False
+    is_disowned: bool = False
     fetch: asyncio.Future[None] | None = None
     straggler: int | None = None
     wait_until: datetime | None = None
@@ -141,6 +143,7 @@ class LaneSession:
             self.complete_up_to,
             run + len(self.unfinished),
             run_bytes + sum(self.unfinished.values()),
+            self.lease.server_started_at,
         )
 
     def take_in(self, events: Sequence[Event], ask: RunAsk, stable: int, is_cut: bool = False) -> None:
@@ -210,10 +213,15 @@ class LaneSession:
         if self.unblocked is not None:
             self.unblocked.set()
 
+    def disown(self) -> None:
+        """Learn that what was read may not be there any more: end after the event in flight."""
+        self.is_disowned = self.has_more = True
+        self.expire()
+
     def lose(self) -> bool:
         """Learn that another process holds the lane now; True the first time."""
         self._end_soon()
-        was_lost, self.is_lost = self.is_lost, True
+        was_lost, self.is_lost = self.is_lost or self.is_disowned, True
         return not was_lost
 
     def defer(self, until: datetime) -> None:
@@ -259,11 +267,11 @@ class LaneSession:
     def turn(self, seqs: Collection[int]) -> LaneTurn:
         """Return what becomes of the lane with these outcomes: renewed, or released with the last."""
         ahead = min((seq for seq in self.unfinished if seq not in seqs), default=None)
+        reach = self.complete_up_to if ahead is None else min(self.complete_up_to, ahead - 1)
         return LaneTurn(
-            self.lease.merchant_id,
-            self.lease.epoch,
+            self.lease,
             self.state >= SessionState.OVER and self.unwritten == len(seqs),
-            self.complete_up_to if ahead is None else min(self.complete_up_to, ahead - 1),
+            0 if self.is_disowned else reach,
             self.wait_until,
         )
 

@@ -23,12 +23,14 @@ class Arrivals:
     last_seq: the last number given to any producer.
     oldest_open: all transactions with lower ids have ended.
     next_transaction: no transaction with this id or a higher one has begun to write.
+    server_started_at: another one than before: a server that was behind may have taken over.
     """
 
     last_seq: int
     oldest_open: int
     next_transaction: int
     database_now: datetime
+    server_started_at: datetime
     visible: tuple[Arrival, ...]
     is_cut: bool
 
@@ -47,13 +49,15 @@ class Lease:
     """A leased lane. Everything in order up to `from_seq` has been recorded.
 
     is_suspended: its merchant is, so this is a trial: one event is attempted, once.
+    server_started_at: it holds while this server runs. The next one may not have what was read under it.
     """
 
     merchant_id: str
     epoch: int
     from_seq: int
     endpoint_removed_at: datetime | None
-    is_suspended: bool = False
+    is_suspended: bool
+    server_started_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class RunAsk:
     after_seq: int
     max_events: int
     max_bytes: int
+    server_started_at: datetime
 
 
 class DueCursor(NamedTuple):

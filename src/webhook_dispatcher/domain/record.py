@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from webhook_dispatcher.domain.claim import Lease
 from webhook_dispatcher.domain.event import Event, FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 
@@ -56,8 +57,7 @@ class LaneTurn:
     reach: with this batch, everything in order up to this seq is recorded.
     """
 
-    merchant_id: str
-    epoch: int
+    lease: Lease
     is_over: bool
     reach: int = 0
     wait_until: datetime | None = None

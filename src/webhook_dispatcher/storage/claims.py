@@ -47,6 +47,7 @@ class PostgresClaims:
             oldest_open=rows[0]["oldest_open"],
             next_transaction=rows[0]["next_transaction"],
             database_now=rows[0]["database_now"],
+            server_started_at=rows[0]["server_started_at"],
             visible=visible,
             is_cut=len(visible) == limit,
         )
@@ -72,6 +73,7 @@ class PostgresClaims:
                     row["from_seq"],
                     row["endpoint_removed_at"],
                     row["is_suspended"],
+                    row["server_started_at"],
                 )
                 for row in rows
                 if row["epoch"] is not None
@@ -111,6 +113,7 @@ class PostgresClaims:
             [ask.after_seq for ask in asks],
             [ask.max_events for ask in asks],
             [ask.max_bytes for ask in asks],
+            [ask.server_started_at for ask in asks],
         )
         runs: dict[str, list[Event]] = {}
         for row in rows:
@@ -188,7 +191,7 @@ class PostgresClaims:
 
     async def close_row(self, row: DueRow) -> tuple[State, str] | None:
         """See domain.ports.Claims; source: unreadable.sql `close_row`."""
-        closed = await self._fetch("close_row", row.seq)
+        closed = await self._fetch("close_row", row.seq, row.id)
         return (State(closed[0]["state"]), closed[0]["type"]) if closed else None
 
     async def pick_trials(self, limit: int, interval: timedelta) -> list[str]:

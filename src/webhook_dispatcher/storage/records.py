@@ -95,11 +95,12 @@ def _record_arguments(records: Sequence[Record], turns: Sequence[LaneTurn], leas
             "started_ats": [attempt and attempt.started_at for attempt in attempts],
             "durations_ms": [attempt and attempt.duration_ms for attempt in attempts],
             "finished_ats": [record.at for record in records],
-            "lane_merchants": [turn.merchant_id for turn in turns],
-            "lane_epochs": [turn.epoch for turn in turns],
+            "lane_merchants": [turn.lease.merchant_id for turn in turns],
+            "lane_epochs": [turn.lease.epoch for turn in turns],
             "lanes_are_over": [turn.is_over for turn in turns],
             "lane_waits": [turn.wait_until or _NO_WAIT for turn in turns],
             "lane_reaches": [turn.reach for turn in turns],
+            "lane_servers_started_at": [turn.lease.server_started_at for turn in turns],
             "lease": lease,
         }
     )
@@ -110,6 +111,7 @@ def _read_unwritten_arguments(records: Sequence[Record]) -> list[object]:
         {
             "seqs": [record.event.seq for record in records],
             "merchants": [record.event.merchant_id for record in records],
+            "event_ids": [record.event.id for record in records],
             "fences": [record.fence for record in records],
             "are_retries": [record.is_retry for record in records],
         }

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tests.unit.builders import make_endpoint
+from tests.unit.builders import NOW, make_endpoint
 from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.domain.claim import Lease
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -54,6 +54,7 @@ class FakeDatabase:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     faults: defaultdict[str, deque[StorageError | None]] = field(default_factory=lambda: defaultdict(deque))
     last_seq: int = 0
+    server_started_at: datetime = NOW
     finished: dict[int, Record] = field(default_factory=dict)
     damaged: set[int] = field(default_factory=set)
     unread: set[int] = field(default_factory=set)
@@ -78,7 +79,14 @@ class FakeDatabase:
         lane = self.lanes[merchant_id]
         lane.epoch += 1
         lane.is_leased, lane.is_recalled = True, False
-        return Lease(merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at, lane.is_suspended)
+        return Lease(
+            merchant_id,
+            lane.epoch,
+            lane.from_seq,
+            lane.endpoint_removed_at,
+            lane.is_suspended,
+            self.server_started_at,
+        )
 
     def read(self, seqs: Iterable[int]) -> None:
         """Refuse to read objects when one of them cannot be read."""

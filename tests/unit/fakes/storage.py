@@ -54,7 +54,9 @@ class FakeClaims:
         behind = [Arrival(seq, owed.event.merchant_id) for seq, owed in sorted(self.database.owed.items())]
         seen = [arrival for arrival in behind if arrival.seq > cursor and self._in_order(arrival.seq)][:most]
         now = self.database.clock.now
-        return Arrivals(self.database.last_seq, 1, 1, now, tuple(seen), len(seen) == most)
+        return Arrivals(
+            self.database.last_seq, 1, 1, now, self.database.server_started_at, tuple(seen), len(seen) == most
+        )
 
     async def read_gaps(self, gaps: Sequence[tuple[int, int]], most: int) -> list[Arrival]:
         self.database.fail("read_gaps")
@@ -177,7 +179,7 @@ class FakeClaims:
 
     async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
         self.database.fail("read_next")
-        run = self._run(RunAsk(merchant_id, after_seq, 1, 1))
+        run = self._run(RunAsk(merchant_id, after_seq, 1, 1, self.database.server_started_at))
         return run[0]._replace(object=b"") if run else None
 
     async def name_due(
@@ -286,18 +288,20 @@ class FakeRecords:
     def _turn(self, seqs: set[int], records: Sequence[Record], turns: Sequence[LaneTurn]) -> Written:
         lists: dict[str, list[str]] = {"kept": [], "released": [], "recalled": [], "lost": []}
         for turn in turns:
-            lane = self.database.lanes[turn.merchant_id]
+            lane = self.database.lanes[turn.lease.merchant_id]
             mine = {
-                r.event.seq for r in records if r.event.merchant_id == turn.merchant_id and not r.is_retry
+                r.event.seq
+                for r in records
+                if r.event.merchant_id == turn.lease.merchant_id and not r.is_retry
             }
             if lane.is_locked:
                 continue
-            if lane.epoch != turn.epoch:
-                lists["lost"].append(turn.merchant_id)
+            if lane.epoch != turn.lease.epoch:
+                lists["lost"].append(turn.lease.merchant_id)
                 continue
             is_released = turn.is_over and mine <= seqs
-            lists["released" if is_released else "kept"].append(turn.merchant_id)
-            lists["recalled"] += [turn.merchant_id] * lane.is_recalled
+            lists["released" if is_released else "kept"].append(turn.lease.merchant_id)
+            lists["recalled"] += [turn.lease.merchant_id] * lane.is_recalled
             if is_released:
                 lane.is_leased, lane.is_recalled, lane.wait_until = False, False, turn.wait_until
             if mine <= seqs:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tests.unit.builders import LEASE, make_event
+from tests.unit.builders import LEASE, NOW, make_event
 from tests.unit.fakes.database import FakeDatabase, Owed
 from tests.unit.fakes.storage import FakeRecords
 from tests.unit.loop_turns import finished
@@ -38,7 +38,7 @@ class RecorderHarness:
         session = LaneSession(
             self.database.lease(merchant_id), self.memory, self.clock.elapsed() + TRUST, 1e9
         )
-        everything = RunAsk(merchant_id, 0, 1000, 10**6)
+        everything = RunAsk(merchant_id, 0, 1000, 10**6, NOW)
         session.take_in([make_event(seq, merchant_id) for seq in seqs], everything, stable=max(seqs))
         return session
 

@@ -4,12 +4,13 @@
 -- name: read_arrivals
 -- Read what was committed behind a cursor, how far the sequence has gone, and which transactions
 -- may still be open: all below oldest_open have ended, none from next_transaction on has begun.
+-- Another server_started_at: what was read before may not be there any more, and its numbers given again.
 -- Reads a handful of buffers, whatever is dead in front of the cursor. How far the sequence has gone is asked
 -- by a function: read as a table it costs as much as a scan of a table, which is switched off.
 -- $1 cursor bigint
 -- $2 most bigint
 -- row: last_seq bigint, oldest_open bigint, next_transaction bigint, database_now timestamptz,
---      seq bigint, merchant_id text
+--      server_started_at timestamptz, seq bigint, merchant_id text
 -- order: by seq; one row with a null seq when nothing has arrived
 WITH sequence AS MATERIALIZED (
     SELECT coalesce(pg_sequence_last_value('webhook.outbox_seq_seq'), 0) AS last_seq
@@ -22,6 +23,7 @@ SELECT
     pg_snapshot_xmax(pg_current_snapshot())::text::bigint
     + age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS next_transaction,
     clock_timestamp() AS database_now,
+    pg_postmaster_start_time() AS server_started_at,
     arrival.seq,
     arrival.merchant_id
 FROM sequence
@@ -109,7 +111,8 @@ ON CONFLICT (merchant_id) DO NOTHING;
 UPDATE webhook.lane SET epoch = lane.epoch WHERE false;
 
 -- name: lease_lanes
--- Lease those of the wanted lanes that are free, raising their epoch.
+-- Lease those of the wanted lanes that are free, under a new epoch. It is drawn: one that is counted is given again
+-- after a failover to a server that was behind, to another lease.
 -- Never ask for a lane that the owner still holds in memory.
 -- Each lane is looked up where it is named: a join of two tables may read the whole of one.
 -- What was leased is taken out by NOT IN, which is hashed: a join may compare each with each.
@@ -119,7 +122,7 @@ UPDATE webhook.lane SET epoch = lane.epoch WHERE false;
 -- $3 lease interval
 -- $4 owner text
 -- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz, is_suspended boolean,
---      is_missing boolean, is_locked boolean
+--      server_started_at timestamptz, is_missing boolean, is_locked boolean
 -- order: none; one row for each wanted lane, epoch is null where it was not leased: the lane is missing,
 --      it is free but locked by somebody for the moment, or it is not free
 WITH wanted AS MATERIALIZED (
@@ -145,7 +148,7 @@ free AS MATERIALIZED (
 leased AS (
     UPDATE webhook.lane
     SET
-        epoch = lane.epoch + 1,
+        epoch = floor(random() * 9007199254740992),
         lease_until = clock_timestamp() + $3::interval,
         leased_at = clock_timestamp(),
         owner = $4::text,
@@ -163,12 +166,14 @@ SELECT
     leased.from_seq,
     leased.endpoint_removed_at,
     leased.is_suspended,
+    pg_postmaster_start_time() AS server_started_at,
     false AS is_missing,
     false AS is_locked
 FROM leased
 UNION ALL
 SELECT
     wanted.merchant_id,
+    NULL,
     NULL,
     NULL,
     NULL,
@@ -192,19 +197,20 @@ WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 -- name: read_runs
 -- Read the next events of leased lanes, in order, without row locks.
 -- A statement of its own: inside the claiming statement its snapshot would still show rows that the
--- last holder has just finished.
+-- last holder has just finished. A lease of before this server was started reads nothing.
 -- $1 merchants text[]
 -- $2 after_seqs bigint[]
 -- $3 max_events bigint[]
 -- $4 max_bytes bigint[]
+-- $5 servers_started_at timestamptz[]
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea,
 --      trigger text, on_failure text
 -- order: by seq within each merchant; object is null where it is larger than the rules allow
 -- none: the lanes owe nothing behind after_seqs
 SELECT asked.merchant_id, run.seq, run.id, run.type, run.created_at,
     convert_to(run.object::text, 'UTF8') AS object, run.trigger, run.on_failure
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
-    AS asked (merchant_id, after_seq, max_events, max_bytes)
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[])
+    AS asked (merchant_id, after_seq, max_events, max_bytes, server_started_at)
 CROSS JOIN LATERAL (
     SELECT
         next.seq, next.id, next.type, next.created_at, next.object, next.trigger, next.on_failure,
@@ -224,7 +230,7 @@ CROSS JOIN LATERAL (
         LIMIT asked.max_events
     ) AS next
 ) AS run
-WHERE run.bytes_before < asked.max_bytes;
+WHERE run.bytes_before < asked.max_bytes AND asked.server_started_at = (SELECT pg_postmaster_start_time());
 
 -- name: read_endpoints
 -- Read where merchants are reached and their sealed secrets, the newest first.

@@ -5,7 +5,8 @@
 -- Write a batch of outcomes and of what becomes of the lanes, in one statement that waits for nobody:
 -- a lane or row that somebody else holds is left out and written next time.
 -- An outcome counts only under the fence it was claimed with: the lane's epoch for a first attempt,
--- the row's claim for a retry; compared on the locked versions, not on the snapshot.
+-- the row's claim for a retry; compared on the locked versions, not on the snapshot. Numbers alone prove nothing:
+-- a server that was behind at a failover gives them again, to other events.
 -- An outcome without attempt (null outcome) finishes or reschedules a row that was not sent.
 -- Each row and lane is looked up where it is named: a join of two tables may read the whole of one.
 -- $1 seqs bigint[]
@@ -31,6 +32,7 @@
 -- $21 lease interval
 -- $22 attempt_reasons text[]
 -- $23 response_excerpts text[]
+-- $24 lane_servers_started_at timestamptz[]; a lease of before this server was started is lost
 -- row: written bigint[], kept text[], released text[], recalled text[], lost text[]
 -- order: one row; a lane in none of the lists was locked by somebody and is written next time
 WITH answered AS MATERIALIZED (
@@ -47,8 +49,8 @@ WITH answered AS MATERIALIZED (
 ),
 turn AS MATERIALIZED (
     SELECT *
-    FROM unnest($16::text[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::bigint[])
-        AS entry (merchant_id, epoch, is_over, wait_until, reach)
+    FROM unnest($16::text[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::bigint[], $24::timestamptz[])
+        AS entry (merchant_id, epoch, is_over, wait_until, reach, server_started_at)
 ),
 held AS MATERIALIZED (
     SELECT lane.merchant_id, lane.epoch, lane.last_success_at
@@ -67,6 +69,7 @@ owed AS MATERIALIZED (
         WHERE
             outbox.seq = answered.seq
             AND CASE
+                WHEN (outbox.id, outbox.merchant_id) <> (answered.event_id, answered.merchant_id) THEN false
                 WHEN answered.is_retry THEN outbox.claim = answered.fence
                 ELSE outbox.due_at IS NULL AND held.epoch = answered.fence
             END
@@ -155,7 +158,7 @@ progress AS MATERIALIZED (
 plan AS MATERIALIZED (
     SELECT
         held.merchant_id,
-        coalesce(turn.epoch = held.epoch, false) AS is_ours,
+        coalesce(turn.epoch = held.epoch AND turn.server_started_at = pg_postmaster_start_time(), false) AS is_ours,
         turn.is_over AND coalesce(progress.is_written, true) AS is_over,
         turn.wait_until,
         least(turn.reach, progress.before_unwritten) AS reach,
@@ -248,18 +251,23 @@ FROM moved;
 -- Say which outcomes that were not written may still be written under their fence.
 -- $1 seqs bigint[]
 -- $2 merchants text[]
--- $3 fences bigint[]
--- $4 are_retries boolean[]
+-- $3 event_ids uuid[]
+-- $4 fences bigint[]
+-- $5 are_retries boolean[]
 -- row: seq bigint
 -- none: all of them came too late
 SELECT answered.seq
-FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::boolean[])
-    AS answered (seq, merchant_id, fence, is_retry)
+FROM unnest($1::bigint[], $2::text[], $3::uuid[], $4::bigint[], $5::boolean[])
+    AS answered (seq, merchant_id, event_id, fence, is_retry)
 CROSS JOIN LATERAL (
-    SELECT outbox.claim, outbox.due_at FROM webhook.outbox WHERE outbox.seq = answered.seq LIMIT 1
+    SELECT outbox.id, outbox.merchant_id, outbox.claim, outbox.due_at
+    FROM webhook.outbox
+    WHERE outbox.seq = answered.seq
+    LIMIT 1
 ) AS owed
 WHERE
     CASE
+        WHEN (owed.id, owed.merchant_id) <> (answered.event_id, answered.merchant_id) THEN false
         WHEN answered.is_retry THEN owed.claim = answered.fence
         ELSE owed.due_at IS NULL AND answered.fence = (
             SELECT lane.epoch FROM webhook.lane WHERE lane.merchant_id = answered.merchant_id
@@ -296,7 +304,7 @@ owed AS MATERIALIZED (
     FROM webhook.outbox
     WHERE
         outbox.seq = $1
-        AND $11
+        AND CASE WHEN $11 THEN (outbox.id, outbox.merchant_id) = ($2, $3) END
         -- What was delivered and is to be sent once more is not done by an attempt that was made before.
         AND (outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4)
         AND (
@@ -351,6 +359,7 @@ turned AS (
     WHERE
         delivery_log.seq = $1
         AND delivery_log.merchant_id = $3
+        AND CASE WHEN delivery_log.event_id = $2 THEN true END
         AND delivery_log.finished_at > $6::timestamptz - interval '2 days'
         -- Inside CASE: as a condition it would let the index of all that has failed be read.
         AND CASE
@@ -372,5 +381,7 @@ SELECT
     OR NOT EXISTS (
         SELECT
         FROM webhook.outbox
-        WHERE outbox.seq = $1 AND (outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4)
+        WHERE
+            outbox.seq = $1
+            AND CASE WHEN outbox.id = $2 THEN outbox.on_failure IS DISTINCT FROM 'delivered' OR outbox.attempts < $4 END
     ) AS is_settled;

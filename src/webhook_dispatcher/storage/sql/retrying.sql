@@ -57,7 +57,7 @@ WHERE
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: claim_retries
--- Claim due rows of locked lanes, as many as each lane has free slots.
+-- Claim due rows of locked lanes, as many as each lane has free slots, each under a token that is drawn, as epochs are.
 -- $1 merchants text[]
 -- $2 per_merchant bigint
 -- $3 most bigint
@@ -94,7 +94,7 @@ due AS MATERIALIZED (
     LIMIT $3
 )
 UPDATE webhook.outbox
-SET due_at = clock_timestamp() + $4::interval, claim = nextval('webhook.claim_token')
+SET due_at = clock_timestamp() + $4::interval, claim = floor(random() * 9007199254740992)
 FROM due
 WHERE outbox.seq = ANY(ARRAY[due.seq])
 RETURNING

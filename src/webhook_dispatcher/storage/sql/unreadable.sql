@@ -58,11 +58,12 @@ WHERE outbox.seq = ANY($1::bigint[]);
 -- name: close_row
 -- Finish a due row that can be read and not be claimed, as unsendable; what was delivered before stays so.
 -- $1 seq bigint
+-- $2 id uuid
 -- row: type text, state text
 -- none: it is not due any more
 WITH closed AS (
     DELETE FROM webhook.outbox
-    WHERE outbox.seq = $1 AND coalesce(outbox.due_at <= clock_timestamp(), false)
+    WHERE outbox.seq = $1 AND CASE WHEN outbox.id = $2 THEN outbox.due_at <= clock_timestamp() END
     RETURNING
         outbox.seq, outbox.id, outbox.merchant_id, outbox.type, outbox.created_at, outbox.object,
         outbox.on_failure IS NOT DISTINCT FROM 'delivered' AS is_delivered,
