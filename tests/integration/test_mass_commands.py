@@ -11,7 +11,7 @@ import pytest
 from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness, answered
 from tests.servers.database import Database
 from webhook_dispatcher.domain.command import LONG_AGO, Recover, RetryFailed, Skip
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import LeaseLost, StorageUnavailable
 from webhook_dispatcher.domain.event import PLATFORM, State, Trigger
 from webhook_dispatcher.domain.mass_command import Found
 from webhook_dispatcher.domain.ports import CommandTransaction
@@ -499,3 +499,19 @@ async def test_a_late_answer_to_an_earlier_attempt_does_not_end_what_is_sent_aga
     again = event._replace(attempts=1)
     assert await here.records.write_late(answered(again, old.epoch, await storage.now(), 200))
     assert await storage.owed(seq) is None, "the attempt of the replay itself ends it, however late"
+
+
+async def test_who_lost_a_command_cannot_end_it_while_another_carries_it_out(
+    storage: StorageHarness, transaction: Transaction
+) -> None:
+    ask = "INSERT INTO webhook.control (command, args, requested_by) VALUES ('skip', '{}', 'a') RETURNING id"
+    asked = await storage.db.fetchval(ask)
+    async with transaction() as mine:
+        lapsed = await mine.mark_running(asked, timedelta(), {})
+    async with transaction() as theirs:
+        held = await theirs.mark_running(asked, LEASE, {})
+    with pytest.raises(LeaseLost):
+        async with transaction() as mine:
+            await mine.finish(asked, {}, lapsed)
+    async with transaction() as theirs:
+        await theirs.finish(asked, {}, held)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW, make_event
 from tests.unit.fakes.database import FakeDatabase
-from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget
+from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget, trust
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
 
@@ -182,6 +183,13 @@ def test_a_session_never_goes_back_to_an_earlier_state() -> None:
         step()
         states.append(session.state.name)
     assert states == ["ENDING", "ENDING", "OVER", "OVER", "OVER"]
+
+
+@pytest.mark.parametrize(("lease", "timeout", "trusted"), [(30, 10, 19.0), (15, 10, 4.0), (12, 10, 1.5)])
+def test_an_attempt_that_starts_while_a_lease_is_trusted_ends_before_it(
+    lease: int, timeout: int, trusted: float
+) -> None:
+    assert trust(timedelta(seconds=lease), timedelta(seconds=timeout)) == trusted
 
 
 def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> None:
