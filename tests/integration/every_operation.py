@@ -89,7 +89,7 @@ async def run_upkeep(installation: Installation) -> None:
         upkeep = PostgresUpkeep(connections)
         await upkeep.make_partitions(8)  # migrating did so, but it may have been the day before
         assert await upkeep.make_partitions(10) == 4
-        assert await upkeep.drop_partitions(timedelta(days=-9)) > 0
+        assert await upkeep.drop_partitions(timedelta(days=-9))
 
 
 async def do_everything(installation: Installation) -> None:

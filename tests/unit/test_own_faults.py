@@ -212,3 +212,19 @@ def test_those_held_back_are_probed_one_at_a_time() -> None:
     assert harness.faults.probes == 1
     harness.faults.note_probe()
     assert harness.faults.probes == 0
+
+
+def test_what_makes_things_old_is_in_doubt_until_clocks_agree_and_for_a_day_after_one_was_set() -> None:
+    harness = OwnFaultsHarness()
+    assert harness.faults.clock_doubt() == "the database's clock was not read yet"
+    for ahead, doubt in (
+        (0, ""),
+        (86_400 * 31, "the clocks of this machine and of the database are apart"),
+        (0, "the database's clock was set within the last day"),
+    ):
+        now = harness.clock.now + timedelta(seconds=ahead)
+        harness.database_clock.synchronise(now, harness.clock.elapsed())
+        assert harness.faults.clock_doubt() == doubt
+    harness.clock.advance(86_400)
+    harness.database_clock.synchronise(harness.clock.now, harness.clock.elapsed())
+    assert harness.faults.clock_doubt() == ""

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from tests.unit.builders import NOW
 from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.storage import FakeClaims
 from webhook_dispatcher.dispatch import sweep as sweeping
@@ -19,7 +20,7 @@ from webhook_dispatcher.dispatch.upkeep import (
     keep_logs,
 )
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
-from webhook_dispatcher.domain.ports import OldestSearch, Owed
+from webhook_dispatcher.domain.ports import Dropped, OldestSearch, Owed
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -51,9 +52,9 @@ class FakeUpkeep:
         self.done.append(("make", days_ahead))
         return self.made
 
-    async def drop_partitions(self, keep: timedelta) -> int:
+    async def drop_partitions(self, keep: timedelta) -> Dropped | None:
         self.done.append(("drop", keep))
-        return 0
+        return Dropped(NOW.date(), 2, 70) if self.made else None
 
     async def note_milestone(self) -> None:
         self.done.append(("note", None))
@@ -103,7 +104,7 @@ def shown(metrics: Metrics, name: str) -> float | None:
 
 async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> None:
     upkeep = FakeUpkeep()
-    await keep_logs(upkeep, RETENTION)
+    await keep_logs(upkeep, RETENTION, lambda: "")
     assert upkeep.done == [
         *[("make", DAYS_AHEAD), ("note", None), ("drop", RETENTION)],
         *[("purge", CONTROL_KEPT), ("purge unreported", RETENTION), ("forget noted", RETENTION)],
@@ -112,13 +113,24 @@ async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> N
 
 
 @pytest.mark.parametrize("made", [0, 2])
-async def test_partitions_are_logged_where_some_were_missing(made: int) -> None:
+async def test_partitions_that_were_made_or_dropped_are_logged(made: int) -> None:
     upkeep = FakeUpkeep()
     upkeep.made = made
     with capture_logs() as logs:
-        await keep_logs(upkeep, RETENTION)
-    line = {"event": "partitions.changed", "made": 2, "dropped": 0, "log_level": "info"}
-    assert logs == ([line] if made else [])
+        await keep_logs(upkeep, RETENTION, lambda: "")
+    lines: list[dict[str, object]] = [
+        {"event": "partitions.made", "count": 2, "log_level": "info"},
+        {"event": "partitions.dropped", "day": "2026-11-20", "count": 2, "rows": 70, "log_level": "info"},
+    ]
+    assert logs == (lines if made else [])
+
+
+async def test_nothing_is_forgotten_while_a_clock_is_in_doubt() -> None:
+    upkeep = FakeUpkeep()
+    with capture_logs() as logs:
+        await keep_logs(upkeep, RETENTION, lambda: "it was set")
+    assert upkeep.done == [("make", DAYS_AHEAD)]
+    assert logs == [{"event": "retention.waits", "reason": "it was set", "log_level": "warning"}]
 
 
 async def test_what_is_owed_is_shown() -> None:

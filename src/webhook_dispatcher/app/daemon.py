@@ -260,7 +260,7 @@ class Daemon:
         controller = Controller(controls, long_running, guard, instruments, stop)
         self._gauges = Gauges(upkeep, keyring, self.metrics)
         recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
-        logs = partial(keep_logs, upkeep, settings.retention)
+        logs = partial(keep_logs, upkeep, settings.retention, instruments.own_faults.clock_doubt)
         suspension = Suspension(suspensions, settings.suspend_after, interval, self.metrics)
         reporting = Reporting(notices, settings.failing_after, self.metrics)
         schema_check = partial(check_schema, upkeep, self._end_for)

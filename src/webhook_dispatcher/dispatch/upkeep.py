@@ -31,19 +31,25 @@ EVENT_LOOP_LAG_INTERVAL = 0.25
 _log = structlog.get_logger()
 
 
-async def keep_logs(upkeep: Upkeep, retention: timedelta) -> None:
-    """Make the log's next partitions, drop its oldest, and forget what is old, expired or was never told."""
-    made = await upkeep.make_partitions(DAYS_AHEAD)
+async def keep_logs(upkeep: Upkeep, retention: timedelta, doubt: Callable[[], str]) -> None:
+    """Make the log's next partitions, drop its oldest, and forget what is old, expired or was never told.
+
+    doubt: says why no clock should be trusted that makes things old; then nothing is forgotten.
+    """
+    if made := await upkeep.make_partitions(DAYS_AHEAD):
+        _log.info("partitions.made", count=made)
+    if reason := doubt():
+        _log.warning("retention.waits", reason=reason)
+        return
     # Before the oldest go: one at least must stay.
     await upkeep.note_milestone()
-    dropped = await upkeep.drop_partitions(retention)
+    if dropped := await upkeep.drop_partitions(retention):
+        _log.info("partitions.dropped", day=str(dropped.day), count=dropped.partitions, rows=dropped.rows)
     await upkeep.purge_control(CONTROL_KEPT)
     await upkeep.purge_unreported(retention)
     await upkeep.forget_noted(retention)
     cleared = await upkeep.clear_api_rows()
     of_console = await upkeep.clear_console_rows()
-    if made or dropped:
-        _log.info("partitions.changed", made=made, dropped=dropped)
     if cleared:
         _log.info("api_rows.cleared", count=cleared)
     if of_console:

@@ -34,6 +34,8 @@ class DatabaseClock:
     When a better estimate lies behind the last one, the clock does not run backwards: it stands still until
     the new estimate has caught up. If the difference is larger than the error of an estimate can be, the
     database's clock was set back: then this clock follows it, since due times are the database's.
+
+    stepped_at: when it was last seen to have been set, forwards or back, in elapsed seconds; -inf: never.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -41,6 +43,7 @@ class DatabaseClock:
         self._offset = clock.unix() - clock.elapsed()
         self._synchronised_at = -math.inf
         self._not_before = -math.inf
+        self.stepped_at = -math.inf
 
     def synchronise(self, database_now: datetime, asked_at: float) -> None:
         """Take over the database's time as read by a statement asked at `asked_at` (elapsed seconds).
@@ -53,10 +56,17 @@ class DatabaseClock:
         is_good = answered_at - asked_at <= GOOD_ROUND_TRIP
         if is_good or answered_at - self._synchronised_at > MAX_TRUST:
             offset = database_now.timestamp() - (asked_at + answered_at) / 2
-            is_correction = self._synchronised_at >= 0 and abs(offset - self._offset) <= MAX_ROUND_TRIP
+            is_correction = self.is_known and abs(offset - self._offset) <= MAX_ROUND_TRIP
+            if self.is_known and not is_correction:
+                self.stepped_at = answered_at
             self._not_before = self.at(answered_at).timestamp() if is_correction else -math.inf
             self._offset = offset
             self._synchronised_at = answered_at
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether the database's time was ever read."""
+        return self._synchronised_at >= 0
 
     def now(self) -> datetime:
         """Return the database's time, as an aware instant."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from webhook_dispatcher.domain.claim import (
@@ -452,6 +452,14 @@ class Heartbeats(Protocol):
         ...
 
 
+class Dropped(NamedTuple):
+    """A day of the log that is gone: in how many partitions, and about how many rows, attempts included."""
+
+    day: date
+    partitions: int
+    rows: int
+
+
 class Upkeep(Protocol):
     """Partitions, retention and gauges. All methods raise StorageError."""
 
@@ -463,8 +471,8 @@ class Upkeep(Protocol):
         """Make the log's missing partitions from yesterday on; return how many that were."""
         ...
 
-    async def drop_partitions(self, keep: timedelta) -> int:
-        """Drop the log's days that ended before `keep`; return how many."""
+    async def drop_partitions(self, keep: timedelta) -> Dropped | None:
+        """Drop the oldest of the log's days that ended before `keep`, by the clock and by its newest row."""
         ...
 
     async def note_milestone(self) -> None:

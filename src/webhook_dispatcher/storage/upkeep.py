@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.ports import OldestSearch, Owed
+from webhook_dispatcher.domain.ports import Dropped, OldestSearch, Owed
 from webhook_dispatcher.domain.sealing import by_public_half, opened_by
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import heartbeats, keys, schema
@@ -31,11 +31,13 @@ LOCK_TIMEOUT = "SET LOCAL lock_timeout = '500ms'"
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One day of one log."""
+    """One day of one log. rows: as statistics have it."""
 
     log: str
     name: str
     day: date
+    has_rows: bool
+    rows: int
 
 
 class PostgresUpkeep:
@@ -68,17 +70,21 @@ class PostgresUpkeep:
                 )
         return len(missing)
 
-    async def drop_partitions(self, keep: timedelta) -> int:
+    async def drop_partitions(self, keep: timedelta) -> Dropped | None:
         """See domain.ports.Upkeep. A drop that meets a lock gives up within half a second."""
-        oldest = await self._today() - keep
-        expired = [partition for partition in await self._partitions() if partition.day < oldest]
-        if expired:
-            # Before: whoever reads what is left must see that something is missing.
-            await self._forget_milestones(max(partition.day for partition in expired))
-        for partition in expired:
+        today, partitions = await self._today(), await self._partitions()
+        # A clock that is ahead makes everything old at once; nothing was written so late yet.
+        newest = max((partition.day for partition in partitions if partition.has_rows), default=today)
+        day = min((partition.day for partition in partitions), default=today)
+        if day >= min(today, newest) - keep:
+            return None
+        oldest = [partition for partition in partitions if partition.day == day]
+        # Before: whoever reads what is left must see that something is missing.
+        await self._forget_milestones(day)
+        for partition in oldest:
             async with self._as_owner() as connection:
                 await connection.execute(f"DROP TABLE webhook.{partition.name}")
-        return len(expired)
+        return Dropped(day, len(oldest), sum(partition.rows for partition in oldest))
 
     async def note_milestone(self) -> None:
         """See domain.ports.Upkeep; source: upkeep.sql `note_milestone`."""
@@ -160,7 +166,7 @@ class PostgresUpkeep:
     async def _partitions(self) -> list[Partition]:
         with translated():
             rows = await self._pool.fetch(_UPKEEP["read_partitions"].text)
-        return [Partition(row["log"], row["partition"], row["day"]) for row in rows]
+        return [Partition(*row) for row in rows]
 
     @asynccontextmanager
     async def _as_owner(self) -> AsyncIterator[PoolConnectionProxy]:

@@ -30,6 +30,8 @@ PROBE_INTERVAL = 1.0
 """Seconds between two probes."""
 MAX_CLOCK_DIFFERENCE = 30.0
 """Seconds that the clocks may be apart (I10); receivers tolerate 300."""
+STEP_DOUBTED = 86_400.0
+"""Seconds for which nothing is forgotten after the database's clock was set."""
 MAX_BEAT_INTERVAL = 1.0
 """Seconds; with more between two beats, the event loop stood still."""
 
@@ -114,6 +116,16 @@ class OwnFaults:
             (_log.error if is_off else _log.info)("fault.began" if is_off else "fault.ended", kind="clock")
             self._set_circuit()
         return not is_off
+
+    def clock_doubt(self) -> str:
+        """Say why nothing should be forgotten for its age now; empty where clocks are not in doubt."""
+        if not self._database_clock.is_known:
+            return "the database's clock was not read yet"
+        if not self.compare_clocks():
+            return "the clocks of this machine and of the database are apart"
+        if self._clock.elapsed() - self._database_clock.stepped_at < STEP_DOUBTED:
+            return "the database's clock was set within the last day"
+        return ""
 
     def _set_circuit(self) -> None:
         self.signer_is_broken = self._fault is not None and self._fault.kind == "signer"

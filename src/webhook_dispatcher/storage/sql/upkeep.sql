@@ -141,13 +141,15 @@ CROSS JOIN LATERAL (
 WHERE endpoint.merchant_id >= '' AND used.key_id <> ALL($1::text[]);
 
 -- name: read_partitions
--- List the log's partitions and the day each begins.
--- row: log name, partition name, day date
+-- List the log's partitions, the day each begins, and whether it holds rows; how many, statistics say.
+-- row: log name, partition name, day date, has_rows boolean, rows bigint
 -- order: by log, day
 SELECT
     parent.relname AS log,
     child.relname AS partition,
-    to_date(right(child.relname, 8), 'YYYYMMDD') AS day
+    to_date(right(child.relname, 8), 'YYYYMMDD') AS day,
+    pg_relation_size(child.oid) > 0 AS has_rows,
+    greatest(child.reltuples, 0)::bigint AS rows
 FROM pg_inherits
 INNER JOIN pg_class AS parent ON parent.oid = pg_inherits.inhparent
 INNER JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
@@ -170,7 +172,10 @@ INSERT INTO webhook.milestone (at, horizon, next_xid)
 SELECT
     statement_timestamp(), pg_snapshot_xmin(pg_current_snapshot()), pg_snapshot_xmax(pg_current_snapshot())
 WHERE NOT EXISTS (
-    SELECT FROM webhook.milestone WHERE milestone.at > statement_timestamp() - interval '15 minutes'
+    SELECT
+    FROM webhook.milestone
+    -- One that a clock ahead has noted says nothing.
+    WHERE milestone.at BETWEEN statement_timestamp() - interval '15 minutes' AND statement_timestamp()
 )
 ON CONFLICT DO NOTHING;
 

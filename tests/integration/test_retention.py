@@ -1,0 +1,49 @@
+"""The log's oldest day goes when it is old by the clock and by the newest row. Source: contract 5."""
+
+from datetime import date, timedelta
+
+import asyncpg
+
+from tests.integration.storage_harness import StorageHarness
+from webhook_dispatcher.domain.ports import Dropped
+from webhook_dispatcher.storage.upkeep import PostgresUpkeep
+
+PATIENCE = timedelta(seconds=20)
+WRITE = """
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at
+)
+SELECT n, gen_random_uuid(), 'm', 'charge.created', $1, '{}', 'failed', 'exhausted', 8, $1
+FROM generate_series(1, 3) AS n
+"""
+DAYS = """
+SELECT DISTINCT to_date(right(relname, 8), 'YYYYMMDD') FROM pg_class
+WHERE relname ~ '^(delivery|attempt)_log_[0-9]{8}$' ORDER BY 1
+"""
+
+
+async def _days(connection: asyncpg.Connection) -> list[date]:
+    return [row[0] for row in await connection.fetch(DAYS)]
+
+
+async def test_one_day_goes_in_each_run_and_its_rows_are_told(storage: StorageHarness) -> None:
+    days = await _days(storage.db)
+    await storage.db.execute(WRITE, await storage.now() - timedelta(days=1))
+    await storage.db.execute("ANALYZE webhook.delivery_log")
+    await storage.db.execute(WRITE, await storage.now())
+    async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
+        upkeep = PostgresUpkeep(pool)
+        assert await upkeep.drop_partitions(timedelta(days=1)) is None
+        assert await upkeep.drop_partitions(timedelta(days=-3)) == Dropped(days[0], 2, 3)
+        assert await _days(storage.db) == days[1:]
+
+
+async def test_nothing_is_old_that_was_written_a_moment_ago_whatever_the_clock_says(
+    storage: StorageHarness,
+) -> None:
+    days = await _days(storage.db)
+    await storage.db.execute(WRITE, await storage.now() - timedelta(days=1))
+    async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
+        # As with a clock that is ahead: yesterday's rows are the newest, and were kept for no day yet.
+        assert await PostgresUpkeep(pool).drop_partitions(timedelta(0)) is None
+    assert await _days(storage.db) == days
