@@ -72,7 +72,7 @@ run: $(LOCAL) ## Run the daemon on an embedded Postgres in ./.webhook
 	@$(PYTHON) -m webhook_dispatcher run --embedded
 
 # The tests that take long stand first by name; xdist by itself begins with the files of most tests, and ends with one slow file alone.
-IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+IN_PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run what protects a change (ARGS="-n 0 -k order" passes arguments to pytest)
 	@$(PYTHON) -m pytest -m "not slow" $(IN_PARALLEL) $(ARGS)
@@ -83,7 +83,7 @@ test-all: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run everything there is: be
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
 all-tests: $(READY) $(NODE_READY) $(BROWSER_READY)
-	@MODEL_EXAMPLES=200 API_CASES=2000 $(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS)
+	@MODEL_EXAMPLES=200 API_CASES=2000 $(PYTHON) -m pytest -o asyncio_debug=true $(IN_PARALLEL) $(ARGS)
 
 test-flaky: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run the tests N=10 times beside BUSY=2 busy loops, and print what was not always the same (MIDNIGHT=1; ARGS)
 	@$(PYTHON) -m lab.flaky --runs $(or $(N),10) --busy $(or $(BUSY),2) $(if $(MIDNIGHT),--across-midnight) \
