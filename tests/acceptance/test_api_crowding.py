@@ -27,7 +27,7 @@ CONNECTIONS, FORWARDED = 4, 25
 LARGE = 4 * 1_048_576 - 64
 UNREAD, READABLE = 60, 2
 """Large answers that a merchant asks for and does not read, and how many of them its share holds."""
-LOOKING_SECONDS = 2.0
+LOOKING_SECONDS = 1.0
 UNLIMITED = {"API_LIMITS": "key=0/PT1M client=0/PT1M address=0/PT1M"}
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND wait_event_type = 'Lock'"
 

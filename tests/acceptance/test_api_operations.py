@@ -2,9 +2,7 @@
 
 import asyncio
 import base64
-import json
 import time
-from uuid import uuid4
 
 from tests.acceptance.api_merchant import Merchant, start_api
 from tests.acceptance.installation import Installation
@@ -101,30 +99,6 @@ async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Ins
         refused = await merchant.ask("POST", "/v1/deliveries/retry", far)
         assert refused.code == codes.VALIDATION_FAILED
         assert [detail["field"] for detail in refused.json["error"]["details"]] == ["since", "until"]
-
-
-async def test_what_is_anothers_is_not_there(installation: Installation) -> None:
-    await installation.start()
-    api = await start_api(installation)
-    async with api.merchant("m1") as first, api.merchant("m2") as second:
-        await configured(installation, first, "m1")
-        sent = await installation.emit("m1", CHARGE)
-        await installation.arrived(1)
-        mass = await first.carried_out("/v1/webhook/pause")
-        assert mass.status == 200
-        command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
-        for method, mine, none in (
-            ("GET", f"/v1/deliveries/{sent.id}", f"/v1/deliveries/{uuid4()}"),
-            ("POST", f"/v1/deliveries/{sent.id}/retry", f"/v1/deliveries/{uuid4()}/retry"),
-            ("GET", "/v1/charges/ch_1", "/v1/charges/ch_none"),
-            ("GET", f"/v1/commands/{command}", "/v1/commands/999999"),
-        ):
-            answers = [await second.ask(method, path) for path in (mine, none)]
-            told = {(answer.status, json.dumps(answer.json["error"])) for answer in answers}
-            assert len(told) == 1
-            assert answers[0].status == 404
-        assert (await second.ask("GET", "/v1/deliveries")).data == []
-        assert (await second.ask("GET", "/v1/webhook")).code == codes.NOT_CONFIGURED
 
 
 async def test_credentials_that_are_wrong_unknown_or_revoked(installation: Installation) -> None:
@@ -270,7 +244,7 @@ async def test_that_charges_are_not_indexed_is_not_said_at_each_request(installa
     await installation.owner.execute("UPDATE webhook.state SET has_charge_index = false")
     async with api.merchant("m1") as merchant:
         # More than the second for which other lines are thinned out.
-        until_then = time.monotonic() + 2
+        until_then = time.monotonic() + 1.2
         while time.monotonic() < until_then:
             for path in ("/v1/charges/c1", "/v1/deliveries?charge=c1"):
                 assert (await merchant.ask("GET", path)).code == codes.UNAVAILABLE

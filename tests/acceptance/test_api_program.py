@@ -71,6 +71,7 @@ async def test_an_address_that_is_taken_is_named(database: Database, tmp_path: P
             assert f"WEBHOOK_API_ADDRESS: cannot listen on 127.0.0.1:{port}" in second.log_file.read_text()
 
 
+@pytest.mark.scaled_time
 async def test_another_schema_ends_it_at_the_start_and_later(database: Database, tmp_path: Path) -> None:
     connection = await database.connect()
     with started(tmp_path, database.settings("webhook_api")) as daemon:
@@ -104,6 +105,7 @@ async def test_a_database_that_is_away_is_named_and_the_others_are_served(
         assert reply.status == 401
 
 
+@pytest.mark.scaled_time
 async def test_a_database_that_comes_back_is_noticed(database: Database, tmp_path: Path) -> None:
     connection = await database.connect()
     await connection.execute("ALTER ROLE webhook_api CONNECTION LIMIT 0")

@@ -123,7 +123,7 @@ PROMISES: Sequence[tuple[str, str, Sequence[str]]] = (
         "the token: 30 a minute for a client id, 60 for an IP address",
         [
             f"{HERE}::test_a_client_has_thirty_tokens_a_minute_and_an_address_sixty",
-            f"{LIMITS}::test_no_window_of_a_client_or_an_address_has_more_than_its_limit",
+            f"{LIMITS}::test_no_window_of_a_key_a_client_or_an_address_has_more_than_its_limit",
         ],
     ),
     (
@@ -139,7 +139,7 @@ PROMISES: Sequence[tuple[str, str, Sequence[str]]] = (
         "all else: 600 a minute for a key",
         [
             f"{HERE}::test_a_key_has_six_hundred_requests_a_minute",
-            f"{LIMITS}::test_no_window_of_a_key_has_more_than_its_limit",
+            f"{LIMITS}::test_no_window_of_a_key_a_client_or_an_address_has_more_than_its_limit",
         ],
     ),
     (

@@ -18,7 +18,6 @@ from tests.acceptance.processes import http_get
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
 
-UNDER_WAY_SECONDS = 5
 CHARGE = {"amount": 1}
 LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND wait_event_type = 'Lock'"
 
@@ -93,7 +92,6 @@ async def test_a_forwarded_request_is_answered_though_the_process_stops(installa
     async with forwarding(installation, SHUTDOWN_GRACE="PT1S") as (upstream, api, merchant):
         asking = asyncio.create_task(merchant.ask("POST", "/v1/charges", CHARGE, "k1"))
         await until_found(upstream.is_asked)
-        await asyncio.sleep(UNDER_WAY_SECONDS)
         api.daemon.terminate()
         await until_found(lambda: is_refused(api.port))
         assert await http_get(api.ops_port, "/readyz") == (503, "stopping\n")

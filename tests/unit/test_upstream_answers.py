@@ -22,21 +22,10 @@ def error(status: int, code: Any, retry_after: str | None = None, **fields: Any)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"b": 1.10, "a": 1e3}',
-        b"[]",
-        b" null\n",
-        b'"\\u00e9"',
-        '"é"'.encode(),
-        b"0",
-        b'{"a":1,"a":2}',
-        b"-0.0",
-    ],
-)
-def test_a_success_passes_byte_for_byte(status: int, body: bytes) -> None:
-    assert judge(status, body, PUBLISHED) == Forwarded(status, body)
+def test_a_success_passes_byte_for_byte(status: int) -> None:
+    numbers = [b'{"b": 1.10, "a": 1e3}', b"0", b"-0.0"]
+    for body in [*numbers, b"[]", b" null\n", b'"\\u00e9"', '"é"'.encode(), b'{"a":1,"a":2}']:
+        assert judge(status, body, PUBLISHED) == Forwarded(status, body)
 
 
 def test_a_success_without_a_body_is_null() -> None:
@@ -56,9 +45,9 @@ def test_a_success_that_is_not_strictly_one_json_value_is_broken(body: bytes) ->
 
 
 @pytest.mark.parametrize("status", [101, 203, 206, 226, 300, 301, 302, 304, 307, 308, 401, 407, 600, 999])
-@pytest.mark.parametrize("body", [b"{}", b'{"code": -9002}'])
-def test_other_statuses_are_broken_whatever_the_body_says(status: int, body: bytes) -> None:
-    assert judge(status, body, PUBLISHED) == UpstreamBroken(f"it answered with status {status}")
+def test_other_statuses_are_broken_whatever_the_body_says(status: int) -> None:
+    for body in (b"{}", b'{"code": -9002}'):
+        assert judge(status, body, PUBLISHED) == UpstreamBroken(f"it answered with status {status}")
 
 
 @pytest.mark.parametrize(
@@ -76,25 +65,25 @@ def test_other_statuses_are_broken_whatever_the_body_says(status: int, body: byt
         *((-3007, 409), (-6004, 422), (-8004, 422), (-8006, 403), (-9002, 422), (-9004, 422), (-12004, 422)),
     ],
 )
-@pytest.mark.parametrize("answered", [400, 404, 422, 500, 503])
-def test_a_code_of_the_table_has_the_tables_status(code: int, status: int, answered: int) -> None:
-    assert error(answered, code) == UpstreamError(code, status)
+def test_a_code_of_the_table_has_the_tables_status(code: int, status: int) -> None:
+    judged = {answered: error(answered, code) for answered in (400, 404, 422, 500, 503)}
+    assert judged == dict.fromkeys(judged, UpstreamError(code, status))
 
 
-@pytest.mark.parametrize("status", [400, 404, 409, 410, 422, 451])
 @pytest.mark.parametrize("code", [-1001, -2009, -3001, -4004, -5006, -6007, -7002, -8008, -9009, -12001])
-def test_another_code_of_a_range_has_its_own_status(code: int, status: int) -> None:
-    assert error(status, code) == UpstreamError(code, status)
+def test_another_code_of_a_range_has_its_own_status(code: int) -> None:
+    statuses = (400, 404, 409, 410, 422, 451)
+    assert [error(status, code) for status in statuses] == [UpstreamError(code, each) for each in statuses]
 
 
 @pytest.mark.parametrize(
     "code",
     [-13001, -13016, -15001, -15005, -14005, -10001, -10002, -10003, -16001, -16010, -1010, -1, 0, 1007],
 )
-@pytest.mark.parametrize("status", [400, 404, 422, 500])
-def test_other_codes_never_leave(code: int, status: int) -> None:
-    said = f"it answered with status {status} and the code {code}"
-    assert error(status, code, message="for insiders") == UpstreamBroken(said)
+def test_other_codes_never_leave(code: int) -> None:
+    for status in (400, 404, 422, 500):
+        said = f"it answered with status {status} and the code {code}"
+        assert error(status, code, message="for insiders") == UpstreamBroken(said)
 
 
 @pytest.mark.parametrize("code", ["-9002", -9002.0, None, True, [-9002], {"code": -9002}, 10**30])
