@@ -110,6 +110,7 @@ async def test_a_merchant_is_paused_and_resumed(installation: Installation) -> N
         page = await person.get(f"/deliveries/{sent.id}")
         assert "ada" in page.text
         assert "paused" in page.text
+        assert installation.receiver.of("m1") == []
         await followed(person, await person.post("/merchants/m1/resume"), "Done")
     await installation.settled(sent.id, "delivered", 1)
 

@@ -79,6 +79,9 @@ async def test_a_secret_is_rotated_and_the_one_before_goes_on_for_a_day(
     assert [arrival.headers["service-signature"].count("v1=") for arrival in arrivals] == [2, 2]
 
 
+@pytest.mark.slow(
+    "browser/test_refreshing.py::test_a_pause_can_be_ended_on_the_page_that_shows_it_carried_out"
+)
 async def test_a_merchant_is_paused_and_resumed_by_the_button_that_follows(
     installation: Installation, watched: Watched
 ) -> None:

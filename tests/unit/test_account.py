@@ -7,16 +7,11 @@ from hypothesis import strategies as st
 from webhook_dispatcher.domain.account import CODE_CHARACTERS, SessionToken, SignInCode, parse_name
 
 
-@pytest.mark.parametrize("text", ["anna", "a", "anna.k@corp.uz", "a" * 64, "0-9_+", " Anna ", "ANNA"])
-def test_a_name_is_read_as_people_write_it(text: str) -> None:
-    assert parse_name(text) == text.strip().lower()
-
-
-@pytest.mark.parametrize(
-    "text", ["", " ", ".anna", "an na", "anna\n\x00", "a" * 65, "анна", "cli:anna", "-a"]
-)
-def test_what_can_be_no_name_is_none(text: str) -> None:
-    assert parse_name(text) is None
+def test_a_name_is_read_as_people_write_it() -> None:
+    names = ("anna", "a", "anna.k@corp.uz", "a" * 64, "0-9_+", " Anna ", "ANNA")
+    others = ("", " ", ".anna", "an na", "anna\n\x00", "a" * 65, "анна", "cli:anna", "-a")
+    wanted = {**{text: text.strip().lower() for text in names}, **dict.fromkeys(others)}
+    assert {text: parse_name(text) for text in wanted} == wanted
 
 
 @given(st.binary(min_size=CODE_CHARACTERS, max_size=CODE_CHARACTERS))
@@ -30,9 +25,9 @@ def test_a_code_is_read_as_it_is_shown_and_as_it_may_be_typed(random: bytes) -> 
         assert read.hash == code.hash
 
 
-@pytest.mark.parametrize("text", ["", "ABCDE", "ABCDE-FGHJKM", "ABCDE-FGHJU", "ABCDE-FGHЖK", "٣" * 10])
-def test_what_can_be_no_code_is_none(text: str) -> None:
-    assert SignInCode.parse(text) is None
+def test_what_can_be_no_code_is_none() -> None:
+    others = ("", "ABCDE", "ABCDE-FGHJKM", "ABCDE-FGHJU", "ABCDE-FGHЖK", "٣" * 10)
+    assert [text for text in others if SignInCode.parse(text) is not None] == []
 
 
 def test_a_token_is_read_as_it_was_made_and_shown_to_nobody() -> None:
@@ -44,9 +39,9 @@ def test_a_token_is_read_as_it_was_made_and_shown_to_nobody() -> None:
     assert code.revealed not in f"{code} {code!r}"
 
 
-@pytest.mark.parametrize("text", ["", "a" * 42, "a" * 44, "a" * 42 + "=", "ä" * 43])
-def test_what_can_be_no_token_is_none(text: str) -> None:
-    assert SessionToken.parse(text) is None
+def test_what_can_be_no_token_is_none() -> None:
+    others = ("", "a" * 42, "a" * 44, "a" * 42 + "=", "ä" * 43)
+    assert [text for text in others if SessionToken.parse(text) is not None] == []
 
 
 def test_too_little_chance_is_refused() -> None:

@@ -4,14 +4,12 @@ import re
 from pathlib import Path
 from string import Formatter
 
-import pytest
-
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.plots import OutcomeClass
 from webhook_dispatcher.console.texts import TEXTS, Text
 from webhook_dispatcher.diagnosis.amounts import FORMS
 from webhook_dispatcher.diagnosis.vocabulary import choices
-from webhook_dispatcher.domain.language import LANGUAGES, Language
+from webhook_dispatcher.domain.language import LANGUAGES
 from webhook_dispatcher.storage.console.commands import Became
 from webhook_dispatcher.storage.console.filters import Refusal
 from webhook_dispatcher.storage.console.merchants import MerchantOrder, MerchantState
@@ -30,19 +28,20 @@ def facts_of(text: Text) -> set[str]:
     return {name for each in templates_of(text) for _, name, _, _ in Formatter().parse(each) if name}
 
 
-@pytest.mark.parametrize("key", TEXTS)
-def test_a_text_has_the_same_facts_in_every_language(key: str) -> None:
-    assert len(TEXTS[key]) == len(LANGUAGES)
-    assert len({frozenset(facts_of(text)) for text in TEXTS[key]}) == 1
-    assert all(each.strip() for text in TEXTS[key] for each in templates_of(text))
+def test_a_text_has_the_same_facts_in_every_language() -> None:
+    for key, said in TEXTS.items():
+        assert len(said) == len(LANGUAGES), key
+        assert len({frozenset(facts_of(text)) for text in said}) == 1, key
+        assert all(each.strip() for text in said for each in templates_of(text)), key
 
 
-@pytest.mark.parametrize("key", [key for key, said in TEXTS.items() if not isinstance(said[0], str)])
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_plural_has_each_form_of_its_language(key: str, language: Language) -> None:
-    text = TEXTS[key][LANGUAGES.index(language)]
-    assert not isinstance(text, str)
-    assert set(text) == set(FORMS[language])
+def test_a_plural_has_each_form_of_its_language() -> None:
+    plurals = {key: said for key, said in TEXTS.items() if not isinstance(said[0], str)}
+    assert plurals
+    for key, said in plurals.items():
+        for language, text in zip(LANGUAGES, said, strict=True):
+            assert not isinstance(text, str), (key, language)
+            assert set(text) == set(FORMS[language]), (key, language)
 
 
 def test_every_key_that_is_said_is_there() -> None:
