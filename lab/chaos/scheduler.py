@@ -18,7 +18,10 @@ RESTS = dict.fromkeys(Track, (0.1, 0.6)) | {Track.MERCHANTS: (5.0, 20.0)}
 
 
 class Scheduler:
-    """Injects faults until told to stop; the order of kinds is the seed's, the moments are the machine's."""
+    """Injects faults until told to stop; the order of kinds is the seed's, the moments are the machine's.
+
+    first_have_begun: set once each kind that comes before others was tried.
+    """
 
     def __init__(
         self, testbed: Testbed, kinds: Sequence[Kind], tell: Callable[[str], None], first: Sequence[Kind] = ()
@@ -30,6 +33,9 @@ class Scheduler:
         self._tell = tell
         self._first = frozenset(kind.name for kind in first)
         self._number = 0
+        self.first_have_begun = asyncio.Event()
+        self._to_come = set(self._first)
+        self._note_begun("")
 
     async def run(self) -> None:
         """Run all tracks beside each other until the run is stopped; every fault is healed then."""
@@ -50,7 +56,13 @@ class Scheduler:
                     await self._inject(left.pop())
             await self._testbed.wait(random.uniform(*rest))
 
+    def _note_begun(self, name: str) -> None:
+        self._to_come.discard(name)
+        if not self._to_come:
+            self.first_have_begun.set()
+
     async def _inject(self, kind: Kind) -> None:
+        self._note_begun(kind.name)
         self._number += 1
         hit = Hit(self._number, kind)
         began = time.monotonic()

@@ -121,7 +121,7 @@ LANES = {
         }.items()
     },
     **{f"removed {name}": Row(SENT, lane={"endpoint_removed_at": at}) for name, at in INSTANTS.items()},
-    "epoch highest": Row(WAITS, lane={"epoch": HIGHEST}),
+    "epoch highest": Row(SENT, lane={"epoch": HIGHEST}),
     "epoch lowest": Row(SENT, lane={"epoch": LOWEST}),
     "from_seq highest": Row(SENT, lane={"from_seq": HIGHEST}),
     "from_seq lowest": Row(SENT, lane={"from_seq": LOWEST}),

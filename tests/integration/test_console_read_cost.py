@@ -51,6 +51,21 @@ NOT_OF_PAGES = {"accounts", "actions", "sessions"}
 STATEMENTS = {name: each for subject in SUBJECTS for name, each in load(f"console_{subject}").items()}
 
 
+LATELY = """
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, attempts, finished_at
+)
+SELECT
+    1000000000 + n, gen_random_uuid(), 'm9', 'charge.succeeded', clock_timestamp(), '{}', 'delivered', 1,
+    clock_timestamp()
+FROM generate_series(1, 200) AS n;
+INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome)
+SELECT event_id, merchant_id, 1, 'schedule', finished_at, 5, 'delivered' FROM webhook.delivery_log
+WHERE seq > 1000000000;
+"""
+"""Finished within the hour, as many as the overview measures, however many rows there are."""
+
+
 async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Connection, str]:
     database = Database(postgres, f"webhook_console_{rows}")
     admin = await asyncpg.connect(postgres.dsn())
@@ -58,6 +73,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     await admin.close()
     session = await asyncpg.connect(database.dsn("postgres"))
     await fill(session, rows)
+    await session.execute(LATELY)
     person = await reader_of(session, "operator")
     await set_as_programs_do(session)
     for name, statement in STATEMENTS.items():
