@@ -149,7 +149,7 @@ async def test_lane_that_somebody_holds_keeps_back_only_its_own_outcomes(storage
     assert (len(again.seqs), again.released) == (10, ("m07",))
 
 
-async def test_lane_is_not_given_back_before_its_last_outcome(storage: StorageHarness) -> None:
+async def test_lane_is_not_released_before_its_last_outcome(storage: StorageHarness) -> None:
     """A lane released beside an outcome that was locked out is sent from the start by the next holder."""
     here, there = await storage.daemon("here"), await storage.daemon("there")
     operator = await storage.session()

@@ -219,7 +219,7 @@ async def test_record_renews_the_lane(storage: StorageHarness, here: Daemon) -> 
     assert (await storage.lane("m"))["lease_until"] > await storage.now() + timedelta(minutes=59)
 
 
-async def test_lane_that_is_given_back_waits_as_long_as_told(storage: StorageHarness, here: Daemon) -> None:
+async def test_lane_that_is_released_waits_as_long_as_told(storage: StorageHarness, here: Daemon) -> None:
     (lease,) = await here.lease("m")
     until = await storage.now() + MINUTE
     turn = LaneTurn(lease, True, 0, until)

@@ -17,7 +17,7 @@ from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import SweptLane
 
 
-async def test_what_arrives_is_delivered_in_order_and_its_lanes_are_given_back() -> None:
+async def test_what_arrives_is_delivered_in_order_and_its_lanes_are_released() -> None:
     harness = DispatcherHarness()
     async with harness.open("a", "b") as group:
         harness.database.insert(make_event(1, "a"), make_event(2, "b"), make_event(3, "a"))
@@ -51,7 +51,7 @@ async def test_no_more_lanes_are_claimed_than_there_is_room_for() -> None:
     assert harness.sent == [1, 2, 3]
 
 
-async def test_an_arrival_for_a_held_lane_goes_to_the_visit() -> None:
+async def test_an_arrival_for_a_held_lane_goes_to_the_session() -> None:
     harness = DispatcherHarness()
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
@@ -84,7 +84,7 @@ async def test_another_server_ends_sessions_after_the_event_in_flight_and_all_is
     assert harness.database.lanes["a"].epoch == 2
 
 
-async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_visit() -> None:
+async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_session() -> None:
     harness = DispatcherHarness()
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
@@ -95,7 +95,7 @@ async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_visit() 
         assert not harness.dispatcher._ready.kinds
 
 
-async def test_a_straggler_is_read_by_the_next_visit_before_anything_else() -> None:
+async def test_a_straggler_is_read_by_the_next_session_before_anything_else() -> None:
     harness = DispatcherHarness()
     async with harness.open("a") as group:
         harness.database.last_seq = 5
@@ -116,7 +116,7 @@ async def test_a_straggler_is_read_by_the_next_visit_before_anything_else() -> N
     assert harness.database.lanes["a"].epoch == 2
 
 
-async def test_a_spent_visit_makes_room_and_is_claimed_again() -> None:
+async def test_a_spent_session_makes_room_and_is_claimed_again() -> None:
     harness = DispatcherHarness()
     async with harness.open("a") as group:
         harness.sender.on_post = lambda: harness.clock.advance(SESSION_TIME)
@@ -174,7 +174,7 @@ async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full()
     assert harness.sent == [1]
 
 
-async def test_a_visit_that_needs_more_while_memory_is_full_ends() -> None:
+async def test_a_session_that_needs_more_while_memory_is_full_ends() -> None:
     harness = DispatcherHarness()
     async with harness.open("a") as group:
         harness.database.insert(*[make_event(seq, "a") for seq in range(1, RUN + 3)])

@@ -47,7 +47,7 @@ async def test_a_failed_read_gives_the_leased_lanes_back_and_they_are_claimed_ag
     assert harness.database.lanes["a"].epoch == 2
 
 
-async def test_a_failed_top_up_ends_the_visit_and_the_lane_is_claimed_again() -> None:
+async def test_a_failed_read_ends_the_session_and_the_lane_is_claimed_again() -> None:
     harness = DispatcherHarness()
     async with harness.open("a") as group:
         harness.database.insert(*[make_event(seq, "a") for seq in range(1, RUN + 2)])

@@ -17,7 +17,7 @@ from webhook_dispatcher.domain.event import Event
 EVERYTHING = RunAsk("m", 0, 1000, 10**6, NOW)
 
 
-def make_visit(from_seq: int = 0) -> LaneSession:
+def make_session(from_seq: int = 0) -> LaneSession:
     return LaneSession(
         Lease("m", 1, from_seq, None, False, NOW), MemoryBudget(), trusted_until=100.0, expires_at=50.0
     )
@@ -38,7 +38,7 @@ def run_of(session: LaneSession) -> list[int]:
 
 
 def test_what_a_read_brings_is_run_in_order() -> None:
-    session = make_visit()
+    session = make_session()
     session.take_in(events(2, 3), EVERYTHING, stable=3)
     assert run_of(session) == [2, 3]
     assert not session.has_more
@@ -46,7 +46,7 @@ def test_what_a_read_brings_is_run_in_order() -> None:
 
 
 def test_what_is_read_again_is_taken_in_once() -> None:
-    session = make_visit()
+    session = make_session()
     session.take_in(events(2, 3, 4), EVERYTHING, stable=0)
     written = take(session)
     session.settle_outcome(written)
@@ -57,7 +57,7 @@ def test_what_is_read_again_is_taken_in_once() -> None:
 
 
 def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
-    session = make_visit()
+    session = make_session()
     session.take_in(events(2, 5, 6), EVERYTHING, stable=1)
     take(session)
     session.notice(4)
@@ -67,8 +67,8 @@ def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
     assert run_of(session) == [4, 5, 6]
 
 
-def test_one_that_was_not_waited_for_ends_the_visit() -> None:
-    session = make_visit()
+def test_one_that_was_not_waited_for_ends_the_session() -> None:
+    session = make_session()
     session.take_in(events(7, 8), EVERYTHING, stable=8)
     session.notice(5)
     session.notice(3)
@@ -77,8 +77,8 @@ def test_one_that_was_not_waited_for_ends_the_visit() -> None:
     assert not session.may_start(0.0)
 
 
-def test_what_was_read_in_this_visit_is_no_straggler_even_when_it_is_written() -> None:
-    session = make_visit()
+def test_what_was_read_in_this_session_is_no_straggler_even_when_it_is_written() -> None:
+    session = make_session()
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     session.settle_outcome(take(session))
     for seq in (2, 3):
@@ -88,7 +88,7 @@ def test_what_was_read_in_this_visit_is_no_straggler_even_when_it_is_written() -
 
 
 def test_what_was_dropped_is_no_straggler_either() -> None:
-    session = make_visit()
+    session = make_session()
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     session.end()
     session.notice(3)
@@ -97,18 +97,18 @@ def test_what_was_dropped_is_no_straggler_either() -> None:
 
 
 def test_a_read_that_was_cut_leaves_more() -> None:
-    session = make_visit()
+    session = make_session()
     session.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6, NOW), stable=9)
     assert session.has_more
     assert session.complete_up_to == 4
-    session = make_visit()
+    session = make_session()
     session.take_in(events(2), RunAsk("m", 0, 20, 5, NOW), stable=9)
     assert session.has_more
     assert session.complete_up_to == 2
 
 
 def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() -> None:
-    session = make_visit(from_seq=1)
+    session = make_session(from_seq=1)
     session.take_in(events(2, 3), EVERYTHING, stable=2)
     session.missed_read()
     size = sum(len(event.object) for event in session.run)
@@ -118,7 +118,7 @@ def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() 
 
 
 def test_what_is_noticed_during_a_read_is_asked_for_again() -> None:
-    session = make_visit()
+    session = make_session()
     ask = session.ask(20, 1000)
     session.notice(5)
     session.take_in(events(3), ask, stable=2)
@@ -126,7 +126,7 @@ def test_what_is_noticed_during_a_read_is_asked_for_again() -> None:
 
 
 def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
-    session = make_visit()
+    session = make_session()
     session.end()
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     assert run_of(session) == []
@@ -136,7 +136,7 @@ def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
 
 
 def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
-    session = make_visit()
+    session = make_session()
     session.take_in(events(2, 3, 4), EVERYTHING, stable=9)
     take(session)
     session.end()
@@ -145,8 +145,8 @@ def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
     assert session.complete_up_to == 2
 
 
-def test_an_empty_visit_that_ends_owes_nothing() -> None:
-    session = make_visit()
+def test_an_empty_session_that_ends_owes_nothing() -> None:
+    session = make_session()
     session.take_in([], EVERYTHING, stable=9)
     session.end()
     assert not session.has_more
@@ -171,13 +171,13 @@ def test_a_renewed_session_is_trusted_for_longer() -> None:
 
 @pytest.mark.parametrize("end", [LaneSession.recall, LaneSession.expire, LaneSession.lose, LaneSession.end])
 def test_nothing_starts_in_a_session_that_ends(end: Callable[[LaneSession], object]) -> None:
-    session = make_visit()
+    session = make_session()
     end(session)
     assert not session.may_start(0.0)
 
 
 def test_a_session_never_goes_back_to_an_earlier_state() -> None:
-    session = make_visit()
+    session = make_session()
     states = []
     for step in (session.recall, session.expire, session.end, session.recall, session.lose):
         step()
@@ -193,7 +193,7 @@ def test_an_attempt_that_starts_while_a_lease_is_trusted_ends_before_it(
 
 
 def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> None:
-    session = make_visit()
+    session = make_session()
     session.take_in([], EVERYTHING, stable=9)
     assert session.turn(()).reach == 9
     session.disown()
@@ -203,7 +203,7 @@ def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> No
 
 
 def test_a_lane_is_lost_once() -> None:
-    session = make_visit()
+    session = make_session()
     session.end()
     assert session.lose()
     assert not session.lose()
@@ -211,7 +211,7 @@ def test_a_lane_is_lost_once() -> None:
 
 def test_a_session_that_ends_while_it_is_read_on_says_so_until_the_read_has_been_tried() -> None:
     async def ask() -> LaneSession:
-        session = make_visit()
+        session = make_session()
         session.ask_for_more()
         session.end()
         return session
@@ -225,8 +225,8 @@ def test_a_session_that_ends_while_it_is_read_on_says_so_until_the_read_has_been
     assert not session.has_more
 
 
-def test_a_visit_is_unblocked_when_all_its_outcomes_are_written() -> None:
-    session = make_visit()
+def test_a_session_is_unblocked_when_all_its_outcomes_are_written() -> None:
+    session = make_session()
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     first, second = take(session), take(session)
     session.block()
@@ -255,7 +255,7 @@ def test_everything_that_becomes_visible_is_attempted_once_and_reach_never_passe
     reads: list[tuple[list[int], int, int, int]],
 ) -> None:
     """However commits, reads and records are interleaved; nothing is settled here but what was read."""
-    database, session = FakeDatabase(), make_visit()
+    database, session = FakeDatabase(), make_session()
     attempted: list[int] = []
     waiting: list[Event] = []
     committed: set[int] = set()

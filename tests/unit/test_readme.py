@@ -32,7 +32,7 @@ RECIPES = (
     "A migration",
 )
 VERIFYING = (ROOT / "docs" / "verify" / "README.md").read_text(encoding="utf-8")
-SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix != ".md"]
+SNIPPETS = [path for path in sorted((ROOT / "docs" / "verify").iterdir()) if path.suffix not in ("", ".md")]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 DECISIONS = ROOT / "docs" / "adr"

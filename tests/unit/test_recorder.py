@@ -126,7 +126,7 @@ async def test_a_cancelled_statement_is_written_again() -> None:
     assert is_delivered(harness.database, 1)
 
 
-def test_a_lane_is_given_back_with_its_last_outcome() -> None:
+def test_a_lane_is_released_with_its_last_outcome() -> None:
     harness = RecorderHarness()
     session = harness.session("m", 1, 2)
     harness.attempt(session)
@@ -142,7 +142,7 @@ def test_a_lane_is_given_back_with_its_last_outcome() -> None:
     assert not harness.database.lanes["m"].is_leased
 
 
-def test_a_lane_without_outcome_is_given_back_alone() -> None:
+def test_a_lane_without_outcome_is_released_alone() -> None:
     harness = RecorderHarness()
     session = harness.session("m", 1)
     session.wait_until = harness.clock.now
@@ -250,7 +250,7 @@ def test_a_locked_row_is_tried_again_after_a_moment() -> None:
     assert session.trusted_until == harness.clock.elapsed() + TRUST, "renewed all the same"
 
 
-def test_a_lane_with_a_locked_row_is_not_given_back() -> None:
+def test_a_lane_with_a_locked_row_is_not_released() -> None:
     harness = RecorderHarness()
     session = harness.session("m", 1)
     harness.attempt(session)
@@ -266,7 +266,7 @@ def test_a_lane_with_a_locked_row_is_not_given_back() -> None:
     assert harness.closed == [session]
 
 
-def test_a_locked_lane_is_given_back_later() -> None:
+def test_a_locked_lane_is_released_later() -> None:
     harness = RecorderHarness()
     session = harness.session("m", 1)
     harness.attempt(session)

@@ -247,7 +247,7 @@ def test_a_late_outcome_is_kept_while_nobody_can_say_what_is_damaged() -> None:
     assert (harness.blocked.seqs(), harness.recorder.unwritten) == ([1], 1)
 
 
-def test_a_visit_that_waited_for_a_locked_row_ends_once_that_is_damaged() -> None:
+def test_a_session_that_waited_for_a_locked_row_ends_once_that_is_damaged() -> None:
     harness = RecorderHarness()
     session = attempted(harness, "m", 1)
     harness.database.owed[1].is_locked = True

@@ -153,7 +153,7 @@ def test_a_batch_is_never_larger_than_the_largest() -> None:
     assert size.limit == MAX_BATCH
 
 
-def test_lanes_that_ended_while_the_database_was_slow_are_given_back_in_batches() -> None:
+def test_lanes_that_ended_while_the_database_was_slow_are_released_in_batches() -> None:
     harness = RecorderHarness()
     harness.records.times_out_beyond = MAX_BATCH // 5
     sessions = [harness.session(f"m{seq}", seq) for seq in range(1, 2 * MAX_BATCH + 1)]
@@ -165,7 +165,7 @@ def test_lanes_that_ended_while_the_database_was_slow_are_given_back_in_batches(
     assert set(harness.closed) == set(sessions)
 
 
-def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_given_back() -> None:
+def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_released() -> None:
     harness = RecorderHarness()
     for _ in range(20):
         harness.recorder._batch.failed()

@@ -53,7 +53,7 @@ async def test_a_lane_is_left_to_a_newer_daemon_at_the_first_event_of_an_unknown
     assert harness.metrics.registry.get_sample_value("webhook_blocked_rows", labels) == 2
 
 
-async def test_a_due_row_of_an_unknown_type_is_given_back_at_once_and_left_out_for_a_while() -> None:
+async def test_a_due_row_of_an_unknown_type_is_released_at_once_and_left_out_for_a_while() -> None:
     harness = RetrierHarness()
     harness.owe(1, type=NEW_TYPE)
     harness.owe(2)
