@@ -177,6 +177,11 @@ class Judged:
         )
 
 
+def _show_all(freezes: Sequence[Freeze]) -> bool:
+    """Tell whether first attempts and retries were in flight; on a busy machine that takes more freezes."""
+    return any(frozen.exposed for frozen in freezes) and any(frozen.retries for frozen in freezes)
+
+
 async def freeze_in_turn(installation: Installation, scale: Scale) -> Judged:
     """Freeze daemons one after the other under load, and judge what came of it."""
     await installation.configure(*STEADY, *FLAKY)
@@ -190,11 +195,13 @@ async def freeze_in_turn(installation: Installation, scale: Scale) -> Judged:
     settings = {"LEASE": scale.lease, "ATTEMPT_TIMEOUT": scale.attempt_timeout, "RETRY_SCHEDULE": schedule}
     await start_daemons(installation, DAEMONS, **settings)
     backlog = await installation.emit_each(STEADY, 20)
-    freezes = []
+    freezes = list[Freeze]()
     async with Load(installation.database.dsn("webhook_producer"), [*STEADY, *FLAKY], scale.rate) as load:
-        for turn in range(scale.times):
+        while len(freezes) < scale.times or not _show_all(freezes):
+            assert len(freezes) < 4 * scale.times, "nothing was in flight, or no retry: nothing was shown"
             await asyncio.sleep(scale.between)
-            freezes.append(await freeze(installation, installation.daemons[turn % DAEMONS], scale))
+            daemon = installation.daemons[len(freezes) % DAEMONS]
+            freezes.append(await freeze(installation, daemon, scale))
         await asyncio.sleep(scale.between)
     known = await all_settled(installation.owner, PATIENCE)
     arrivals = installation.receiver.arrivals
@@ -210,8 +217,6 @@ async def test_a_frozen_daemon_repeats_at_most_one_request_a_lane_and_overtakes_
     installation: Installation,
 ) -> None:
     judged = await freeze_in_turn(installation, SCALED)
-    assert any(frozen.exposed for frozen in judged.freezes), "nothing was in flight: nothing was shown"
-    assert any(frozen.retries for frozen in judged.freezes), "no retry was in flight: nothing was shown"
     over = judged.by_merchant() - judged.allowed()
     assert not over, (over, judged.repeated)
     ends = [frozen.frozen_at for frozen in judged.freezes[1:]] + [float("inf")]

@@ -108,7 +108,9 @@ async def test_a_slow_body_is_waited_for_no_longer_than_the_wait(
     start = asyncio.get_running_loop().time()
     seen = await answer_of(sender, behave)
     took = asyncio.get_running_loop().time() - start
-    assert EXCERPT_SECONDS * 0.9 < seen.lingered < took < EXCERPT_SECONDS + SLACK
+    assert (
+        EXCERPT_SECONDS * 0.9 < seen.lingered <= took < EXCERPT_SECONDS + SLACK
+    )  # a loop counts milliseconds
     assert (seen.excerpt or "").startswith(beginning)
 
 
