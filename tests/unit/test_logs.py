@@ -4,10 +4,13 @@ import asyncio
 import io
 import json
 import logging
+import os
+import re
+import threading
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
@@ -207,3 +210,41 @@ def test_what_a_terminal_cannot_show_is_escaped_not_lost() -> None:
     configure("console", "info", io.TextIOWrapper(raw, encoding="ascii"))
     structlog.get_logger().info("merchant.named", name="Café")
     assert b"Caf\\xe9" in raw.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_what_nobody_reads_is_dropped_and_counted_and_holds_up_nobody(
+    log_format: Literal["json", "console"],
+) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", encoding="utf-8") as stream:
+        configure(log_format, "info", stream)
+        log = structlog.get_logger()
+        for number in range(2_000):
+            log.warning("something.happened", number=number, text="x" * 1_000)
+        with os.fdopen(reading, encoding="utf-8") as reader:
+            read = []
+            while "log.dropped" not in (line := reader.readline()):
+                read.append(line)
+            numbers = [int(found[1]) for line in read if (found := re.search(r"number\W+(\d+)", line))]
+            assert len(numbers) == len(read)
+            assert numbers == list(range(len(read))), "what came first is kept, in order"
+            dropped = re.search(r"lines\W+(\d+)", line)
+            assert dropped is not None
+            assert int(dropped[1]) == 2_000 - len(read) > 1_000
+            log.warning("something.else")
+            assert "something.else" in reader.readline()
+
+
+def test_a_reader_that_goes_away_while_lines_wait_ends_the_waiting() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", encoding="utf-8") as stream:
+        configure("json", "info", stream)
+        log = structlog.get_logger()
+        for _ in range(200):
+            log.warning("something.happened", text="x" * 1_000)
+        [waiting] = [thread for thread in threading.enumerate() if thread.name == "log"]
+        os.close(reading)
+        waiting.join(20)
+        assert not waiting.is_alive()
+        log.warning("something.else")

@@ -1,23 +1,26 @@
 """Structured logs: one JSON object per line, or coloured lines on a terminal.
 
-Modules take `structlog.get_logger()` and name events `noun.past_verb`. Logging never fails its caller:
-what cannot be written (a closed pipe, a full disk) is dropped. Keys that could hold a secret or a payload are
-masked as a safety net; nothing relies on it. Warnings that repeat themselves are thinned out (throttle.py).
+Modules take `structlog.get_logger()` and name events `noun.past_verb`. Logging never fails its caller, nor
+holds it up: what cannot be written (a closed pipe, a full disk, a reader that hangs) is dropped. Keys that
+could hold a secret or a payload are masked as a safety net; nothing relies on it. Warnings that repeat
+themselves are thinned out (throttle.py).
 """
 
 import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.telemetry.log_stream import writer_to
 from webhook_dispatcher.telemetry.throttle import Throttle
 
 MASKED = frozenset(
@@ -50,13 +53,21 @@ def configure(log_format: Literal["json", "console"] | None, log_level: str, str
     rendering: list[Processor] = [structlog.processors.format_exc_info, render]
     if console:
         rendering = _console(stream)
+
+    def say_dropped(count: int) -> str:
+        said: Any = {"event": "log.dropped", "lines": count}
+        for step in (*shared, *rendering):
+            said = step(None, "warning", said)
+        return f"{said}\n"
+
+    write = writer_to(stream, say_dropped)
     structlog.configure(
         processors=[Throttle(time.monotonic), *shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: _Lines(stream),
+        logger_factory=lambda *_: _Lines(write),
         cache_logger_on_first_use=True,
     )
-    _adopt_libraries(max(level, logging.WARNING), shared, rendering, stream)
+    _adopt_libraries(max(level, logging.WARNING), shared, rendering, write)
 
 
 def stamp(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
@@ -92,8 +103,8 @@ class _Lines:
     line costs more than making it); what is worse is written at once, with all that came before it.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write_to_stream = write
         self._waiting: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -121,30 +132,25 @@ class _Lines:
             self._write("\n".join([*lines, ""]))
 
     def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except UnicodeEncodeError:
-            self._write(text.encode("ascii", "backslashreplace").decode())
-        except (OSError, ValueError):
-            # The reader of the logs went away. Deliveries matter more than their log.
-            pass
+        # The reader of the logs may have gone away. Deliveries matter more than their log.
+        with suppress(OSError, ValueError):
+            self._write_to_stream(text)
 
 
 class _Adopted(logging.Handler):
     """Writes the records of libraries as our own lines."""
 
-    def __init__(self, formatter: logging.Formatter, stream: TextIO) -> None:
+    def __init__(self, formatter: logging.Formatter, write: Callable[[str], object]) -> None:
         super().__init__()
         self.setFormatter(formatter)
-        self._lines = _Lines(stream)
+        self._lines = _Lines(write)
 
     def emit(self, record: logging.LogRecord) -> None:
         self._lines.warning(self.format(record))
 
 
 def _adopt_libraries(
-    level: int, shared: Sequence[Processor], rendering: Sequence[Processor], stream: TextIO
+    level: int, shared: Sequence[Processor], rendering: Sequence[Processor], write: Callable[[str], object]
 ) -> None:
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
@@ -153,7 +159,7 @@ def _adopt_libraries(
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Adopted)]:
         root.removeHandler(handler)
-    root.addHandler(_Adopted(formatter, stream))
+    root.addHandler(_Adopted(formatter, write))
     root.setLevel(level)
     logging.captureWarnings(True)
 
