@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from tests.acceptance.api_process import Api, ApiProcess, started_api
 from tests.acceptance.processes import http_get
 from tests.acceptance.raw_http import RawClient, asked, connected
@@ -153,3 +155,24 @@ async def test_operators_see_requests_and_refusals(tmp_path: Path) -> None:
         assert 'webhook_api_refusals_total{code="-16001"} 1.0' in text
         assert 'webhook_api_request_duration_seconds_count{operation="read_thing"} 1.0' in text
         assert "webhook_api_ready 1.0" in text
+
+
+@pytest.mark.parametrize(
+    "end", [b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"]
+)
+async def test_who_breaks_off_while_sending_is_no_error_of_ours(tmp_path: Path, end: bytes) -> None:
+    async with running(tmp_path) as (process, api):
+        async with connected(api.port) as client:
+            head = b"POST /v1/things HTTP/1.1\r\nHost: api\r\nContent-Type: application/json\r\n"
+            await client.send(head, end)
+            await until_found(lambda: is_true(open_connections(api), lambda count: count == 1))
+        line = await process.daemon.logged("request.broken_off")
+        assert (line["operation"], line["level"]) == ("create_thing", "info")
+        assert not process.daemon.log("request.failed")
+        counted = await until_found(lambda: _counted(api))  # metrics are rendered once a second
+        assert counted == ['webhook_api_requests_total{operation="create_thing",status="499"} 1.0']
+
+
+async def _counted(api: Api) -> list[str]:
+    _, text = await http_get(api.ops_port, "/metrics")
+    return [line for line in text.splitlines() if line.startswith("webhook_api_requests_total{")]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from tests.acceptance.console_people import PASSWORD, SAME_ORIGIN, Client, Page, start_console
 from tests.acceptance.console_routes import EVENT, path_of, routes
 from tests.acceptance.installation import Installation
-from tests.acceptance.raw_http import asked
+from tests.acceptance.raw_http import asked, connected
 from tests.waiting import until_found
 from webhook_dispatcher.console.calls import Access, Route
 from webhook_dispatcher.domain.account import CODE_CHARACTERS, Role, SignInCode
@@ -268,3 +268,15 @@ async def test_it_lets_others_on_its_machine_go_first(installation: Installation
     threads = map(int, os.listdir(f"/proc/{console.daemon.process.pid}/task"))
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(ours + 10, 19)}
+
+
+async def test_who_breaks_off_while_sending_a_form_is_no_error_of_ours(installation: Installation) -> None:
+    console = await start_console(installation)
+    head = f"POST /sign-in HTTP/1.1\r\nHost: 127.0.0.1:{console.port}\r\nSec-Fetch-Site: same-origin\r\n"
+    form = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nname="
+    async with connected(console.port) as client:
+        await client.send((head + form).encode())
+        await console.daemon.logged("console.started")
+    line = await console.daemon.logged("request.broken_off")
+    assert (line["route"], line["level"]) == ("POST /sign-in", "info")
+    assert not console.daemon.log("request.failed")

@@ -13,6 +13,8 @@ from webhook_dispatcher.api.catalogue import CATALOGUE
 
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UPSTREAM_OUTCOMES = ("answered", "refused", "away", "too_slow", "broken")
+CLIENT_GONE = 499
+"""The status of a request whose client was gone before there was an answer, as nginx has it."""
 NO_OPERATION = "none"
 """The operation of a request that did not get as far as one."""
 

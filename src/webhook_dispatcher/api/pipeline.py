@@ -16,7 +16,7 @@ from webhook_dispatcher.api import card_attempts, envelope, heads, memory, reque
 from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
-from webhook_dispatcher.api.metrics import NO_OPERATION, ApiMetrics
+from webhook_dispatcher.api.metrics import CLIENT_GONE, NO_OPERATION, ApiMetrics
 from webhook_dispatcher.api.router import Router
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
@@ -87,7 +87,8 @@ class Pipeline:
         except TokenEnded:
             return self._refuse(call, request, Refused(INVALID_TOKEN))
         except ConnectionError:
-            # The client is gone.
+            self._metrics.count(call.operation, CLIENT_GONE, self._clock.elapsed() - call.began, None)
+            _log.info("request.broken_off", operation=call.operation)
             raise
         except StorageUnavailable as error:
             _log.warning("request.unanswered", operation=call.operation, error=str(error))

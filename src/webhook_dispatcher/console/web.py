@@ -118,7 +118,7 @@ class Console:
         except HeadRefused as error:
             answer = self._said(call, Refused(_FAULTS[error.fault], "malformed"))
         except ConnectionError:
-            # The client is gone.
+            _log.info("request.broken_off", route=call.route, request_id=call.request_id)
             raise
         except SessionOver:
             answer = self._to_sign_in(call, request, SignInWanted("over"))

@@ -168,6 +168,8 @@ class Connection(RequestHandler):
         message: str | None = None,
     ) -> StreamResponse:
         """Answer what the parser refused, or our own code raised, in the same form as everything else."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the client is gone, and who answers has said so
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         return self._server.answering.refuse_unparsed(request, exc)
