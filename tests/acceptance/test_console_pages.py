@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from tests.acceptance.console_people import Client, Page, RunningConsole, start_console
-from tests.acceptance.installation import Installation
+from tests.acceptance.installation import IN_SCALED_TIME, Installation
 from tests.waiting import until_found
 from webhook_dispatcher.console.rendering import merchant_path
 from webhook_dispatcher.domain.account import Role
@@ -444,7 +444,7 @@ async def test_pages_are_spoken_in_the_readers_language(installation: Installati
 
 @pytest.mark.scaled_time
 async def test_the_overview_counts_and_leads_to_the_lists(installation: Installation) -> None:
-    await installation.start()
+    await installation.start(**IN_SCALED_TIME)
     await installation.configure("m1")
     await installation.emit("m1")
     await installation.emit("nobody")

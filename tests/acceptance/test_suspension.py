@@ -21,8 +21,8 @@ SUSPENDED_AT = "SELECT suspended_at FROM webhook.endpoints WHERE merchant_id = $
 
 
 async def start(installation: Installation) -> Daemon:
-    """Start a daemon that suspends after seconds."""
-    daemon = installation.spawn(IMPATIENT, RETRY_SCHEDULE=SCHEDULE, ATTEMPT_TIMEOUT="PT2S", LEASE="PT4S")
+    """Start a daemon that suspends after seconds; attempts have three of this test's."""
+    daemon = installation.spawn(IMPATIENT, RETRY_SCHEDULE=SCHEDULE, ATTEMPT_TIMEOUT="PT30S", LEASE="PT40S")
     await daemon.logged("daemon.started")
     return daemon
 

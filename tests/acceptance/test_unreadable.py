@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.acceptance.installation import PATIENT, Installation, Sent
+from tests.acceptance.installation import IN_SCALED_TIME, PATIENT, Installation, Sent
 from tests.acceptance.processes import Daemon
 from tests.servers.damage import damaging, documented, large_object
 from tests.waiting import MAX_WAIT, until, until_found
@@ -24,7 +24,7 @@ LOOK = (
 
 async def start(installation: Installation, **changed: str) -> Daemon:
     """Start a daemon, however slow the machine is today."""
-    daemon = installation.spawn(**changed)
+    daemon = installation.spawn(**{**IN_SCALED_TIME, **changed})
     await daemon.logged("daemon.started", PATIENCE)
     return daemon
 

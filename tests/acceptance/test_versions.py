@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.acceptance.installation import Installation
+from tests.acceptance.installation import IN_SCALED_TIME, Installation
 from tests.acceptance.load import PATIENCE, Load, all_settled, check_promises, repetitions, start_daemons
 from tests.acceptance.processes import Daemon
 from tests.servers.damage import documented
@@ -223,7 +223,7 @@ async def test_an_event_type_that_nobody_ever_knows_is_cancelled_and_its_lane_go
 ) -> None:
     await NextVersion.make(tmp_path / "next", ADDS + ALLOWS).migrate(installation)
     await installation.configure("m")
-    old = await installation.start()
+    old = await installation.start(**IN_SCALED_TIME)
     stray, behind = await installation.emit("m", event_type=NEW_TYPE), await installation.emit("m")
     told = await old.logged("row.unknown_type", PATIENCE)
     [example] = re.findall(r"'([0-9a-f-]{36})'", documented("cancel"))

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Browser, BrowserContext, Page, Request
 
 from tests.acceptance.console_people import PASSWORD, RunningConsole
+from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.account import Role
 
 
@@ -59,6 +60,7 @@ class Watched:
 async def watching(browser: Browser, base: str, **options: Any) -> AsyncIterator[Watched]:
     """Have a page in a browser's window of its own, with cookies of its own; nothing may fail in it."""
     context = await browser.new_context(**options)
+    context.set_default_timeout(1000 * MAX_WAIT)
     watched = Watched(await context.new_page(), base)
     yield watched
     assert watched.said == [], "\n".join(watched.said)
