@@ -21,8 +21,8 @@ DECLARE
     day date;
 BEGIN
     SET ROLE webhook_owner;
-    -- The template has some: those from the day before it was migrated, which may be two days ago.
-    FOR day IN SELECT generate_series(today - 22, today - 2, interval '1 day')::date LOOP
+    -- The template has some: those around the day on which it was migrated, which may be yesterday.
+    FOR day IN SELECT generate_series(today - 22, today + 8, interval '1 day')::date LOOP
         EXECUTE format(
             'CREATE TABLE IF NOT EXISTS webhook.%I '
             'PARTITION OF webhook.delivery_log FOR VALUES FROM (%L) TO (%L)',

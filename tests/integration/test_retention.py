@@ -1,6 +1,6 @@
 """The log's oldest day goes when it is old by the clock and by the newest row. Source: contract 5."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 import asyncpg
 
@@ -26,24 +26,27 @@ async def _days(connection: asyncpg.Connection) -> list[date]:
     return [row[0] for row in await connection.fetch(DAYS)]
 
 
+def _noon(day: date) -> datetime:
+    return datetime.combine(day, time(12), UTC)
+
+
 async def test_one_day_goes_in_each_run_and_its_rows_are_told(storage: StorageHarness) -> None:
-    days = await _days(storage.db)
-    await storage.db.execute(WRITE, await storage.now() - timedelta(days=1))
+    days, now = await _days(storage.db), await storage.now()
+    await storage.db.execute(WRITE, _noon(days[0]))
     await storage.db.execute("ANALYZE webhook.delivery_log")
-    await storage.db.execute(WRITE, await storage.now())
+    await storage.db.execute(WRITE, now)
+    age = now.date() - days[0]
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
         upkeep = PostgresUpkeep(pool)
-        assert await upkeep.drop_partitions(timedelta(days=1)) is None
-        assert await upkeep.drop_partitions(timedelta(days=-3)) == Dropped(days[0], 2, 3)
+        assert await upkeep.drop_partitions(age + timedelta(days=1)) is None
+        assert await upkeep.drop_partitions(age - timedelta(days=3)) == Dropped(days[0], 2, 3)
         assert await _days(storage.db) == days[1:]
 
 
-async def test_nothing_is_old_that_was_written_a_moment_ago_whatever_the_clock_says(
-    storage: StorageHarness,
-) -> None:
+async def test_nothing_is_old_that_was_written_last_whatever_the_clock_says(storage: StorageHarness) -> None:
     days = await _days(storage.db)
-    await storage.db.execute(WRITE, await storage.now() - timedelta(days=1))
+    await storage.db.execute(WRITE, _noon(days[0]))
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        # As with a clock that is ahead: yesterday's rows are the newest, and were kept for no day yet.
+        # As with a clock that is ahead: the oldest day's rows are the newest, and were kept for no day yet.
         assert await PostgresUpkeep(pool).drop_partitions(timedelta(0)) is None
     assert await _days(storage.db) == days
