@@ -6,7 +6,7 @@ SHELL := /bin/sh
 
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# What is compiled once, every process that starts reads; many images forbid it.
+# Many images set this; then every process compiles all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv

@@ -17,3 +17,11 @@ async def installation(database: Database, tmp_path: Path) -> AsyncIterator[Inst
     asyncio.get_running_loop().set_debug(False)
     async with Installation(database, tmp_path) as installation:
         yield installation
+
+
+@pytest.fixture
+async def own_world(own_database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
+    """Put an installation together on a server of the module's own, which the test may end or exchange."""
+    asyncio.get_running_loop().set_debug(False)
+    async with Installation(own_database, tmp_path) as installation:
+        yield installation

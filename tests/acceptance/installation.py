@@ -38,7 +38,7 @@ WHERE application_name = 'webhook-dispatcher claim' AND query_start > clock_time
 PATIENT = {"ATTEMPT_TIMEOUT": "PT1M", "LEASE": "PT2M", "SHUTDOWN_GRACE": "PT1M"}
 """Settings for requests that hang until the test has them answered."""
 IN_SCALED_TIME = {"ATTEMPT_TIMEOUT": "PT25S"}
-"""Settings where time is scaled: ten seconds are one of a busy machine's."""
+"""Settings where time is scaled: the usual ten seconds of an attempt would be one second of ours."""
 ENDPOINT = "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)"
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,14 +29,6 @@ def own_database() -> Iterator[Database]:
     with own_server({"wal_level": "replica", "full_page_writes": "on"}) as server:
         asyncio.run(schema.migrate(server.dsn()))
         yield Database(server, "postgres")
-
-
-@pytest.fixture
-async def own_world(own_database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
-    """Put an installation together whose server the test may exchange."""
-    asyncio.get_running_loop().set_debug(False)
-    async with Installation(own_database, tmp_path) as installation:
-        yield installation
 
 
 async def copy_server(owner: asyncpg.Connection) -> tuple[Path, Path]:

@@ -3,10 +3,9 @@
 import asyncio
 import signal
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -36,14 +35,6 @@ def own_database() -> Iterator[Database]:
     with own_server({"synchronous_commit": "on"}) as server:
         asyncio.run(schema.migrate(server.dsn()))
         yield Database(server, "postgres")
-
-
-@pytest.fixture
-async def own_world(own_database: Database, tmp_path: Path) -> AsyncIterator[Installation]:
-    """Put an installation together whose server the test may end."""
-    asyncio.get_running_loop().set_debug(False)
-    async with Installation(own_database, tmp_path) as installation:
-        yield installation
 
 
 def check(outage: Outage, machine: Yardstick, daemons: list[Daemon]) -> None:

@@ -57,16 +57,15 @@ class _Patient:
     def write(self, text: str) -> None:
         data = text.encode(self._encoding, "backslashreplace")
         with self._lock:
-            if self._is_stuck:
-                self._keep(data)
+            # Under the lock: a poll object refuses to be asked by two threads at once.
+            while data and not self._is_stuck and self._poll.poll(0):
+                data = self._without_first(data)
+            if not data:
                 return
-        while data and self._poll.poll(0):
-            data = self._without_first(data)
-        if data:
-            with self._lock:
+            self._keep(data)
+            if not self._is_stuck:
                 self._is_stuck = True
-                self._keep(data)
-            threading.Thread(target=self._write_waiting, daemon=True, name="log").start()
+                threading.Thread(target=self._write_waiting, daemon=True, name="log").start()
 
     def _keep(self, data: bytes) -> None:
         if self._size + len(data) > MAX_WAITING:

@@ -174,7 +174,7 @@ SELECT
 WHERE NOT EXISTS (
     SELECT
     FROM webhook.milestone
-    -- One that a clock ahead has noted says nothing.
+    -- One of the future was noted while the clock was ahead, and does not count.
     WHERE milestone.at BETWEEN statement_timestamp() - interval '15 minutes' AND statement_timestamp()
 )
 ON CONFLICT DO NOTHING;
