@@ -68,7 +68,8 @@ class _Patient:
                 threading.Thread(target=self._write_waiting, daemon=True, name="log").start()
 
     def _keep(self, data: bytes) -> None:
-        if self._size + len(data) > MAX_WAITING:
+        # Once something is missing, all that follows is, until it was said in that place.
+        if self._dropped or self._size + len(data) > MAX_WAITING:
             self._dropped += data.count(b"\n")
             return
         self._waiting.append(data)
