@@ -1,15 +1,14 @@
 """What went wrong is found and sent again, in a real Chromium: one delivery, ticked ones, all that match."""
 
 import json
-from datetime import timedelta
 
-from tests.acceptance.installation import Installation
+from tests.acceptance.installation import PATIENT, Installation
 from tests.browser.chromium import NEEDS_CHROMIUM
 from tests.browser.watched import Watched
 from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
-MANY, STILL_REFUSED = 120, 7
+MANY, STILL_REFUSED, BEFORE_LONG = 120, 7, 30
 """More than a page shows, and more than a look takes."""
 UNDER_WAY = rf"#live >> text=/^(?!{MANY})[1-9]\d* \/ {MANY}$/"
 
@@ -19,9 +18,9 @@ pytestmark = NEEDS_CHROMIUM
 async def test_one_that_failed_is_found_by_its_charge_and_retried(
     installation: Installation, watched: Watched
 ) -> None:
-    await installation.start(RETRY_SCHEDULE="PT1H")
+    await installation.start(**PATIENT | {"RETRY_SCHEDULE": "PT1H"})
     await installation.configure("acme")
-    installation.receiver.behave("acme", Behaviour(503), Behaviour(200))
+    installation.receiver.behave("acme", Behaviour(503), Behaviour(hangs=True))
     sent = await installation.emit("acme", json.dumps({"id": "ch_lost", "amount": 125_000}))
     await installation.settled(sent.id, "pending_retry", 1)
     page = watched.page
@@ -32,6 +31,8 @@ async def test_one_that_failed_is_found_by_its_charge_and_retried(
     assert "503" in await page.inner_text(".story")
     assert '"amount": 125000' in await page.inner_text("section[aria-labelledby=request]")
     await page.click("button:has-text('Retry')")
+    await page.wait_for_selector("#live .badge:has-text('Done')")
+    installation.receiver.answer_hanging("acme")
     await page.wait_for_selector("#live .top .badge:has-text('Delivered')")
     assert "grace" in await page.inner_text(".story")
     assert [arrival.status for arrival in installation.receiver.of("acme")] == [503, 200]
@@ -40,15 +41,15 @@ async def test_one_that_failed_is_found_by_its_charge_and_retried(
 async def test_hundreds_that_match_are_retried_and_those_that_fail_again_are_named(
     installation: Installation, watched: Watched
 ) -> None:
-    await installation.start(RETRY_SCHEDULE="PT0.05S")
+    await installation.start(**PATIENT | {"RETRY_SCHEDULE": "PT0.05S"})
     await installation.configure("acme", "books")
     installation.receiver.behave("acme", Behaviour(503))
     installation.receiver.behave("books", Behaviour(503))
     await installation.emit_each(["books"], MANY)
     other = await installation.emit("acme")
     await until_found(lambda: _failed(installation, MANY + 1))
-    slow = timedelta(milliseconds=50)
-    installation.receiver.behave("books", *[Behaviour(500)] * STILL_REFUSED, Behaviour(200, slow))
+    some = [Behaviour(500)] * STILL_REFUSED + [Behaviour()] * BEFORE_LONG
+    installation.receiver.behave("books", *some, Behaviour(hangs=True))
     seen = len(installation.receiver.arrivals)
     page = watched.page
     await watched.sign_in("grace")
@@ -62,6 +63,8 @@ async def test_hundreds_that_match_are_retried_and_those_that_fail_again_are_nam
     assert await page.inner_text("dt:has-text('Failed') + dd") == f"{MANY}"
     await page.click("main button:has-text('Retry failed')")
     await page.wait_for_selector(UNDER_WAY)
+    installation.receiver.behave("books", Behaviour())
+    installation.receiver.answer_hanging("books")
     await page.wait_for_selector("#live .badge:has-text('Done')")
     assert f"Matched: {MANY}, done: {MANY}" in await page.inner_text("#live")
     await installation.all_delivered(MANY - STILL_REFUSED)

@@ -91,7 +91,7 @@ class DeliveryPages:
             raise Refused(404, "no_delivery", event=str(wanted), since=str(unfound.kept_since or "?"))
         told = explanation.explain(story.facts, self.rules)
         delivery = story.facts.delivery
-        is_moving = (command is not None and not acting.is_final(command)) or _is_due_soon(story)
+        is_moving = (command is not None and not acting.is_final(command)) or _may_end_soon(story)
         facts = {
             "delivery": delivery,
             "why": [sentence(said, asked.reader) for said in (*told.why, *told.following)],
@@ -140,11 +140,13 @@ def _wanted(asked: Asked) -> UUID:
     return found
 
 
-def _is_due_soon(story: Story) -> bool:
-    """Tell whether its first attempt, or one that is claimed, may end at any moment."""
+def _may_end_soon(story: Story) -> bool:
+    """Tell whether its first attempt, or a retry that is due or under way, may end at any moment."""
     delivery = story.facts.delivery
     held = story.facts.circumstances
-    return delivery.state == State.PENDING and not (
+    # Due a lease from now where it is claimed.
+    is_due = delivery.is_claimed or (delivery.due_at is not None and delivery.due_at <= held.now)
+    return (delivery.state == State.PENDING or is_due) and not (
         held.is_paused or held.everything_is_paused or held.url is None or held.suspended_at is not None
     )
 
