@@ -102,12 +102,12 @@ def _move(event_id: str, phase: Phase | None) -> None:
 class HitClaims(PostgresClaims):
     """Claims with a point before and one after."""
 
-    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
+    async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
         """Lease, passing the point before a claim."""
         gauge.move(None, Phase.CLAIMING, len(heads))
         try:
             orders.reach(Point.BEFORE_CLAIM)
-            return await super().lease(heads, lease, owner)
+            return await super().lease(heads, lease)
         finally:
             gauge.move(Phase.CLAIMING, None, len(heads))
 

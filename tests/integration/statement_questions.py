@@ -280,7 +280,7 @@ QUESTIONS: Mapping[str, Question] = {
     "find_due_lanes": Question(("'-infinity'", "''", str(ASKED)), ASKED),
     "lock_longest_due_lanes": Question((str(ASKED),), ASKED),
     "lock_due_lanes_of": Question((NAMES,), ASKED),
-    "claim_retries": Question((NAMES, "2", str(ASKED), "'30 seconds'", SEQS), 2 * ASKED),
+    "claim_retries": Question((NAMES, "2", str(ASKED), "'30 seconds'", SEQS, "'here'"), 2 * ASKED),
     "plan_retries": Question((f"{NAMES} || '{OWING_ONE}'::text", "2", SEQS), ASKED),
     "mend_retries": Question((MERCHANT, str(ASKED)), ASKED),
     # unreadable
@@ -621,6 +621,8 @@ READ_WHOLE: Mapping[str, str] = {
     "list_accounts": "all accounts are asked for",
     "list_api_keys": "its condition is optional, and keys are made by hand",
     "count_lanes": "it looks at all lanes",
+    "release_lanes_of": "it looks at all lanes, for a process that has died",
+    "release_retries_of": "it looks at all that is in flight, for a process that has died",
     "read_holders": "it looks at all lanes",
     "list_merchants": "it looks at all merchants",
     "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",

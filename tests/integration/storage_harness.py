@@ -60,12 +60,12 @@ class Daemon:
     async def lease(self, *merchants: str, head: int = 1, lease: timedelta = LEASE) -> list[Lease]:
         """Lease those lanes that can be had, the missing ones made first."""
         heads = dict.fromkeys(merchants, head)
-        leased = await self.claims.lease(heads, lease, self.name)
+        leased = await self.claims.lease(heads, lease)
         leases = leased.leases
         if leased.missing:
             await self.claims.create_lanes(leased.missing)
             missing = dict.fromkeys(leased.missing, head)
-            leases += (await self.claims.lease(missing, lease, self.name)).leases
+            leases += (await self.claims.lease(missing, lease)).leases
         return sorted(leases, key=lambda lease: lease.merchant_id)
 
     async def claim(self, merchant: str, *, lease: timedelta = LEASE) -> tuple[Lease, list[Event]]:
@@ -97,7 +97,7 @@ class StorageHarness:
     async def daemon(self, name: str, *, application_name: str = "daemon") -> Daemon:
         """Let another daemon work here; named GATED it is held at the door."""
         pool = await self._stack.enter_async_context(self.database.pool(application_name, 2, PATIENCE))
-        return Daemon(name, PostgresClaims(pool), PostgresRecords(pool), pool)
+        return Daemon(name, PostgresClaims(pool, name), PostgresRecords(pool), pool)
 
     async def session(self, *, application_name: str = "session") -> asyncpg.Connection:
         """Open a connection with the dispatcher's rights."""

@@ -31,14 +31,14 @@ async def here(storage: StorageHarness) -> Daemon:
 async def test_missing_lanes_are_told_made_and_leased(storage: StorageHarness, here: Daemon) -> None:
     heads = {"m1": 1, "m2": 1}
     await here.lease("m2", lease=LAPSED)
-    leased = await here.claims.lease(heads, LEASE, "here")
+    leased = await here.claims.lease(heads, LEASE)
     assert ([lease.merchant_id for lease in leased.leases], leased.missing, leased.locked) == (
         ["m2"],
         ("m1",),
         (),
     )
     assert await here.claims.create_lanes(["m1", "m2"]) == ()
-    (lease,) = (await here.claims.lease({"m1": 1}, LEASE, "here")).leases
+    (lease,) = (await here.claims.lease({"m1": 1}, LEASE)).leases
     lane = await storage.lane("m1")
     assert lease == Lease("m1", lane["epoch"], 0, None, False, await storage.db.fetchval(STARTED_AT))
     assert (lane["is_leased"], lane["owner"]) == (True, "here")
@@ -126,7 +126,7 @@ async def test_lane_held_by_an_operator_is_passed_over_and_told_apart(
     await here.lease("held")
     async with operator.transaction():
         await operator.execute("SELECT FROM webhook.lane WHERE merchant_id IN ('m', 'held') FOR UPDATE")
-        leased = await here.claims.lease({"free": 1, "m": 1, "held": 1}, LEASE, "there")
+        leased = await here.claims.lease({"free": 1, "m": 1, "held": 1}, LEASE)
         assert [lease.merchant_id for lease in leased.leases] == ["free"]
         assert (leased.missing, leased.locked) == ((), ("m",))
 

@@ -59,7 +59,7 @@ async def test_cap_of_a_merchant_holds_over_two_daemons(storage: StorageHarness,
     async with one.transaction():
         assert await one.fetch(RETRYING["lock_longest_due_lanes"].text, 100)
         assert await _claim(there) == []  # both lanes are being claimed
-        await one.fetch(RETRYING["claim_retries"].text, ["m"], PLACES, 100, LEASE, [])
+        await one.fetch(RETRYING["claim_retries"].text, ["m"], PLACES, 100, LEASE, [], "one")
         await one.execute(RETRYING["plan_retries"].text, ["m"], PLACES, [])
     assert _seqs(await _claim(there)) == [other]
     await storage.db.execute("UPDATE webhook.lane SET retry_at = '-infinity'")  # whatever was planned

@@ -230,7 +230,7 @@ async def test_daemons_claim_and_record_beside_each_other(
         """Deliver whatever can be leased until nothing is owed; return what was written."""
         done: list[int] = []
         async with pool_through(through, storage.database) as own:
-            daemon = Daemon(name, PostgresClaims(own), PostgresRecords(own), own)
+            daemon = Daemon(name, PostgresClaims(own, name), PostgresRecords(own), own)
             while await own.fetchval("SELECT EXISTS (SELECT FROM webhook.outbox)"):
                 for lease in await daemon.lease(*merchants, head=1):
                     events = await daemon.read(lease.merchant_id, run=2)
@@ -248,7 +248,7 @@ async def test_daemons_claim_and_record_beside_each_other(
 
 async def test_retries_are_claimed_and_written(pool: asyncpg.Pool, storage: StorageHarness) -> None:
     due = await storage.insert_due("m", -1, -2)
-    claims, records = PostgresClaims(pool), PostgresRecords(pool)
+    claims, records = PostgresClaims(pool, "here"), PostgresRecords(pool)
     claimed = await claims.claim_longest_due(10, 2, 10, LEASE)
     at = await storage.now()
     written = [answered(retry.event, retry.claim, at, 200, is_retry=True) for retry in claimed]
@@ -261,7 +261,7 @@ async def test_a_lane_that_another_transaction_makes_is_not_waited_for(
     holder = await storage.session()
     async with holder.transaction():
         await holder.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
-        assert await PostgresClaims(pool).create_lanes(["m", "n"]) == ("m",)
+        assert await PostgresClaims(pool, "here").create_lanes(["m", "n"]) == ("m",)
     assert (await storage.lane("n"))["epoch"] == 0
 
 

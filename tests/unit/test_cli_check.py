@@ -59,6 +59,7 @@ async def test_nothing_is_wrong() -> None:
     assert [result.check for result in results] == [
         "configuration",
         "open files",
+        "crash",
         "database",
         "clock",
         "schema",
@@ -69,6 +70,15 @@ async def test_nothing_is_wrong() -> None:
         "rows",
         "endpoints",
     ]
+
+
+async def test_what_a_crash_costs_is_noted() -> None:
+    (told,) = [result for result in await examine(session(await configured())) if result.check == "crash"]
+    assert told.note == "merchants of a process that crashes wait for its lease, PT30S"
+    assert "WEBHOOK_INSTANCE_DIR" in (told.mend or "")
+    with_folder = session(await configured(), WEBHOOK_INSTANCE_DIR="/run/w")
+    (told,) = [result for result in await examine(with_folder) if result.check == "crash"]
+    assert (told.note, told.mend) == ("ok; who comes next releases at once, by /run/w", None)
 
 
 async def test_a_pause_of_everything_is_noted() -> None:

@@ -36,7 +36,10 @@ def test_process_learns_of_its_own_database_alone() -> None:
         "WEBHOOK_SECRET_KEYS": KEYS,
         "WEBHOOK_LEASE": "PT40S",
         "PROMETHEUS_MULTIPROC_DIR": "/folder",
+        "WEBHOOK_INSTANCE_DIR": "/folder/instances",
     }
+    given = {**ENVIRON, "WEBHOOK_INSTANCE_DIR": "/run/w"}
+    assert environment_of(shard, settings, given, Path("/folder"))["WEBHOOK_INSTANCE_DIR"] == "/run/w"
     assert load_settings(environment).databases() == (shard,)
 
 

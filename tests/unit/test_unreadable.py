@@ -342,8 +342,8 @@ async def test_who_may_not_lease_at_all_is_not_taken_for_a_bad_lane() -> None:
         harness.database.faults["lease"].append(StatementRefused("42501", "permission denied"))
         unreadable = Unreadable(harness.claims, harness.instruments)
         with pytest.raises(StatementRefused):
-            await unreadable.lease({"m": 1}, LEASE, "us")
-        assert (await unreadable.lease({"m": 1}, LEASE, "us")).leases
+            await unreadable.lease({"m": 1}, LEASE)
+        assert (await unreadable.lease({"m": 1}, LEASE)).leases
 
 
 def test_what_is_not_found_again_is_forgotten_and_found_anew_is_told_anew() -> None:

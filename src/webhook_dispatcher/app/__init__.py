@@ -143,6 +143,7 @@ def _with_database(settings: Settings, postgres: EmbeddedPostgres) -> Settings:
     return settings.model_copy(
         update={
             "database_url": (Shard(None, SecretStr(postgres.dsn("webhook_dispatcher"))),),
+            "instance_dir": settings.instance_dir or settings.data_dir / "instances",
             "secret_keys": settings.secret_keys or development_key(settings.data_dir),
         }
     )

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 from webhook_dispatcher import __version__
 from webhook_dispatcher.app import machine
 from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.app.instance import RELEASE_INTERVAL, Instance
 from webhook_dispatcher.app.outbound import make_sender
 from webhook_dispatcher.app.report import Readiness, ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
@@ -99,6 +100,8 @@ class Daemon:
         self._tasks: list[asyncio.Task[None]] = []
         self._outgrown: SchemaMismatch | None = None
         self._pause: OperatorPause | None = None
+        self._instance: Instance | None = None
+        self._installation: str | None = None
         self._has_waited = False
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
         self.metrics = Metrics(__version__, shard=settings.shard_name)
@@ -156,7 +159,7 @@ class Daemon:
             pooled=settings.is_pooled,
         )
         often = partial(pool, planning=PLANNED_ONCE)
-        enter = stack.enter_async_context
+        enter, enter_now = stack.enter_async_context, stack.enter_context
         claiming = await enter(often(application_name="webhook-dispatcher claim", size=4))
         recording = await enter(often(application_name="webhook-dispatcher record", size=2))
         upkeep = await enter(
@@ -165,10 +168,13 @@ class Daemon:
         await self._await_database(upkeep)
         if self._stop.is_set():
             return
+        if settings.instance_dir is not None:
+            served = f"{self._installation}/{settings.shard_name}"
+            self._instance = enter_now(Instance(settings.instance_dir, self._owner, served))
         guard = Guard(settings.egress_policy())
         sender = await stack.enter_async_context(make_sender(settings, guard))
         self._build(
-            PostgresClaims(claiming),
+            PostgresClaims(claiming, self._owner),
             PostgresRecords(recording),
             PostgresControls(upkeep),
             PostgresUpkeep(upkeep),
@@ -203,6 +209,7 @@ class Daemon:
     async def _verify_installation(self, pool: asyncpg.Pool) -> None:
         found = await installation.read(pool)
         found.verify(self._settings.installation)
+        self._installation = found.name
         if found.has_moved:
             _log.warning(
                 "server.changed", known=found.known_server, server=found.server, installation=found.name
@@ -244,7 +251,6 @@ class Daemon:
             self._attempter,
             instruments,
             Limits(settings.max_lanes, settings.lease, trusted, settings.poll_interval, hold, interval),
-            owner=self._owner,
         )
         retrier = Retrier(
             claims,
@@ -274,8 +280,10 @@ class Daemon:
             faults=lambda: self._own_faults.reasons,
         )
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
+        release = partial(_release_dead, self._instance, claims, self._dispatcher)
         work = _together(
             self._dispatcher.run(),
+            loop(RELEASE_INTERVAL, release, "release.failed"),
             retrier.run(),
             controller.run(),
             loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
@@ -360,6 +368,11 @@ class Daemon:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 return error
         return self._outgrown
+
+
+async def _release_dead(instance: Instance | None, claims: PostgresClaims, dispatcher: Dispatcher) -> None:
+    if instance is not None:
+        await instance.release_dead(claims, dispatcher.notice_swept)
 
 
 async def _together(*loops: Coroutine[Any, Any, None]) -> None:

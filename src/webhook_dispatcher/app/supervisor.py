@@ -169,6 +169,7 @@ def environment_of(
     """Return the environment of a process that serves one database: it learns nothing of the others."""
     own = {name: text for name, text in environ.items() if name != "WEBHOOK_MIGRATION_DATABASE_URL"}
     own |= {"WEBHOOK_DATABASE_URL": shard.text.get_secret_value(), merging.FOLDER: str(folder)}
+    own.setdefault("WEBHOOK_INSTANCE_DIR", str(folder / "instances"))
     if settings.secret_keys is not None:
         own["WEBHOOK_SECRET_KEYS"] = settings.secret_keys.get_secret_value()
     return own

@@ -19,6 +19,7 @@ from webhook_dispatcher.diagnosis import findings as diagnosed
 from webhook_dispatcher.diagnosis import vocabulary
 from webhook_dispatcher.diagnosis.findings import Level
 from webhook_dispatcher.diagnosis.said import Said
+from webhook_dispatcher.domain.duration import render_duration
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import (
     ConfigurationError,
@@ -113,7 +114,7 @@ async def examine(session: Session) -> list[CheckResult]:
     except ConfigurationError as error:
         mend = "see the settings in docs/reference.md"
         return [CheckResult("configuration", problem, mend, code=2) for problem in error.problems]
-    results = [CheckResult("configuration"), *_open_files(settings)]
+    results = [CheckResult("configuration"), *_open_files(settings), _crash(settings)]
     keyring, missing_keys = _keyring(settings)
     results += missing_keys
     for found in await asyncio.gather(
@@ -194,6 +195,17 @@ def _open_files(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("open files")
     except ConfigurationError as error:
         yield from _unconfigured("open files", error)
+
+
+def _crash(settings: Settings) -> CheckResult:
+    """Say how long merchants wait for what a crashed process held."""
+    if settings.instance_dir is not None:
+        return CheckResult("crash", note=f"ok; who comes next releases at once, by {settings.instance_dir}")
+    return CheckResult(
+        "crash",
+        note=f"merchants of a process that crashes wait for its lease, {render_duration(settings.lease)}",
+        mend="set WEBHOOK_INSTANCE_DIR to a folder that outlives it: docs/operations.md",
+    )
 
 
 def _keyring(settings: Settings) -> tuple[Keyring | None, list[CheckResult]]:

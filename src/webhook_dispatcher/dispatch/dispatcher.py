@@ -60,7 +60,6 @@ class Dispatcher:
         attempter: Attempter,
         instruments: Instruments,
         limits: Limits,
-        owner: str,
     ) -> None:
         self._claims = claims
         self._recorder = recorder
@@ -71,7 +70,6 @@ class Dispatcher:
         self._own_faults = instruments.own_faults
         self._metrics = instruments.metrics
         self._limits = limits
-        self._owner = owner
         self._poller = AdaptivePoller(self._clock, limits.poll_interval.total_seconds())
         self._tail = Tail()
         self._merchants = instruments.merchants
@@ -260,11 +258,11 @@ class Dispatcher:
         probes = heads.keys() if self._own_faults.circuit_is_open else heads.keys() & self._own_faults.held
         try:
             try:
-                leased = await self._claims.lease(heads, self._limits.lease, self._owner)
+                leased = await self._claims.lease(heads, self._limits.lease)
             except StatementRefused as error:
                 if not error.is_row_fault:
                     raise
-                leased = await self._unreadable.lease(heads, self._limits.lease, self._owner)
+                leased = await self._unreadable.lease(heads, self._limits.lease)
         except StorageError:
             self._ready.add_all(heads)
             raise

@@ -64,11 +64,11 @@ class Unreadable:
         self._blocked = instruments.blocked
         self._metrics = instruments.metrics
 
-    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
+    async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
         """Lease lanes; one whose row the database refuses to change waits alone."""
 
         async def ask(part: Sequence[str]) -> Leased:
-            return await self._claims.lease({name: heads[name] for name in part}, lease, owner)
+            return await self._claims.lease({name: heads[name] for name in part}, lease)
 
         async def alone(merchant_id: str, error: StatementRefused) -> Leased:
             self._blocked.leave(merchant_id)

@@ -1,5 +1,6 @@
 """What a claim brings from storage."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -70,6 +71,14 @@ class Leased:
     leases: tuple[Lease, ...]
     missing: tuple[str, ...]
     locked: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What a dead process held: lanes, by what they owe first (0: nothing), and how many retries."""
+
+    lanes: Sequence[SweptLane]
+    retries: int
 
 
 @dataclass(frozen=True, slots=True)

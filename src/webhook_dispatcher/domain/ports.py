@@ -71,7 +71,7 @@ class Claims(Protocol):
         """Name the next merchants that are owed something in order; fewer than asked ends the round."""
         ...
 
-    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
+    async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
         """Lease those of the wanted lanes that are free; the numbers are the lowest seq known of each."""
         ...
 

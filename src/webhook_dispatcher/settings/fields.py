@@ -73,6 +73,13 @@ class Settings(BaseModel):
             "PgBouncer; `migrate` then needs a `MIGRATION_DATABASE_URL` straight to Postgres.",
         )
     )
+    instance_dir: Annotated[Path | None, forms.PATH] = _described(
+        None,
+        "A folder on this machine that outlives a process, as systemd's `RuntimeDirectory` and a pod's "
+        "`emptyDir` do: what a crashed process held is released at once, not when its lease ends. Processes "
+        "of one supervisor have one of their own.",
+        "after a crash the lease is waited for",
+    )
     data_dir: Annotated[Path, forms.PATH] = _described(
         Path(".webhook"), "Where the embedded database and the development key are kept.", "`./.webhook`"
     )

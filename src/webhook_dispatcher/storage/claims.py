@@ -15,6 +15,7 @@ from webhook_dispatcher.domain.claim import (
     Lease,
     Leased,
     Recalls,
+    Released,
     RunAsk,
     SweptLane,
 )
@@ -33,10 +34,11 @@ TRIALS_LOOKED_AT = 200
 
 
 class PostgresClaims:
-    """Implements domain.ports.Claims on a pool of connections."""
+    """Implements domain.ports.Claims on a pool of connections. owner: who claims, a process."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, owner: str) -> None:
         self._pool = pool
+        self._owner = owner
 
     async def read_arrivals(self, cursor: int, limit: int) -> Arrivals:
         """See domain.ports.Claims; source: claiming.sql `read_arrivals`."""
@@ -62,9 +64,9 @@ class PostgresClaims:
         rows = await self._fetch("sweep_lanes", after_merchant, page_size)
         return [SweptLane(row["merchant_id"], row["head_seq"], row["is_free"]) for row in rows]
 
-    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
+    async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
         """See domain.ports.Claims; source: claiming.sql `lease_lanes`."""
-        rows = await self._fetch("lease_lanes", list(heads), list(heads.values()), lease, owner)
+        rows = await self._fetch("lease_lanes", list(heads), list(heads.values()), lease, self._owner)
         return Leased(
             leases=tuple(
                 Lease(
@@ -155,7 +157,9 @@ class PostgresClaims:
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
                 locked = await connection.fetch(_RETRYING["lock_longest_due_lanes"].text, merchants)
-                claimed = await _claim_of_locked(connection, locked, per_merchant, limit, lease, except_seqs)
+                claimed = await self._claim_of_locked(
+                    connection, locked, per_merchant, limit, lease, except_seqs
+                )
         return [to_retry(row) for row in claimed]
 
     async def claim_due_of(
@@ -170,7 +174,9 @@ class PostgresClaims:
         with translated():
             async with self._pool.acquire() as connection, connection.transaction():
                 locked = await connection.fetch(_RETRYING["lock_due_lanes_of"].text, merchants)
-                claimed = await _claim_of_locked(connection, locked, per_merchant, limit, lease, except_seqs)
+                claimed = await self._claim_of_locked(
+                    connection, locked, per_merchant, limit, lease, except_seqs
+                )
         return [to_retry(row) for row in claimed]
 
     async def read_next(self, merchant_id: str, after_seq: int) -> Event | None:
@@ -206,9 +212,38 @@ class PostgresClaims:
         """See domain.ports.Claims; source: retrying.sql `claim_retries`."""
         with translated():
             rows = await self._pool.fetch(
-                _RETRYING["claim_retries"].text, merchants, 1, len(merchants), lease, except_seqs
+                _RETRYING["claim_retries"].text, merchants, 1, len(merchants), lease, except_seqs, self._owner
             )
         return [to_retry(row) for row in rows]
+
+    async def _claim_of_locked(
+        self,
+        connection: PoolConnectionProxy,
+        lanes: Sequence[asyncpg.Record],
+        per_merchant: int,
+        limit: int,
+        lease: timedelta,
+        except_seqs: Sequence[int],
+    ) -> list[asyncpg.Record]:
+        """Claim due rows of lanes locked by this transaction, and plan when each is looked at next."""
+        if not lanes:
+            return []
+        merchants = [lane["merchant_id"] for lane in lanes]
+        claimed: list[asyncpg.Record] = await connection.fetch(
+            _RETRYING["claim_retries"].text, merchants, per_merchant, limit, lease, except_seqs, self._owner
+        )
+        await connection.execute(_RETRYING["plan_retries"].text, merchants, per_merchant, except_seqs)
+        return claimed
+
+    async def release_all_of(self, owner: str) -> Released:
+        """Release what a process held that is known to be dead; what is locked for the moment is left out.
+
+        Source: claiming.sql `release_lanes_of`, retrying.sql `release_retries_of`.
+        """
+        lanes = await self._fetch("release_lanes_of", owner)
+        with translated():
+            retries = await self._pool.fetchval(_RETRYING["release_retries_of"].text, owner)
+        return Released([SweptLane(lane["merchant_id"], lane["head_seq"], True) for lane in lanes], retries)
 
     async def look_later(self, merchants: Sequence[str], wait: timedelta) -> None:
         """See domain.ports.Claims; source: unreadable.sql `look_later`."""
@@ -218,25 +253,6 @@ class PostgresClaims:
         with translated():
             rows: list[asyncpg.Record] = await self._pool.fetch(_CLAIMING[name].text, *arguments)
         return rows
-
-
-async def _claim_of_locked(
-    connection: PoolConnectionProxy,
-    lanes: Sequence[asyncpg.Record],
-    per_merchant: int,
-    limit: int,
-    lease: timedelta,
-    except_seqs: Sequence[int],
-) -> list[asyncpg.Record]:
-    """Claim due rows of lanes locked by this transaction, and plan when each is looked at next."""
-    if not lanes:
-        return []
-    merchants = [lane["merchant_id"] for lane in lanes]
-    claimed: list[asyncpg.Record] = await connection.fetch(
-        _RETRYING["claim_retries"].text, merchants, per_merchant, limit, lease, except_seqs
-    )
-    await connection.execute(_RETRYING["plan_retries"].text, merchants, per_merchant, except_seqs)
-    return claimed
 
 
 def _seq(event: Event) -> int:

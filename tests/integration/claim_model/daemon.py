@@ -232,7 +232,7 @@ class ModelDaemon:
         seen: Seen,
     ) -> "ModelDaemon":
         """Put the parts together as the composition root does."""
-        claims = _Call(PostgresClaims(pool), PostgresClaims(gated), seen)
+        claims = _Call(PostgresClaims(pool, name), PostgresClaims(gated, name), seen)
         records = _Call(PostgresRecords(pool), PostgresRecords(gated), seen)
         controls, stop = PostgresControls(pool), Stop()
         ports, instruments = cast(Claims, claims), Instruments.of(moment, Metrics("model"))
@@ -241,7 +241,7 @@ class ModelDaemon:
         attempter = _Attempter(sender, KEYRING, SCHEDULE, instruments)
         hold = Hold(timedelta(days=1))
         limits = Limits(10, LEASE, TRUST, timedelta(milliseconds=25), hold, timedelta(hours=1))
-        dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits, name)
+        dispatcher = Dispatcher(ports, recorder, attempter, instruments, limits)
         retry_limits = RetryLimits(10, PLACES, LEASE, TRUST, hold, timedelta(hours=1))
         retrier = Retrier(ports, recorder, attempter, instruments, retry_limits, stop)
         long_running = LongRunningCommands(

@@ -70,7 +70,7 @@ class FakeClaims:
     async def sweep(self, after_merchant: str, page_size: int) -> list[SweptLane]:
         raise NotImplementedError
 
-    async def lease(self, heads: Mapping[str, int], lease: timedelta, owner: str) -> Leased:
+    async def lease(self, heads: Mapping[str, int], lease: timedelta) -> Leased:
         self.leases_asked.append(dict(heads))
         self.database.fail("lease")
         if not self.database.unchangeable_lanes.isdisjoint(heads):

@@ -37,7 +37,6 @@ class DispatcherHarness:
             attempter,
             instruments,
             Limits(max_lanes, LEASE, 15.0, timedelta(milliseconds=25), Hold(HOLD), INTERVAL),
-            owner="test",
         )
 
     @asynccontextmanager

@@ -194,6 +194,37 @@ LEFT JOIN LATERAL (
 ) AS lane_state ON true
 WHERE wanted.merchant_id NOT IN (SELECT leased.merchant_id FROM leased);
 
+-- name: release_lanes_of
+-- Release the lanes of a daemon that is known to be dead, as it would have by itself, and say what each owes first.
+-- One that is locked for the moment is left out.
+-- $1 owner text
+-- row: merchant_id text, head_seq bigint
+-- order: none; head_seq is 0 where nothing is owed in order
+-- none: it held none
+WITH held AS MATERIALIZED (
+    SELECT lane.merchant_id
+    FROM webhook.lane
+    WHERE lane.owner = $1 AND lane.lease_until > '-infinity'
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+released AS (
+    UPDATE webhook.lane
+    SET lease_until = '-infinity'
+    FROM held
+    WHERE lane.merchant_id = ANY(ARRAY[held.merchant_id])
+    RETURNING lane.merchant_id
+)
+SELECT
+    released.merchant_id,
+    coalesce((
+        SELECT outbox.seq
+        FROM webhook.outbox
+        WHERE outbox.merchant_id = released.merchant_id AND outbox.due_at IS NULL
+        ORDER BY outbox.merchant_id, outbox.seq
+        LIMIT 1
+    ), 0) AS head_seq
+FROM released;
+
 -- name: read_runs
 -- Read the next events of leased lanes, in order, without row locks.
 -- A statement of its own: inside the claiming statement its snapshot would still show rows that the

@@ -57,12 +57,14 @@ WHERE
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: claim_retries
--- Claim due rows of locked lanes, as many as each lane has free slots, each under a token that is drawn, as epochs are.
+-- Claim due rows of locked lanes, as many as each lane has free slots, each under a token: its upper half tells
+-- the owner (release_retries_of), its lower half is drawn, as epochs are.
 -- $1 merchants text[]
 -- $2 per_merchant bigint
 -- $3 most bigint
 -- $4 lease interval
 -- $5 except_seqs bigint[]; rows that are left alone
+-- $6 owner text
 -- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, trigger text, on_failure text, claim bigint, endpoint_removed_at timestamptz
 -- order: none
 -- none: all slots are taken, or the rows are locked by somebody
@@ -94,7 +96,9 @@ due AS MATERIALIZED (
     LIMIT $3
 )
 UPDATE webhook.outbox
-SET due_at = clock_timestamp() + $4::interval, claim = floor(random() * 9007199254740992)
+SET
+    due_at = clock_timestamp() + $4::interval,
+    claim = ((hashtext($6::text) & 2147483647)::bigint << 32) + floor(random() * 4294967296)::bigint
 FROM due
 WHERE outbox.seq = ANY(ARRAY[due.seq])
 RETURNING
@@ -111,6 +115,48 @@ RETURNING
     (
         SELECT lane.endpoint_removed_at FROM webhook.lane WHERE lane.merchant_id = outbox.merchant_id
     ) AS endpoint_removed_at;
+
+-- name: release_retries_of
+-- Make due what a daemon that is known to be dead had claimed. What is locked for the moment is left out.
+-- $1 owner text
+-- row: retries bigint
+-- order: one row
+WITH claimed AS MATERIALIZED (
+    SELECT outbox.seq, outbox.merchant_id
+    FROM webhook.outbox
+    WHERE outbox.claim IS NOT NULL AND outbox.claim >> 32 = (hashtext($1::text) & 2147483647)
+),
+planned AS (
+    UPDATE webhook.lane
+    SET retry_at = CASE WHEN lane.suspended_at IS NULL THEN least(lane.retry_at, clock_timestamp()) ELSE lane.retry_at END
+    FROM (
+        SELECT theirs.merchant_id
+        FROM (SELECT DISTINCT claimed.merchant_id FROM claimed) AS theirs
+        CROSS JOIN LATERAL (
+            SELECT FROM webhook.lane WHERE lane.merchant_id = theirs.merchant_id FOR NO KEY UPDATE SKIP LOCKED
+        ) AS locked
+    ) AS free
+    WHERE lane.merchant_id = ANY(ARRAY[free.merchant_id])
+    RETURNING lane.merchant_id
+),
+released AS (
+    UPDATE webhook.outbox
+    SET due_at = clock_timestamp(), claim = NULL
+    FROM (
+        SELECT claimed.seq, claimed.merchant_id
+        FROM claimed
+        CROSS JOIN LATERAL (
+            SELECT
+            FROM webhook.outbox
+            WHERE outbox.seq = claimed.seq AND outbox.claim >> 32 = (hashtext($1::text) & 2147483647)
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS locked
+    ) AS free
+    INNER JOIN planned ON planned.merchant_id = free.merchant_id
+    WHERE outbox.seq = ANY(ARRAY[free.seq])
+    RETURNING outbox.seq
+)
+SELECT count(*) AS retries FROM released;
 
 -- name: plan_retries
 -- Say when each locked lane must be looked at again. Only this and look_later raise retry_at.
