@@ -14,7 +14,7 @@ from tests.acceptance.installation import Installation
 from tests.acceptance.load import PATIENCE, all_settled, check_promises, start_daemons
 from tests.acceptance.outage import end_server, reconnect
 from tests.servers.database import Database, own_server
-from tests.waiting import until
+from tests.waiting import until, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.storage import schema
 
@@ -91,7 +91,25 @@ async def test_what_is_written_after_a_failover_is_sent_whatever_numbers_it_gets
         known,
     )
     assert not forgotten & known.keys()
+    sent = {arrival.event_id for arrival in own_world.receiver.arrivals} & forgotten
+    noted = "SELECT event_id::text FROM webhook.lost_event"
+
+    async def all_are_noted() -> bool:
+        return {row["event_id"] for row in await own_world.owner.fetch(noted)} == sent
+
+    await until_found(all_are_noted, PATIENCE)
+
+    async def are_shown() -> bool:
+        _, text = await daemons[0].asked("/metrics")
+        return f"webhook_lost_events {float(len(sent))}" in text
+
+    await until_found(are_shown, PATIENCE)
     for connection in (own_world.admin, own_world.owner, own_world.producer):
         await connection.close()
     for daemon in daemons:
         assert daemon.log("database.changed")
+    assert sum(entry["count"] for daemon in daemons for entry in daemon.log("events.lost")) == len(sent)
+    explained, checked = own_world.command("explain", str(lost[0].id)), own_world.command("check")
+    assert "the server that took over" in explained.stderr
+    assert f"{len(sent)} events of 40 merchants were sent and are not here" in checked.stdout
+    assert explained.returncode == checked.returncode == 1

@@ -519,6 +519,9 @@ QUESTIONS: Mapping[str, Question] = {
         2,
     ),
     "remove_dispatcher": Question(("'d7'", "ARRAY['delivered', 'timeout']", "ARRAY[1, 2]"), 2),
+    # lost
+    "note_lost": Question((IDS, NAMES, SEQS, _each("clock_timestamp()", "timestamptz"), ARE_RETRIES), ASKED),
+    "find_lost": Question(("gen_random_uuid()",)),
     "note_chunk": Question(("7", SEQS)),
     # console_...
     "is_somebody": Question((SESSION,), 2),
@@ -632,6 +635,7 @@ READ_WHOLE: Mapping[str, str] = {
     "show_audit_of_merchant": "as read_endpoint_history",
     "show_changes": "as read_endpoint_history",
     "show_recovery": "as show_lag",
+    "read_lost": "it says of all that was noted",
     "forget_noted": "every half hour: of dispatchers there are few, all else is found by its time",
     "find_finished": "10,000 rows at a look; it may sort a partition that statistics call empty",
 }
@@ -664,6 +668,7 @@ SUBJECTS = (
     "api_charges",
     "api_requests",
     "heartbeat",
+    "lost",
     "console_reading",
     "console_overview",
     "console_merchants",

@@ -24,6 +24,7 @@ from webhook_dispatcher.storage.administration import (
     UnreadableRow,
 )
 from webhook_dispatcher.storage.installation import Installation
+from webhook_dispatcher.storage.lost import Lost
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
@@ -66,6 +67,7 @@ async def test_nothing_is_wrong() -> None:
         "installation",
         "keys",
         "partitions",
+        "lost",
         "dispatchers",
         "rows",
         "endpoints",
@@ -79,6 +81,20 @@ async def test_what_a_crash_costs_is_noted() -> None:
     with_folder = session(await configured(), WEBHOOK_INSTANCE_DIR="/run/w")
     (told,) = [result for result in await examine(with_folder) if result.check == "crash"]
     assert (told.note, told.mend) == ("ok; who comes next releases at once, by /run/w", None)
+
+
+@pytest.mark.parametrize("is_recent", [True, False])
+async def test_what_a_server_that_took_over_lacks_is_a_problem_for_a_day(is_recent: bool) -> None:
+    database = await configured()
+    database.lost = Lost(3, 2, 70, 72, NOW, NOW, NOW, is_recent)
+    (told,) = [result for result in await examine(session(database)) if result.check == "lost"]
+    said = told.problem if is_recent else told.note
+    assert said is not None
+    assert said.startswith(
+        "3 events of 2 merchants were sent and are not here since another server took over"
+    )
+    assert "numbers 70 to 72" in said
+    assert "runbooks.md, WebhookEventsLost" in (told.mend or "")
 
 
 async def test_a_pause_of_everything_is_noted() -> None:

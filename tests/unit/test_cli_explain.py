@@ -31,6 +31,7 @@ from webhook_dispatcher.storage.insight import (
     Pause,
     StatusFacts,
 )
+from webhook_dispatcher.storage.lost import LostEvent
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
@@ -228,12 +229,22 @@ def test_two_lines_of_many() -> None:
 
 @pytest.mark.parametrize("commands", [[], [CommandFacts(1, "retry", "an\x1bna", "done", NOW, NOW)]])
 def test_what_is_not_found_may_have_been_dropped(commands: list[CommandFacts]) -> None:
-    told = unknown("ch_\x1b", date(2026, 10, 21), commands)
+    told = unknown("ch_\x1b", date(2026, 10, 21), commands, None)
     assert "kept since 2026-10-21" in told
     assert ("it was here once: command 1 (retry), given by an\N{REPLACEMENT CHARACTER}na" in told) == bool(
         commands
     )
     assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("is_delivered", "words"),
+    [(True, "m accepted it at 2026-"), (False, "it was sent to m at 2026-")],
+)
+def test_what_a_server_that_took_over_lacks_was_sent(is_delivered: bool, words: str) -> None:
+    told = unknown(str(EVENT), date(2026, 10, 21), [], LostEvent("m", NOW, is_delivered, NOW))
+    assert words in told
+    assert "kept since" not in told
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from webhook_dispatcher.diagnosis.findings import (
     of_dispatchers,
     of_forbidden,
     of_installation,
+    of_lost,
     of_missing_partitions,
     of_more_forbidden,
     of_pause,
@@ -35,6 +36,7 @@ from webhook_dispatcher.domain.thresholds import SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.insight import Commands, Lag, MerchantFacts, Owing, StatusFacts
 from webhook_dispatcher.storage.installation import Installation
+from webhook_dispatcher.storage.lost import Lost
 
 HOUR = timedelta(hours=1)
 WORKS = DispatcherFacts("host/1/a", "1.2.3", NOW - HOUR, NOW - timedelta(seconds=9), True)
@@ -210,6 +212,12 @@ CHECKED = [
     *(
         of_installation(*each)
         for each in [("a", "b", 1, 1), (None, "b", 1, 1), ("a", "a", 1, 2), ("a", None, 1, 1)]
+    ),
+    of_lost(None),
+    *(
+        of_lost(Lost(events, 1, 7, 9, NOW, NOW, NOW, is_recent))
+        for events in (1, 2, 5)
+        for is_recent in (True, False)
     ),
     of_missing_partitions([]),
     of_missing_partitions([("attempt_log", date(2026, 11, 21))] * 11),

@@ -135,12 +135,13 @@ async def test_nothing_is_forgotten_while_a_clock_is_in_doubt() -> None:
 
 async def test_what_is_owed_is_shown() -> None:
     upkeep = FakeUpkeep()
-    upkeep.owed = Owed(3, 2, 1.5, 0.5, OldestSearch(), 4)
+    upkeep.owed = Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 6)
     measuring, metrics = gauges(upkeep)
     await measuring.step()
     names = ("pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds")
     assert [shown(metrics, name) for name in names] == [3, 2, 1.5, 0.5]
     assert shown(metrics, "suspended_merchants") == 4
+    assert shown(metrics, "lost_events") == 6
 
 
 async def test_an_event_of_the_future_is_of_no_age() -> None:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from functools import partial
@@ -37,6 +37,7 @@ from webhook_dispatcher.dispatch.notices import REPORT_INTERVAL, Reporting
 from webhook_dispatcher.dispatch.pace import Backoff, Stop, every
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
+from webhook_dispatcher.dispatch.sent_lately import LOOK_INTERVAL
 from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL, Suspension
 from webhook_dispatcher.dispatch.sweep import MEND_INTERVAL, SWEEP_INTERVAL, RetryMending, Sweep
 from webhook_dispatcher.dispatch.upkeep import (
@@ -57,8 +58,9 @@ from webhook_dispatcher.domain.errors import (
     StorageUnavailable,
 )
 from webhook_dispatcher.domain.ports import Sender
+from webhook_dispatcher.domain.record import Sent
 from webhook_dispatcher.settings import Settings
-from webhook_dispatcher.storage import installation, keys, schema
+from webhook_dispatcher.storage import installation, keys, lost, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
@@ -181,6 +183,7 @@ class Daemon:
             PostgresSuspensions(upkeep),
             PostgresNotices(upkeep),
             PostgresHeartbeats(upkeep, self._owner, socket.gethostname(), __version__),
+            partial(lost.note, upkeep),
             sender,
             guard,
         )
@@ -231,6 +234,7 @@ class Daemon:
         suspensions: PostgresSuspensions,
         notices: PostgresNotices,
         heartbeats: PostgresHeartbeats,
+        note_lost: Callable[[Sequence[Sent]], Awaitable[int]],
         sender: Sender,
         guard: Guard,
     ) -> None:
@@ -280,12 +284,14 @@ class Daemon:
             faults=lambda: self._own_faults.reasons,
         )
         loop = partial(every, clock=self._clock, metrics=self.metrics, stop=stop)
+        look_for_sent = partial(instruments.sent_lately.step, note_lost)
         release = partial(_release_dead, self._instance, claims, self._dispatcher)
         work = _together(
             self._dispatcher.run(),
             loop(RELEASE_INTERVAL, release, "release.failed"),
             retrier.run(),
             controller.run(),
+            loop(LOOK_INTERVAL, look_for_sent, "lost.failed"),
             loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
             loop(RECALL_INTERVAL, recalls, "recall.failed"),

@@ -170,6 +170,7 @@ async def _database(
         for result in await _stored_keys(keyring, database):
             yield result
         yield await _partitions(database)
+        yield _said("lost", diagnosed.of_lost(await database.read_lost()))
         yield await _dispatchers(database)
         for result in await _unreadable(database):
             yield result

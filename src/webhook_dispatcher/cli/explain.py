@@ -27,6 +27,7 @@ from webhook_dispatcher.storage.insight import (
     Insight,
     insight,
 )
+from webhook_dispatcher.storage.lost import LostEvent
 
 _TOGETHER = re.compile(r"(?<=[0-9]) (?=(?:s|min|h|d)\b|[0-9]{2}:)")
 """Between a number and its unit, a day and its time, no line is broken."""
@@ -41,6 +42,7 @@ class Found:
     facts: list[EventFacts]
     kept_since: date | None
     commands: list[CommandFacts]
+    lost: LostEvent | None
 
 
 def explain(
@@ -64,7 +66,7 @@ def explain(
 
     found = session.work(find)
     if not found.facts:
-        raise Refused(explanation.unknown(event, found.kept_since, found.commands))
+        raise Refused(explanation.unknown(event, found.kept_since, found.commands, found.lost))
     told = [explained(facts, _rules(settings, facts)) for facts in found.facts]
     if as_json:
         deliveries = [
@@ -88,7 +90,8 @@ async def _find(asked: Insight, subject: str, merchant: str | None) -> Found:
     if not deliveries:
         deliveries = await _find_charge(asked, subject, merchant, has_charge_index, event_id is not None)
     commands = await asked.commands_about(event_id) if event_id is not None else []
-    return Found([await asked.gather(delivery) for delivery in deliveries], kept_since, commands)
+    lost = await asked.find_lost(event_id) if event_id is not None else None
+    return Found([await asked.gather(delivery) for delivery in deliveries], kept_since, commands, lost)
 
 
 async def _find_charge(

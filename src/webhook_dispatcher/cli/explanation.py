@@ -11,6 +11,7 @@ from webhook_dispatcher.diagnosis import explanation, vocabulary
 from webhook_dispatcher.diagnosis.explanation import Action, Advice, Explanation
 from webhook_dispatcher.diagnosis.said import Said
 from webhook_dispatcher.storage.insight import CommandFacts, DeliveryFacts
+from webhook_dispatcher.storage.lost import LostEvent
 
 
 def lines(told: Explanation) -> Iterator[str]:
@@ -50,9 +51,11 @@ def document(told: Explanation) -> dict[str, object]:
     }
 
 
-def unknown(subject: str, kept_since: date | None, commands: Sequence[CommandFacts]) -> str:
+def unknown(
+    subject: str, kept_since: date | None, commands: Sequence[CommandFacts], lost: LostEvent | None
+) -> str:
     """Say what may have become of an event or charge that is not found."""
-    return "\n".join(map(_say, explanation.unknown(subject, kept_since, commands)))
+    return "\n".join(map(_say, explanation.unknown(subject, kept_since, commands, lost)))
 
 
 def purpose(advice: Advice) -> str:

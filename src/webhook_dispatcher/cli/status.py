@@ -97,6 +97,7 @@ def _document(facts: StatusFacts) -> dict[str, object]:
         "heartbeats": facts.dispatchers,
         "stranded": facts.stranded,
         "missing_partitions": facts.missing_partitions,
+        "lost": facts.lost,
         "commands": facts.commands,
     }
 

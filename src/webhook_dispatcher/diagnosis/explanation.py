@@ -20,6 +20,7 @@ from webhook_dispatcher.storage.insight import (
     EventFacts,
     Pause,
 )
+from webhook_dispatcher.storage.lost import LostEvent
 
 SOON = timedelta(seconds=5)
 """How long a lane may be free, or a retry due, before that is worth a remark."""
@@ -114,9 +115,17 @@ def explain(facts: EventFacts, rules: Rules) -> Explanation:
     return told
 
 
-def unknown(subject: str, kept_since: date | None, commands: Sequence[CommandFacts]) -> list[Said]:
+def unknown(
+    subject: str,
+    kept_since: date | None,
+    commands: Sequence[CommandFacts],
+    lost: LostEvent | None = None,
+) -> list[Said]:
     """Say what may have become of an event or charge that is not found."""
     told = [said("unknown", subject=repr(printable(subject)))]
+    if lost is not None:
+        key = "unknown_since_delivered" if lost.is_delivered else "unknown_since_sent"
+        return [*told, said(key, merchant=lost.merchant_id, at=lost.sent_at, noted=lost.noted_at)]
     if commands:
         asked = commands[-1]
         told += [

@@ -10,6 +10,7 @@ from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Fact, Said, Serie
 from webhook_dispatcher.domain.thresholds import BEHIND, SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
 from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, StatusFacts
+from webhook_dispatcher.storage.lost import Lost
 
 MAX_NAMED = 3
 MAX_SHOWN = 5
@@ -66,6 +67,7 @@ def of_status(facts: StatusFacts) -> tuple[Finding, ...]:
         Finding("paused", said("merchants", count=facts.paused)),
         *_dispatchers(facts),
         _partitions(facts),
+        *([of_lost(facts.lost)] if facts.lost is not None else []),
         Finding("commands", _commands(facts)),
     )
 
@@ -170,6 +172,23 @@ def of_missing_partitions(missing: Sequence[tuple[str, date]]) -> Finding:
     days = [said("day_of", table=table, day=day) for table, day in missing[:MAX_MISSING_NAMED]]
     told = said("days_missing", number=str(len(missing)), days=Series(tuple(days)))
     return Finding("partitions", told, Level.BAD, said("partitions_are_made"))
+
+
+def of_lost(lost: Lost | None) -> Finding:
+    """Say what was sent and is not in the database since another server took over; it is news for a day."""
+    if lost is None:
+        return Finding("lost", said("none"))
+    told = said(
+        "events_lost",
+        count=lost.events,
+        merchants=said("merchants", count=lost.merchants),
+        first=lost.first_sent_at,
+        last=lost.last_sent_at,
+        low=str(lost.first_seq),
+        high=str(lost.last_seq),
+        noted=lost.noted_at,
+    )
+    return Finding("lost", told, Level.BAD if lost.is_recent else Level.NOTE, said("compare_lost"))
 
 
 def of_forbidden(merchant_id: str, reason: str) -> Finding:

@@ -78,6 +78,7 @@ class Dispatcher:
         self._sessions: dict[str, LaneSession] = {}
         self._wake = asyncio.Event()
         self._blocked = instruments.blocked
+        self._sent_lately = instruments.sent_lately
         self._unreadable = Unreadable(claims, instruments)
         self._stopping = False
         self._outage = instruments.outage
@@ -188,6 +189,7 @@ class Dispatcher:
         for session in self._sessions.values():
             session.disown()
         self._blocked.forget()
+        self._sent_lately.doubt(self._limits.lease.total_seconds())
 
     def _notice(self, merchant_id: str, seq: int, is_swept: bool = False) -> bool:
         session = self._sessions.get(merchant_id)

@@ -8,6 +8,7 @@ from webhook_dispatcher.dispatch.health.merchants import MerchantHealth
 from webhook_dispatcher.dispatch.health.outage import Outage
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.lane_session import MemoryBudget
+from webhook_dispatcher.dispatch.sent_lately import SentLately
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -36,6 +37,7 @@ class Instruments:
     blocked: BlockedRows
     merchants: MerchantHealth
     pause: OperatorPause
+    sent_lately: SentLately
 
     @classmethod
     def of(cls, clock: Clock, metrics: Metrics) -> Self:
@@ -52,4 +54,5 @@ class Instruments:
             BlockedRows(clock, metrics),
             MerchantHealth(clock, own_faults.held),
             OperatorPause(),
+            SentLately(clock),
         )

@@ -188,6 +188,7 @@ class Recorder:
         self._memory = instruments.memory
         self._records = records
         self._lease = lease
+        self._sent_lately = instruments.sent_lately
         self._refused = RefusedBatches(records, lease, instruments.blocked, self.needs_upkeep)
         self._clock = instruments.clock
         self._metrics = instruments.metrics
@@ -208,6 +209,7 @@ class Recorder:
         """Take over a record; it is kept until the database has said that it is written."""
         if session is not None:
             session.add_outcome()
+        self._sent_lately.note(record)
         self._queue.append(Entry(record, session, self._clock.elapsed()))
         self._wake.set()
 

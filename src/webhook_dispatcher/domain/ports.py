@@ -429,7 +429,7 @@ class Notices(Protocol):
 class Owed:
     """What is owed, as the gauges show it; ages in seconds.
 
-    search: to go on with next time. suspended: how many merchants are.
+    search: to go on with next time. suspended: how many merchants are. lost: events, noted within a day.
     """
 
     pending: int
@@ -438,6 +438,7 @@ class Owed:
     oldest_due_retry_age: float
     search: OldestSearch
     suspended: int = 0
+    lost: int = 0
 
 
 class Heartbeats(Protocol):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from webhook_dispatcher.domain.claim import Lease
 from webhook_dispatcher.domain.event import Event, FailedReason, State
@@ -24,6 +25,16 @@ class Attempt(NamedTuple):
     outcome: Outcome
     reason: str | None = None
     response_excerpt: str | None = None
+
+
+class Sent(NamedTuple):
+    """An event that was attempted. sent_at: the end of its latest attempt; is_delivered: by any of them."""
+
+    event_id: UUID
+    merchant_id: str
+    seq: int
+    sent_at: datetime
+    is_delivered: bool
 
 
 class Record(NamedTuple):

@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
-from webhook_dispatcher.storage import installation, keys, schema
+from webhook_dispatcher.storage import installation, keys, lost, schema
 from webhook_dispatcher.storage.api import api_keys
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
@@ -471,6 +471,10 @@ class Administration:
         """Return table and day of each log partition that is missing, today and the next days."""
         rows = await self._rows("missing_partitions", list(PARTITIONED), days)
         return [(row["parent"], row["day"]) for row in rows]
+
+    async def read_lost(self) -> lost.Lost | None:
+        """Say what was sent and is not here since another server took over."""
+        return await lost.read(self.connection)
 
     async def find_unreadable(self, limit: int) -> tuple[list[UnreadableRow], int]:
         """Read the rows that lanes may wait for; return those that are damaged, and how many were read."""

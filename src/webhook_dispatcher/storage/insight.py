@@ -14,6 +14,7 @@ import asyncpg
 
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.storage import lost
 from webhook_dispatcher.storage.administration import (
     AttemptView,
     DeliveryView,
@@ -22,6 +23,7 @@ from webhook_dispatcher.storage.administration import (
     Stranded,
 )
 from webhook_dispatcher.storage.connection import translated
+from webhook_dispatcher.storage.lost import Lost, LostEvent
 from webhook_dispatcher.storage.statements import load
 
 MAX_COUNTED = 100_000
@@ -210,6 +212,7 @@ class StatusFacts:
     missing_partitions: Sequence[tuple[str, date]]
     stranded: Stranded | None
     dispatchers: Sequence[DispatcherFacts]
+    lost: Lost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +340,12 @@ class Insight:
             missing_partitions=missing,
             stranded=stranded,
             dispatchers=dispatchers,
+            lost=await lost.read(self._connection),
         )
+
+    async def find_lost(self, event_id: UUID) -> LostEvent | None:
+        """Return what was noted of an event that was sent and is not here since another server took over."""
+        return await lost.find(self._connection, event_id)
 
     async def merchants(self, wanted: MerchantFilter) -> list[MerchantFacts]:
         """Return matching merchants: those that fail first, then those whose events wait the longest."""

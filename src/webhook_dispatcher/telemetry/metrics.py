@@ -105,6 +105,11 @@ class Metrics:
         self.suspended_merchants = self._measured(
             "suspended_merchants", "Merchants that are tried once an interval, in the database.", shard
         )
+        self.lost_events = self._measured(
+            "lost_events",
+            "Events that were sent and that the database lacks since another server took over, of a day.",
+            shard,
+        )
         self.paused = self._measured("paused", "1 while operators have paused everything.", shard)
 
     def _database(self) -> None:

@@ -28,6 +28,7 @@ from webhook_dispatcher.storage.administration import (
 )
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.keys import WrongKey, refusal
+from webhook_dispatcher.storage.lost import Lost
 from webhook_dispatcher.storage.previews import PauseOf, Preview
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
@@ -69,6 +70,7 @@ class FakeAdministration(Administration):
         self.can_withdraw = True
         self.pause: PauseOfEverything | None = None
         self.suspended: list[SuspendedMerchant] = []
+        self.lost: Lost | None = None
         self.suspended_in_all = 0
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
@@ -250,6 +252,9 @@ class FakeAdministration(Administration):
 
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
         return self.missing
+
+    async def read_lost(self) -> Lost | None:
+        return self.lost
 
     async def find_unreadable(self, most: int) -> tuple[list[UnreadableRow], int]:
         if self.refusal:

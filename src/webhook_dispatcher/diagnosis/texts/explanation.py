@@ -589,6 +589,22 @@ TEXTS: Texts = {
         "uz": "u bir paytlar shu yerda bo‘lgan: {number}-buyruq ({command}) u haqida edi, {person} {at} da "
         "bergan",
     },
+    "unknown_since_delivered": {
+        "en": "{merchant} accepted it at {at}; the server that took over (noted at {noted}) lacks it: "
+        "docs/runbooks.md, WebhookEventsLost",
+        "ru": "мерчант {merchant} принял его {at}; на сервере, который пришёл на смену (замечено {noted}), "
+        "его нет: docs/runbooks.md, WebhookEventsLost",
+        "uz": "{merchant} uni {at} da qabul qilgan; almashgan serverda ({noted} da aniqlangan) u yo‘q: "
+        "docs/runbooks.md, WebhookEventsLost",
+    },
+    "unknown_since_sent": {
+        "en": "it was sent to {merchant} at {at} and not accepted; the server that took over (noted at "
+        "{noted}) lacks it: docs/runbooks.md, WebhookEventsLost",
+        "ru": "его отправили мерчанту {merchant} {at}, и он его не принял; на сервере, который пришёл на "
+        "смену (замечено {noted}), его нет: docs/runbooks.md, WebhookEventsLost",
+        "uz": "u {merchant} ga {at} da yuborilgan va qabul qilinmagan; almashgan serverda ({noted} da "
+        "aniqlangan) u yo‘q: docs/runbooks.md, WebhookEventsLost",
+    },
     "unknown_kept_since": {
         "en": "finished deliveries are kept since {day}: one that finished before that day has been dropped "
         "by retention, and leaves no trace here",

@@ -305,6 +305,32 @@ TEXTS: Texts = {
         "ru": "не хватает {number} ({days})",
         "uz": "{number} ta yetishmaydi ({days})",
     },
+    "events_lost": {
+        "en": {
+            "one": "{count} event of {merchants} was sent and is not here since another server took over "
+            "(numbers {low} to {high}, sent from {first} to {last}, noted at {noted})",
+            "other": "{count} events of {merchants} were sent and are not here since another server took "
+            "over (numbers {low} to {high}, sent from {first} to {last}, noted at {noted})",
+        },
+        "ru": {
+            "one": "{count} событие ({merchants}) отправлено, но после смены сервера его здесь нет "
+            "(номера с {low} по {high}, отправлено с {first} по {last}, замечено {noted})",
+            "few": "{count} события ({merchants}) отправлены, но после смены сервера их здесь нет "
+            "(номера с {low} по {high}, отправлены с {first} по {last}, замечено {noted})",
+            "many": "{count} событий ({merchants}) отправлены, но после смены сервера их здесь нет "
+            "(номера с {low} по {high}, отправлены с {first} по {last}, замечено {noted})",
+        },
+        "uz": "{count} ta hodisa ({merchants}) yuborilgan, lekin server almashgandan beri bu yerda yo‘q "
+        "(raqamlari {low} dan {high} gacha, {first} dan {last} gacha yuborilgan, {noted} da aniqlangan)",
+    },
+    "compare_lost": {
+        "en": "compare what merchants, charge service and this database have: docs/runbooks.md, "
+        "WebhookEventsLost",
+        "ru": "сверьте, что есть у мерчантов, в сервисе платежей и в этой базе: docs/runbooks.md, "
+        "WebhookEventsLost",
+        "uz": "merchantlarda, to‘lov xizmatida va shu bazada nima borligini solishtiring: docs/runbooks.md, "
+        "WebhookEventsLost",
+    },
     "partitions_are_made": {
         "en": "start a dispatcher (it makes them ahead of time), and look in its log for why it did not",
         "ru": "запустите диспетчер (он создаёт их заранее) и найдите в его журнале, почему их нет",

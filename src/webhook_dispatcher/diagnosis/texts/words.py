@@ -175,6 +175,7 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "paused": _word("Paused", "На паузе", "Pauzadagilar"),
         "dispatchers": _word("Dispatchers", "Диспетчеры", "Dispetcherlar"),
         "partitions": _word("Partitions", "Разделы таблиц", "Jadval bo‘limlari"),
+        "lost": _word("Lost", "Утрачены", "Yo‘qolganlar"),
         "commands": _word("Commands", "Команды", "Buyruqlar"),
         "clock": _word("Clock", "Часы", "Soat"),
         "pause": _word("Pause", "Пауза", "Pauza"),

@@ -54,7 +54,7 @@ ON CONFLICT (minute, outcome) DO UPDATE SET attempts = known.attempts + excluded
 
 -- name: forget_noted
 -- Forget dispatchers that have not noted themselves for a day, attempts of more than eight days ago, and what is older
--- than the log: numbers by the minute, and which events commands sent again.
+-- than the log: numbers by the minute, which events commands sent again, and which were lost.
 -- $1 keep interval; how long the log is kept
 -- none: always
 WITH dispatchers AS (
@@ -66,5 +66,8 @@ attempts AS (
 ),
 numbers AS (
     DELETE FROM webhook.seq_by_minute WHERE seq_by_minute.minute < clock_timestamp() - $1::interval - interval '1 day'
+),
+lost AS (
+    DELETE FROM webhook.lost_event WHERE lost_event.noted_at < clock_timestamp() - $1::interval - interval '1 day'
 )
 DELETE FROM webhook.command_chunk WHERE command_chunk.at < clock_timestamp() - $1 - interval '1 day';

@@ -29,7 +29,7 @@ SELECT current_setting('server_encoding') AS encoding;
 -- name: read_gauges
 -- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
 -- $1 count_limit bigint
--- row: pending bigint, pending_retry bigint, oldest_due_retry_age double precision, suspended bigint
+-- row: pending bigint, pending_retry bigint, oldest_due_retry_age double precision, suspended bigint, lost bigint
 -- order: one row
 SELECT
     CASE
@@ -43,7 +43,10 @@ SELECT
     CASE WHEN isfinite(overdue.retry_at)
         THEN greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0) ELSE 0 END::double precision
         AS oldest_due_retry_age,
-    (SELECT count(*) FROM webhook.lane WHERE lane.suspended_at IS NOT NULL) AS suspended
+    (SELECT count(*) FROM webhook.lane WHERE lane.suspended_at IS NOT NULL) AS suspended,
+    (
+        SELECT count(*) FROM webhook.lost_event WHERE lost_event.noted_at > clock_timestamp() - interval '1 day'
+    ) AS lost
 FROM (
     SELECT
         (SELECT count(*) FROM (SELECT FROM webhook.outbox WHERE due_at IS NULL LIMIT $1) AS counted_rows)
