@@ -307,9 +307,11 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     # control
     "lock_control": Question(()),
-    "next_commands": Question(("ARRAY[1, 2]", "500"), ASKED),
+    "await_control": Question(()),
+    "next_commands": Question(("ARRAY[1, 2]", "500", "true", "true"), ASKED),
     "take_command": Question((WAITING,)),
     "take_cancels": Question((NAMES, "5", "ARRAY[1, 2]"), ASKED),
+    "reject_overtaken": Question(("ARRAY[1, 2]", "-14004", "'since'"), ASKED),
     "read_command": Question(("1",)),
     "finish_command": Question(("1", "'done'", "'{}'", "NULL", "NULL", "NULL")),
     "finish_commands": Question(

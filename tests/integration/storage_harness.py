@@ -99,10 +99,12 @@ class StorageHarness:
         pool = await self._stack.enter_async_context(self.database.pool(application_name, 2, PATIENCE))
         return Daemon(name, PostgresClaims(pool, name), PostgresRecords(pool), pool)
 
-    async def session(self, *, application_name: str = "session") -> asyncpg.Connection:
-        """Open a connection with the dispatcher's rights."""
+    async def session(
+        self, *, application_name: str = "session", user: str = "webhook_dispatcher"
+    ) -> asyncpg.Connection:
+        """Open a connection with the dispatcher's rights, or another role's."""
         connection = await connect(
-            self.database.dsn(), application_name=application_name, command_timeout=PATIENCE
+            self.database.dsn(user), application_name=application_name, command_timeout=PATIENCE
         )
         self._stack.push_async_callback(connection.close)
         return connection

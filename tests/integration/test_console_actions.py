@@ -193,6 +193,7 @@ async def test_commands_are_asked_for_and_taken_back_in_the_persons_name(console
         (first, "retry", event, "oleg"),
         (second, "recover", None, "olga"),
     ]
+    assert all(row["is_operators"] for row in rows), "they wait for no merchant's"
     assert rows[1]["args"] == '{"since": "2026-11-01T00:00:00Z", "states": ["failed"]}'
     assert await actions.withdraw_command(olga, first)
     assert not await actions.withdraw_command(olga, first)

@@ -1,5 +1,6 @@
 """What recover and skip find, and do to what they find. Source: contract 3, `recover`, `skip`."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
@@ -430,6 +431,7 @@ async def test_a_running_mass_command_is_stopped_and_that_is_audited(
     recover, pause = await storage.db.fetchval(ask, "recover"), await storage.db.fetchval(ask, "pause")
     async with transaction() as opened:
         assert not await opened.is_stopping(recover)
+        await opened.mark_running(recover, LEASE, {})
     assert await admin.stop_command(recover, "ana")
     assert not await admin.stop_command(pause, "ana")
     async with transaction() as opened:
@@ -443,6 +445,32 @@ async def test_a_running_mass_command_is_stopped_and_that_is_audited(
     await storage.db.execute("SET ROLE webhook_observer")
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await storage.db.execute("SELECT webhook.stop_command(1, 'x')")
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("retry_failed", {"matched": 0, "retried": 0, "stopped": True}),
+        ("recover", {"matched": {}, "recovered": 0, "stopped": True}),
+        ("skip", {"skipped": 0, "stopped": True}),
+    ],
+)
+async def test_a_mass_command_that_has_not_begun_is_stopped_at_once(
+    storage: StorageHarness,
+    transaction: Transaction,
+    admin: Administration,
+    name: str,
+    result: dict[str, Any],
+) -> None:
+    ask = "INSERT INTO webhook.control (command, requested_by) VALUES ($1, 'ops') RETURNING id"
+    command = await storage.db.fetchval(ask, name)
+    assert await admin.stop_command(command, "ana")
+    assert not await admin.stop_command(command, "ana"), "it has ended"
+    async with transaction() as opened:
+        assert not await opened.take(command)
+    [row] = await storage.db.fetch("SELECT * FROM webhook.control")
+    assert (row["status"], json.loads(row["result"])) == ("done", result)
+    assert row["handled_at"] is not None
 
 
 async def test_whose_event_it_is_and_whether_that_is_paused(

@@ -102,6 +102,8 @@ def test_later_migration_names_what_it_applied(
         "0008_console",
         "0009_own_sessions",
         "0010_feed_is_chosen",
+        "0011_lost_events",
+        "0012_operators_first",
     )
     assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines

@@ -13,6 +13,7 @@ from tests.servers import programs, settings_of_tests
 from tests.servers.database import Database
 from tests.servers.pooler import Pooler, find_pgbouncer
 from tests.waiting import MAX_WAIT
+from webhook_dispatcher.domain.command import Queue
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.record import LaneTurn
 from webhook_dispatcher.local.binaries import major_version
@@ -274,7 +275,8 @@ async def test_commands_are_asked_for_and_carried_out(
         asked = await admin.ask(ControlRequest("pause", "a test", "m"))
         with suppress(ZeroDivisionError):
             async with PostgresControls(pool).transaction() as transaction:
-                assert [command.id for command in await transaction.next_commands([], 9)] == [asked]
+                found = await transaction.next_commands(Queue.BRAKES, [], 9)
+                assert [command.id for command in found] == [asked]
                 assert await transaction.take(asked)
                 await transaction.finish(asked, {})
                 raise ZeroDivisionError

@@ -11,7 +11,7 @@ from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.unreadable import Unreadable
 from webhook_dispatcher.domain.claim import DueRow
-from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, RetryFailed
+from webhook_dispatcher.domain.command import LONG_AGO, Code, CommandRejected, Queue, RetryFailed
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.storage.administration import administration
@@ -301,11 +301,13 @@ async def test_a_command_that_cannot_be_read_can_be_rejected_in_the_same_transac
     later = await storage.db.fetchval(put, "{}")
     controls = PostgresControls(daemon.pool)
     async with controls.transaction() as transaction:
-        assert [command.id for command in await transaction.next_commands([], 9)] == [unread]
+        found = await transaction.next_commands(Queue.BRAKES, [], 9)
+        assert [command.id for command in found] == [unread]
         assert await transaction.take(unread)
         with pytest.raises(StatementRefused) as refused:
             await transaction.read_command(unread)
         assert refused.value.is_row_fault
         await transaction.reject(unread, Code.MALFORMED, "it cannot be read")
-        assert [command.id for command in await transaction.next_commands([], 9)] == [later]
+        found = await transaction.next_commands(Queue.BRAKES, [], 9)
+        assert [command.id for command in found] == [later]
         assert (await transaction.read_command(later)).name == "pause"

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.builders import NOW
 from tests.unit.fakes.controls import EVENT_ID
 from tests.unit.harnesses.controller import URL, ControllerHarness
+from tests.unit.loop_turns import quiet
 from webhook_dispatcher.dispatch.control.postponed import POSTPONE_SECONDS
 from webhook_dispatcher.domain.command import Code, CommandStatus
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
@@ -297,3 +298,24 @@ async def test_a_stop_ends_a_round() -> None:
     harness.controls.before_take.append(harness.stop.set)
     assert await harness.step()
     assert harness.controls.done == [("pause", "m", True)]
+
+
+async def test_a_merchants_command_makes_way_for_an_operators() -> None:
+    harness = ControllerHarness()
+    harness.controls.insert("pause", "m")
+    harness.controls.control_is_free.clear()
+    operators = asyncio.ensure_future(harness.right_of_way.take(harness.controls))
+    await quiet()
+    assert not await harness.step()
+    harness.controls.control_is_free.set()
+    await operators
+    assert await harness.step()
+    assert harness.controls.done == [("pause", "m", True)]
+
+
+@pytest.mark.parametrize("name", ["pause", "resume"])
+async def test_a_pause_or_resume_overtakes_what_came_before(name: str) -> None:
+    harness = ControllerHarness()
+    command = harness.controls.insert(name, "m")
+    assert await harness.step()
+    assert harness.controls.decided == [command.id]

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.builders import NOW, make_endpoint
 from tests.unit.fakes.controls import EVENT_ID
 from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
-from tests.waiting import MAX_WAIT
+from tests.waiting import MAX_WAIT, until
 from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.domain.command import LONG_AGO, Code
@@ -246,6 +246,21 @@ async def test_a_worker_whose_command_was_taken_over_does_not_finish_it() -> Non
         await harness.controller.step(group)
         harness.controls.handlings[command.id].token = NOW
     assert harness.controls.handlings[command.id].status == "running"
+
+
+async def test_a_mass_retry_makes_way_for_an_operators_command() -> None:
+    harness = ControllerHarness()
+    harness.controls.chunks = [chunk(1, 1, 9)]
+    harness.controls.insert("retry_failed", "m")
+    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
+        await harness.controller.step(group)
+        harness.controls.control_is_free.clear()
+        operators = group.create_task(harness.right_of_way.take(harness.controls))
+        await until(lambda: harness.controls.stop_looks >= 3)
+        assert harness.controls.asked_chunks == []
+        harness.controls.control_is_free.set()
+        await operators
+    assert harness.controls.asked_chunks != []
 
 
 async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:

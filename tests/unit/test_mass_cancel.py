@@ -112,7 +112,7 @@ async def test_the_one_that_is_refused_is_rejected_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "error"), [("cancel", NO_RIGHT), ("cancel", DOWN), ("lock_control", DAMAGE)]
+    ("method", "error"), [("cancel", NO_RIGHT), ("cancel", DOWN), ("await_control", DAMAGE)]
 )
 async def test_what_is_no_commands_fault_rejects_none(method: str, error: StorageError) -> None:
     harness = ControllerHarness()
@@ -122,12 +122,3 @@ async def test_what_is_no_commands_fault_rejects_none(method: str, error: Storag
     with pytest.raises(ExceptionGroup):
         await harness.step()
     assert "rejected" not in statuses(harness, commands)
-
-
-async def test_while_another_dispatcher_is_at_it_nothing_is_cancelled() -> None:
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
-    commands = insert_cancels(harness, "m", 2)
-    harness.controls.lock_answers.append(False)
-    assert not await harness.step()
-    assert statuses(harness, commands) == ["pending", "pending"]

@@ -28,6 +28,7 @@ from webhook_dispatcher.app.report import Readiness, ShowsOperators
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
+from webhook_dispatcher.dispatch.control.postponed import Postponed
 from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.heartbeat import HEARTBEAT_INTERVAL, Pulse
@@ -51,6 +52,7 @@ from webhook_dispatcher.dispatch.upkeep import (
     keep_logs,
     watch_event_loop,
 )
+from webhook_dispatcher.domain.command import Queue
 from webhook_dispatcher.domain.errors import (
     SchemaMismatch,
     StatementRefused,
@@ -167,6 +169,10 @@ class Daemon:
         upkeep = await enter(
             pool(application_name="webhook-dispatcher upkeep", size=4, planning=PLANNED_EACH_TIME)
         )
+        # What stops sending waits for no connection that others have.
+        control = await enter(
+            pool(application_name="webhook-dispatcher control", size=2, planning=PLANNED_EACH_TIME)
+        )
         await self._await_database(upkeep)
         if self._stop.is_set():
             return
@@ -179,6 +185,8 @@ class Daemon:
             PostgresClaims(claiming, self._owner),
             PostgresRecords(recording),
             PostgresControls(upkeep),
+            PostgresControls(control),
+            PostgresClaims(control, self._owner),
             PostgresUpkeep(upkeep),
             PostgresSuspensions(upkeep),
             PostgresNotices(upkeep),
@@ -230,6 +238,8 @@ class Daemon:
         claims: PostgresClaims,
         records: PostgresRecords,
         controls: PostgresControls,
+        brakes: PostgresControls,
+        recalls: PostgresClaims,
         upkeep: PostgresUpkeep,
         suspensions: PostgresSuspensions,
         notices: PostgresNotices,
@@ -267,9 +277,17 @@ class Daemon:
         long_running = LongRunningCommands(
             controls, claims, self._attempter, self._recorder, instruments, settings.attempt_timeout, stop
         )
-        controller = Controller(controls, long_running, guard, instruments, stop)
+        postponed = Postponed(self._clock)
+        controllers = [
+            Controller(queue, through, long_running, guard, instruments, postponed, stop)
+            for queue, through in (
+                (Queue.BRAKES, brakes),
+                (Queue.OPERATORS, controls),
+                (Queue.MERCHANTS, controls),
+            )
+        ]
         self._gauges = Gauges(upkeep, keyring, self.metrics)
-        recalls = partial(obey_recalls, claims, self._dispatcher, instruments.pause)
+        obeying = partial(obey_recalls, recalls, self._dispatcher, instruments.pause)
         logs = partial(keep_logs, upkeep, settings.retention, instruments.own_faults.clock_doubt)
         suspension = Suspension(suspensions, settings.suspend_after, interval, self.metrics)
         reporting = Reporting(notices, settings.failing_after, self.metrics)
@@ -290,11 +308,11 @@ class Daemon:
             self._dispatcher.run(),
             loop(RELEASE_INTERVAL, release, "release.failed"),
             retrier.run(),
-            controller.run(),
             loop(LOOK_INTERVAL, look_for_sent, "lost.failed"),
+            *(controller.run() for controller in controllers),
             loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
-            loop(RECALL_INTERVAL, recalls, "recall.failed"),
+            loop(RECALL_INTERVAL, obeying, "recall.failed"),
             loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),
             loop(REPORT_INTERVAL, reporting.step, "notices.failed"),

@@ -8,6 +8,7 @@ from webhook_dispatcher.dispatch.health.merchants import MerchantHealth
 from webhook_dispatcher.dispatch.health.outage import Outage
 from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.lane_session import MemoryBudget
+from webhook_dispatcher.dispatch.right_of_way import RightOfWay
 from webhook_dispatcher.dispatch.sent_lately import SentLately
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.telemetry.metrics import Metrics
@@ -38,6 +39,7 @@ class Instruments:
     merchants: MerchantHealth
     pause: OperatorPause
     sent_lately: SentLately
+    right_of_way: RightOfWay
 
     @classmethod
     def of(cls, clock: Clock, metrics: Metrics) -> Self:
@@ -55,4 +57,5 @@ class Instruments:
             MerchantHealth(clock, own_faults.held),
             OperatorPause(),
             SentLately(clock),
+            RightOfWay(),
         )

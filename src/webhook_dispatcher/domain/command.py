@@ -8,7 +8,7 @@ Source: contract 3, `webhook.control`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 from uuid import UUID
@@ -67,6 +67,18 @@ class CommandStatus(StrEnum):
 
 HANDLED_STATUSES = (CommandStatus.DONE, CommandStatus.REJECTED)
 """How a command ends that a dispatcher has taken up."""
+
+
+class Queue(Enum):
+    """In which commands wait: no operator's waits for a merchant's, and no brake for what takes long.
+
+    Brakes are operators' pause, resume and cancel. Whose a command is, the database says: the role that was
+    connected when it was inserted.
+    """
+
+    BRAKES = "brakes"
+    OPERATORS = "operators"
+    MERCHANTS = "merchants"
 
 
 class CommandRejected(DispatcherError):

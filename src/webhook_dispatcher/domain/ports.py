@@ -23,6 +23,7 @@ from webhook_dispatcher.domain.command import (
     Code,
     CommandRow,
     HandledCommand,
+    Queue,
     RetryFailed,
     WaitingCommand,
 )
@@ -238,17 +239,21 @@ class CommandTransaction(MassTransaction, Protocol):
     """One transaction in which commands are carried out. All methods raise StorageError."""
 
     async def lock_control(self) -> bool:
-        """Keep other dispatchers from carrying out commands until this transaction ends.
-
-        False when another dispatcher is at it.
-        """
+        """Keep other commands from being carried out until this transaction ends; False when one is."""
         ...
 
-    async def next_commands(self, except_ids: Sequence[int], limit: int) -> list[WaitingCommand]:
-        """Look for commands that may be taken up, in order of id; nothing is locked.
+    async def await_control(self) -> None:
+        """Do so after whatever is being carried out; StorageUnavailable when that takes too long."""
+        ...
 
-        They are the first pending one of each subject, unless a pending pause or resume of everything came
-        before it, and running ones whose lease has ended. Those named are left out, with their subjects.
+    async def next_commands(
+        self, queue: Queue, except_ids: Sequence[int], limit: int
+    ) -> list[WaitingCommand]:
+        """Look for a queue's commands that may be taken up; nothing is locked.
+
+        They are the first pending one of each subject, unless it waits for another queue's, and running ones
+        whose lease has ended. Those named are left out, with their subjects. Brakes of everything come first,
+        the others in order of id.
         """
         ...
 
@@ -259,10 +264,14 @@ class CommandTransaction(MassTransaction, Protocol):
     async def take_cancels(
         self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
     ) -> dict[int, UUID]:
-        """Lock these subjects' next plain cancels, and return the events by the commands' ids.
+        """Lock operators' next plain cancels of these subjects, and return the events by the commands' ids.
 
-        Nothing is taken that waits for a command of another kind, or for one of those named.
+        Nothing is taken that waits for a command of another kind of theirs, or for one of those named.
         """
+        ...
+
+    async def reject_overtaken(self, command_ids: Sequence[int]) -> None:
+        """Reject what merchants asked for before these brakes, still waits, and would undo them."""
         ...
 
     async def read_command(self, command_id: int) -> CommandRow:

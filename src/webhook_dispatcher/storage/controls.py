@@ -17,6 +17,7 @@ from webhook_dispatcher.domain.command import (
     CommandRow,
     CommandStatus,
     HandledCommand,
+    Queue,
     RetryFailed,
     WaitingCommand,
 )
@@ -34,6 +35,9 @@ from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.mass_commands import PostgresMassTransaction
 from webhook_dispatcher.storage.statements import load
 
+OVERTAKEN = "an operator has decided otherwise since"
+"""Why a merchant's command is rejected that would undo an operator's later one."""
+
 _CONTROL = {**load("control"), **load("reopening"), **load("suspending")}
 
 
@@ -45,13 +49,20 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         """See domain.ports.CommandTransaction."""
         return await self._row("lock_control") is not None
 
-    async def next_commands(self, except_ids: Sequence[int], limit: int) -> list[WaitingCommand]:
+    async def await_control(self) -> None:
+        """See domain.ports.CommandTransaction."""
+        await self._row("await_control")
+
+    async def next_commands(
+        self, queue: Queue, except_ids: Sequence[int], limit: int
+    ) -> list[WaitingCommand]:
         """See domain.ports.CommandTransaction."""
         # No lock: that would take a transaction id, whose commit is flushed to disk, and most looks, four a
         # second, find nothing.
+        which = queue is not Queue.MERCHANTS, queue is Queue.BRAKES
         return [
             WaitingCommand(row["id"], row["subject"], row["is_plain_cancel"])
-            for row in await self._rows("next_commands", list(except_ids), limit)
+            for row in await self._rows("next_commands", list(except_ids), limit, *which)
         ]
 
     async def take(self, command_id: int) -> bool:
@@ -64,6 +75,10 @@ class PostgresCommandTransaction(PostgresMassTransaction):
         """See domain.ports.CommandTransaction."""
         rows = await self._rows("take_cancels", list(subjects), per_subject, list(except_ids))
         return {row["id"]: row["event_id"] for row in rows}
+
+    async def reject_overtaken(self, command_ids: Sequence[int]) -> None:
+        """See domain.ports.CommandTransaction."""
+        await self._do("reject_overtaken", list(command_ids), int(Code.WRONG_STATE), OVERTAKEN)
 
     async def read_command(self, command_id: int) -> CommandRow:
         """See domain.ports.CommandTransaction."""

@@ -16,6 +16,7 @@ import asyncpg
 from webhook_dispatcher.dispatch.attempt import Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
+from webhook_dispatcher.dispatch.control.postponed import Postponed
 from webhook_dispatcher.dispatch.control.recalls import obey_recalls
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.instruments import Instruments
@@ -23,6 +24,7 @@ from webhook_dispatcher.dispatch.lane_session import LaneSession, SessionState
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
+from webhook_dispatcher.domain.command import Queue
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.ports import Claims, Records
@@ -215,7 +217,7 @@ class ModelDaemon:
     dispatcher: Dispatcher
     recorder: Recorder
     retrier: Retrier
-    controller: Controller
+    controllers: list[Controller]
     instruments: Instruments
     group: _Tasks = field(default_factory=_Tasks)
     is_frozen: bool = False
@@ -247,8 +249,11 @@ class ModelDaemon:
         long_running = LongRunningCommands(
             controls, ports, attempter, recorder, instruments, timedelta(seconds=10), stop
         )
-        controller = Controller(controls, long_running, Guard(EgressPolicy()), instruments, stop)
-        daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controller, instruments)
+        guard, postponed = Guard(EgressPolicy()), Postponed(moment)
+        controllers = [
+            Controller(queue, controls, long_running, guard, instruments, postponed, stop) for queue in Queue
+        ]
+        daemon = cls(name, moment, claims, records, dispatcher, recorder, retrier, controllers, instruments)
         attempter.daemon, attempter.sender = daemon, sender
         return daemon
 
@@ -279,7 +284,8 @@ class ModelDaemon:
         await obey_recalls(cast(Claims, self.claims), self.dispatcher, self.instruments.pause)
 
     async def take_command(self) -> None:
-        await self.controller.step(self.group)
+        for controller in self.controllers:
+            await controller.step(self.group)
 
     async def crash(self) -> None:
         """Forget everything."""

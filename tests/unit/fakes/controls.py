@@ -1,5 +1,6 @@
 """The control table, and the transactions in which its commands are carried out, in memory."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from webhook_dispatcher.domain.command import (
     CommandRow,
     CommandStatus,
     HandledCommand,
+    Queue,
     Recover,
     RetryFailed,
     Skip,
@@ -79,6 +81,10 @@ class FakeControls:
         self.looks: list[Found] = []
         self.asked_looks: list[tuple[str, int, int]] = []
         self.left_out: set[int] = set()
+        self.decided: list[int] = []
+        self.control_is_free = asyncio.Event()
+        self.control_is_free.set()
+        self.stop_looks = 0
         self.sent_again: list[tuple[int, tuple[int, ...]]] = []
 
     def insert(self, name: str, merchant_id: str | None = None, **changes: Any) -> CommandRow:
@@ -121,7 +127,11 @@ class FakeControls:
     def _is_plain_cancel(self, row: CommandRow) -> bool:
         return self.takes_together and row.name == "cancel" and row.event_id is not None and not row.args
 
-    async def next_commands(self, except_ids: Sequence[int], most: int) -> list[WaitingCommand]:
+    async def await_control(self) -> None:
+        self.database.fail("await_control")
+        await self.control_is_free.wait()
+
+    async def next_commands(self, queue: Queue, except_ids: Sequence[int], most: int) -> list[WaitingCommand]:
         self.database.fail("next_commands")
         left_out = {self.subject(self.commands[id_ - 1]) for id_ in except_ids}
         first: dict[str, CommandRow] = {}
@@ -152,6 +162,10 @@ class FakeControls:
                 assert row.event_id is not None
                 taken[row.id] = row.event_id
         return taken
+
+    async def reject_overtaken(self, command_ids: Sequence[int]) -> None:
+        self.database.fail("reject_overtaken")
+        self.decided.extend(command_ids)
 
     async def read_command(self, command_id: int) -> CommandRow:
         self.database.fail("read_command")
@@ -261,6 +275,7 @@ class FakeControls:
         self.sent_again.append((command_id, tuple(seqs)))
 
     async def is_stopping(self, command_id: int) -> bool:
+        self.stop_looks += 1
         return command_id in self.stopping
 
     def _look(self, where: str, after: int, limit: int) -> Found:

@@ -13,10 +13,11 @@ from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import Attempter
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
+from webhook_dispatcher.dispatch.control.postponed import Postponed
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
-from webhook_dispatcher.domain.command import Code, CommandRow
+from webhook_dispatcher.domain.command import Code, CommandRow, Queue
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.telemetry.metrics import Metrics
 
@@ -34,6 +35,7 @@ class ControllerHarness:
         self.sender, self.stop, self.metrics = FakeSender(), Stop(), Metrics("test")
         self.clock = self.database.clock
         instruments = Instruments.of(self.clock, self.metrics)
+        self.right_of_way = instruments.right_of_way
         attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         recorder = Recorder(FakeRecords(self.database), instruments, LEASE, 15.0)
         long_running = LongRunningCommands(
@@ -45,7 +47,9 @@ class ControllerHarness:
             ATTEMPT_TIMEOUT,
             self.stop,
         )
-        self.controller = Controller(self.controls, long_running, self, instruments, self.stop)
+        self.controller = Controller(
+            Queue.MERCHANTS, self.controls, long_running, self, instruments, Postponed(self.clock), self.stop
+        )
 
     def find_fault(self, url: str) -> str | None:
         return None if url == URL else "it is not public"

@@ -1,8 +1,10 @@
-"""Carries out the control table's commands, in rounds.
+"""Carries out the control table's commands, each queue's in rounds of their own.
 
 A round takes up the first command of each subject, so that nobody waits for the commands of others. A short
 command is carried out in the transaction that takes it up; cancels go together (mass_cancel). A long one is
 marked as running in that transaction, and goes on in a task of its own (long_running).
+One command is carried out at a time, over all queues and dispatchers: operators' are next (right_of_way), and
+merchants' try again later.
 """
 
 import asyncio
@@ -27,6 +29,7 @@ from webhook_dispatcher.domain.command import (
     CommandStatus,
     LongCommand,
     Pause,
+    Queue,
     Retry,
     SetUrl,
     ShortCommand,
@@ -47,29 +50,39 @@ POLL = Interval(0.25)
 """Between two polls of the control table (contract 3: taken up within a second)."""
 MAX_ROUND = 500
 """Commands that are taken up before the next look."""
+MAX_BRAKES = 20
+"""Brakes that are, so that a pause of everything does not wait for hundreds of others."""
 
 _log = structlog.get_logger()
 
 
 class Controller:
-    """Takes commands up in order of their id within a subject, one transaction each."""
+    """Takes a queue's commands up in order of their id within a subject, one transaction each.
+
+    postponed: shared by the controllers of all queues, since what one has postponed holds up none of them.
+    """
 
     def __init__(
         self,
+        queue: Queue,
         controls: Controls,
         long_running: LongRunningCommands,
         url_guard: UrlGuard,
         instruments: Instruments,
+        postponed: Postponed,
         stop: Stop,
     ) -> None:
+        self._queue = queue
+        self._round = MAX_BRAKES if queue is Queue.BRAKES else MAX_ROUND
         self._controls = controls
         self._long_running = long_running
         self._url_guard = url_guard
         self._clock = instruments.clock
         self._metrics = instruments.metrics
         self._stop = stop
-        self._mass_cancel = mass_cancel.MassCancel(controls, instruments.metrics)
-        self._postponed = Postponed(instruments.clock)
+        self._right_of_way = instruments.right_of_way
+        self._mass_cancel = mass_cancel.MassCancel(controls, self._right_of_way, instruments.metrics)
+        self._postponed = postponed
         self._unread: set[int] = set()
 
     async def run(self) -> None:
@@ -82,14 +95,16 @@ class Controller:
         """Go one round, and go on with long commands in `group`; False when nothing could be done."""
         postponed = self._postponed.ids()
         async with self._controls.transaction() as transaction:
-            waiting = await transaction.next_commands(postponed, MAX_ROUND)
+            waiting = await transaction.next_commands(self._queue, postponed, self._round)
         others = [command for command in waiting if not self._mass_cancel.takes(command)]
         cancels = [command for command in waiting if self._mass_cancel.takes(command)]
-        has_handled = bool(cancels) and await self._mass_cancel.step(cancels, postponed)
         try:
-            return await self._go_round(others, group) or has_handled
+            has_handled = await self._go_round(others, group)
         except ControlIsBusy:
-            return has_handled
+            has_handled = False
+        if cancels:
+            has_handled |= await self._mass_cancel.step(cancels, postponed)
+        return has_handled
 
     async def _go_round(self, waiting: Sequence[WaitingCommand], group: asyncio.TaskGroup) -> bool:
         """Take up commands one after the other, those last that have failed before."""
@@ -109,7 +124,7 @@ class Controller:
         long_command: LongRunningCommand | None = None
         try:
             async with self._controls.transaction() as transaction:
-                await lock_control(transaction)
+                await self._lock_control(transaction)
                 if not await transaction.take(command_id):
                     return False
                 row = await self._read(transaction, command_id)
@@ -123,6 +138,14 @@ class Controller:
         if long_command is not None:
             group.create_task(self._long_running.carry_out(long_command))
         return True
+
+    async def _lock_control(self, transaction: CommandTransaction) -> None:
+        if self._queue is not Queue.MERCHANTS:
+            await self._right_of_way.take(transaction)
+        elif self._right_of_way.is_taken:
+            raise ControlIsBusy
+        else:
+            await lock_control(transaction)
 
     async def _recover(self, row: CommandRow | None, error: StorageError) -> None:
         """Reject a command whose own values were refused; postpone any other that failed, and raise."""
@@ -189,7 +212,7 @@ class Controller:
             case SetUrl():
                 return await self._set_url(transaction, command_id, command)
             case Pause():
-                return await _pause(transaction, command)
+                return await _pause(transaction, command_id, command)
             case _:
                 assert_never(command)
 
@@ -258,8 +281,9 @@ async def _reopen(transaction: CommandTransaction, delivery: FoundDelivery) -> i
             return None
 
 
-async def _pause(transaction: CommandTransaction, command: Pause) -> dict[str, Any]:
+async def _pause(transaction: CommandTransaction, command_id: int, command: Pause) -> dict[str, Any]:
     if command.merchant_id is not None:
         await transaction.require_endpoint(command.merchant_id)
     await transaction.pause(command.merchant_id, command.is_paused)
+    await transaction.reject_overtaken([command_id])
     return {}

@@ -63,6 +63,7 @@ class LongRunningCommands:
         self._claims = claims
         self._attempter = attempter
         self._recorder = recorder
+        self._right_of_way = instruments.right_of_way
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
         self._metrics = instruments.metrics
@@ -77,7 +78,8 @@ class LongRunningCommands:
         """
         match command:
             case RetryFailed():
-                return await self._begin_mass_retry(transaction, row, command)
+                retried = MassRetryProgress.parse(row.result) if row.result else MassRetryProgress()
+                return await self._begin(transaction, row, MassRetry(command), retried)
             case Recover():
                 return await self._begin_recovery(transaction, row, command)
             case Skip():
@@ -95,15 +97,6 @@ class LongRunningCommands:
         except (StorageError, LeaseLost) as error:
             _log.warning("control.interrupted", command_id=command.running.id, error=str(error))
 
-    async def _begin_mass_retry(
-        self, transaction: CommandTransaction, row: CommandRow, command: RetryFailed
-    ) -> LongRunningCommand:
-        if row.result:
-            progress = MassRetryProgress.parse(row.result)
-        else:
-            progress = MassRetryProgress(matched=await transaction.count_failed(command))
-        return await self._begin(transaction, row, MassRetry(command), progress)
-
     async def _begin_recovery(
         self, transaction: CommandTransaction, row: CommandRow, command: Recover
     ) -> LongRunningCommand:
@@ -116,7 +109,16 @@ class LongRunningCommands:
         self, transaction: CommandTransaction, row: CommandRow, work: Work[P], progress: P
     ) -> MassCommand[P]:
         running = await self._mark_running(transaction, row, progress.as_result())
-        return MassCommand(work, progress, running, self._controls, self._recorder, self._clock, self._stop)
+        return MassCommand(
+            work,
+            progress,
+            running,
+            self._controls,
+            self._recorder,
+            self._right_of_way,
+            self._clock,
+            self._stop,
+        )
 
     async def _begin_sample_event(
         self, transaction: CommandTransaction, row: CommandRow, command: TestEvent

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import structlog
 
+from webhook_dispatcher.dispatch.right_of_way import RightOfWay
 from webhook_dispatcher.domain.command import (
     Code,
     CommandName,
@@ -40,8 +41,9 @@ class Cancelled:
 class MassCancel:
     """Carries out cancels of any merchants together."""
 
-    def __init__(self, controls: Controls, metrics: Metrics) -> None:
+    def __init__(self, controls: Controls, right_of_way: RightOfWay, metrics: Metrics) -> None:
         self._controls = controls
+        self._right_of_way = right_of_way
         self._metrics = metrics
         self._one_by_one: frozenset[int] = frozenset()
 
@@ -57,8 +59,8 @@ class MassCancel:
         events: Mapping[int, UUID] = {}
         try:
             async with self._controls.transaction() as transaction:
-                if await transaction.lock_control():
-                    events = await self._take(transaction, waiting, except_ids)
+                await self._right_of_way.take(transaction)
+                events = await self._take(transaction, waiting, except_ids)
                 if not events:
                     return False
                 cancelled = await cancel(transaction, events)
@@ -95,6 +97,7 @@ async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) ->
     found = await transaction.find_deliveries(list(dict.fromkeys(events.values())))
     owed = [delivery for delivery in found.values() if _is_cancellable(delivery)]
     ended = await transaction.cancel(owed) if owed else frozenset()
+    await transaction.reject_overtaken(list(events))
     asked: set[UUID] = set()
     handled = []
     for command_id, event_id in sorted(events.items()):

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from webhook_dispatcher.dispatch.control.running_command import RunningCommand
 from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import Recorder
+from webhook_dispatcher.dispatch.right_of_way import RightOfWay
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.command import malformed_progress
 from webhook_dispatcher.domain.errors import StatementRefused
@@ -152,6 +153,7 @@ class MassCommand(Generic[P]):
         running: RunningCommand,
         controls: Controls,
         recorder: Recorder,
+        right_of_way: RightOfWay,
         clock: Clock,
         stop: Stop,
     ) -> None:
@@ -160,6 +162,7 @@ class MassCommand(Generic[P]):
         self._progress = progress
         self._controls = controls
         self._recorder = recorder
+        self._right_of_way = right_of_way
         self._clock = clock
         self._stop = stop
         self._pace = _Pace(clock)
@@ -194,7 +197,7 @@ class MassCommand(Generic[P]):
                 if await transaction.is_stopping(self.running.id):
                     self._is_stopped = True
                     return False
-                if not await self._pace.allows_more(transaction):
+                if self._right_of_way.is_taken or not await self._pace.allows_more(transaction):
                     return True
                 chunk = await self._work.take(transaction, self._progress, size)
                 if chunk is None:

@@ -24,11 +24,12 @@ _log = structlog.get_logger()
 class MassRetryProgress:
     """How far a mass retry has come; any dispatcher can go on from it.
 
-    matched: deliveries that matched when the command was taken up. passed: those looked at so far.
+    matched: deliveries that matched when the command began; 0 until they are counted. passed: those looked at
+    so far.
     retried: those owed again. reached: (finished_at, seq) of the last one looked at.
     """
 
-    matched: int
+    matched: int = 0
     retried: int = 0
     passed: int = 0
     reached: tuple[datetime, int] | None = None
@@ -87,11 +88,14 @@ class MassRetry:
     def __init__(self, command: RetryFailed) -> None:
         self._command = command
         self.limit = command.limit
+        self._is_counted = False
 
     async def take(
         self, transaction: CommandTransaction, progress: MassRetryProgress, size: int
     ) -> Chunk[MassRetryProgress] | None:
         """See mass_command.Work."""
+        if not self._is_counted and progress.reached is None:
+            return await self._count(transaction, progress)
         await lock_control(transaction)
         after = progress.reached or (self._command.since, -1)
         if size:
@@ -104,3 +108,11 @@ class MassRetry:
                     "delivery.passed_over", seq=chunk.reached[1], reason="it cannot be made owed again"
                 )
         return None if chunk is None else Chunk(progress.with_chunk(chunk), chunk.heads, chunk.seqs)
+
+    async def _count(
+        self, transaction: CommandTransaction, progress: MassRetryProgress
+    ) -> Chunk[MassRetryProgress]:
+        # It may take seconds, in which other commands go on: a pause does not wait for it.
+        matched = await transaction.count_failed(self._command)
+        self._is_counted = True
+        return Chunk(replace(progress, matched=matched), found_nothing=True)

@@ -1,6 +1,7 @@
 -- Carrying out the control table's commands. One dispatcher at a time carries one out, in order of id within a
 -- subject, each in a transaction of its own, but for cancels, which go together: what a command does and that it is
--- done are committed together.
+-- done are committed together. Operators' commands and merchants' are queues of their own: an operator's waits for no
+-- merchant's.
 -- A subject is looked for as one of an array: a plan may otherwise go through all numbers for the order's sake.
 
 -- name: lock_control
@@ -9,16 +10,26 @@
 -- none: another dispatcher carries out commands just now
 SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE SKIP LOCKED;
 
+-- name: await_control
+-- The same, after whoever carries out commands just now.
+-- row: is_only boolean
+-- none: never
+SELECT state.is_only FROM webhook.state WHERE state.is_only FOR NO KEY UPDATE;
+
 -- name: next_commands
--- Look for commands that may be taken up: the first pending one of each subject (of those without a subject, which
--- only a superuser can put in: of all of them), unless a pending pause or resume of everything came before it, or it is
--- a resume of everything and any came before it, or a resume and a skip of the same that came before it is running;
--- and running ones whose worker's lease has ended. Left out are the named ones, and their subjects.
+-- Look for commands of one queue that may be taken up: the first pending one of each subject (of those without a subject,
+-- which only a superuser can put in: of all of them), and running ones whose worker's lease has ended. Left out are the
+-- named ones, and their subjects.
+-- A resume goes after a skip of the same that came before it; that of everything after all that operators asked for before
+-- it. Brakes (pause, resume and cancel, of operators) wait for nothing else. All others go after a pending pause or resume
+-- of everything that came before them, merchants' after those of operators of the same subject, too.
 -- A large value may be damaged: only its size is looked at here.
 -- $1 except_ids bigint[]
 -- $2 most bigint; of cancels, and of others: however many cancels there are, others do not wait for them
+-- $3 are_operators boolean
+-- $4 are_brakes boolean; of merchants' none is
 -- row: id bigint, subject text, is_plain_cancel boolean
--- order: by id
+-- order: brakes of everything first, then by id
 -- none: there is no such command
 WITH RECURSIVE barrier AS MATERIALIZED (
     SELECT coalesce((
@@ -38,7 +49,7 @@ pending AS (
     (
         SELECT control.subject, control.id, control.command
         FROM webhook.control
-        WHERE control.status = 'pending' AND control.subject IS NOT NULL
+        WHERE control.status = 'pending' AND control.is_operators = $3 AND control.subject IS NOT NULL
         ORDER BY control.subject, control.id
         LIMIT 1
     )
@@ -48,7 +59,7 @@ pending AS (
     CROSS JOIN LATERAL (
         SELECT control.subject, control.id, control.command
         FROM webhook.control
-        WHERE control.status = 'pending' AND control.subject > pending.subject
+        WHERE control.status = 'pending' AND control.is_operators = $3 AND control.subject > pending.subject
         ORDER BY control.subject, control.id
         LIMIT 1
     ) AS following
@@ -58,7 +69,16 @@ waiting AS MATERIALIZED (
         SELECT pending.subject, pending.id, pending.command
         FROM pending
         WHERE
-            pending.id <= (SELECT barrier.id FROM barrier)
+            ($3 AND pending.command IN ('pause', 'resume', 'cancel')) = $4
+            AND ($4 OR pending.id <= (SELECT barrier.id FROM barrier))
+            AND ($3 OR NOT EXISTS (
+                SELECT
+                FROM webhook.control AS earlier
+                WHERE
+                    earlier.status = 'pending' AND earlier.is_operators
+                    AND earlier.subject = ANY(ARRAY[pending.subject])
+                    AND earlier.id < pending.id
+            ))
             -- What was asked for before anything is sent again is done first.
             AND NOT (
                 pending.command = 'resume'
@@ -71,7 +91,7 @@ waiting AS MATERIALIZED (
                         SELECT
                         FROM webhook.control AS skipping
                         WHERE
-                            skipping.status = 'running'
+                            skipping.status IN ('pending', 'running')
                             AND skipping.command = 'skip'
                             AND skipping.id < pending.id
                             AND (pending.subject = '' OR coalesce(skipping.merchant_id, pending.subject) = pending.subject)
@@ -84,7 +104,7 @@ waiting AS MATERIALIZED (
     (
         SELECT control.subject, control.id, control.command
         FROM webhook.control
-        WHERE control.status = 'pending' AND control.subject IS NULL
+        WHERE control.status = 'pending' AND control.subject IS NULL AND control.is_operators = $3 AND NOT $4
         ORDER BY control.subject, control.id
         LIMIT 1
     )
@@ -92,7 +112,9 @@ waiting AS MATERIALIZED (
     (
         SELECT control.subject, control.id, control.command
         FROM webhook.control
-        WHERE control.status = 'running' AND control.running_until < clock_timestamp()
+        WHERE
+            control.status = 'running' AND control.running_until < clock_timestamp()
+            AND control.is_operators = $3 AND NOT $4
         ORDER BY control.running_until
         LIMIT $2
     )
@@ -105,7 +127,11 @@ postponed AS MATERIALIZED (
     ) AS named
 ),
 ranked AS MATERIALIZED (
-    SELECT waiting.id, row_number() OVER (PARTITION BY waiting.command = 'cancel' ORDER BY waiting.id) AS rank
+    SELECT
+        waiting.id,
+        row_number() OVER (
+            PARTITION BY waiting.command = 'cancel' ORDER BY waiting.subject IS DISTINCT FROM '', waiting.id
+        ) AS rank
     FROM waiting
     WHERE
         waiting.id NOT IN (SELECT postponed.id FROM postponed)
@@ -124,7 +150,7 @@ CROSS JOIN LATERAL (
         control.id, control.subject,
         coalesce(CASE
             WHEN
-                control.status = 'pending' AND control.command = 'cancel' AND control.result IS NULL
+                control.status = 'pending' AND control.is_operators AND control.command = 'cancel' AND control.result IS NULL
                 AND pg_column_size(control.args) <= 8
                 THEN control.args = '{}' AND num_nulls(control.event_id, control.subject) = 0
         END, false) AS is_plain_cancel
@@ -132,7 +158,7 @@ CROSS JOIN LATERAL (
     WHERE control.id = next.id
     LIMIT 1
 ) AS command
-ORDER BY command.id;
+ORDER BY command.subject IS DISTINCT FROM '', command.id;
 
 -- name: take_command
 -- Lock a command that may be taken up, so that nobody else takes it up or withdraws it.
@@ -150,29 +176,15 @@ WHERE
 FOR UPDATE SKIP LOCKED;
 
 -- name: take_cancels
--- Lock the next cancels of each of these subjects that wait for no command of another kind, for none of those named,
--- and for no pause or resume of everything that is not named. One that is being withdrawn is left out.
+-- Lock operators' next cancels of each of these subjects that wait for no command of another kind of theirs, and for none
+-- of those named. One that is being withdrawn is left out.
 -- $1 subjects text[]
 -- $2 most_of_each bigint
 -- $3 except_ids bigint[]
 -- row: id bigint, event_id uuid
 -- order: none
 -- none: they were handled or withdrawn meanwhile
-WITH barrier AS MATERIALIZED (
-    SELECT coalesce((
-        SELECT control.id
-        FROM webhook.control
-        WHERE
-            control.status = 'pending'
-            AND control.subject = ANY(ARRAY[''])
-            AND control.merchant_id IS NULL
-            AND control.command IN ('pause', 'resume')
-            AND control.id <> ALL($3::bigint[])
-        ORDER BY control.subject, control.id
-        LIMIT 1
-    ), 9223372036854775807) AS id
-),
-next AS MATERIALIZED (
+WITH next AS MATERIALIZED (
     SELECT run.id
     FROM unnest($1::text[]) AS concerned (subject)
     CROSS JOIN LATERAL (
@@ -190,12 +202,13 @@ next AS MATERIALIZED (
                         THEN control.args = '{}' AND num_nulls(control.event_id) = 0
                 END, false) AS is_plain_cancel
             FROM webhook.control
-            WHERE control.status = 'pending' AND control.subject = ANY(ARRAY[concerned.subject])
+            WHERE
+                control.status = 'pending' AND control.is_operators AND control.subject = ANY(ARRAY[concerned.subject])
             ORDER BY control.subject, control.id
             LIMIT $2
         ) AS pending
     ) AS run
-    WHERE run.is_free AND run.id < (SELECT barrier.id FROM barrier)
+    WHERE run.is_free
     ORDER BY run.id
 )
 SELECT taken.id, taken.event_id
@@ -206,6 +219,31 @@ CROSS JOIN LATERAL (
     WHERE control.id = next.id AND control.status = 'pending'
     FOR UPDATE SKIP LOCKED
 ) AS taken;
+
+-- name: reject_overtaken
+-- Reject merchants' commands that came before these of operators, wait still, and would undo what these have done.
+-- $1 ids bigint[]
+-- $2 error_code integer
+-- $3 error_message text
+-- none: always
+UPDATE webhook.control
+SET status = 'rejected', handled_at = clock_timestamp(), error_code = $2, error_message = $3
+FROM unnest($1::bigint[]) AS done (id)
+CROSS JOIN LATERAL (
+    SELECT control.id, control.subject, control.command, control.event_id
+    FROM webhook.control
+    WHERE control.id = done.id AND control.is_operators
+    LIMIT 1
+) AS later
+WHERE
+    control.status = 'pending'
+    AND NOT control.is_operators
+    AND control.subject = ANY(ARRAY[later.subject])
+    AND control.id < later.id
+    AND CASE later.command
+        WHEN 'cancel' THEN control.command = 'retry' AND control.event_id = later.event_id
+        ELSE control.command IN ('pause', 'resume')
+    END;
 
 -- name: read_command
 -- Read one command.
