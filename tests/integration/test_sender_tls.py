@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.external_programs import program
 from tests.network.name_server import addresses, serving
 from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.errors import ConfigurationError
@@ -26,6 +28,18 @@ LOOPBACK = Guard(
 HEADERS = {"Content-Type": "application/json"}
 LONG_AGO = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
 
+# Source: RFC 7919, A.1.
+FFDHE_2048 = """\
+-----BEGIN DH PARAMETERS-----
+MIIBCAKCAQEA//////////+t+FRYortKmq/cViAnPTzx2LnFg84tNpWp4TZBFGQz
++8yTnc4kmz75fS/jY2MMddj2gbICrsRhetPfHtXV/WVhJDP1H18GbtCFY2VVPe0a
+87VXE15/V8k1mE8McODmi3fipona8+/och3xWKE2rec1MKzKT0g6eXq8CrGCsyT7
+YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
+7MA0BM0oNC9hkXL+nOmFg/+OTxIy7vKBg8P+OxtMb61zO7X8vC7CIAXFjvGDfRaD
+ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
+-----END DH PARAMETERS-----
+"""
+
 authority = trustme.CA()
 stranger = trustme.CA()
 
@@ -38,6 +52,51 @@ def context_of(certificate: trustme.LeafCert) -> ssl.SSLContext:
 
 def good_context() -> ssl.SSLContext:
     return context_of(authority.issue_cert("127.0.0.1", "localhost"))
+
+
+def context_of_tls_1_2(suites: str, folder: Path) -> ssl.SSLContext:
+    """Prefer these suites in this order, over whatever the client prefers."""
+    (folder / "group.pem").write_text(FFDHE_2048)
+    context = context_of(authority.issue_cert("127.0.0.1", key_type=trustme.KeyType.RSA))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_ciphers(suites)
+    context.load_dh_params(str(folder / "group.pem"))
+    return context
+
+
+@asynccontextmanager
+async def renegotiating(certificate: Path) -> AsyncIterator[int]:
+    """Ask for another handshake instead of an answer, which Python's ssl cannot; give the port."""
+    server = await asyncio.create_subprocess_exec(
+        program("openssl", "openssl"),
+        *("s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-tls1_2", "-cert", certificate),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, told = server.stdout, server.stdin
+    assert said is not None
+    assert told is not None
+
+    async def line(beginning: bytes) -> bytes:
+        while not (text := await said.readline()).startswith(beginning):
+            assert text, f"openssl has ended without {beginning!r}"
+        return text
+
+    async def renegotiate() -> None:
+        await line(b"POST ")
+        told.write(b"r\n")
+
+    port = int((await line(b"ACCEPT ")).rpartition(b":")[2])
+    asking = asyncio.create_task(renegotiate())
+    try:
+        yield port
+        await asking
+    finally:
+        asking.cancel()
+        with suppress(ProcessLookupError):
+            server.kill()
+        await server.communicate()
 
 
 @pytest.fixture
@@ -98,6 +157,25 @@ async def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
         Sender(LOOPBACK, timedelta(seconds=20), "test", tmp_path / "ca.pem", nameservers=[server]) as sender,
     ):
         assert outcome_of(await sender.post(receiver.url(host=name), HEADERS, b"{}")) is Outcome.TLS
+
+
+async def test_a_receiver_with_dhe_alone_is_refused(sender: Sender, tmp_path: Path) -> None:
+    async with RawReceiver(answering(OK), context_of_tls_1_2("DHE+AESGCM", tmp_path)) as receiver:
+        assert outcome_of(await sender.post(receiver.url(), HEADERS, b"{}")) is Outcome.TLS
+
+
+async def test_a_receiver_that_would_rather_speak_dhe_speaks_ecdhe(sender: Sender, tmp_path: Path) -> None:
+    context = context_of_tls_1_2("DHE+AESGCM:ECDHE+AESGCM", tmp_path)
+    async with RawReceiver(answering(OK), context) as receiver:
+        assert await sender.post(receiver.url(), HEADERS, b"{}") == Answer(200)
+        suite, _, _ = receiver.requests[0].writer.get_extra_info("cipher")
+        assert suite.startswith("ECDHE-")
+
+
+async def test_renegotiation_is_refused(sender: Sender, tmp_path: Path) -> None:
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "leaf.pem")
+    async with renegotiating(tmp_path / "leaf.pem") as port:
+        assert outcome_of(await sender.post(f"https://127.0.0.1:{port}/", HEADERS, b"{}")) is Outcome.TLS
 
 
 async def test_old_tls_is_refused(sender: Sender) -> None:

@@ -34,7 +34,7 @@ from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.local_faults import is_local
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
-from webhook_dispatcher.transport.sender import tls_context
+from webhook_dispatcher.transport.tls import tls_context
 
 # aiohttp's defaults (8,190 bytes, 128 headers) turn honest answers into failures.
 _LINE_LIMIT = 64 * 1024

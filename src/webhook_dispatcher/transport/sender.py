@@ -11,7 +11,6 @@ Source: contract 1, 2.1 and 2.7.
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -19,10 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import NOT_SENT, Answer, Failure, Outcome, may_always
 from webhook_dispatcher.transport.addresses import Address
-from webhook_dispatcher.transport.certificates import TellingTls
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.dialling import Dialler
 from webhook_dispatcher.transport.failures import (
@@ -40,6 +37,7 @@ from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT
 from webhook_dispatcher.transport.pool import Pool
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
+from webhook_dispatcher.transport.tls import tls_context
 
 _DEFAULT_KEPT_CONNECTIONS = 1000
 
@@ -193,22 +191,3 @@ class Sender:
         if self._pool.is_closed or is_local(cause, tried):
             return replace(result, is_ours=True)
         return result
-
-
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Verify against the system's roots, plus those of a file. Raises ConfigurationError."""
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.hostname_checks_common_name = False  # Source: RFC 9525, 2.
-    # The same certificates are accepted on every Python: from 3.13 on the default is stricter.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.sslobject_class = TellingTls
-    context.set_alpn_protocols(["http/1.1"])
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(cafile=ca_file)
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"WEBHOOK_EGRESS_CA_FILE: {str(ca_file)!r} is not a readable PEM file of certificates"
-            ) from error
-    return context
