@@ -13,6 +13,8 @@ import sys
 import time
 from typing import Any
 
+from webhook_dispatcher.transport.openssl import start_openssl
+
 IMPORTED = (
     "webhook_dispatcher.app.api",
     "webhook_dispatcher.app.console",
@@ -31,6 +33,7 @@ MAX_REQUEST = 1 << 17
 def main() -> None:
     """Import, and fork for each request until whoever asks is gone."""
     line = socket.socket(fileno=int(sys.argv[1]))
+    start_openssl()  # as each of them does before it imports anything
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()

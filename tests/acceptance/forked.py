@@ -1,7 +1,7 @@
 """Programs of ours as processes, from a fork server where that makes no difference.
 
-What an interpreter heeds before its first import (variables of Python's, of the dynamic linker's) needs a
-fresh one, as do measurements of its memory: `Popen` starts that.
+What an interpreter heeds before its first import (variables of Python's, of the dynamic linker's, of
+OpenSSL's) needs a fresh one, as do measurements of its memory: `Popen` starts that.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from typing import IO, Any
 from tests.waiting import MAX_WAIT
 
 ROOT = Path(__file__).parents[2]
-_SPECIAL = ("PYTHON", "LD_", "MALLOC_", "FAKETIME")
+_SPECIAL = ("PYTHON", "LD_", "MALLOC_", "FAKETIME", "OPENSSL_")
 _SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -172,6 +172,13 @@ async def test_a_receiver_that_would_rather_speak_dhe_speaks_ecdhe(sender: Sende
         assert suite.startswith("ECDHE-")
 
 
+async def test_a_receiver_with_another_group_alone_is_refused(sender: Sender) -> None:
+    context = good_context()
+    context.set_ecdh_curve("secp521r1")
+    async with RawReceiver(answering(OK), context) as receiver:
+        assert outcome_of(await sender.post(receiver.url(), HEADERS, b"{}")) is Outcome.TLS
+
+
 async def test_renegotiation_is_refused(sender: Sender, tmp_path: Path) -> None:
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "leaf.pem")
     async with renegotiating(tmp_path / "leaf.pem") as port:

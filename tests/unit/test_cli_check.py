@@ -61,6 +61,7 @@ async def test_nothing_is_wrong() -> None:
         "configuration",
         "open files",
         "crash",
+        "tls",
         "database",
         "clock",
         "schema",

@@ -75,6 +75,7 @@ from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.telemetry.metrics import Metrics, ProcessMetrics, ProcessState
 from webhook_dispatcher.transport.guard import Guard
+from webhook_dispatcher.transport.tls import lacking_groups
 
 MAX_STATEMENT_TIME = timedelta(seconds=10)
 MIN_STATEMENT_TIME = timedelta(seconds=2)
@@ -197,6 +198,8 @@ class Daemon:
         )
         self._waits_for = []
         machine.tune_collector()
+        if groups := lacking_groups():
+            _log.warning("tls.groups_lacking", groups=groups)
         _log.info("daemon.started", version=__version__, sender=settings.sender, ops_port=self.ops_port)
 
     async def _await_database(self, pool: asyncpg.Pool) -> None:

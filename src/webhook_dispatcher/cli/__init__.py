@@ -1,5 +1,17 @@
 """The command line: `main` is the console script."""
 
-from webhook_dispatcher.cli.program import main
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["main"]
+from webhook_dispatcher.transport.openssl import start_openssl
+
+if TYPE_CHECKING:
+    from webhook_dispatcher.cli.session import Session
+
+
+def main(arguments: Sequence[str] | None = None, session: "Session | None" = None) -> int:
+    """Run one command and return its exit code."""
+    start_openssl()
+    from webhook_dispatcher.cli.program import main as run_command
+
+    return run_command(arguments, session)

@@ -37,6 +37,7 @@ from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
 from webhook_dispatcher.transport.guard import Guard
+from webhook_dispatcher.transport.tls import lacking_groups
 
 MAY_NOT = "42501"
 """The SQLSTATE of a permission that is wanting."""
@@ -114,7 +115,7 @@ async def examine(session: Session) -> list[CheckResult]:
     except ConfigurationError as error:
         mend = "see the settings in docs/reference.md"
         return [CheckResult("configuration", problem, mend, code=2) for problem in error.problems]
-    results = [CheckResult("configuration"), *_open_files(settings), _crash(settings)]
+    results = [CheckResult("configuration"), *_open_files(settings), _crash(settings), _tls_groups()]
     keyring, missing_keys = _keyring(settings)
     results += missing_keys
     for found in await asyncio.gather(
@@ -206,6 +207,17 @@ def _crash(settings: Settings) -> CheckResult:
         "crash",
         note=f"merchants of a process that crashes wait for its lease, {render_duration(settings.lease)}",
         mend="set WEBHOOK_INSTANCE_DIR to a folder that outlives it: docs/operations.md",
+    )
+
+
+def _tls_groups() -> CheckResult:
+    """Say which receivers are not reached where OpenSSL was configured otherwise than by us."""
+    if not (groups := lacking_groups()):
+        return CheckResult("tls")
+    return CheckResult(
+        "tls",
+        note=f"{', '.join(groups)} not offered: receivers with none but those fail as `tls`",
+        mend="unset OPENSSL_CONF, or have its Groups include them",
     )
 
 
