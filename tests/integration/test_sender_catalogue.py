@@ -28,6 +28,7 @@ HURRY = 0.5
 HEADERS = {"Content-Type": "application/json", "Service-Event-Type": "charge.created"}
 BODY = b'{"data":{"object":{}}}'
 LARGE = bytes(32 << 20)
+HINTS = b"HTTP/1.1 103 Early Hints\r\n" + b"X: y\r\n" * 400 + b"\r\n"
 
 CONNECT, TLS, DNS = Outcome.CONNECT, Outcome.TLS, Outcome.DNS
 DISCONNECTED, BAD_RESPONSE = Outcome.DISCONNECTED, Outcome.BAD_RESPONSE
@@ -41,6 +42,7 @@ NAMES = {
     "servfail.attacker.dev": SERVFAIL,
     "silent.attacker.dev": SILENCE,
     "nothing.attacker.dev": Reply(),
+    "hundred.attacker.dev": addresses(*[f"127.9.0.{n}" for n in range(100)]),
     "thousand.attacker.dev": addresses(*[f"127.9.{n // 250}.{n % 250}" for n in range(1000)]),
     "loop.attacker.dev": Reply(
         aliases=[("loop.attacker.dev", "pool.attacker.dev"), ("pool.attacker.dev", "loop.attacker.dev")]
@@ -146,6 +148,8 @@ CATALOGUE = [
     row(29, "sends a header of 9 KiB", says(ok(LENGTH, b"X: " + b"x" * 9216, body=b"ok")), 200),
     row(29, "sends 200 headers", says(ok(LENGTH, *[b"X-%d: y" % n for n in range(200)], body=b"ok")), 200),
     row(30, "sends a header line of 1 MiB", says(ok(LENGTH, b"X: " + b"x" * (1 << 20))), BAD_RESPONSE),
+    row(30, "announces itself with 1 200 headers, in three heads", says(3 * HINTS + OK), BAD_RESPONSE),
+    row(30, "announces itself with 800 headers, in two heads", says(2 * HINTS + OK), 200),
     row(30, "sends 10 000 headers", says(ok(*[b"X-%d: y" % n for n in range(10_000)])), BAD_RESPONSE),
     row(30, "has an endless reason", does(m.pours(b"HTTP/1.1 200 ")), BAD_RESPONSE),
     row(30, "pours long headers", does(m.pours(b"HTTP/1.1 200 OK\r\n", b"X: " + b"y" * 60_000 + b"\r\n")),
@@ -197,7 +201,9 @@ CATALOGUE = [
     row(46, "has a name without addresses", is_called("nothing.attacker.dev"), DNS),
     row(47, "has a silent name server", is_called("silent.attacker.dev"), SLOW_NAME),
     # More than the first few are not tried: each costs a dial.
-    row(48, "has 1 000 addresses, none of them there", is_called("thousand.attacker.dev"), CONNECT),
+    row(48, "has 100 addresses, none of them there", is_called("hundred.attacker.dev"), CONNECT),
+    row(48, "has 1 000 addresses", is_called("thousand.attacker.dev"),
+        Failure(DNS, "name has more than 100 addresses")),
     row(48, "has aliases in a circle", is_called("loop.attacker.dev"), DNS),
     # 49 at the real ten seconds: test_sender_deadline.
     row(49, "answers before the deadline", does(m.waits(0.3, OK)), 200),

@@ -179,6 +179,19 @@ async def test_a_receiver_with_another_group_alone_is_refused(sender: Sender) ->
         assert outcome_of(await sender.post(receiver.url(), HEADERS, b"{}")) is Outcome.TLS
 
 
+@pytest.mark.parametrize(("names", "is_served"), [(2000, True), (3000, False)])
+async def test_a_handshake_of_more_than_32_kib_is_refused(
+    sender: Sender, names: int, *, is_served: bool
+) -> None:
+    certificate = authority.issue_cert("127.0.0.1", *(f"{number}.example" for number in range(names)))
+    async with RawReceiver(answering(OK), context_of(certificate)) as receiver:
+        seen = await sender.post(receiver.url(), HEADERS, b"{}")
+        if is_served:
+            assert seen == Answer(200)
+        else:
+            assert seen == Failure(Outcome.TLS, "TLS: handshake of more than 32 KiB")
+
+
 async def test_renegotiation_is_refused(sender: Sender, tmp_path: Path) -> None:
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "leaf.pem")
     async with renegotiating(tmp_path / "leaf.pem") as port:

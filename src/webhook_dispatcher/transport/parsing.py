@@ -11,9 +11,11 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 # What clients commonly allow (8 KiB, about a hundred headers) turns honest answers into failures.
 _LINE_LIMIT = 64 * 1024
-_HEADERS_LIMIT = 1000
 
-# What may come before an answer is final: many long headers would be held in memory, and many 1xx parsed.
+# What may come until an answer is final, with all that announces it (1xx): long headers would be held in
+# memory, 65,000 short ones take 20 ms, and each piece some 30 µs, be it a byte.
+_HEADERS_LIMIT = 1000
+_MAX_PIECES = 1000
 MAX_HEAD_BYTES = 256 * 1024
 _MAX_INTERIM = 64
 
@@ -69,7 +71,7 @@ class AnswerParser:
         self.status = -1
         self.is_complete = False
         self.is_keepable = True
-        self._head_bytes = self._interim = 0
+        self._head_bytes = self._pieces = self._interim = self._headers = 0
 
     def doubt(self) -> None:
         """Let no other request follow this answer on the connection."""
@@ -100,9 +102,11 @@ class AnswerParser:
         except (HttpParserError, HttpParserUpgrade):
             self.is_overrun |= self.is_complete and self.status != _SWITCHING_PROTOCOLS
             return False
-        if self.status < 0:
-            self._head_bytes += len(data)
-        return self.status >= 0 or self._head_bytes <= MAX_HEAD_BYTES
+        if self.status >= 0:
+            return True
+        self._head_bytes += len(data)
+        self._pieces += 1
+        return self._head_bytes <= MAX_HEAD_BYTES and self._pieces <= _MAX_PIECES
 
     def has_rest_within(self, most: int) -> bool:
         """Tell, behind the final head, whether the rest of its body may be that short; chunks always may."""
@@ -115,7 +119,7 @@ class AnswerParser:
         """Begin a head; behind a complete answer there should be none."""
         if self.is_complete:
             self._overrun()
-        self._headers = self._reason_bytes = 0
+        self._reason_bytes = 0
         self._length = b""
         self._is_coded = False
 

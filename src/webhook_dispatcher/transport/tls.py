@@ -18,6 +18,13 @@ _GROUPS = {0x001D: "X25519", 0x0017: "P-256", 0x0018: "P-384"}
 # Python can name one group alone. This is the one that all who speak TLS 1.3 have. Source: RFC 8446, 9.1.
 _EVERYBODYS_GROUP = "prime256v1"
 
+# All that a receiver may send in a handshake: as much as Java takes of its certificates alone. The dearest of
+# so many bytes, a chain of a hundred certificates, takes 25 ms. Source: jdk.tls.maxHandshakeMessageSize.
+_MAX_HANDSHAKE_BYTES = 32 * 1024
+# A compressed certificate would be as long as OpenSSL allows. Python has no name for this of OpenSSL 3.2.
+# Source: openssl/ssl.h, SSL_OP_NO_RX_CERTIFICATE_COMPRESSION.
+_NO_COMPRESSED_CERTIFICATE = 1 << 33
+
 # Behind the heads of record and message, the version and the random bytes.
 _HELLO_BEGINS = 5 + 4 + 2 + 32
 _SUPPORTED_GROUPS = 10
@@ -26,18 +33,61 @@ _SUPPORTED_GROUPS = 10
 _SUITES_OF_TLS_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!SHA1:!AESCCM:!aNULL"
 
 
+class HandshakeTooLong(ssl.SSLError):
+    """The receiver sent more in the handshake than is looked at."""
+
+    reason = f"handshake of more than {_MAX_HANDSHAKE_BYTES // 1024} KiB"
+
+
+class BoundedTls(TellingTls):
+    """One end of a TLS connection that works off no handshake of too many bytes.
+
+    incoming: what has come and was not looked at yet.
+    """
+
+    incoming: ssl.MemoryBIO
+    _handshake_bytes = 0
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake. Raises HandshakeTooLong, CertificateRefused, ssl.SSLError."""
+        self._handshake_bytes += self.incoming.pending
+        if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
+            raise HandshakeTooLong
+        super().do_handshake()
+
+
+class _ReceiversContext(ssl.SSLContext):
+    """Makes bounded ends."""
+
+    sslobject_class = BoundedTls
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Let the end know what comes in."""
+        tls = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(tls, BoundedTls)
+        tls.incoming = incoming
+        return tls
+
+
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     """Verify against the system's roots, plus those of a file. Raises ConfigurationError."""
-    context = ssl.create_default_context()
+    # Not create_default_context: it has other flags from Python 3.13 on, and the same certificates are to be
+    # accepted on all.
+    context = _ReceiversContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_SUITES_OF_TLS_1_2)
     _limit_groups(context)
     # A receiver of TLS 1.2 could otherwise ask for one handshake after the other on a connection.
-    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.options |= ssl.OP_NO_RENEGOTIATION | _NO_COMPRESSED_CERTIFICATE
     context.hostname_checks_common_name = False  # Source: RFC 9525, 2.
-    # The same certificates are accepted on every Python: from 3.13 on the default is stricter.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.sslobject_class = TellingTls
     context.set_alpn_protocols(["http/1.1"])
     if ca_file is not None:
         try:
@@ -51,7 +101,7 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 def lacking_groups() -> Sequence[str]:
     """Name the groups that receivers are not offered, because OpenSSL was started without openssl.cnf."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _ReceiversContext(ssl.PROTOCOL_TLS_CLIENT)
     _limit_groups(context)
     offered = set(_offered_groups(context))
     return [name for number, name in _GROUPS.items() if number not in offered]
