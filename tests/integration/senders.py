@@ -14,6 +14,10 @@ SENDERS: dict[str, type[Sender] | type[AiohttpSender]] = {"llhttp": Sender, "aio
 # Tests of what only our own client has, and why.
 OURS_ALONE = {
     "test_who_sends_more_than_answers_gets_a_connection_for_each_request": "aiohttp's are for one URL each",
+    "test_behind_a_costly_handshake_no_other_address_is_tried": "aiohttp's are not measured",
+    "test_an_answer_over_a_costly_connection_is_costly_once": "aiohttp's are not measured",
+    "test_costly_receivers_have_two_handshakes_at_a_time": "aiohttp's are not measured",
+    "test_a_name_with_many_addresses_is_costly": "aiohttp's are not measured",
     "test_an_endless_comment_on_a_chunk_is_no_body": "aiohttp's ends with the half second for the body",
     "test_long_body_is_not_even_begun": "sets a constant of connection.py",
     "test_a_request_has_left_before_anything_else_happens": "aiohttp does not tell what carries its TLS",

@@ -10,6 +10,7 @@ import pytest
 from tests.network.name_server import SILENCE, Reply, addresses, serving
 from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport import costly
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
@@ -49,3 +50,16 @@ async def test_a_silent_name_server_uses_up_the_attempts_time() -> None:
     async with used_to_quick_answers(seconds=4.5) as (sender, receiver):
         seen = await sender.post(receiver.url(host="silent.attacker.dev"), {}, b"{}")
         assert seen == Failure(Outcome.TIMEOUT, "no answer within 4.5 s (resolving the name)")
+
+
+async def test_a_name_with_many_addresses_is_costly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costly, "_COSTLY_SECONDS", 0.001)
+    policy = EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),))
+    names = {"many.attacker.dev": addresses(*[f"127.0.0.{number}" for number in range(101)])}
+    async with (
+        serving(names) as (_, server),
+        Sender(Guard(policy), timedelta(seconds=20), "test", nameservers=[server]) as sender,
+    ):
+        seen = await sender.post("https://many.attacker.dev/", {}, b"{}")
+    assert seen == Failure(Outcome.DNS, "name has more than 100 addresses")
+    assert seen.is_costly

@@ -17,6 +17,7 @@ from tests.network.name_server import addresses, serving
 from tests.network.raw_receiver import OK, RawReceiver, answering
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
+from webhook_dispatcher.transport import costly
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
@@ -26,6 +27,8 @@ LOOPBACK = Guard(
     )
 )
 HEADERS = {"Content-Type": "application/json"}
+# A handshake_failure, which ends one that our side has begun.
+ALERT = bytes.fromhex("15 0303 0002 0228")
 LONG_AGO = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
 
 # Source: RFC 7919, A.1.
@@ -288,6 +291,76 @@ async def test_address_whose_handshake_fails_is_not_the_last_one_tried(
         for name in names:
             assert await sender.post(receiver.url(host=name), HEADERS, b"{}") == Answer(200)
     assert refused > 0, "whatever order the resolver chose, one of the names leads to this address first"
+
+
+async def test_behind_a_costly_handshake_no_other_address_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costly, "_COSTLY_SECONDS", 0.0)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    name = "costly.attacker.dev"
+    begun = 0
+
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal begun
+        begun += 1
+        await reader.read(1)
+        writer.write(ALERT)
+        writer.close()
+
+    async with (
+        RawReceiver(converse=begin) as receiver,
+        await asyncio.start_server(begin, "127.0.0.2", receiver.port),
+        serving({name: addresses("127.0.0.1", "127.0.0.2")}) as (_, server),
+        Sender(LOOPBACK, timedelta(seconds=20), "test", tmp_path / "ca.pem", nameservers=[server]) as sender,
+    ):
+        seen = await sender.post(f"https://{name}:{receiver.port}/", HEADERS, b"{}")
+    assert isinstance(seen, Failure)
+    assert (seen.outcome, seen.is_costly) == (Outcome.TLS, True)
+    assert begun == 1
+
+
+async def test_an_answer_over_a_costly_connection_is_costly_once(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costly, "_COSTLY_SECONDS", 0.0)
+    async with RawReceiver(answering(OK), good_context()) as receiver:
+        seen = [await sender.post(receiver.url(), HEADERS, b"{}") for _ in range(2)]
+    assert [answer.is_costly for answer in seen] == [True, False]
+
+
+async def test_costly_receivers_have_two_handshakes_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costly, "_COSTLY_SECONDS", 0.0)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    opened, released = asyncio.Queue[None](), asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.put_nowait(None)
+        await released.wait()
+        await reader.read(1)
+        writer.write(ALERT)
+        writer.close()
+
+    async with (
+        RawReceiver(converse=hold) as receiver,
+        Sender(LOOPBACK, timedelta(seconds=20), "test", tmp_path / "ca.pem") as sender,
+    ):
+        url = f"https://127.0.0.1:{receiver.port}/"
+        released.set()
+        assert outcome_of(await sender.post(url, HEADERS, b"{}")) is Outcome.TLS
+        await opened.get()
+        released.clear()
+        attempts = [asyncio.create_task(sender.post(url, HEADERS, b"{}")) for _ in range(5)]
+        for _ in range(2):
+            await opened.get()
+        async with RawReceiver(answering(OK), good_context()) as other:
+            assert await sender.post(other.url(), HEADERS, b"{}") == Answer(200), "others do not wait"
+        assert opened.empty()
+        released.set()
+        assert {outcome_of(seen) for seen in await asyncio.gather(*attempts)} == {Outcome.TLS}
+        assert receiver.connections == 6
 
 
 async def test_system_roots_alone_do_not_trust_a_private_authority() -> None:

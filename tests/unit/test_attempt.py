@@ -12,6 +12,7 @@ from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.network import FakeSender
 from tests.unit.loop_turns import until
 from webhook_dispatcher.dispatch.attempt import KEY_REPORT_TIME, Attempter
+from webhook_dispatcher.dispatch.health.merchants import Health
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
 from webhook_dispatcher.domain.event import Event, FailedReason, State, Trigger
@@ -34,6 +35,7 @@ class AttempterHarness:
         self.sender.on_post = lambda: self.clock.advance(1.5)
         self.metrics = Metrics("test")
         instruments = Instruments.of(self.clock, self.metrics)
+        self.merchants = instruments.merchants
         self.database_clock = instruments.database_clock
         self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
 
@@ -41,6 +43,14 @@ class AttempterHarness:
         record = await self.attempter.attempt(event, 9, is_retry, make_endpoint(), (SECRET,), may_always)
         assert record is not None
         return record
+
+
+@pytest.mark.parametrize("result", [Answer(200, is_costly=True), replace(FAILURE, is_costly=True)])
+async def test_a_costly_attempt_makes_its_merchant_slow(result: Answer | Failure) -> None:
+    harness = AttempterHarness(result)
+    harness.sender.on_post = lambda: None
+    await harness.attempt(make_event(5))
+    assert harness.merchants.of(make_event(5).merchant_id) is Health.SUSPECT
 
 
 async def test_the_request_is_the_contracts() -> None:

@@ -40,6 +40,14 @@ def test_the_latest_attempts_decide(attempts: list[tuple[Outcome, float]], expec
     assert standings.tally(["m"]) == Counter({kind: int(kind is expected) for kind in Health})
 
 
+def test_who_took_much_of_the_event_loop_is_a_suspect_until_the_next_attempt() -> None:
+    standings = MerchantHealth(FakeClock())
+    standings.learn("m", Outcome.DELIVERED, QUICK, is_costly=True)
+    assert standings.of("m") is SUSPECT
+    standings.learn("m", Outcome.DELIVERED, QUICK)
+    assert standings.of("m") is GOOD
+
+
 def test_an_attempt_under_way_for_long_makes_a_suspect_of_whoever_was_good() -> None:
     clock = FakeClock()
     standings = MerchantHealth(clock)

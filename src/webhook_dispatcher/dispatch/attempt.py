@@ -192,7 +192,9 @@ class Attempter:
         self, event: Event, fence: int, is_retry: bool, attempt: Attempt, result: Answer | Failure
     ) -> Record:
         """Judge an attempt, count it and say so in the log; return the record that is to be written."""
-        self._merchants.learn(event.merchant_id, attempt.outcome, attempt.duration_ms / 1000)
+        self._merchants.learn(
+            event.merchant_id, attempt.outcome, attempt.duration_ms / 1000, is_costly=result.is_costly
+        )
         state, reason, delay = judge(result, event, self._schedule)
         outcome = attempt.outcome
         counter, histogram = self._metrics.attempts_by[outcome, event.trigger]

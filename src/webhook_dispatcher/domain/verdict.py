@@ -41,6 +41,7 @@ class Answer:
     is_fresh: its connection was made for it, and a name server was asked for that, or the egress proxy.
     excerpt: how the body of a failed attempt begins, where that is asked for. Anybody may have written it.
     lingered: for so many seconds behind the headers it was waited for that.
+    is_costly: its connection was made for it, and took much of the event loop.
     outcome: any 2xx is a delivery; everything else is a status.
     """
 
@@ -49,6 +50,7 @@ class Answer:
     is_fresh: bool = field(default=True, compare=False)
     excerpt: str | None = field(default=None, compare=False)
     lingered: float = field(default=0.0, compare=False)
+    is_costly: bool = field(default=False, compare=False)
     outcome: Outcome = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,7 @@ class Failure:
     is_ours: it came about on our side (no file descriptors, no route, our proxy), whoever the merchant is.
     origin: the network that was dialled, or the host's name where there was no address to dial.
     has_address: there was one.
+    is_costly: what was done for a connection took much of the event loop.
     """
 
     outcome: Outcome
@@ -75,6 +78,7 @@ class Failure:
     is_ours: bool = False
     origin: str = field(default="", compare=False)
     has_address: bool = field(default=True, compare=False)
+    is_costly: bool = field(default=False, compare=False)
     excerpt: ClassVar[None] = None
     lingered: ClassVar[float] = 0.0
 

@@ -50,6 +50,7 @@ class HttpConnection(asyncio.Protocol):
 
     network: of the peer; the host's name behind an egress proxy.
     took_name: to connect, a name server was asked, or the egress proxy.
+    was_costly: connecting took much of the event loop.
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
     excerpt_bytes: how much of a failed answer's body is asked for.
@@ -67,7 +68,7 @@ class HttpConnection(asyncio.Protocol):
         self.origin = origin
         self._buffers = buffers
         self.network = ""
-        self.took_name = False
+        self.took_name = self.was_costly = False
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._answer = ExcerptParser(excerpt_bytes) if excerpt_bytes else AnswerParser()

@@ -22,6 +22,7 @@ from aiohappyeyeballs import AddrInfoType
 from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.connection import HttpConnection
+from webhook_dispatcher.transport.costly import Cost, Turns
 from webhook_dispatcher.transport.failures import (
     ConnectFailed,
     Disconnected,
@@ -32,13 +33,17 @@ from webhook_dispatcher.transport.failures import (
 from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.pool import Pool
 from webhook_dispatcher.transport.proxy import Proxy
-from webhook_dispatcher.transport.resolver import GuardedResolver
+from webhook_dispatcher.transport.resolver import GuardedResolver, TooManyAddresses
+from webhook_dispatcher.transport.tls import charging
 from webhook_dispatcher.transport.tunnel import Tunnel
 
 Peer = tuple[str, int] | tuple[str, int, int, int]
 
 # Source: RFC 8305, 8.
 _NEXT_ADDRESS_SECONDS = 0.25
+
+# What reading one takes of the event loop, in c-ares and in pycares.
+_ADDRESS_SECONDS = 1e-5
 
 # The attempt's deadline is to end a handshake, not asyncio's own.
 _HANDSHAKE_SECONDS = 3600.0
@@ -53,6 +58,7 @@ class Dial:
     refused: why an address was not approved.
     took_name: a name server was asked.
     peer: the address of the last connection there was.
+    cost: what look-up and handshakes took of the event loop.
     """
 
     phase: Phase
@@ -60,6 +66,7 @@ class Dial:
     refused: str | None = None
     took_name: bool = False
     peer: Address | None = None
+    cost: Cost = field(default_factory=Cost)
 
     def origin(self, target: Target, proxy: Proxy | None) -> str:
         """Return the network of the peer, or one that was dialled in vain; else the target's host."""
@@ -91,16 +98,25 @@ class Dialler:
         self._user_agent = user_agent
         self._excerpt_bytes = excerpt_bytes
         self._loop = asyncio.get_running_loop()
+        self._turns = Turns(self._loop)
 
     def begin(self) -> Dial:
         """Begin to note what is learned."""
         return Dial(Phase.RESOLVING if self._proxy is None else Phase.REACHING_PROXY)
 
     async def dial(self, target: Target, dial: Dial) -> HttpConnection:
-        """Connect; what goes wrong at one address is tried at the next.
+        """Connect, in its turn where the last connection was costly.
 
         Errors: Forbidden, NameFailed, ConnectFailed, HandshakeFailed, ssl.SSLError; those of Tunnel.
         """
+        first_phase, dial.phase = dial.phase, Phase.AWAITING_TURN
+        async with self._turns.turn(target.origin, dial.cost):
+            dial.phase = first_phase
+            with charging(dial.cost):
+                return await self._dial_each(target, dial)
+
+    async def _dial_each(self, target: Target, dial: Dial) -> HttpConnection:
+        """Connect; what goes wrong at one address is tried at the next, unless it was costly."""
         url = target.url if self._proxy is None else self._proxy.url
         infos = await self._addresses(url.raw_host or "", url.port or 0, dial)
         while True:
@@ -108,7 +124,7 @@ class Dialler:
             try:
                 return await self._open(sock, target, dial)
             except (ConnectFailed, HandshakeFailed, ssl.SSLError):
-                if self._proxy is not None:
+                if self._proxy is not None or dial.cost.is_high:
                     raise
                 aiohappyeyeballs.remove_addr_infos(infos, peer)
                 if not infos:
@@ -120,6 +136,9 @@ class Dialler:
         if parse_address(host) is None:
             try:
                 addresses, dial.took_name = await self._resolver.resolve(host)
+            except TooManyAddresses as error:
+                dial.cost.seconds += error.count * _ADDRESS_SECONDS
+                raise NameFailed from error
             except OSError as error:
                 raise NameFailed from error
         return [_address_info(address, port) for address in addresses]
@@ -180,6 +199,7 @@ class Dialler:
             connection = HttpConnection(self._loop, target.origin, buffers, lost, self._excerpt_bytes)
             await self._secure(carrier, connection, target.url.raw_host)
         connection.network = dial.origin(target, self._proxy)
+        connection.was_costly = dial.cost.is_high
         connection.took_name = dial.took_name or self._proxy is not None
         self._pool.add(connection)
         return connection

@@ -20,6 +20,7 @@ class Phase(StrEnum):
 
     REACHING_PROXY = "connecting to the egress proxy"
     ASKING_PROXY = "waiting for the egress proxy"
+    AWAITING_TURN = "waiting for its turn among costly receivers"
     RESOLVING = "resolving the name"
     CONNECTING = "connecting"
     HANDSHAKING = "in the TLS handshake"

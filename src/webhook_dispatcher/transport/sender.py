@@ -131,7 +131,8 @@ class Sender:
         dialled = await self._dial(target, deadline)
         if not isinstance(dialled, HttpConnection):
             return dialled
-        return await self._exchange(dialled, head, body, deadline, may_send)
+        result = await self._exchange(dialled, head, body, deadline, may_send)
+        return replace(result, is_costly=True) if dialled.was_costly and result is not NOT_SENT else result
 
     def _render(self, target: Target, headers: Mapping[str, str], length: int) -> bytes:
         """Write the head of a request. Raises ValueError for what is not one line each."""
@@ -155,7 +156,12 @@ class Sender:
         else:
             result = self._unanswered(cause, dial.phase, dial.approved)
         has_address = self._proxy is None and bool(dial.approved)
-        return replace(result, origin=dial.origin(target, self._proxy), has_address=has_address)
+        return replace(
+            result,
+            origin=dial.origin(target, self._proxy),
+            has_address=has_address,
+            is_costly=dial.cost.is_high,
+        )
 
     async def _exchange(
         self,

@@ -5,12 +5,15 @@ A handshake is worked off in the event loop, so what it costs everybody waits fo
 
 import io
 import ssl
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.transport.certificates import TellingTls
+from webhook_dispatcher.transport.costly import Cost
 
 # By their numbers in TLS: some hundred microseconds each, where ffdhe8192 takes 95 ms of us.
 # Source: RFC 8446, 4.2.7; openssl.cnf.
@@ -33,6 +36,22 @@ _SUPPORTED_GROUPS = 10
 _SUITES_OF_TLS_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:!SHA1:!AESCCM:!aNULL"
 
 
+_charged: ContextVar[Cost] = ContextVar("charged")
+
+
+@contextmanager
+def charging(cost: Cost) -> Iterator[None]:
+    """Add to the cost what handshakes take on connections that are made meanwhile.
+
+    Connections inherit the context, uvloop's from when they are made, asyncio's from when TLS begins.
+    """
+    token = _charged.set(cost)
+    try:
+        yield
+    finally:
+        _charged.reset(token)
+
+
 class HandshakeTooLong(ssl.SSLError):
     """The receiver sent more in the handshake than is looked at."""
 
@@ -42,10 +61,11 @@ class HandshakeTooLong(ssl.SSLError):
 class BoundedTls(TellingTls):
     """One end of a TLS connection that works off no handshake of too many bytes.
 
-    incoming: what has come and was not looked at yet.
+    incoming: what has come and was not looked at yet. cost: what the handshake takes is added to it.
     """
 
     incoming: ssl.MemoryBIO
+    cost: Cost
     _handshake_bytes = 0
 
     def do_handshake(self) -> None:
@@ -53,7 +73,11 @@ class BoundedTls(TellingTls):
         self._handshake_bytes += self.incoming.pending
         if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
             raise HandshakeTooLong
-        super().do_handshake()
+        began = time.thread_time()
+        try:
+            super().do_handshake()
+        finally:
+            self.cost.seconds += time.thread_time() - began
 
 
 class _ReceiversContext(ssl.SSLContext):
@@ -69,10 +93,10 @@ class _ReceiversContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Let the end know what comes in."""
+        """Let the end know what comes in, and what to charge."""
         tls = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         assert isinstance(tls, BoundedTls)
-        tls.incoming = incoming
+        tls.incoming, tls.cost = incoming, _charged.get(Cost())
         return tls
 
 

@@ -47,7 +47,7 @@ class Health(IntEnum):
     """How a merchant's latest attempt went; the higher, the more slots it may take.
 
     HELD_BACK: it fails as nearly all merchants do, which may be our fault (suspicion.py).
-    SUSPECT: the attempt was slow, however it ended.
+    SUSPECT: the attempt was slow, or took much of the event loop, however it ended.
     UNKNOWN: there was none lately, or it failed quickly. Such merchants keep no slot for long, so they must
         not wait behind suspects.
     HEALTHY: it was quick and accepted.
@@ -83,12 +83,12 @@ class MerchantHealth:
         """Learn that it has ended, whatever came of it."""
         self._in_flight.pop(ticket, None)
 
-    def learn(self, merchant_id: str, outcome: Outcome, seconds: float) -> None:
-        """Learn how an attempt went that counts."""
+    def learn(self, merchant_id: str, outcome: Outcome, seconds: float, *, is_costly: bool = False) -> None:
+        """Learn how an attempt went that counts. is_costly: it took much of the event loop."""
         if outcome is Outcome.UNSENDABLE:
             return  # the row's fault
         now = self._clock.elapsed()
-        if seconds > SLOW or outcome is Outcome.TIMEOUT:
+        if seconds > SLOW or outcome is Outcome.TIMEOUT or is_costly:
             self._suspects(merchant_id, now)
             return
         self._suspect.pop(merchant_id, None)
