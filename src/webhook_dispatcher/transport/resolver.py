@@ -3,10 +3,16 @@
 An early filter: the choke point is the connector, which checks each address as it is dialled. c-ares works
 outside the default thread pool, so that dead name servers cannot starve anything else of threads; it reads
 /etc/hosts, answers `localhost` itself and caches by TTL.
+
+A look-up ends with its attempt. c-ares asks silent name servers again for minutes, and can only cancel all
+look-ups of a channel at once; so there are two channels. Look-ups go to one of them until an attempt has
+given one up there, then to the other; and when nobody waits for the first any more, which is after the time
+of one attempt at most, what is left in it is cancelled.
 """
 
 import asyncio
 import socket
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,9 +29,13 @@ _FIRST_WAIT = 0.5
 _MIN_WAIT = 0.25
 
 # c-ares gives each of a look-up's two queries a number of 16 bits, and goes on drawing numbers for ever once
-# all are taken. A look-up of silent name servers counts until c-ares has given it up, which may be a minute
-# after the attempt that wanted it.
+# all are taken. Hosts that were not found lately have half of the look-ups: their name servers may be silent
+# by design, and the others must not be refused for that.
 _MAX_PENDING = 16_384
+_MAX_UNKNOWN = _MAX_PENDING // 2
+
+# Hosts that are remembered as found: more than one process has merchants at work.
+_MAX_FOUND = 25_000
 
 # Each address is tried: a name with a thousand of them would keep us, and those it points at, busy for the
 # whole attempt.
@@ -93,14 +103,8 @@ class GuardedResolver:
         self._proxy_host = proxy_host
         self._routed = routed
         self._uncontacted = 0
-        self._pending = 0
-        # No search domains: `hooks.example` must never become hooks.example.default.svc.cluster.local.
-        self._resolver = aiodns.DNSResolver(
-            nameservers=nameservers or None,
-            timeout=_FIRST_WAIT,
-            tries=_tries(attempt_seconds),
-            flags=pycares.ARES_FLAG_NOSEARCH,
-        )
+        self._found: OrderedDict[str, None] = OrderedDict()
+        self._in_use, self._other = (_Channel(nameservers, _tries(attempt_seconds)) for _ in range(2))
 
     async def resolve(self, host: str) -> Found:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
@@ -115,6 +119,7 @@ class GuardedResolver:
         self._uncontacted = 0
         if len(answer.nodes) > _MAX_CHECKED:
             raise TooManyAddresses(len(answer.nodes))
+        self._remember(host)
         # A scope (addr[3]) is left out: a scoped address is link-local, and refused as that.
         addresses = [node.addr[0].decode("ascii") for node in answer.nodes]
         if not addresses:
@@ -127,34 +132,36 @@ class GuardedResolver:
 
     async def close(self) -> None:
         """Give up pending look-ups."""
-        await self._resolver.close()
+        await self._in_use.close()
+        await self._other.close()
+
+    @property
+    def pending(self) -> int:
+        """Return how many look-ups are running, those included that no attempt waits for any more."""
+        return self._in_use.pending + self._other.pending
 
     async def _look_up(self, host: str) -> tuple[pycares.AddrInfoResult, bool]:
         """Ask c-ares, and say whether a name server was asked.
 
-        Who is cancelled meanwhile leaves the query running, for c-ares cannot cancel one.
+        Errors: aiodns.error.DNSError; OSError or ResolverFault where too many look-ups are running.
         """
-        was_asked = False
-
-        def look() -> None:
-            nonlocal was_asked
-            was_asked = not query.done()
-
-        if self._pending >= _MAX_PENDING:
+        if self.pending >= _MAX_UNKNOWN and host not in self._found:
+            raise OSError(None, "too many names of which none is known are being looked up")
+        if self.pending >= _MAX_PENDING:
             raise ResolverFault(None, "too many names are being looked up")
-        query = self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
-        self._pending += 1
-        query.add_done_callback(self._forget)
-        # What c-ares knows it says within that call: then the query is done before this is called. A name
-        # server that is as quick is taken for its cache, and proves nothing: no harm.
-        asyncio.get_running_loop().call_soon(look)
-        await asyncio.wait((query,))
-        return query.result(), was_asked
+        if self._in_use.has_leftovers and not self._other.pending:
+            self._in_use, self._other = self._other, self._in_use
+        try:
+            return await self._in_use.look_up(host)
+        except asyncio.CancelledError:
+            self._found.pop(host, None)
+            raise
 
-    def _forget(self, query: asyncio.Future[pycares.AddrInfoResult]) -> None:
-        self._pending -= 1
-        if not query.cancelled():
-            query.exception()  # which nobody may be waiting for any more
+    def _remember(self, host: str) -> None:
+        self._found[host] = None
+        self._found.move_to_end(host)
+        if len(self._found) > _MAX_FOUND:
+            self._found.popitem(last=False)
 
     def _is_own_fault(self, code: object) -> bool:
         if code != aiodns.error.ARES_ECONNREFUSED:
@@ -168,6 +175,62 @@ class GuardedResolver:
             self._guard.check_address(address, is_trusted)
         except Forbidden as error:
             raise Forbidden(f"name resolves to what must not be dialled: {error.reason}") from None
+
+
+class _Channel:
+    """One of c-ares' channels.
+
+    pending: look-ups that c-ares has not ended, among them those that nobody waits for any more.
+    """
+
+    def __init__(self, nameservers: Sequence[str], tries: int) -> None:
+        # No search domains: `hooks.example` must never become hooks.example.default.svc.cluster.local.
+        self._resolver = aiodns.DNSResolver(
+            nameservers=nameservers or None,
+            timeout=_FIRST_WAIT,
+            tries=tries,
+            flags=pycares.ARES_FLAG_NOSEARCH,
+        )
+        self._is_closed = False
+        self.pending = self._awaited = 0
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Tell whether look-ups are running that nobody waits for."""
+        return self.pending > self._awaited
+
+    async def look_up(self, host: str) -> tuple[pycares.AddrInfoResult, bool]:
+        """Ask c-ares, and say whether a name server was asked. Raises aiodns.error.DNSError."""
+        was_asked = False
+
+        def look() -> None:
+            nonlocal was_asked
+            was_asked = not query.done()
+
+        query = self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
+        self.pending += 1
+        query.add_done_callback(self._forget)
+        # What c-ares knows it says within that call: then the query is done before this is called. A name
+        # server that is as quick is taken for its cache, and proves nothing: no harm.
+        asyncio.get_running_loop().call_soon(look)
+        self._awaited += 1
+        try:
+            await asyncio.wait((query,))
+        finally:
+            self._awaited -= 1
+            if self.pending and not self._awaited and not self._is_closed:
+                self._resolver.cancel()
+        return query.result(), was_asked
+
+    async def close(self) -> None:
+        """Give up pending look-ups."""
+        self._is_closed = True
+        await self._resolver.close()
+
+    def _forget(self, query: asyncio.Future[pycares.AddrInfoResult]) -> None:
+        self.pending -= 1
+        if not query.cancelled():
+            query.exception()  # which nobody may be waiting for any more
 
 
 def _tries(seconds: float) -> int:
