@@ -44,6 +44,17 @@ class NameServer(asyncio.DatagramProtocol):
     def __init__(self) -> None:
         self.is_gone = False
 
+    async def listen(self, address: str = "127.0.0.1:0") -> str:
+        """Answer at this address:port, and return it with the port that was free."""
+        host, port = address.split(":")
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, (host, int(port)))
+        return "{}:{}".format(*transport.get_extra_info("sockname"))
+
+    def close(self) -> None:
+        """Leave the port: whoever asks there is refused."""
+        self._transport.close()
+
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
@@ -64,10 +75,9 @@ class NameServer(asyncio.DatagramProtocol):
 @pytest.fixture
 async def names() -> AsyncIterator[tuple[NameServer, str]]:
     """Run a name server; yields it and its address:port."""
-    loop = asyncio.get_running_loop()
-    transport, server = await loop.create_datagram_endpoint(NameServer, local_addr=("127.0.0.1", 0))
-    yield server, "127.0.0.1:{}".format(transport.get_extra_info("sockname")[1])
-    transport.close()
+    server = NameServer()
+    yield server, await server.listen()
+    server.close()
 
 
 async def accept_something(installation: Installation) -> None:
@@ -150,6 +160,34 @@ async def test_who_needs_no_name_server_while_it_is_gone_is_served_and_proves_no
             name_server.is_gone = False
             await until_found(lambda: has_delivered_all(installation), 60)
         assert await installation.count("state = 'failed'") == 0
+
+
+async def test_name_servers_that_refuse_are_told_once_and_who_is_connected_goes_on(
+    installation: Installation, names: tuple[NameServer, str], tmp_path: Path
+) -> None:
+    name_server, address = names
+    async with hosts(installation, address, tmp_path):
+        for merchant_id in CONNECTED:
+            installation.receiver.behave(merchant_id, Behaviour())
+        async with Load(installation.database.dsn("webhook_producer"), CONNECTED, 40.0):
+            await until(lambda: all(map(installation.receiver.of, CONNECTED)), 60)
+            name_server.close()
+            await installation.emit_each(MERCHANTS, 3)
+            await until_found(lambda: pauses(installation))
+            daemon = installation.daemons[0]
+            await until(lambda: len(daemon.log("attempt.uncounted")) >= 2 * len(MERCHANTS), 60)
+            for merchant_id in CONNECTED:
+                served = len(installation.receiver.of(merchant_id))
+                await installation.arrived(served + 20, merchant_id, deadline=60)
+            assert len(daemon.log("fault.began")) == 1
+            assert daemon.log("fault.ended") == []
+            assert await installation.count("attempts > 1") == 0
+            await name_server.listen(address)
+            await until_found(lambda: has_delivered_all(installation), 60)
+            await daemon.logged("fault.ended", 60)
+        assert len(daemon.log("fault.began")) == 1
+        assert await installation.count("state = 'failed'") == 0
+        assert await is_ready(installation)
 
 
 async def has_delivered_all(installation: Installation) -> bool:

@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from ipaddress import ip_network
 
-import aiodns
 import pytest
 
 from tests.integration.test_sender_guard import name_server
+from tests.network.name_server import NXDOMAIN, Reply, addresses, serving
 from tests.network.raw_receiver import OK, RawReceiver, answering
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
-from webhook_dispatcher.transport.local_faults import routed_families
-from webhook_dispatcher.transport.resolver import GuardedResolver
 from webhook_dispatcher.transport.sender import Sender
 
 LOOPBACK = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
@@ -63,26 +61,48 @@ async def test_kept_connection_needs_no_file_descriptor() -> None:
             assert await sender.post(receiver.url(), {}, b"{}") == Answer(200)
 
 
-async def test_name_server_that_is_gone_is_our_fault_once_it_cannot_be_a_single_name() -> None:
-    routed = routed_families()
-    with socket.socket(type=socket.SOCK_DGRAM) as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-        unused.close()
-        async with Sender(LOOPBACK, ENOUGH, "test", nameservers=[address]) as sender:
+@contextlib.contextmanager
+def unused_port() -> Iterator[int]:
+    """Reserve a port at which no name server answers, over UDP or TCP."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+async def test_name_servers_that_are_gone_are_our_fault() -> None:
+    with unused_port() as port:
+        async with Sender(LOOPBACK, ENOUGH, "test", nameservers=[f"127.0.0.1:{port}"]) as sender:
             seen = [await sender.post(f"https://a{n}.attacker.dev/", {}, b"{}") for n in range(4)]
     assert {failure.outcome for failure in seen} == {Outcome.DNS}
-    ours = [isinstance(failure, Failure) and failure.is_ours for failure in seen]
-    assert ours == ([False, False, True, True] if routed else [True] * 4)
+    assert all(isinstance(failure, Failure) and failure.is_ours for failure in seen)
 
 
-async def test_any_reply_shows_that_name_servers_can_be_reached() -> None:
-    """One of several is gone: c-ares may say so of names that the others fail to resolve."""
-    gone, unknown = aiodns.error.ARES_ECONNREFUSED, aiodns.error.ARES_ENOTFOUND
-    resolver = GuardedResolver(LOOPBACK, routed=lambda: frozenset({4}))
-    said = [resolver._is_own_fault(code) for code in (gone, gone, unknown, gone, gone, gone)]
-    await resolver.close()
-    assert said == [False] * 5 + [True]
+async def test_one_name_server_of_two_that_is_gone_is_nobodys_fault() -> None:
+    async with serving({}) as (_, address):
+        with unused_port() as port:
+            servers = [f"127.0.0.1:{port}", address]
+            async with Sender(LOOPBACK, ENOUGH, "test", nameservers=servers) as sender:
+                seen = [await sender.post(f"https://a{n}.attacker.dev/", {}, b"{}") for n in range(4)]
+    assert [(one.outcome, isinstance(one, Failure) and one.is_ours) for one in seen] == [
+        (Outcome.DNS, False)
+    ] * 4
+
+
+LARGE = addresses(*(f"{net}{number}" for net in ("198.41.0.", "2001:503::") for number in range(100)))
+
+
+@pytest.mark.parametrize("said_of_nobodys", [NXDOMAIN, LARGE, addresses("198.41.0.4")])
+async def test_an_answer_too_large_for_udp_without_tcp_is_not_our_fault(said_of_nobodys: Reply) -> None:
+    """c-ares says that no name server can be contacted; a name that nobody has shows that one can."""
+    names = {f"{number}.webhook-dispatcher.invalid": said_of_nobodys for number in range(4)}
+    async with (
+        serving(names | {"large.attacker.dev": LARGE}, over_tcp=False) as (server, address),
+        Sender(LOOPBACK, ENOUGH, "test", nameservers=[address]) as sender,
+    ):
+        for _ in range(4):
+            seen = await sender.post("https://large.attacker.dev/", {}, b"{}")
+            assert seen == Failure(Outcome.DNS, "name servers cannot be reached")
+        assert {name for name, _ in server.asked} == {*names, "large.attacker.dev"}
 
 
 async def test_name_that_does_not_exist_is_not_our_fault() -> None:

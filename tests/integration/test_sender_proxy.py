@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -148,9 +149,9 @@ async def test_receiver_that_breaks_off_behind_the_proxy_is_the_merchants_matter
         ("HTTP/1.1 504 Gateway Timeout", Outcome.CONNECT, False),
         ("HTTP/1.1 405 Method Not Allowed", Outcome.CONNECT, True),
         ("HTTP/1.1 501 Not Implemented", Outcome.CONNECT, True),
-        ("HTTP/1.1 204 No Content", Outcome.CONNECT, True),
-        ("HTTP/1.1 302 Found\r\nLocation: /", Outcome.CONNECT, True),
-        ("220 mail.internal ESMTP", Outcome.CONNECT, True),
+        ("HTTP/1.1 204 No Content", Outcome.CONNECT, False),
+        ("HTTP/1.1 302 Found\r\nLocation: /", Outcome.CONNECT, False),  # as Squid's deny_info
+        ("220 mail.internal ESMTP", Outcome.CONNECT, False),
     ],
 )
 async def test_answers_of_the_proxy(line: str, outcome: Outcome, is_ours: bool) -> None:
@@ -162,14 +163,14 @@ async def test_answers_of_the_proxy(line: str, outcome: Outcome, is_ours: bool) 
         assert len(proxy.asked) == 1
 
 
-async def test_proxy_that_closes_without_an_answer_is_our_fault() -> None:
+async def test_proxy_that_closes_without_an_answer_may_do_so_because_of_the_target() -> None:
     async def close(head: bytes, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
     async with ConnectProxy(converse=close) as proxy, through(proxy.port) as sender:
         seen = await sender.post(URL, HEADERS, b"{}")
         assert isinstance(seen, Failure)
-        assert (seen.outcome, seen.is_ours) == (Outcome.CONNECT, True)
+        assert (seen.outcome, seen.is_ours) == (Outcome.CONNECT, False)
 
 
 async def test_proxy_that_is_not_there_is_our_fault() -> None:
@@ -229,6 +230,37 @@ async def test_proxy_whose_backlog_is_full_is_our_fault() -> None:
         finally:
             for sock in waiting:
                 sock.close()
+
+
+async def test_a_receiver_that_leaves_no_time_to_reach_the_proxy_shows_no_fault_of_ours(
+    ca_file: Path,
+) -> None:
+    """It holds a request on a kept connection and breaks off; the proxy, out of reach, has the rest."""
+    with socket.socket() as full, contextlib.ExitStack() as stack:
+
+        async def behave(request: Request) -> None:
+            if len(receiver.requests) == 1:
+                await request.answer(OK)
+                return
+            proxy.stop_listening()
+            full.bind(("127.0.0.1", proxy.port))
+            full.listen(0)
+            for _ in range(4):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(("127.0.0.1", proxy.port))
+            proxy.cut_tunnels()
+
+        async with (
+            RawReceiver(behave, context()) as receiver,
+            ConnectProxy({f"{HOST}:443": receiver.port}) as proxy,
+            through(proxy.port, ca_file, seconds=1) as sender,
+        ):
+            full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            assert await sender.post(URL, HEADERS, b"{}") == Answer(200)
+            assert await sender.post(URL, HEADERS, b"{}") == Failure(
+                Outcome.TIMEOUT, "no answer within 1 s (connecting to the egress proxy)"
+            )
 
 
 async def test_deadline_covers_the_tunnel() -> None:

@@ -41,6 +41,10 @@ class ConnectProxy:
         """The targets of all CONNECTs."""
         return [head.split()[1].decode() for head in self.heads]
 
+    def stop_listening(self) -> None:
+        """Leave the port to somebody else; tunnels go on."""
+        self._server.close()
+
     def cut_tunnels(self) -> None:
         """Reset all tunnels, as a proxy that restarts does."""
         for writer in self.tunnels:

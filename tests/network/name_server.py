@@ -106,13 +106,17 @@ def _record(owner: str, kind: int, data: bytes, ttl: int = 0) -> bytes:
 
 
 @asynccontextmanager
-async def serving(names: Mapping[str, Reply | Sequence[Reply]]) -> AsyncIterator[tuple[NameServer, str]]:
-    """Run a name server; give it and its "address:port"."""
+async def serving(
+    names: Mapping[str, Reply | Sequence[Reply]], *, over_tcp: bool = True
+) -> AsyncIterator[tuple[NameServer, str]]:
+    """Run a name server; give it and its "address:port". Without TCP, connections to it are refused."""
     loop = asyncio.get_running_loop()
     server = NameServer(names)
     stream = await asyncio.start_server(server.converse, "127.0.0.1", 0)
     port: int = stream.sockets[0].getsockname()[1]
     transport, _ = await loop.create_datagram_endpoint(lambda: server, ("127.0.0.1", port))
+    if not over_tcp:
+        stream.close()
     try:
         yield server, f"127.0.0.1:{port}"
     finally:

@@ -27,12 +27,13 @@ class Network(FakeSender):
     def __init__(self) -> None:
         super().__init__()
         self.down: set[str] = set()
+        self.failure = REFUSED
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, may_send: Callable[[], bool] = may_always
     ) -> Answer | Failure:
         await super().post(url, headers, body, may_send)
-        return REFUSED if self.host(url) in self.down else Answer(200)
+        return self.failure if self.host(url) in self.down else Answer(200)
 
     @staticmethod
     def host(url: str) -> str:
@@ -151,6 +152,55 @@ def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
     held.add("a")
     assert lanes.take(9, Slots(10, {})) == {}
     assert lanes.waiting(Slots(10, {})) == 0
+
+
+def test_every_other_probe_is_of_one_that_worked_lately() -> None:
+    held = {f"new{number}" for number in range(6)} | {"good", "better"}
+    lanes = ReadyLanes(MerchantHealth(FakeClock(), held, {"good", "better"}.__contains__))
+    for name in sorted(held, reverse=True):
+        lanes.add(name)
+    probed = [list(lanes.take(9, Slots(10, {}, probes=1))) for _ in held]
+    assert probed[:4] == [["good"], ["new5"], ["better"], ["new4"]]
+    assert {name for [name] in probed} == held, "nobody waits for ever"
+
+
+async def test_every_other_probe_of_a_retry_is_of_one_that_worked_lately() -> None:
+    harness = RetrierHarness(most=40)
+    network = harness.retrier._attempter._sender = Network()
+    strangers = [f"stranger{number}" for number in range(30)]
+    merchants = [*strangers, *COLLUDERS]
+    harness.database.configure(*merchants)
+    network.down.update(merchants)
+    hold(harness.own_faults, COLLUDERS)
+    for name in strangers:
+        harness.own_faults.learn(make_event(1, name), REFUSED, harness.clock.elapsed())
+    harness.owe_of(merchants, 1)
+    for _ in range(2 * len(COLLUDERS)):
+        harness.clock.advance(PROBE_INTERVAL)
+        assert await harness.round() == 1, "a probe"
+    assert network.to(*COLLUDERS) == network.to(*strangers) == len(COLLUDERS)
+
+
+async def test_who_is_connected_goes_on_while_this_machine_reaches_nobody_new(
+    harness: DispatcherHarness, network: Network
+) -> None:
+    network.failure = Failure(Outcome.CONNECT, "EMFILE", is_ours=True)
+    network.down.update(COLLUDERS)
+    async with harness.open(*COLLUDERS, "connected") as group:
+        names = [*COLLUDERS, "connected"] * 3
+        harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(names, 1)])
+        await harness.rounds(group)
+        assert network.to(*COLLUDERS) == len(COLLUDERS), "one attempt each"
+        assert network.to("connected") == 3
+        assert not harness.own_faults.circuit_is_open
+        network.down.clear()
+        for _ in range(5):
+            harness.clock.advance(PROBE_INTERVAL)
+            await harness.rounds(group)
+        assert not harness.own_faults.held
+    written = [record.attempt for record in harness.records.written if record.attempt is not None]
+    assert {(attempt.number, attempt.outcome) for attempt in written} == {(1, Outcome.DELIVERED)}
+    assert len(written) == len(names)
 
 
 def test_probes_come_out_of_what_is_left_for_all() -> None:

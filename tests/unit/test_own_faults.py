@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.builders import make_event
 from tests.unit.fakes.clock import FakeClock
@@ -10,15 +11,17 @@ from webhook_dispatcher.dispatch.health.own_faults import (
     MAX_BEAT_INTERVAL,
     MAX_CLOCK_DIFFERENCE,
     PROBE_INTERVAL,
+    SETTLING,
     OwnFaults,
 )
-from webhook_dispatcher.dispatch.health.suspicion import SILENCE
+from webhook_dispatcher.dispatch.health.suspicion import MAX_SUSPICION, MIN_HOLD, SILENCE
 from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 ACCEPTED = Answer(200)
 NO_FILES = Failure(Outcome.CONNECT, "EMFILE", is_ours=True)
+NO_NAMES = Failure(Outcome.DNS, "name servers cannot be reached", is_ours=True, has_address=False)
 REFUSED = Failure(Outcome.CONNECT, "ECONNREFUSED")
 BADLY_SIGNED = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
 LATE = Failure(Outcome.TIMEOUT, "")
@@ -56,17 +59,80 @@ class OwnFaultsHarness:
         """Tell whether sending pauses."""
         return self.faults.circuit_is_open
 
+    def is_told(self, kind: str) -> bool:
+        """Tell whether operators are told of a fault of this kind."""
+        value = self.metrics.registry.get_sample_value("webhook_own_fault", {"kind": kind})
+        return value == 1
+
 
 def test_a_local_fault_needs_no_second_witness() -> None:
     harness = OwnFaultsHarness()
     assert not harness.attempt("m1", NO_FILES)
-    assert harness.pauses()
-    assert harness.metrics.registry.get_sample_value("webhook_own_fault", {"kind": "local"}) == 1
+    assert harness.faults.held == {"m1"}
+    assert harness.is_told("local")
+    assert harness.faults.reasons == ["a fault of our own (local): EMFILE"]
+
+
+def test_a_local_fault_holds_back_nobody_who_has_not_shown_it() -> None:
+    harness = OwnFaultsHarness()
+    harness.attempt("m1", NO_FILES)
+    assert not harness.pauses()
+    harness.wait(0.1)
+    assert harness.attempt("connected", ACCEPTED)
+    assert harness.faults.held == {"m1"}
+    assert harness.is_told("local"), "it needed no file descriptor"
+    harness.wait(MIN_HOLD)
+    assert harness.faults.suspicions.take_released() == ["m1"], "it is tried beside others that are answered"
+
+
+def test_a_local_fault_that_comes_and_goes_is_told_once() -> None:
+    harness = OwnFaultsHarness()
+    with capture_logs() as told:
+        for _ in range(20):
+            assert not harness.attempt("m1", NO_FILES)
+            harness.wait(1)
+            assert harness.attempt("m1", ACCEPTED)
+            assert not harness.faults.held
+            harness.wait(SETTLING / 2)
+            assert harness.is_told("local")
+        harness.wait(SETTLING)
+    assert [entry["event"] for entry in told if "fault" in entry["event"]] == ["fault.began", "fault.ended"]
+    assert harness.faults.reasons == []
+
+
+def test_a_local_fault_lasts_while_nobody_who_showed_it_gets_further() -> None:
+    harness = OwnFaultsHarness()
+    harness.attempt("m1", NO_FILES)
+    harness.wait(10 * SETTLING)
+    assert harness.faults.reasons == ["a fault of our own (local): EMFILE"]
+    assert harness.faults.held == {"m1"}
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_only_who_asked_a_name_server_shows_that_one_can_be_reached(is_fresh: bool) -> None:
+    harness = OwnFaultsHarness()
+    harness.attempt("m1", NO_NAMES)
+    harness.wait(1)
+    assert harness.attempt("m1", Answer(200, is_fresh=is_fresh))
+    assert bool(harness.faults.held) is not is_fresh
+
+
+def test_who_showed_a_local_fault_is_no_less_trusted_for_it() -> None:
+    harness = OwnFaultsHarness()
+    assert harness.attempt("m1", ACCEPTED)
+    assert not harness.attempt("m1", NO_FILES)
+    for _ in range(2 * int(MAX_SUSPICION)):
+        harness.wait(1)
+        assert harness.attempt("connected", ACCEPTED)
+    assert not harness.faults.held, "it is tried as everybody is"
+    assert harness.faults.has_worked("m1")
+    assert not harness.attempt("m1", NO_FILES), "it never counts"
+    assert harness.faults.held == {"m1"}
 
 
 def test_probes_are_let_through_one_at_a_time() -> None:
     harness = OwnFaultsHarness()
-    harness.attempt("m1", NO_FILES)
+    harness.attempt("m1", BADLY_SIGNED)
     assert not harness.faults.may_probe()
     harness.clock.advance(PROBE_INTERVAL)
     assert harness.faults.may_probe()
@@ -116,13 +182,27 @@ def test_a_failure_that_the_sender_knows_to_be_ours_never_counts() -> None:
     assert not harness.attempt("m2", Failure(Outcome.DNS, "EMFILE", is_ours=True))
 
 
-@pytest.mark.parametrize("seen", [Answer(500), Failure(Outcome.CONNECT, "refused"), ACCEPTED])
-def test_a_local_fault_is_over_when_anybody_is_reached(seen: Answer | Failure) -> None:
+@pytest.mark.parametrize("seen", [Answer(500), REFUSED, ACCEPTED])
+def test_a_local_fault_is_over_when_one_who_showed_it_gets_further(seen: Answer | Failure) -> None:
     harness = OwnFaultsHarness()
     harness.attempt("m1", NO_FILES)
-    harness.clock.advance(1)
+    harness.attempt("m2", NO_FILES)
+    harness.wait(1)
     assert harness.attempt("m2", seen)
-    assert not harness.pauses()
+    assert not harness.faults.held
+    harness.wait(SETTLING)
+    assert not harness.is_told("local")
+
+
+@pytest.mark.parametrize(("shown", "is_over"), [("NO_NAMES", True), ("NO_FILES", False)])
+def test_a_name_that_does_not_exist_shows_only_that_name_servers_are_reached(
+    shown: str, is_over: bool
+) -> None:
+    harness = OwnFaultsHarness()
+    harness.attempt("m1", {"NO_NAMES": NO_NAMES, "NO_FILES": NO_FILES}[shown])
+    harness.wait(1)
+    assert harness.attempt("m1", Failure(Outcome.DNS, "name does not exist", has_address=False))
+    assert bool(harness.faults.held) is not is_over
 
 
 def test_a_signature_that_does_not_verify_pauses_everything_until_one_does() -> None:

@@ -174,7 +174,7 @@ def time_out(harness: WorkerHarness) -> None:
 
 
 def open_circuit(harness: WorkerHarness) -> None:
-    ours = Failure(Outcome.CONNECT, "EMFILE", is_ours=True)
+    ours = Failure(Outcome.UNSENDABLE, "our own signature does not verify", is_ours=True)
     harness.own_faults.learn(make_event(99, "other"), ours, harness.clock.elapsed())
 
 

@@ -247,9 +247,9 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Yarim daqiqada birorta dispetcher belgi bermadi: hech narsa yetkazilmayapti.",
         ),
         "overview.own_fault": (
-            "{host} has a fault of its own and does not send: {fault}",
-            "У {host} собственная неисправность, отправки нет: {fault}",
-            "{host} o‘zida nosozlik bor va yubormayapti: {fault}",
+            "{host} has a fault of its own, and sending is held up: {fault}",
+            "У {host} собственная неисправность, отправка задерживается: {fault}",
+            "{host} o‘zida nosozlik bor, yuborish kechikmoqda: {fault}",
         ),
         "overview.attempts_hour": ("Attempts, last hour", "Попытки за час", "Bir soatdagi urinishlar"),
         "overview.attempts_day": ("Attempts, last day", "Попытки за сутки", "Bir kundagi urinishlar"),

@@ -218,6 +218,7 @@ class ReadyLanes:
         self.kinds: dict[str, Health] = {}
         self._next = 0
         self._sweep = 0
+        self._is_turn_of_any = True
 
     def begin_sweep(self) -> None:
         """Learn that the sweep begins a round."""
@@ -265,7 +266,8 @@ class ReadyLanes:
         """
         taken: dict[str, int] = {}
         while len(taken) < limit and (kind := self._longest_waiting(slots)) is not None:
-            merchant_id, waiting = self._lines[kind].waiting.popitem(last=False)
+            merchant_id = self._first_of(kind)
+            waiting = self._lines[kind].waiting.pop(merchant_id)
             del self.kinds[merchant_id]
             if slots is None or slots.take(self._merchants.of(merchant_id)):
                 taken[merchant_id] = waiting.head_seq
@@ -280,6 +282,16 @@ class ReadyLanes:
             if line.waiting and (slots is None or slots.left(kind) > 0)
         }
         return min(firsts, key=firsts.__getitem__, default=None)
+
+    def _first_of(self, kind: Health) -> str:
+        """Return who has waited longest; of those held back, every other time, who worked lately."""
+        waiting = self._lines[kind].waiting
+        first = next(iter(waiting))
+        if kind is Health.HELD_BACK:
+            self._is_turn_of_any = not self._is_turn_of_any
+            if not self._is_turn_of_any:
+                return next(filter(self._merchants.has_worked, waiting), first)
+        return first
 
     def has_any(self, least: Health) -> bool:
         """Tell whether a merchant of this health or a better one waits."""

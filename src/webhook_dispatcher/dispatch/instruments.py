@@ -54,7 +54,7 @@ class Instruments:
             metrics,
             Outage(clock),
             BlockedRows(clock, metrics),
-            MerchantHealth(clock, own_faults.held),
+            MerchantHealth(clock, own_faults.held, own_faults.has_worked),
             OperatorPause(),
             SentLately(clock),
             RightOfWay(),

@@ -280,6 +280,32 @@ class Picked(NamedTuple):
     round_goes_on: bool
 
 
+@dataclass(slots=True)
+class _HeldRound:
+    """A round of probes over due lanes of merchants held back: those that worked lately, or the others.
+
+    to_come: how many more are probed in this round. Those who were probed are due again at its end, as fast
+        as it goes on: it would never end by itself, and a lane due before its cursor never be probed.
+    """
+
+    has_worked: bool
+    cursor: DueCursor = START
+    to_come: int = 0
+
+    def next(self, held: Sequence[DueCursor], due: Sequence[DueCursor]) -> DueCursor | None:
+        """Return whom to probe, of those that a look behind the cursor found; it ends after as many."""
+        if self.to_come <= 0:
+            self.to_come = len(held)
+        if not held:
+            self.cursor = due[-1] if len(due) == LOOK else START
+        else:
+            self.to_come -= 1
+            self.cursor = held[0] if self.to_come > 0 else START
+        if self.cursor == START:
+            self.to_come = 0
+        return held[0] if held else None
+
+
 class DueLanes:
     """Goes round the lanes that have something due, while suspects take up many slots or some are held.
 
@@ -289,15 +315,15 @@ class DueLanes:
     back, who are probed in turn, and one for the rest, who are not to wait behind them. A look reads lanes,
     one for each merchant, never their rows.
 
-    _held_to_come: how many more are probed in this round. Those who were probed are due again at its end, as
-        fast as it goes on: it would never end by itself, and a lane due before its cursor never be probed.
+    Every other probe goes to one held back that worked lately, so that those of whom nothing good is known do
+    not keep all others waiting for theirs.
     """
 
     def __init__(self, claims: Claims, merchants: MerchantHealth) -> None:
         self._claims = claims
         self._merchants = merchants
-        self._suspects_from = self._others_from = self._held_from = START
-        self._held_to_come = 0
+        self._suspects_from = self._others_from = START
+        self._held_rounds = [_HeldRound(has_worked=False), _HeldRound(has_worked=True)]
 
     async def pick(self, slots: Slots, per_merchant: int, limit: int) -> Picked:
         """Name due lanes that may have slots, `per_merchant` of them each; `limit` slots in all."""
@@ -311,23 +337,24 @@ class DueLanes:
                 self._suspects_from, slots, per_merchant, left, (Health.SUSPECT,)
             )
             picked = picked + suspects
-        left = limit - per_merchant * len(picked)
-        if left > 0 and slots.left(Health.HELD_BACK) > 0:
-            picked = picked + await self._pick_held(slots, per_merchant, left)
+        if limit > per_merchant * len(picked) and slots.left(Health.HELD_BACK) > 0:
+            picked = picked + await self._pick_held(slots, per_merchant)
         return Picked(picked, round_goes_on)
 
-    async def _pick_held(self, slots: Slots, per_merchant: int, limit: int) -> list[str]:
-        """Pick of those held back; a round ends after as many as its first look that found any has found."""
-        due = await self._claims.find_due(self._held_from, LOOK)
-        if self._held_to_come <= 0:
-            self._held_to_come = sum(self._merchants.of(lane.merchant_id) is Health.HELD_BACK for lane in due)
-        picked, self._held_from = self._choose(due, slots, per_merchant, limit, (Health.HELD_BACK,))
-        self._held_to_come -= len(picked)
-        if picked and self._held_to_come <= 0:
-            self._held_from = START
-        if self._held_from == START:
-            self._held_to_come = 0
-        return picked
+    async def _pick_held(self, slots: Slots, per_merchant: int) -> list[str]:
+        """Pick the one of those held back that is probed next."""
+        self._held_rounds.reverse()
+        for held_round in self._held_rounds:
+            due = await self._claims.find_due(held_round.cursor, LOOK)
+            held = [lane for lane in due if self._is_held(lane.merchant_id, held_round.has_worked)]
+            lane = held_round.next(held, due)
+            if lane is not None and slots.take(Health.HELD_BACK, per_merchant):
+                return [lane.merchant_id]
+        return []
+
+    def _is_held(self, merchant_id: str, has_worked: bool) -> bool:
+        is_held = self._merchants.of(merchant_id) is Health.HELD_BACK
+        return is_held and self._merchants.has_worked(merchant_id) is has_worked
 
     async def _look(
         self, cursor: DueCursor, slots: Slots, per_merchant: int, limit: int, kinds: Sequence[Health]

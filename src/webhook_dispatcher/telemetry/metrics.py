@@ -139,11 +139,11 @@ class Metrics:
             "event_loop_lag_seconds", "How late the event loop last ran a timer.", "livemax"
         )
         self.own_fault = self._gauge(
-            "own_fault", "1 while sending pauses for a fault of our own, by its kind.", "livemax", "kind"
+            "own_fault", "1 while a fault of our own lasts, by its kind.", "livemax", "kind"
         )
         self.merchants_held_back = self._gauge(
             "merchants_held_back",
-            "Merchants that fail as nearly all do: held back, since it may be our fault.",
+            "Merchants held back, since how they fail is our fault, or nearly all fail so and it may be.",
             "livesum",
         )
         for kind in OWN_FAULTS:

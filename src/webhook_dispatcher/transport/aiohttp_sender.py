@@ -137,6 +137,9 @@ class AiohttpSender:
         if _is_resent(result, dial):
             dial = replace(dial, must_be_fresh=True, handler=None, sockets=[])
             result = await self._attempt(target, headers, body, deadline, dial)
+            if isinstance(result, Failure) and result.outcome is Outcome.TIMEOUT:
+                # The receiver may have left the egress proxy too little time to be reached.
+                result = replace(result, is_ours=False)
         if result is NOT_SENT:
             return NOT_SENT
         origin = dial.network or target.url.raw_host or ""

@@ -1,7 +1,7 @@
 """Local faults: failures that are ours, since this machine could not have reached anybody.
 
-Claiming pauses for everyone after a single failure of ours, so nothing that a merchant can bring about by its
-URL, its name servers or its network may count: an address of a family without a route, or a router's
+A single failure of ours is told to operators and never counts, so nothing that a merchant can bring about by
+its URL, its name servers or its network may be one: an address of a family without a route, or a router's
 "unreachable" on the way, is ours only when this machine has no route to anywhere.
 """
 

@@ -1,9 +1,10 @@
 """The egress proxy: where it is, and what its answers to CONNECT mean.
 
 With it every request goes through a tunnel that the proxy opens by name (as smokescreen and Squid do): it
-resolves the name and has the last word on addresses. What goes wrong before it has answered is a fault of
-ours. Its answers are ours only where they cannot depend on the target: one merchant's URL must never look
-like a broken proxy. If it is broken all the same, all merchants fail alike, and dispatch sees that.
+resolves the name and has the last word on addresses. What goes wrong before it is asked for a tunnel is a
+fault of ours. What it does then is ours only where that cannot depend on the target (it may break off where
+one cannot be reached, or redirect where one is forbidden): one merchant's URL must never look like a broken
+proxy. If it is broken all the same, all merchants fail alike, and dispatch sees that.
 """
 
 import base64
@@ -76,10 +77,11 @@ def classify_proxy(error: Exception, phase: Phase) -> Failure:
     """Say what it means that there is no tunnel."""
     if isinstance(error, TunnelRefused):
         return _refusal(error.status, error.is_challenge)
+    # Asked for a tunnel, it is about to reach the receiver, or waits for it: Squid does so for a minute.
+    is_ours = phase is Phase.REACHING_PROXY
     if isinstance(error, OutOfTime):
-        # Asked for a tunnel, it is waiting for the receiver: Squid does so for a minute.
-        return Failure(Outcome.TIMEOUT, f"{error} ({phase})", is_ours=phase is Phase.REACHING_PROXY)
-    return Failure(Outcome.CONNECT, f"the egress proxy: {words_for(error, phase)}", is_ours=True)
+        return Failure(Outcome.TIMEOUT, f"{error} ({phase})", is_ours)
+    return Failure(Outcome.CONNECT, f"the egress proxy: {words_for(error, phase)}", is_ours)
 
 
 def _refusal(status: int, is_challenge: bool) -> Failure:
@@ -87,4 +89,4 @@ def _refusal(status: int, is_challenge: bool) -> Failure:
     # smokescreen refuses a target with 407; a real one must say how to authenticate (RFC 9110, 15.5.8).
     if status == 403 or (status == 407 and not is_challenge):
         return Failure(Outcome.BLOCKED, said)
-    return Failure(Outcome.CONNECT, said, is_ours=status < 400 or status in _OURS)
+    return Failure(Outcome.CONNECT, said, is_ours=status in _OURS)

@@ -11,16 +11,17 @@ of one attempt at most, what is left in it is cancelled.
 """
 
 import asyncio
+import itertools
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import aiodns
 import pycares
 
 from webhook_dispatcher.transport.guard import Forbidden, Guard
-from webhook_dispatcher.transport.local_faults import ResolverFault, routed_families
+from webhook_dispatcher.transport.local_faults import ResolverFault
 
 # A name server that was never asked is asked again after so many seconds. c-ares takes five times what one it
 # knows takes on average instead, but no less than _MIN_WAIT; it doubles that for each further try, and takes
@@ -44,7 +45,9 @@ _MAX_ADDRESSES = 8
 # All of them are checked. c-ares alone takes 35 ms for the 4,000 that fit into an answer, we another 50.
 _MAX_CHECKED = 100
 
-# What c-ares says when it is itself at its end; no name and no name server of a merchant brings it about.
+# What c-ares says when it is itself at its end, or could contact no name server. A merchant can bring that
+# about: an answer that is too large for UDP is asked for over TCP, which the name server may not offer. So it
+# is our fault only where a name that nobody has fares no better.
 _OWN_FAULTS = frozenset(
     (
         aiodns.error.ARES_ENOMEM,
@@ -52,6 +55,7 @@ _OWN_FAULTS = frozenset(
         aiodns.error.ARES_ENOTINITIALIZED,
         aiodns.error.ARES_EDESTRUCTION,
         aiodns.error.ARES_ECANCELLED,
+        aiodns.error.ARES_ECONNREFUSED,
     )
 )
 # What an operator is told of a name; all else in c-ares' own words.
@@ -63,9 +67,9 @@ _WORDS = {
     aiodns.error.ARES_ETIMEOUT: "name servers do not answer",
     aiodns.error.ARES_ECONNREFUSED: "name servers cannot be reached",
 }
-# So many look-ups running that no name server could be contacted for are our fault. A single one is not:
-# with several name servers, one of them gone, c-ares says the same of a name that the others fail to resolve.
-_UNCONTACTED = 3
+# Source: RFC 6761, 6.4: name servers say of themselves that it does not exist. The number is another each
+# time, for c-ares remembers what does not exist.
+_NOBODYS_NAME = "{}.webhook-dispatcher.invalid"
 
 
 class Found(NamedTuple):
@@ -96,15 +100,15 @@ class GuardedResolver:
         guard: Guard,
         nameservers: Sequence[str] = (),
         proxy_host: str | None = None,
-        routed: Callable[[], frozenset[int]] = routed_families,
         attempt_seconds: float = 10.0,
     ) -> None:
         self._guard = guard
         self._proxy_host = proxy_host
-        self._routed = routed
-        self._uncontacted = 0
+        self._numbers = itertools.count()
         self._found: OrderedDict[str, None] = OrderedDict()
         self._in_use, self._other = (_Channel(nameservers, _tries(attempt_seconds)) for _ in range(2))
+        # Any reply shows that a name server is reached, so none is asked for over TCP.
+        self._control = _Channel(nameservers, 1, pycares.ARES_FLAG_IGNTC)
 
     async def resolve(self, host: str) -> Found:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
@@ -112,11 +116,10 @@ class GuardedResolver:
             answer, was_asked = await self._look_up(host)
         except aiodns.error.DNSError as error:
             # args: c-ares' own number and words; nothing that came over the wire.
-            kind = ResolverFault if self._is_own_fault(error.args[0]) else OSError
+            kind = ResolverFault if await self._is_own_fault(error.args[0]) else OSError
             raise kind(None, _WORDS.get(error.args[0]) or str(error.args[-1])) from error
         except UnicodeError as error:
             raise OSError(None, "name cannot be looked up") from error
-        self._uncontacted = 0
         if len(answer.nodes) > _MAX_CHECKED:
             raise TooManyAddresses(len(answer.nodes))
         self._remember(host)
@@ -134,6 +137,7 @@ class GuardedResolver:
         """Give up pending look-ups."""
         await self._in_use.close()
         await self._other.close()
+        await self._control.close()
 
     @property
     def pending(self) -> int:
@@ -163,12 +167,15 @@ class GuardedResolver:
         if len(self._found) > _MAX_FOUND:
             self._found.popitem(last=False)
 
-    def _is_own_fault(self, code: object) -> bool:
-        if code != aiodns.error.ARES_ECONNREFUSED:
-            self._uncontacted = 0
-            return code in _OWN_FAULTS
-        self._uncontacted += 1
-        return self._uncontacted >= _UNCONTACTED or not self._routed()
+    async def _is_own_fault(self, code: object) -> bool:
+        """Tell whether what c-ares said of a name is none of that name's doing."""
+        if code not in _OWN_FAULTS:
+            return False
+        try:
+            await self._control.look_up(_NOBODYS_NAME.format(next(self._numbers)))
+        except aiodns.error.DNSError as error:
+            return error.args[0] in _OWN_FAULTS
+        return False
 
     def _check(self, address: str, is_trusted: bool) -> None:
         try:
@@ -183,13 +190,13 @@ class _Channel:
     pending: look-ups that c-ares has not ended, among them those that nobody waits for any more.
     """
 
-    def __init__(self, nameservers: Sequence[str], tries: int) -> None:
+    def __init__(self, nameservers: Sequence[str], tries: int, flags: int = 0) -> None:
         # No search domains: `hooks.example` must never become hooks.example.default.svc.cluster.local.
         self._resolver = aiodns.DNSResolver(
             nameservers=nameservers or None,
             timeout=_FIRST_WAIT,
             tries=tries,
-            flags=pycares.ARES_FLAG_NOSEARCH,
+            flags=flags | pycares.ARES_FLAG_NOSEARCH,
         )
         self._is_closed = False
         self.pending = self._awaited = 0

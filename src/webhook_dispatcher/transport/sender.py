@@ -130,7 +130,9 @@ class Sender:
                 return result
         dialled = await self._dial(target, deadline)
         if not isinstance(dialled, HttpConnection):
-            return dialled
+            # The receiver may have left the egress proxy too little time to be reached.
+            had_less_time = connection is not None and dialled.outcome is Outcome.TIMEOUT
+            return replace(dialled, is_ours=False) if had_less_time else dialled
         result = await self._exchange(dialled, head, body, deadline, may_send)
         return replace(result, is_costly=True) if dialled.was_costly and result is not NOT_SENT else result
 

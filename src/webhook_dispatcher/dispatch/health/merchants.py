@@ -6,7 +6,7 @@ slow and unknown ones together at most seven eighths: docs/adr/0011.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -62,9 +62,16 @@ class Health(IntEnum):
 class MerchantHealth:
     """Knows every merchant's health. An attempt in flight for longer than SLOW counts as slow already."""
 
-    def __init__(self, clock: Clock, held: Collection[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        held: Collection[str] = frozenset(),
+        has_worked: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Set up. held: who is held back now. has_worked: whether a merchant accepted something lately."""
         self._clock = clock
         self._held = held
+        self.has_worked = has_worked
         # Each with the oldest first, so that what has become old is found at the front.
         self._healthy: OrderedDict[str, float] = OrderedDict()
         self._suspect: OrderedDict[str, float] = OrderedDict()
@@ -337,6 +344,10 @@ class Evidence:
         """Forget the attempts with a mark."""
         self._sample.forget(mark)
         self._names.forget(mark)
+
+    def trusts(self, merchant_id: str) -> bool:
+        """Tell whether a merchant's attempts are compared: it accepted something lately."""
+        return self._working.knows(merchant_id, self._clock.elapsed())
 
     def distrust(self, merchant_id: str) -> None:
         """Do not compare a merchant's attempts until it accepts something again."""

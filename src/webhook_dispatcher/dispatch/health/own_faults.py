@@ -2,7 +2,8 @@
 
 The kinds of faults, and how each is recognised:
 
-- local: the sender reports it (no file descriptors, no route, our proxy). One report is enough.
+- local: the sender reports it (no file descriptors, no route, name servers or proxy that cannot be reached).
+  It does so only where no merchant's name, address or answer can be the reason, so one report is enough.
 - signer: one of our signatures does not verify. Checked after each answer of 400, 401 or 403.
 - clock: this machine's clock and the database's are further apart than MAX_CLOCK_DIFFERENCE.
 - stall: the event loop stood still while an attempt was in flight, so its time-out is ours.
@@ -10,9 +11,10 @@ The kinds of faults, and how each is recognised:
   This is only a suspicion (suspicion.py): merchants that fail so are held back, and these failures do not
   count.
 
-A local or signer fault opens the circuit breaker: nothing is sent but a probe once a second, until an attempt
-begun since gets further. While the clock is off, nothing is sent at all. A stall stops nothing; the attempts
-it hit do not count.
+A signer fault opens the circuit breaker: nothing is sent but a probe once a second, until a signature
+verifies. While the clock is off, nothing is sent at all. A local fault holds back those who show it, as a
+suspicion does: whoever has a connection goes on, and where nobody has, all come to show it, with one attempt
+each. A stall stops nothing; the attempts it hit do not count.
 """
 
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 import structlog
 
 from webhook_dispatcher.dispatch.health.merchants import NO_ADDRESS, Evidence
-from webhook_dispatcher.dispatch.health.suspicion import Suspicions
+from webhook_dispatcher.dispatch.health.suspicion import OURS, Suspicions
 from webhook_dispatcher.domain.clock import Clock, DatabaseClock
 from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -32,17 +34,21 @@ MAX_CLOCK_DIFFERENCE = 30.0
 """Seconds that the clocks may be apart (I10); receivers tolerate 300."""
 STEP_DOUBTED = 86_400.0
 """Seconds for which nothing is forgotten after the database's clock was set."""
+SETTLING = 5.0
+"""Seconds for which nobody may have shown a local fault before it is said to be over."""
 MAX_BEAT_INTERVAL = 1.0
 """Seconds; with more between two beats, the event loop stood still."""
 
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Fault:
+    """A fault that attempts have shown, and when one did so last (clock reading in seconds)."""
+
     kind: str
     detail: str
-    since: float
+    shown_at: float
 
 
 class OwnFaults:
@@ -56,7 +62,8 @@ class OwnFaults:
         self._clock = clock
         self._database_clock = database_clock
         self._metrics = metrics
-        self._fault: _Fault | None = None
+        self._signer: _Fault | None = None
+        self._local: _Fault | None = None
         self._clock_is_off = False
         self._probe_at = 0.0
         self._beat_at = self._stalled_at = clock.elapsed()
@@ -69,9 +76,8 @@ class OwnFaults:
     @property
     def reasons(self) -> list[str]:
         """Say what is wrong on our side, for operators; empty when nothing is."""
-        said = []
-        if self._fault is not None:
-            said.append(f"a fault of our own ({self._fault.kind}): {self._fault.detail}")
+        faults = [fault for fault in (self._signer, self._local) if fault is not None]
+        said = [f"a fault of our own ({fault.kind}): {fault.detail}" for fault in faults]
         if (mark := self.suspicions.believed()) is not None:
             said.append(f"a fault of our own (fleet): attempts fail with {mark}, and none is answered")
         if self._clock_is_off:
@@ -93,6 +99,10 @@ class OwnFaults:
         now = self._clock.elapsed()
         return not self._clock_is_off and now >= self._probe_at
 
+    def has_worked(self, merchant_id: str) -> bool:
+        """Tell whether a merchant accepted something in the last ten minutes."""
+        return self._evidence.trusts(merchant_id)
+
     def note_probe(self) -> None:
         """Count a probe as sent."""
         self._probe_at = self._clock.elapsed() + PROBE_INTERVAL
@@ -106,6 +116,7 @@ class OwnFaults:
         self._beat_at = now
         self.compare_clocks()
         self._look_at_fleet()
+        self._look_at_local(now)
 
     def compare_clocks(self) -> bool:
         """Compare the clocks, and tell whether receivers would accept what is signed now."""
@@ -128,8 +139,8 @@ class OwnFaults:
         return ""
 
     def _set_circuit(self) -> None:
-        self.signer_is_broken = self._fault is not None and self._fault.kind == "signer"
-        self.circuit_is_open = self._fault is not None or self._clock_is_off
+        self.signer_is_broken = self._signer is not None
+        self.circuit_is_open = self.signer_is_broken or self._clock_is_off
 
     def learn(self, event: Event, result: Answer | Failure, started: float) -> bool:
         """Learn how an attempt ended. True: it counts, as the merchant's.
@@ -139,8 +150,7 @@ class OwnFaults:
         if isinstance(result, Failure):
             return self._learn_failure(event, result, started)
         outcome, merchant_id = result.outcome, event.merchant_id
-        if self._fault is not None and started >= self._fault.since:
-            self._end()
+        self._signed_well(started)
         if self.suspicions.marks:
             self.suspicions.contradict(merchant_id, started, is_fresh=result.is_fresh)
         self._evidence.answered(
@@ -155,23 +165,45 @@ class OwnFaults:
 
     def _learn_failure(self, event: Event, result: Failure, started: float) -> bool:
         if result.is_ours:
-            # The only fault of ours that makes an event unsendable is a wrong signature.
-            self._begin("signer" if result.outcome is Outcome.UNSENDABLE else "local", result.detail)
+            self._learn_own(event.merchant_id, result)
             return False
         if result.outcome is Outcome.UNSENDABLE:
             return True
-        if self._fault is not None and started >= self._fault.since and self._is_over(result):
-            self._end()
+        self._signed_well(started)
         if result.outcome is Outcome.TIMEOUT and self._stood_still_since(started):
             return False
+        if result.outcome in _FURTHER:
+            self.suspicions.got_further(event.merchant_id, started, has_address=result.has_address)
         is_excused = self._is_suspect(event, result, started)
         return not (is_excused or self._clock_is_off)
 
-    def _is_over(self, failure: Failure) -> bool:
-        """Tell whether a failure shows that our fault is over: the attempt reached its receiver."""
-        assert self._fault is not None
-        # While the signer is broken, only correctly signed requests are sent.
-        return self._fault.kind == "signer" or failure.outcome in _REACHED
+    def _learn_own(self, merchant_id: str, failure: Failure) -> None:
+        """Learn of a fault that the sender knows to be ours."""
+        now = self._clock.elapsed()
+        # The only fault of ours that makes an event unsendable is a wrong signature.
+        if failure.outcome is Outcome.UNSENDABLE:
+            if self._signer is None:
+                self._signer = self._begin("signer", failure.detail, now)
+                self._set_circuit()
+            return
+        self.suspicions.hold_back(merchant_id, OURS if failure.has_address else f"{OURS}{NO_ADDRESS}")
+        if self._local is None:
+            self._local = self._begin("local", failure.detail, now)
+        self._local.shown_at = now
+
+    def _look_at_local(self, now: float) -> None:
+        """End a local fault once it is over for everybody, and has not come back for a while."""
+        if self._local is None or self.suspicions.is_any_ours or now - self._local.shown_at < SETTLING:
+            return
+        self._end(self._local)
+        self._local = None
+
+    def _signed_well(self, started: float) -> None:
+        """Learn that an attempt's signature verifies: while the signer is broken, nothing else is sent."""
+        if self._signer is not None and started >= self._signer.shown_at:
+            self._end(self._signer)
+            self._signer = None
+            self._set_circuit()
 
     def _stood_still_since(self, started: float) -> bool:
         return self._stalled_at > started or self._clock.elapsed() - self._beat_at > MAX_BEAT_INTERVAL
@@ -201,22 +233,16 @@ class OwnFaults:
         else:
             _log.info("fault.ended", kind="fleet")
 
-    def _begin(self, kind: str, detail: str) -> None:
-        if self._fault is not None:
-            return
-        now = self._clock.elapsed()
-        self._fault = _Fault(kind, detail, now)
-        self._set_circuit()
+    def _begin(self, kind: str, detail: str, now: float) -> _Fault:
         self._probe_at = now + PROBE_INTERVAL
         self._metrics.own_fault.labels(kind).set(1)
         _log.error("fault.began", kind=kind, detail=detail)
+        return _Fault(kind, detail, now)
 
-    def _end(self) -> None:
-        assert self._fault is not None
-        _log.info("fault.ended", kind=self._fault.kind)
-        self._metrics.own_fault.labels(self._fault.kind).set(0)
-        self._fault = None
-        self._set_circuit()
+    def _end(self, fault: _Fault) -> None:
+        _log.info("fault.ended", kind=fault.kind)
+        self._metrics.own_fault.labels(fault.kind).set(0)
 
 
-_REACHED = frozenset((Outcome.CONNECT, Outcome.TLS, Outcome.DISCONNECTED, Outcome.BAD_RESPONSE))
+# How attempts fail that got further than this machine, its name servers and its proxy.
+_FURTHER = frozenset((Outcome.DNS, Outcome.CONNECT, Outcome.TLS, Outcome.DISCONNECTED, Outcome.BAD_RESPONSE))

@@ -2,7 +2,8 @@
 
 A suspicion is about one mark: the way in which attempts fail. It begins when nearly all of the origins that
 were tried last, in first attempts, have the same mark (merchants.Evidence). An HTTP answer is no mark,
-whatever its status: our names, routes and certificates worked for it.
+whatever its status: our names, routes and certificates worked for it. What the sender knows to be a fault of
+this machine has a mark of its own (OURS), and needs no others that fail alike.
 
 While it lasts, failures with its mark do not count, and their merchants, but no others, are held back. A
 merchant that is held back is tried again as a probe (one a second over all of them) or, once another merchant
@@ -11,9 +12,11 @@ from MIN_HOLD to MAX_HOLD. If the fault is ours, all come to be held back, so th
 
 It ends, and its merchants are held back no more, when
 - a merchant with the mark is answered in an attempt begun since: the cause is gone;
+- one with a mark of OURS fails in another way, which shows that it got further: the cause is gone;
 - others have been answered for longer than MAX_SUSPICION: the fault is not ours, and failures count again.
 A merchant that had a mark while others were answered is not compared until it accepts something again. If
-others were answered for longer than MAX_HOLD, it is neither excused nor held back for RECENT seconds.
+others were answered for longer than MAX_HOLD, it is neither excused nor held back for RECENT seconds. Marks
+of OURS have no such consequences, and attempts that fail with them never count.
 """
 
 from collections.abc import Sequence
@@ -30,6 +33,8 @@ MIN_HOLD = 1.0
 """Seconds for which a merchant is held back at first."""
 MAX_HOLD = 15.0
 """Seconds for which it is held back at most, while others are answered."""
+OURS = "a fault of this machine"
+"""How marks begin of attempts that the sender knows to have failed through us."""
 SILENCE = 5.0
 """Seconds without an answer to anybody after which a suspicion is taken for a fault of ours."""
 
@@ -54,6 +59,11 @@ class _Suspicion:
     last_answer: float | None = None
     shown: dict[str, float] = field(default_factory=dict)
     was_contradicted: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether it is no mere suspicion: the sender knows that the fault is ours."""
+        return self.mark.startswith(OURS)
 
     def is_believed(self, now: float) -> bool:
         """Tell whether no merchant has been answered for so long that the fault is probably ours."""
@@ -116,9 +126,14 @@ class Suspicions:
         """Return a mark that is believed to be our fault, since no merchant was answered for a while."""
         now = self._clock.elapsed()
         for suspicion in self._suspicions.values():
-            if suspicion.is_believed(now):
+            if not suspicion.is_ours and suspicion.is_believed(now):
                 return suspicion.mark
         return None
+
+    @property
+    def is_any_ours(self) -> bool:
+        """Tell whether merchants are held back for what the sender knows to be a fault of this machine."""
+        return any(suspicion.is_ours for suspicion in self._suspicions.values())
 
     def contradict(self, merchant_id: str, started: float, *, is_fresh: bool) -> None:
         """Learn that an attempt was answered, whatever the status. is_fresh: a name was looked up for it."""
@@ -138,10 +153,26 @@ class Suspicions:
         suspicion = self._suspicions.get(mark)
         if suspicion is None or self._excused_in_vain.knows(merchant_id, now):
             return False
+        self._hold_back(suspicion, merchant_id, now)
+        return True
+
+    def hold_back(self, merchant_id: str, mark: str) -> None:
+        """Learn that an attempt failed through a fault of ours. mark: one of OURS."""
+        now = self._clock.elapsed()
+        suspicion = self._suspicions.setdefault(mark, _Suspicion(mark, now, now))
+        self._hold_back(suspicion, merchant_id, now)
+
+    def got_further(self, merchant_id: str, started: float, *, has_address: bool) -> None:
+        """Learn that an attempt failed, but not through us. has_address: it got further than the look-up."""
+        for suspicion in list(self._suspicions.values()):
+            is_over = suspicion.is_ours and (has_address or suspicion.mark.endswith(NO_ADDRESS))
+            if is_over and merchant_id in suspicion.shown and started > suspicion.since:
+                self._end(suspicion, "it is over")
+
+    def _hold_back(self, suspicion: _Suspicion, merchant_id: str, now: float) -> None:
         first = suspicion.shown.setdefault(merchant_id, now)
         hold = min(max(MIN_HOLD, now - first), MAX_HOLD)
         self._holds[merchant_id] = _Hold(suspicion, now, now + hold)
-        return True
 
     def _begin(self, mark: str, alike: Sequence[Shown], now: float) -> None:
         since = max(shown.started for shown in alike)
@@ -169,6 +200,8 @@ class Suspicions:
         for merchant_id in released:
             del self._holds[merchant_id]
         self.to_release += released
+        if suspicion.is_ours:
+            return
         for merchant_id in suspicion.shown:
             if suspicion.last_answer is not None:
                 self._evidence.distrust(merchant_id)
