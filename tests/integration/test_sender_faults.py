@@ -154,14 +154,58 @@ asyncio.run(main())
 """
 
 
-def test_no_route_to_anywhere_is_our_fault() -> None:
+WITH_FEW_PORTS = """
+import asyncio
+import fcntl
+import socket
+import struct
+from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+PORTS = 20
+guard = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
+
+async def answer(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
+
+async def main():
+    with socket.socket() as sock:
+        fcntl.ioctl(sock, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
+    Path("/proc/sys/net/ipv4/ip_local_port_range").write_text(f"40000 {40000 + PORTS - 1}")
+    crowded = socket.create_server(("127.0.0.1", 9000), backlog=PORTS)
+    server = await asyncio.start_server(answer, "127.0.0.2", 9000)
+    taken = [socket.create_connection(("127.0.0.1", 9000)) for _ in range(PORTS)]
+    async with Sender(guard, timedelta(seconds=5), "test") as sender:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            seen = await sender.post(f"http://{host}:9000/", {}, b"{}")
+            print(seen.outcome, getattr(seen, "is_ours", False), seen.detail, sep="; ")
+
+asyncio.run(main())
+"""
+
+
+def in_a_network_of_its_own(script: str) -> list[list[str]]:
+    """Run a script with nothing but a loopback interface that is down; returns the parts of its lines."""
     command = ["unshare", "--user", "--map-root-user", "--net", "--"]
     if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
         pytest.skip("this system lets nobody make a network of its own")
     which = f"from {Sender.__module__} import {Sender.__name__} as Sender"
-    script = [*command, sys.executable, "-c", which + WITHOUT_A_NETWORK]
-    out = subprocess.run(script, capture_output=True, text=True, timeout=MAX_WAIT, check=True).stdout
-    lines = [line.split("; ") for line in out.splitlines()]
+    run = [*command, sys.executable, "-c", which + script]
+    out = subprocess.run(run, capture_output=True, text=True, timeout=MAX_WAIT, check=True).stdout
+    return [line.split("; ") for line in out.splitlines()]
+
+
+def test_ports_that_have_run_out_towards_one_address_concern_no_other() -> None:
+    lines = in_a_network_of_its_own(WITH_FEW_PORTS)
+    assert lines == [["connect", "True", "EADDRNOTAVAIL"], ["delivered", "False", "200 OK"]]
+
+
+def test_no_route_to_anywhere_is_our_fault() -> None:
+    lines = in_a_network_of_its_own(WITHOUT_A_NETWORK)
     assert [line[:2] for line in lines] == [["connect", "True"], ["connect", "True"], ["dns", "True"]], lines
     # IPv6 without any address says it in its own way.
     words = {"ENETUNREACH", "EADDRNOTAVAIL"}
