@@ -11,7 +11,6 @@ import orjson
 from pydantic import AwareDatetime, Field
 
 from tests.waiting import until
-from webhook_dispatcher.api import request_body
 from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import FORM, JSON, Admitted, Answer, Asked, Operation, Refused
 from webhook_dispatcher.api.catalogue import TOKEN_MISSING
@@ -19,12 +18,12 @@ from webhook_dispatcher.api.idempotency import CarryOut
 from webhook_dispatcher.api.program import Options, Parts, Program
 from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Model
-from webhook_dispatcher.app.api import serve
 from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.app.serving import serve
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.telemetry import logs
-from webhook_dispatcher.web import server
+from webhook_dispatcher.web import body, server
 
 RELEASE = "TEST_RELEASE"
 """The variable that names a file; while it is not there, slow operations wait."""
@@ -132,7 +131,7 @@ class EachTime:
 
 def main() -> None:
     """Serve until told to stop."""
-    server.MAX_HEAD_SECONDS = server.MAX_DRAIN_SECONDS = request_body.MAX_BODY_SECONDS = 1.0
+    server.MAX_HEAD_SECONDS = server.MAX_DRAIN_SECONDS = body.MAX_SECONDS = 1.0
     server.LOOK_INTERVAL_SECONDS = 0.1
     with open("/dev/stderr", "w") as stream:
         logs.configure("json", "info", stream)
@@ -140,12 +139,12 @@ def main() -> None:
             {name: text for name, text in os.environ.items() if name.startswith("WEBHOOK_")}
         )
         options = Options(
-            settings.api_address,
-            settings.api_ops_address,
-            settings.api_trusted_proxies,
-            settings.api_max_connections,
-            settings.shutdown_grace.total_seconds(),
-            {},
+            address=settings.api_address,
+            ops_address=settings.api_ops_address,
+            trusted_proxies=settings.api_trusted_proxies,
+            max_connections=settings.api_max_connections,
+            grace=settings.shutdown_grace.total_seconds(),
+            databases={},
         )
         parts = Parts(OPERATIONS, ForTests(), EachTime())
         asyncio.run(serve(Program(options, SystemClock(), lambda _: parts)))

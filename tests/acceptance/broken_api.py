@@ -9,13 +9,15 @@ from functools import partial
 
 from webhook_dispatcher.api.calls import Answer, Asked, Handler, Operation, Refused
 from webhook_dispatcher.api.catalogue import STATE_FORBIDS
-from webhook_dispatcher.api.program import Parts, Pools, Program, compose
-from webhook_dispatcher.app.api import options_of, serve
+from webhook_dispatcher.api.program import Parts, Program, compose
+from webhook_dispatcher.app.api import options_of
 from webhook_dispatcher.app.clock import SystemClock
+from webhook_dispatcher.app.serving import serve
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.telemetry import logs
 from webhook_dispatcher.transport.guard import EgressPolicy
+from webhook_dispatcher.web.running import Pools
 
 
 async def leave_a_field_out(_asked: Asked) -> Answer:

@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
-from webhook_dispatcher.api import program, request_body
+from webhook_dispatcher.api import program
 from webhook_dispatcher.cli import main
+from webhook_dispatcher.web import body
 
 if __name__ == "__main__":
     program.UPSTREAM_TIME = program.CLAIM_MARGIN = timedelta(seconds=0.5)
-    request_body.MAX_BODY_SECONDS = 0.5
+    body.MAX_SECONDS = 0.5
     raise SystemExit(main())

@@ -7,8 +7,8 @@ and every answer until its client has read it.
 from collections import Counter
 from typing import Self
 
-from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Refused
-from webhook_dispatcher.api.catalogue import BODY_TOO_LARGE, UNAVAILABLE
+from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.catalogue import UNAVAILABLE
 
 MAX_BYTES = 64 * 1_048_576
 """Bytes that all bodies which are being read may take together; as many again may all unread answers take."""
@@ -26,9 +26,9 @@ class MemoryBudget:
         self._share = share
         self._taken: Counter[str] = Counter()
 
-    def reserved(self, client: str, most: int = MAX_BODY_BYTES) -> "Reservation":
-        """Begin a reservation of a client, empty at first. most: bytes that this body or answer may have."""
-        return Reservation(self, client, most)
+    def reserved(self, client: str) -> "Reservation":
+        """Begin a reservation of a client, empty at first."""
+        return Reservation(self, client)
 
     def take(self, client: str, size: int) -> None:
         """Take bytes, or refuse."""
@@ -48,10 +48,9 @@ class MemoryBudget:
 class Reservation:
     """One body's part of the budget, or one answer's, until it is left or released."""
 
-    def __init__(self, budget: MemoryBudget, client: str, most: int) -> None:
+    def __init__(self, budget: MemoryBudget, client: str) -> None:
         self._budget = budget
         self._client = client
-        self._most = most
         self.size = 0
 
     def __enter__(self) -> Self:
@@ -68,8 +67,6 @@ class Reservation:
 
     def grow(self, size: int) -> None:
         """Take so many bytes more, or refuse."""
-        if self.size + size > self._most:
-            raise Refused(BODY_TOO_LARGE, closes=True)
         self._budget.take(self._client, size)
         self.size += size
 

@@ -12,7 +12,7 @@ import structlog
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
-from webhook_dispatcher.api import card_attempts, envelope, heads, memory, request_body, request_ids
+from webhook_dispatcher.api import card_attempts, envelope, faults, memory, request_body, request_ids
 from webhook_dispatcher.api.admission import ByToken
 from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
@@ -23,8 +23,11 @@ from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.language import Language
 from webhook_dispatcher.storage.api.database import TokenEnded
 from webhook_dispatcher.web import clients, languages
-from webhook_dispatcher.web.heads import HeadRefused, examine, expects_continue, judge
-from webhook_dispatcher.web.server import HELD, Connection
+from webhook_dispatcher.web.body import read_body
+from webhook_dispatcher.web.faults import RequestRefused
+from webhook_dispatcher.web.heads import examine, expects_continue, judge
+from webhook_dispatcher.web.responses import respond
+from webhook_dispatcher.web.server import HELD
 
 _log = structlog.get_logger()
 
@@ -82,8 +85,8 @@ class Pipeline:
             return self._succeed(call, request, await self._carry_out(call, request))
         except Refused as refused:
             return self._refuse(call, request, refused)
-        except HeadRefused as error:
-            return self._refuse(call, request, heads.refused(error.fault))
+        except RequestRefused as error:
+            return self._refuse(call, request, faults.refused(error.fault))
         except TokenEnded:
             return self._refuse(call, request, Refused(INVALID_TOKEN))
         except ConnectionError:
@@ -116,7 +119,7 @@ class Pipeline:
         )
         asked.admitted = call.admitted = await self._admission.admit(asked)
         client = _client_of(asked, call.admitted)
-        request[HELD] = reserved = self._answer_budget.reserved(client, memory.MAX_BYTES)
+        request[HELD] = reserved = self._answer_budget.reserved(client)
         asked.take_memory = reserved.grow
         async with card_attempts.released_unless_made(call.admitted.attempt):
             answer = await self._answer(asked, client, request, expects)
@@ -126,8 +129,10 @@ class Pipeline:
     async def _answer(self, asked: Asked, client: str, request: BaseRequest, expects: bool) -> Answer:
         if not request.body_exists:
             return await self._idempotency.once(asked, self._handle)
-        with self._read_budget.reserved(client, asked.operation.max_body) as reservation:
-            asked.raw_body = await request_body.read(request, reservation, expects)
+        with self._read_budget.reserved(client) as reservation:
+            asked.raw_body = await read_body(
+                request, asked.operation.max_body, reservation.grow, expects_continue=expects
+            )
             return await self._idempotency.once(asked, self._handle)
 
     async def _handle(self, asked: Asked) -> Answer | Given:
@@ -147,7 +152,7 @@ class Pipeline:
             if fault is None:
                 _log.error("request.failed", exc_info=error)
                 return self._refuse(call, request, Refused(INTERNAL, closes=True))
-            return self._refuse(call, request, heads.refused(fault))
+            return self._refuse(call, request, faults.refused(fault))
 
     def _begin(self, request: BaseRequest) -> Call:
         headers = request.headers
@@ -184,12 +189,7 @@ class Pipeline:
             headers["Cache-Control"] = "no-store"
         if finished.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        closes = closes or not request.content.is_eof() or _is_draining(request)
-        if closes:
-            headers["Connection"] = "close"
-        response = Response(status=finished.status, body=finished.body, headers=headers)
-        if closes:
-            response.force_close()
+        response = respond(request, finished.status, finished.body, headers, is_last=closes)
         took = self._clock.elapsed() - call.began
         self._metrics.count(call.operation, finished.status, took, refused)
         return response
@@ -201,7 +201,3 @@ class Pipeline:
 def _client_of(asked: Asked, admitted: Admitted) -> str:
     """Name the client whose share of memory body and answer take: its key, or without a token its address."""
     return admitted.bearer.client_id if admitted.bearer else clients.subjects_of(asked.address)[0]
-
-
-def _is_draining(request: BaseRequest) -> bool:
-    return isinstance(request.protocol, Connection) and request.protocol.is_draining

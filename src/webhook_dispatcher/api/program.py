@@ -1,11 +1,10 @@
 """The program `webhook-dispatcher api`: what it is made of, how it starts, and how it stops.
 
-It holds nothing that another process would need: any number of them stand behind a load balancer. It listens
-as soon as its databases were asked once, even when they are away: what needs them is then 503.
+Any number of them stand behind a load balancer. What needs a database that is away is 503.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,22 +27,16 @@ from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.rate_limit import RateLimits
-from webhook_dispatcher.storage import installation, schema
-from webhook_dispatcher.storage.api.connections import Connections, kept
+from webhook_dispatcher.storage.api.connections import Connections
 from webhook_dispatcher.storage.api.database import Share
-from webhook_dispatcher.storage.api.endpoints import refuse_powerful
 from webhook_dispatcher.storage.api.events import Events
-from webhook_dispatcher.storage.connection import create_pool, describe, translated
-from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.web import running
 from webhook_dispatcher.web.clients import Network
-from webhook_dispatcher.web.running import Running
-from webhook_dispatcher.web.server import WebServer
+from webhook_dispatcher.web.running import Pools, Running
 
-STATEMENT_TIME = timedelta(seconds=5)
 POOL_SIZE = 10
-MAX_BACKLOG = 1024
 UPSTREAM_TIME = ANSWER_TIMEOUT
 CLAIM_MARGIN = timedelta(seconds=5)
 """How much longer a key is claimed than the charge service is waited for."""
@@ -55,23 +48,14 @@ NO_FEED = "GET /v1/events is not there: run `webhook-dispatcher migrate --feed-i
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What an operator has chosen. databases: their URLs, by name. grace: seconds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(running.Options):
+    """What an operator has chosen. upstream: the charge service's URL, or none."""
 
-    upstream: the charge service's URL, or none.
-    """
-
-    address: str
     ops_address: str
     trusted_proxies: Sequence[Network]
-    max_connections: int
-    grace: float
-    databases: Mapping[str | None, str]
     limits: RateLimits = field(default_factory=RateLimits)
     egress: EgressPolicy = field(default_factory=EgressPolicy)
-    is_pooled: bool = False
-    installation: str | None = None
     upstream: str | None = None
 
 
@@ -83,9 +67,6 @@ class Parts:
     admission: ByToken
     idempotency: Idempotency
     forwarding: forwarded.Forwarding | None = None
-
-
-Pools = Mapping[str | None, Connections]
 
 
 def compose(
@@ -113,26 +94,17 @@ def compose(
 class Program(Running):
     """The running parts. parts: makes what answers, when the pools are open."""
 
+    _options: Options
+
     def __init__(self, options: Options, clock: Clock, parts: Callable[[Pools], Parts] | None = None) -> None:
-        super().__init__(options.address, "WEBHOOK_API_ADDRESS", options.grace, "api.stopped")
-        self._options = options
+        super().__init__("api", options, POOL_SIZE)
         self._clock = clock
         self._parts = parts
-        self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
         self.ops_port = 0
-
-    def readiness(self) -> Sequence[str]:
-        """Name what stands in the way of answering."""
-        if self._server is None:
-            return ["not listening yet"]
-        ending = ["stopping"] if self._stop.is_set() else []
-        databases = self._options.databases
-        return ending + [f"{describe(databases[name])}: {reason}" for name, reason in self._away.items()]
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open the pools, ask each database once, and listen."""
-        pools = {name: await self._pool(stack, dsn) for name, dsn in self._options.databases.items()}
-        await self._check(pools)
+        pools = await self._connect(stack)
         parts = await self._compose(pools) if self._parts is None else self._parts(pools)
         metrics = ApiMetrics(
             __version__,
@@ -154,46 +126,13 @@ class Program(Running):
             metrics,
             self._options.trusted_proxies,
         )
-        most = self._options.max_connections
-        await self._listen(WebServer(pipeline, most), min(most, MAX_BACKLOG))
-        watching = asyncio.create_task(self._watch(lambda: self._check(pools)))
-        stack.callback(watching.cancel)
-        url = f"http://{self._options.address.rpartition(':')[0]}:{self.port}/v1"
+        await self._listen(stack, pipeline, pools)
+        url = f"{self._url()}/v1"
         _log.info("api.started", version=__version__, url=url, port=self.port, ops_port=self.ops_port)
 
     async def _compose(self, pools: Pools) -> Parts:
         chosen, has_feed = self._options, await asyncio.gather(*map(_has_feed, pools, pools.values()))
         return compose(pools, chosen.limits, chosen.egress, chosen.upstream, any(has_feed))
-
-    async def _pool(self, stack: AsyncExitStack, dsn: str) -> Connections:
-        pool = await stack.enter_async_context(
-            create_pool(
-                dsn,
-                application_name="webhook-dispatcher api",
-                command_timeout=STATEMENT_TIME,
-                size=POOL_SIZE,
-                pooled=self._options.is_pooled,
-                planning=PLANNED_ONCE,
-            )
-        )
-        return await stack.enter_async_context(kept(pool))
-
-    async def _check(self, pools: Pools) -> None:
-        """Ask every database whether it is there and ours; SchemaMismatch and ConfigurationError end us."""
-        await asyncio.gather(*(self._check_one(name, pool) for name, pool in pools.items()))
-
-    async def _check_one(self, name: str | None, pool: Connections) -> None:
-        try:
-            with translated():
-                async with pool.acquire() as connection:
-                    await schema.check(connection)
-                    (await installation.read(connection)).verify(self._options.installation)
-                    await refuse_powerful(connection)
-        except StorageUnavailable as error:
-            _log.warning("database.awaited", shard=name, error=str(error))
-            self._away[name] = str(error)
-        else:
-            self._away.pop(name, None)
 
 
 async def _has_feed(name: str | None, pool: Connections) -> bool:

@@ -1,13 +1,11 @@
-"""The body of a request: whether one may come, how it is read within bounds, and what it says."""
+"""The body of a request: whether one may come, and what it says."""
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import parse_qsl
 
 import orjson
-from aiohttp.web_protocol import RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from pydantic import BaseModel
 
@@ -17,24 +15,19 @@ from webhook_dispatcher.api.catalogue import (
     BODY_TOO_LARGE,
     MALFORMED_REQUEST,
     NOT_JSON,
-    TOO_SLOW,
     WRONG_CONTENT_TYPE,
 )
-from webhook_dispatcher.api.memory import Reservation
 from webhook_dispatcher.domain.language import Language
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
-MAX_BODY_SECONDS = 20.0
-"""How long a body may take to arrive, however it comes."""
 MAX_MEMBERS = 10_000
 """Members that the objects of one body may have together."""
 MAX_QUERY_FIELDS = 32
 
 NUL = b"\\u0000"
 """The only form in which JSON can hold the character U+0000, which Postgres stores in no text."""
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def check_head(request: BaseRequest, operation: Operation) -> None:
@@ -55,30 +48,6 @@ def content_type(headers: "CIMultiDictProxy[str]") -> str:
     """Return the content type without its parameters, in small letters; empty: none, or several."""
     given = headers.getall("Content-Type", [])
     return given[0].partition(";")[0].strip().lower() if len(given) == 1 else ""
-
-
-async def read(request: BaseRequest, reservation: Reservation, expects_continue: bool) -> bytes:
-    """Read the body within its bounds; tell the client to send it if it waits for that."""
-    if expects_continue and not request.content.is_eof():
-        await _tell_to_continue(request)
-    parts = []
-    try:
-        async with asyncio.timeout(MAX_BODY_SECONDS):
-            while part := await request.content.readany():
-                reservation.grow(len(part))
-                parts.append(part)
-    except TimeoutError:
-        raise Refused(TOO_SLOW, closes=True) from None
-    except RequestPayloadError:
-        raise Refused(MALFORMED_REQUEST, closes=True) from None
-    return b"".join(parts)
-
-
-async def _tell_to_continue(request: BaseRequest) -> None:
-    writer = request.writer
-    await writer.write(CONTINUE)
-    # The answer itself has not begun: an error may still take its place.
-    writer.output_size = 0
 
 
 def parse(operation: Operation, body: bytes, kind: str, language: Language) -> BaseModel | None:

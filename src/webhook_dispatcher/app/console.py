@@ -1,42 +1,28 @@
 """`webhook-dispatcher console`: from settings to exit."""
 
-import asyncio
-import signal
-import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from typing import get_args, get_type_hints
 
-import uvloop
 from pydantic import SecretStr
 
-from webhook_dispatcher.app import machine, signals
+from webhook_dispatcher.app import machine, serving
 from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.console.pages.health import Setting
 from webhook_dispatcher.console.program import MAX_CONNECTIONS, Options, Program
 from webhook_dispatcher.console.web import Front
 from webhook_dispatcher.diagnosis.explanation import Rules
 from webhook_dispatcher.domain.duration import render_duration
-from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.rate_limit import RateLimits
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.local.confinement import death_signal
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.fields import PREFIX
-from webhook_dispatcher.telemetry import logs
-
-OWN_OPEN_FILES = 64
 
 
 def options_of(settings: Settings) -> Options:
     """Return what the settings say; ConfigurationError where the console may not be run with them."""
-    if settings.secret_keys is not None:
-        raise ConfigurationError(
-            "WEBHOOK_SECRET_KEYS: must not be set here: the console, which browsers reach, must not hold the "
-            "keys that open secrets"
-        )
+    serving.refuse_keys(settings, "the console, which browsers reach")
     return Options(
         address=settings.console_address,
         front=Front(
@@ -44,12 +30,12 @@ def options_of(settings: Settings) -> Options:
             trusted_proxies=settings.console_trusted_proxies,
             proxy_header=settings.console_proxy_header if settings.console_auth == "proxy" else None,
         ),
-        database_url=settings.database_dsn(),
+        max_connections=MAX_CONNECTIONS,
+        databases={settings.shard_name: settings.database_dsn()},
         grace=settings.shutdown_grace.total_seconds(),
         egress=settings.egress_policy(),
         rules=Rules(settings.unconfigured_hold, settings.retry_schedule),
         settings=shown_settings(settings),
-        shard=settings.shard_name,
         is_pooled=settings.is_pooled,
         installation=settings.installation,
     )
@@ -104,30 +90,9 @@ def _shown(value: object, is_secret: bool) -> str | None:
 
 def run(settings: Settings, parent_pid: int | None = None) -> None:
     """Serve until told to stop, or until that parent has died; raises what it ended for otherwise."""
-    if parent_pid is not None and (ask := death_signal(parent_pid, signal.SIGTERM)) is not None:
-        ask()
-    options = options_of(settings)
-    logs.configure(settings.log_format, settings.log_level, sys.stderr)
-    limit, needed = machine.allow_open_files(), MAX_CONNECTIONS + OWN_OPEN_FILES
-    if limit < needed:
-        raise ConfigurationError(
-            f"the console needs {needed} open files, but the limit is {limit}",
-            remedy="raise it (ulimit -n, LimitNOFILE)",
-        )
     machine.lower_priority()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(Program(options, SystemClock())))
+    serving.run(settings, _program, "the console", parent_pid)
 
 
-async def serve(program: Program) -> None:
-    """Run the program until a signal stops it."""
-    async with AsyncExitStack() as stack:
-        with signals.obeyed(program.stop, program.cut_short):
-            try:
-                await program.start(stack)
-                machine.tune_collector()
-                await program.finished()
-            finally:
-                await program.drain()
-    if (error := program.failure()) is not None:
-        raise error
+def _program(settings: Settings) -> Program:
+    return Program(options_of(settings), SystemClock())

@@ -5,13 +5,11 @@ have the same headers. The log names the route and never the path or query, whic
 charges; what people have done stands in the audit.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlencode
 
 import structlog
-from aiohttp.web_protocol import RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
@@ -38,11 +36,12 @@ from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.storage.console.database import IdleTooLong, NotAllowed, SessionOver
 from webhook_dispatcher.storage.console.sessions import Browser
 from webhook_dispatcher.web import clients
-from webhook_dispatcher.web.heads import HeadFault, HeadRefused, examine, expects_continue, judge
-from webhook_dispatcher.web.server import Connection
+from webhook_dispatcher.web.body import read_body
+from webhook_dispatcher.web.faults import Fault, RequestRefused
+from webhook_dispatcher.web.heads import examine, expects_continue, judge
+from webhook_dispatcher.web.responses import respond
 
 MAX_BODY_BYTES = 65_536
-MAX_BODY_SECONDS = 20.0
 MAX_FIELDS = 400
 MAX_AGENT = 200
 FORM = "application/x-www-form-urlencoded"
@@ -51,12 +50,13 @@ TEXT = "text/plain; charset=utf-8"
 SERVER = "webhook-dispatcher"
 REFRESH = "HX-Request"
 """The header that htmx sends: the page refreshes itself, so that the person did not do anything."""
-_FAULTS: Mapping[HeadFault, int] = {
-    HeadFault.MALFORMED: 400,
-    HeadFault.TOO_LARGE: 431,
-    HeadFault.TOO_SLOW: 408,
-    HeadFault.CONNECT: 405,
-    HeadFault.EXPECTATION: 417,
+_FAULTS: Mapping[Fault, tuple[int, str]] = {
+    Fault.MALFORMED: (400, "malformed"),
+    Fault.HEAD_TOO_LARGE: (431, "malformed"),
+    Fault.BODY_TOO_LARGE: (413, "too_large"),
+    Fault.TOO_SLOW: (408, "malformed"),
+    Fault.CONNECT: (405, "malformed"),
+    Fault.EXPECTATION: (417, "malformed"),
 }
 
 _log = structlog.get_logger()
@@ -115,8 +115,8 @@ class Console:
             answer = self._to_sign_in(call, request, wanted)
         except Refused as refused:
             answer = self._said(call, refused)
-        except HeadRefused as error:
-            answer = self._said(call, Refused(_FAULTS[error.fault], "malformed"))
+        except RequestRefused as error:
+            answer = self._said(call, Refused(*_FAULTS[error.fault]))
         except ConnectionError:
             _log.info("request.broken_off", route=call.route, request_id=call.request_id)
             raise
@@ -142,7 +142,7 @@ class Console:
             _log.error("request.failed", request_id=call.request_id, exc_info=error)
             refused = Refused(500, "failed", request=call.request_id)
         else:
-            refused = Refused(_FAULTS[fault], "malformed")
+            refused = Refused(*_FAULTS[fault])
         return self._send(call, request, self._said(call, refused), is_last=True)
 
     def _begin(self, request: BaseRequest | None) -> Call:
@@ -155,7 +155,7 @@ class Console:
         """Go through all steps in their order; each adds to what is known of the request, or refuses it."""
         path = examine(request)
         if expects_continue(request):
-            raise HeadRefused(HeadFault.EXPECTATION)
+            raise RequestRefused(Fault.EXPECTATION)
         route, parameters = self._routes.find(request.method, path)
         call.route, call.is_refresh = route.name, REFRESH in request.headers
         if route.access is not Access.ANYBODY or request.method == "POST":
@@ -281,14 +281,8 @@ class Console:
             headers |= {"Content-Type": answer.content_type}
         if (cookie := _cookie(call, answer, self._front.is_https)) is not None:
             headers["Set-Cookie"] = cookie
-        is_last = is_last or not request.content.is_eof() or _is_draining(request)
-        if is_last:
-            headers["Connection"] = "close"
-        response = Response(status=status, body=body, headers=headers)
-        if is_last:
-            response.force_close()
         self._note(call, status)
-        return response
+        return respond(request, status, body, headers, is_last=is_last)
 
     def _note(self, call: Call, status: int) -> None:
         note = _log.debug if call.is_refresh or call.session is None else _log.info
@@ -333,19 +327,7 @@ async def _read_form(request: BaseRequest) -> Mapping[str, Sequence[str]]:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if request.method != "POST" or kind != FORM or "Content-Encoding" in request.headers:
         raise Refused(415, "malformed")
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(MAX_BODY_SECONDS):
-            while part := await request.content.readany():
-                size += len(part)
-                if size > MAX_BODY_BYTES:
-                    raise Refused(413, "too_large")
-                parts.append(part)
-    except TimeoutError:
-        raise Refused(408, "malformed") from None
-    except RequestPayloadError:
-        raise Refused(400, "malformed") from None
-    return _fields(b"".join(parts).decode("latin-1"))
+    return _fields((await read_body(request, MAX_BODY_BYTES)).decode("latin-1"))
 
 
 def _fields(text: str) -> Mapping[str, Sequence[str]]:
@@ -359,7 +341,3 @@ def _page_of(path: str) -> str:
     """Return the page that a form, or a part of a page, belongs to."""
     parts = path.split("/")
     return "/".join(parts[:3]) if parts[1] in ("merchants", "deliveries", "commands") else "/" + parts[1]
-
-
-def _is_draining(request: BaseRequest) -> bool:
-    return isinstance(request.protocol, Connection) and request.protocol.is_draining

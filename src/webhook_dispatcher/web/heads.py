@@ -5,10 +5,11 @@ behind us must find the same request in the same bytes.
 """
 
 import re
-from enum import Enum, auto
 
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.web_request import BaseRequest
+
+from webhook_dispatcher.web.faults import Fault, RequestRefused
 
 MAX_LINE_BYTES = 8190
 MAX_HEADERS = 64
@@ -19,16 +20,6 @@ _AMBIGUOUS = re.compile(r"//|/\.\.?(?:/|$)|\\|%(?:2f|5c|00|2e)|%(?![0-9a-f]{2})"
 _TOO_MANY = "Too many headers received"
 
 
-class HeadFault(Enum):
-    """What is wrong with a head; each server has words of its own for it. The connection ends with it."""
-
-    MALFORMED = auto()
-    TOO_LARGE = auto()
-    TOO_SLOW = auto()
-    CONNECT = auto()
-    EXPECTATION = auto()
-
-
 class HeadTooSlow(Exception):
     """A head did not come to its end in time."""
 
@@ -37,41 +28,33 @@ class HeadTooLarge(Exception):
     """A head is larger than all of it may be."""
 
 
-class HeadRefused(Exception):
-    """A head was parsed, and is not what it must be."""
-
-    def __init__(self, fault: HeadFault) -> None:
-        super().__init__(fault.name)
-        self.fault = fault
-
-
-def judge(error: BaseException | None) -> HeadFault | None:
+def judge(error: BaseException | None) -> Fault | None:
     """Say what is wrong with a request that could not be parsed; None: it is no such error, but our own."""
     match error:
         case HeadTooSlow():
-            return HeadFault.TOO_SLOW
+            return Fault.TOO_SLOW
         case HeadTooLarge() | LineTooLong():
-            return HeadFault.TOO_LARGE
+            return Fault.HEAD_TOO_LARGE
         case BadHttpMessage(message=message) if message == _TOO_MANY:
-            return HeadFault.TOO_LARGE
+            return Fault.HEAD_TOO_LARGE
         case BadHttpMessage():
-            return HeadFault.MALFORMED
+            return Fault.MALFORMED
         case _:
             return None
 
 
 def examine(request: BaseRequest) -> str:
-    """Return the path without its query, or raise HeadRefused."""
+    """Return the path without its query, or raise RequestRefused."""
     if request.method == "CONNECT":
-        raise HeadRefused(HeadFault.CONNECT)
+        raise RequestRefused(Fault.CONNECT)
     headers = request.headers
     if sum(map(len, headers.keys())) + sum(map(len, headers.values())) > MAX_HEAD_BYTES:
-        raise HeadRefused(HeadFault.TOO_LARGE)
+        raise RequestRefused(Fault.HEAD_TOO_LARGE)
     if tuple(request.version) not in ((1, 0), (1, 1)) or not _is_framed_plainly(request):
-        raise HeadRefused(HeadFault.MALFORMED)
+        raise RequestRefused(Fault.MALFORMED)
     path, _, _ = request.raw_path.partition("?")
     if not _TARGET.fullmatch(request.raw_path) or "#" in request.raw_path or _AMBIGUOUS.search(path):
-        raise HeadRefused(HeadFault.MALFORMED)
+        raise RequestRefused(Fault.MALFORMED)
     return path
 
 
@@ -84,10 +67,10 @@ def _is_framed_plainly(request: BaseRequest) -> bool:
 
 
 def expects_continue(request: BaseRequest) -> bool:
-    """Tell whether the client waits for a word before it sends its body; HeadRefused: for another one."""
+    """Tell whether the client waits for a word before it sends its body; RequestRefused: for another one."""
     expected = request.headers.getall("Expect", [])
     if not expected or tuple(request.version) == (1, 0):
         return False
     if [text.strip().lower() for text in expected] != ["100-continue"]:
-        raise HeadRefused(HeadFault.EXPECTATION)
+        raise RequestRefused(Fault.EXPECTATION)
     return True

@@ -1,60 +1,158 @@
-"""A program that listens at one address: its databases are checked until it is stopped, then it drains."""
+"""A program that listens at one address: its databases are checked until it is stopped, then it drains.
+
+It holds nothing that another process would need, and listens as soon as its databases were asked once, even
+when they are away: what needs them is refused then.
+"""
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 import structlog
 
-from webhook_dispatcher.domain.errors import ConfigurationError, DispatcherError, SchemaMismatch
+from webhook_dispatcher.domain.errors import (
+    ConfigurationError,
+    DispatcherError,
+    SchemaMismatch,
+    StorageUnavailable,
+)
+from webhook_dispatcher.storage import installation, schema
+from webhook_dispatcher.storage.api.connections import Connections, kept
+from webhook_dispatcher.storage.api.endpoints import refuse_powerful
+from webhook_dispatcher.storage.connection import create_pool, describe, translated
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.telemetry.address import split_address
-from webhook_dispatcher.web.server import WebServer
+from webhook_dispatcher.web.server import Answering, WebServer
 
 CHECK_SECONDS = 5.0
 """How often each database is asked whether it is there, and of a version that we serve."""
+STATEMENT_TIME = timedelta(seconds=5)
+MAX_BACKLOG = 1024
 
 _log = structlog.get_logger()
 
+Pools = Mapping[str | None, Connections]
+"""One for each database, by its name; None is the name of a single one without."""
 
-class Running:
-    """A server from its start until it has drained.
 
-    address: host and port; variable: the setting that has it. grace: seconds that requests under way are
-    waited for. stopped: the event that is logged at the end.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an operator has chosen. databases: their URLs, by name.
+
+    grace: seconds that requests under way are waited for.
     """
 
-    def __init__(self, address: str, variable: str, grace: float, stopped: str) -> None:
-        self._address = address
-        self._variable = variable
-        self._grace = grace
-        self._stopped = stopped
+    address: str
+    max_connections: int
+    grace: float
+    databases: Mapping[str | None, str] = field(repr=False)
+    is_pooled: bool = False
+    installation: str | None = None
+
+
+class Running(ABC):
+    """A server from its start until it has drained.
+
+    name: as its command, its settings and its lines in the log have it. pool_size: connections to each
+    database.
+    """
+
+    def __init__(self, name: str, options: Options, pool_size: int) -> None:
+        self._name = name
+        self._options = options
+        self._pool_size = pool_size
+        self._away: dict[str | None, str] = dict.fromkeys(options.databases, "it was not reached yet")
         self._stop, self._end_of_grace = asyncio.Event(), asyncio.Event()
         self._failure: DispatcherError | None = None
         self._server: WebServer | None = None
         self.port = 0
 
-    async def _listen(self, server: WebServer, backlog: int) -> None:
-        host, port = split_address(self._address)
+    @property
+    def max_connections(self) -> int:
+        """How many connections it may have."""
+        return self._options.max_connections
+
+    @abstractmethod
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Begin to answer; what is open then is closed with the stack."""
+
+    def readiness(self) -> Sequence[str]:
+        """Name what stands in the way of answering."""
+        if self._server is None:
+            return ["not listening yet"]
+        ending = ["stopping"] if self._stop.is_set() else []
+        databases = self._options.databases
+        return ending + [f"{describe(databases[name])}: {reason}" for name, reason in self._away.items()]
+
+    async def _connect(self, stack: AsyncExitStack) -> Pools:
+        """Open the pools, and ask each database once."""
+        pools = {name: await self._pool(stack, dsn) for name, dsn in self._options.databases.items()}
+        await self._check(pools)
+        return pools
+
+    async def _pool(self, stack: AsyncExitStack, dsn: str) -> Connections:
+        pool = await stack.enter_async_context(
+            create_pool(
+                dsn,
+                application_name=f"webhook-dispatcher {self._name}",
+                command_timeout=STATEMENT_TIME,
+                size=self._pool_size,
+                pooled=self._options.is_pooled,
+                planning=PLANNED_ONCE,
+            )
+        )
+        return await stack.enter_async_context(kept(pool))
+
+    async def _listen(self, stack: AsyncExitStack, answering: Answering, pools: Pools) -> None:
+        address, most = self._options.address, self._options.max_connections
+        server = WebServer(answering, most)
+        host, port = split_address(address)
         try:
-            self._listener = await server.loop.create_server(server, host, port, backlog=backlog)
+            self._listener = await server.loop.create_server(
+                server, host, port, backlog=min(most, MAX_BACKLOG)
+            )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise ConfigurationError(
-                f"{self._variable}: cannot listen on {self._address}: {reason}"
+                f"WEBHOOK_{self._name.upper()}_ADDRESS: cannot listen on {address}: {reason}"
             ) from None
         self.port = self._listener.sockets[0].getsockname()[1]
         server.watch()
         self._server = server
+        stack.callback(asyncio.create_task(self._watch(pools)).cancel)
 
-    async def _watch(self, check: Callable[[], Awaitable[None]]) -> None:
+    def _url(self) -> str:
+        return f"http://{self._options.address.rpartition(':')[0]}:{self.port}"
+
+    async def _check(self, pools: Pools) -> None:
+        """Ask every database whether it is there and ours; SchemaMismatch and ConfigurationError end us."""
+        await asyncio.gather(*(self._check_one(name, pool) for name, pool in pools.items()))
+
+    async def _check_one(self, name: str | None, pool: Connections) -> None:
+        try:
+            with translated():
+                async with pool.acquire() as connection:
+                    await schema.check(connection)
+                    (await installation.read(connection)).verify(self._options.installation)
+                    await refuse_powerful(connection)
+        except StorageUnavailable as error:
+            _log.warning("database.awaited", shard=name, error=str(error))
+            self._away[name] = str(error)
+        else:
+            self._away.pop(name, None)
+
+    async def _watch(self, pools: Pools) -> None:
         """Check again and again; SchemaMismatch and ConfigurationError end the program."""
         while not self._stop.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), CHECK_SECONDS)
                 return
             try:
-                await check()
+                await self._check(pools)
             except (SchemaMismatch, ConfigurationError) as error:
                 self._failure = error
                 self.stop()
@@ -83,10 +181,10 @@ class Running:
         if self._server is None:
             return
         self._listener.close()
-        draining = asyncio.create_task(self._server.drain(self._grace))
+        draining = asyncio.create_task(self._server.drain(self._options.grace))
         cutting = asyncio.create_task(self._end_of_grace.wait())
         await asyncio.wait([draining, cutting], return_when=asyncio.FIRST_COMPLETED)
         for task in (draining, cutting):
             task.cancel()
         self._server.end()
-        _log.info(self._stopped)
+        _log.info(f"{self._name}.stopped")

@@ -1,0 +1,32 @@
+"""What the Partner API answers to requests whose form is not what it must be."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.catalogue import (
+    BODY_TOO_LARGE,
+    HEAD_TOO_LARGE,
+    MALFORMED_REQUEST,
+    METHOD_NOT_ALLOWED,
+    TOO_SLOW,
+    UNKNOWN_EXPECTATION,
+)
+from webhook_dispatcher.web.faults import Fault
+
+CODES: Mapping[Fault, int] = MappingProxyType(
+    {
+        Fault.MALFORMED: MALFORMED_REQUEST,
+        Fault.HEAD_TOO_LARGE: HEAD_TOO_LARGE,
+        Fault.BODY_TOO_LARGE: BODY_TOO_LARGE,
+        Fault.TOO_SLOW: TOO_SLOW,
+        Fault.CONNECT: METHOD_NOT_ALLOWED,
+        Fault.EXPECTATION: UNKNOWN_EXPECTATION,
+    }
+)
+
+
+def refused(fault: Fault) -> Refused:
+    """Return what such a request is refused with."""
+    headers = {"Allow": "GET"} if fault is Fault.CONNECT else {}
+    return Refused(CODES[fault], headers=headers, closes=True)
