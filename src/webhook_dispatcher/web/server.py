@@ -18,6 +18,7 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
+from webhook_dispatcher.web import aiohttp_names
 from webhook_dispatcher.web.heads import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -34,7 +35,8 @@ LOOK_INTERVAL_SECONDS = 1.0
 LINGERING_SECONDS = 2.0
 READ_BYTES = 16_384
 MAX_PIPELINED = 2
-"""Requests of one connection that wait for the one that is answered."""
+"""Requests of one connection that wait for the one that is answered. Of what comes in one piece aiohttp's
+parser takes up to 32."""
 
 
 class Phase(StrEnum):
@@ -201,9 +203,11 @@ class WebServer(Server):
 
     max_connections: how many there may be. One more closes the one that is idle for longest; where none is
     idle, the one whose head has been incomplete for longest; where there is neither, itself.
+    Errors: ConfigurationError where aiohttp is none in which the bounds hold.
     """
 
     def __init__(self, answering: Answering, max_connections: int) -> None:
+        aiohttp_names.check()
         super().__init__(answering)
         self.loop = asyncio.get_running_loop()
         self.answering = answering
