@@ -95,7 +95,7 @@ async def live_through_outage(
 
         def all_served() -> bool:
             firsts = first_arrivals(installation.receiver.arrivals)
-            return all(firsts[name][-1].started_at > back_at for name in MERCHANTS)
+            return all(name in firsts and firsts[name][-1].started_at > back_at for name in MERCHANTS)
 
         await until(all_served, PATIENCE)
         memory_after = [resident(pid) for pid in pids]
