@@ -134,6 +134,9 @@ SELECT
     webhook.request_hash({KEY}, sha256(n::text::bytea)), sha256(''), 200, 'en', '{{}}',
     clock_timestamp() + (n % 2 - 0.5) * interval '1 hour'
 FROM generate_series(1, {ROWS}) AS n;
+INSERT INTO webhook.api_kept_bytes (api_key_id, expires_at, bytes)
+SELECT n, clock_timestamp() + (n % 2 - 0.5) * interval '1 hour', 1
+FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.api_usage (subject, since, taken, expires_at)
 SELECT
     'key:' || n, 1000 * extract(EPOCH FROM clock_timestamp()), ARRAY[1],
@@ -457,6 +460,7 @@ QUESTIONS: Mapping[str, Question] = {
     "has_api_rows": Question(()),
     "clear_tokens": Question(("'1 minute'", str(ASKED)), ASKED),
     "clear_requests": Question(("'1 minute'", str(ASKED)), ASKED),
+    "clear_kept_bytes": Question(("'1 minute'", str(ASKED)), ASKED),
     "clear_usage": Question(("'key:5'", "'1 minute'", str(ASKED)), ASKED),
     "clear_card_attempts": Question(("'card:5'", "'1 minute'", str(ASKED)), ASKED),
     # api_keys
@@ -473,7 +477,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_own_charge": Question((READER, "'ch_none'"), VIEWS),
     "are_charges_indexed": Question(()),
     # api_requests
-    "begin_request": Question((OWNER, REQUEST), 3),
+    "begin_request": Question((OWNER, REQUEST), 5),
     "keep_request": Question(
         (OWNER, REQUEST, "sha256('')", "NULL", "200::smallint", "'en'", "'{}'", "NULL", "'1 day'"), 3
     ),

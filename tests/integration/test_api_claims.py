@@ -163,7 +163,7 @@ async def test_equal_requests_at_once_are_asked_once(pool: asyncpg.Pool, databas
 async def test_who_finds_an_equal_request_about_to_claim_does_not_claim(pool: asyncpg.Pool) -> None:
     asked = asking(pool)
     async with pool.acquire() as connection, connection.transaction():
-        assert await Requests(connection, asked.bearer).begin(keyed(asked, "k1").hash) == (True, None)
+        assert await Requests(connection, asked.bearer).begin(keyed(asked, "k1").hash) == (True, None, None)
         assert await refusal(asked, answering(b"1")) == codes.STILL_RUNNING
     assert (await once(asked, answering(b"1"))).data == b"1"
 
@@ -246,7 +246,7 @@ async def test_whoever_has_another_token_finds_and_overwrites_nothing(pool: asyn
     request_hash = keyed(asking(pool), "k1").hash
     ours, others = (Requests(pool, BEARERS[client]) for client in ("c1", "c2"))
     claim = await ours.claim(request_hash, request_hash, LONG)
-    assert await others.begin(request_hash) == (True, None)
+    assert await others.begin(request_hash) == (True, None, None)
     stolen = KeptAnswer(200, "en", '"stolen"')
     await others.keep_answer(request_hash, request_hash, stolen)
     await others.answer(request_hash, claim, stolen)
@@ -254,10 +254,10 @@ async def test_whoever_has_another_token_finds_and_overwrites_nothing(pool: asyn
     for guessed in (UUID(int=0), uuid4()):
         await ours.answer(request_hash, guessed, stolen)
         await ours.forget(request_hash, guessed)
-    _, known = await ours.begin(request_hash)
+    _, known, _ = await ours.begin(request_hash)
     assert known is not None
     assert (known.answer, known.asked_for is not None) == (None, True)
     await ours.answer(request_hash, claim, KeptAnswer(200, "en", '"ours"'))
-    _, known = await ours.begin(request_hash)
+    _, known, _ = await ours.begin(request_hash)
     assert known is not None
     assert known.answer == KeptAnswer(200, "en", '"ours"')

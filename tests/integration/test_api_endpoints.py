@@ -28,7 +28,17 @@ SECRET, NEWER = Secret("whsec_0123456789abcdef0123"), Secret("whsec_0123456789ab
 HOUR = timedelta(hours=1)
 URL = "https://merchant.com/hooks"
 SINCE, UNTIL = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)
-CHANGEABLE = ("endpoint", "control", "audit", "lane", "sealing_key", "outbox", "state", "api_request")
+CHANGEABLE = (
+    "endpoint",
+    "control",
+    "audit",
+    "lane",
+    "sealing_key",
+    "outbox",
+    "state",
+    "api_request",
+    "api_kept_bytes",
+)
 PATIENCE = timedelta(seconds=20)
 REQUEST = bytes(32)
 
@@ -147,6 +157,7 @@ CHANGES: dict[str, tuple[Change, ...]] = {
         lambda endpoints, token: endpoints.ask(token, CommandName.RETRY, UUID(int=1)),
     ),
     "own_begin_request": (lambda endpoints, token: requests(endpoints, token).begin(REQUEST),),
+    "own_kept_full_for": (lambda endpoints, token: requests(endpoints, token).begin(REQUEST),),
     "own_keep_request": (
         lambda endpoints, token: requests(endpoints, token).claim(REQUEST, REQUEST, HOUR),
         lambda endpoints, token: requests(endpoints, token).keep_command(REQUEST, REQUEST, 1, "en"),

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from math import ceil
 
 import orjson
 
@@ -20,6 +21,7 @@ from webhook_dispatcher.api.catalogue import (
     INVALID_URL,
     KEY_MISSING,
     KEY_REUSED,
+    LIMIT_EXCEEDED,
     NOT_JSON,
     STILL_RUNNING,
     VALIDATION_FAILED,
@@ -29,7 +31,7 @@ from webhook_dispatcher.api.catalogue import (
 from webhook_dispatcher.api.operations.commands import answer_of
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
-from webhook_dispatcher.storage.api.requests import KeptAnswer, KnownRequest, Requests
+from webhook_dispatcher.storage.api.requests import Begun, KeptAnswer, KnownRequest, Requests
 
 HEADER = "Idempotency-Key"
 REPLAYED = {"Idempotent-Replayed": "true"}
@@ -76,14 +78,22 @@ async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
     """Carry it out within the transaction that keeps its outcome, or return the outcome that was kept."""
     request = keyed(asked, key)
     requests = Requests(asked.database, asked.bearer)
-    is_ours, known = await requests.begin(request.hash)
-    if known is not None:
-        return repeat(known, request)
-    if not is_ours:
-        raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
+    begun = await requests.begin(request.hash)
+    if begun.known is not None:
+        return repeat(begun.known, request)
+    refuse_unless_free(begun)
     outcome = await _effect(asked, carry_out)
     await _keep(requests, request, outcome, asked.language)
     return outcome
+
+
+def refuse_unless_free(begun: Begun) -> None:
+    """Refuse a request that is being carried out now, and a new one whose answer could not be kept."""
+    if not begun.is_ours:
+        raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
+    if begun.full_for is not None:
+        seconds = max(1, ceil(begun.full_for.total_seconds()))
+        raise Refused(LIMIT_EXCEEDED, headers={"Retry-After": str(seconds)})
 
 
 async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:

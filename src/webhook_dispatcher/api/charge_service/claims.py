@@ -28,6 +28,7 @@ from webhook_dispatcher.api.idempotency import (
     kept_answer,
     key_of,
     keyed,
+    refuse_unless_free,
     repeat,
 )
 from webhook_dispatcher.api.operations.commands import answer_of
@@ -89,13 +90,12 @@ class OnceUpstream:
         """Claim the key, or say what came of it before."""
         async with transaction(asked.database) as connection:
             requests = Requests(connection, asked.bearer)
-            is_ours, known = await requests.begin(request.hash)
-            if known is not None and not _is_in_doubt(known, request):
-                return repeat(known, request)
-            if not is_ours:
-                raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
+            begun = await requests.begin(request.hash)
+            if begun.known is not None and not _is_in_doubt(begun.known, request):
+                return repeat(begun.known, request)
+            refuse_unless_free(begun)
             claim = await requests.claim(request.hash, request.body_hash, self._patience)
-        return Claim(claim, request, known is not None)
+        return Claim(claim, request, begun.known is not None)
 
 
 def _is_in_doubt(known: KnownRequest, request: KeyedRequest) -> bool:

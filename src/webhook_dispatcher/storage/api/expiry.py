@@ -25,6 +25,7 @@ async def clear(pool: asyncpg.Pool, chunk: int = CHUNK) -> int:
         after: str | None = ""
         while after is not None:
             after = await _value(pool, statement, after, MARGIN, chunk)
+    await clear_in_chunks(pool, _LIMITS["clear_kept_bytes"], chunk)
     return sum(
         [await clear_in_chunks(pool, _LIMITS[name], chunk) for name in ("clear_tokens", "clear_requests")]
     )

@@ -6,6 +6,7 @@ service is asked between them: a claim names who may write what became of it.
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -50,6 +51,18 @@ class KnownRequest:
     asked_for: timedelta | None = None
 
 
+class Begun(NamedTuple):
+    """What was found when a request began.
+
+    is_ours: whether we keep equal ones out; False: one is being carried out now. known: None: it is new.
+    full_for: how long its API key may keep nothing new, because of all that is kept for it; None: it may.
+    """
+
+    is_ours: bool
+    known: KnownRequest | None
+    full_for: timedelta | None
+
+
 class Requests:
     """Works for a bearer, on a connection within a transaction; settles what is forwarded also on a pool.
 
@@ -61,13 +74,10 @@ class Requests:
         self._bearer = bearer
         self._lifetime = lifetime
 
-    async def begin(self, request_hash: bytes) -> tuple[bool, KnownRequest | None]:
-        """Keep equal requests out until the transaction ends; return whether we do, and what is known of it.
-
-        False: an equal one is being carried out now. None: the request is new. TokenEnded.
-        """
+    async def begin(self, request_hash: bytes) -> Begun:
+        """Keep equal requests out until the transaction ends, and find what is known of it. TokenEnded."""
         row = await self._row("begin_request", self._bearer.token_hash, request_hash)
-        return row["is_ours"], _known(row)
+        return Begun(row["is_ours"], _known(row), row["full_for"])
 
     async def keep_answer(self, request_hash: bytes, body_hash: bytes, answer: KeptAnswer) -> None:
         """Keep what was answered, in the transaction that has the effect. TokenEnded."""

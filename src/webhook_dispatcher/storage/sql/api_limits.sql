@@ -27,6 +27,7 @@ SELECT webhook.release_limit($1, $2, $3) AS is_released;
 SELECT
     EXISTS (SELECT FROM webhook.api_token WHERE api_token.expires_at > '-infinity')
     OR EXISTS (SELECT FROM webhook.api_request WHERE api_request.expires_at > '-infinity')
+    OR EXISTS (SELECT FROM webhook.api_kept_bytes WHERE api_kept_bytes.expires_at > '-infinity')
     OR EXISTS (SELECT FROM webhook.api_usage WHERE api_usage.subject > '')
     OR EXISTS (SELECT FROM webhook.card_attempts WHERE card_attempts.subject > '') AS has_rows;
 
@@ -65,6 +66,24 @@ WHERE api_request.hash = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED
 ))
 RETURNING api_request.hash;
+
+-- name: clear_kept_bytes
+-- Clear away counts of the bytes of answers that expired more than a while ago, as many as are asked for.
+-- $1 margin interval
+-- $2 chunk bigint
+-- row: api_key_id bigint
+-- order: none
+-- none: there are no more
+DELETE FROM webhook.api_kept_bytes
+WHERE api_kept_bytes.ctid = ANY(ARRAY(
+    SELECT expired.ctid
+    FROM webhook.api_kept_bytes AS expired
+    WHERE expired.expires_at < (SELECT clock_timestamp() - $1::interval)
+    ORDER BY expired.expires_at
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+))
+RETURNING api_kept_bytes.api_key_id;
 
 -- name: clear_usage
 -- Go on through what was taken of limits, and clear away what expired more than a while ago. Instants of expiry have no

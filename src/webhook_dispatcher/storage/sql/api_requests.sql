@@ -1,15 +1,16 @@
 -- Requests with an Idempotency-Key: each has one effect, and one answer for as long as it is kept.
 
 -- name: begin_request
--- Keep equal requests of the token's API key out until this transaction ends, and read what became of it before. WH401
--- where the token is not valid.
+-- Keep equal requests of the token's API key out until this transaction ends, and read what became of it before; of a new
+-- one, whether anything may be kept. WH401 where the token is not valid.
 -- $1 token bytea
 -- $2 request bytea
 -- row: is_ours boolean, body_hash bytea, seconds_left double precision, command_id bigint, status smallint, language text,
---   answer text; seconds_left: of asking upstream
+--   answer text, full_for interval; seconds_left: of asking upstream; full_for: until the key may keep more, null: now
 -- order: one row; not ours: what holds the lock is still being carried out; without a body_hash it is new
 SELECT
-    begun.is_ours, begun.body_hash, begun.seconds_left, begun.command_id, begun.status, begun.language, begun.answer
+    begun.is_ours, begun.body_hash, begun.seconds_left, begun.command_id, begun.status, begun.language, begun.answer,
+    CASE WHEN begun.body_hash IS NULL THEN webhook.own_kept_full_for($1) END AS full_for
 FROM webhook.own_begin_request($1, $2) AS begun;
 
 -- name: keep_request
