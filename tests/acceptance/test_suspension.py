@@ -1,7 +1,6 @@
 """A dead merchant is suspended, tried once an interval, and comes back. Source: contract 2.8."""
 
 import asyncio
-from itertools import pairwise
 
 import pytest
 
@@ -58,8 +57,9 @@ async def test_a_dead_merchant_is_tried_once_an_interval_and_comes_back_with_eve
     before = len(installation.receiver.of("dead"))
     fine = [await installation.emit("fine") for _ in range(20)]
     tries = await installation.arrived(before + 4, "dead", PATIENCE)
-    gaps = [later.started_at - earlier.started_at for earlier, later in pairwise(tries[before : before + 4])]
-    assert min(gaps) * FACTOR >= INTERVAL - 0.2, "two daemons, one try an interval"
+    # Each may be late on a busy machine; were there two in an interval, three would take one and a half.
+    took = tries[before + 3].started_at - tries[before].started_at
+    assert took * FACTOR > 2 * INTERVAL, "two daemons, one try an interval"
     for event in fine:
         await installation.settled(event.id, "delivered", 1)
 

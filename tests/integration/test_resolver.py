@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.network.name_server import SILENCE, addresses, serving
+from tests.network.name_server import SILENCE, Reply, addresses, serving
 from tests.waiting import until
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.local_faults import ResolverFault
@@ -18,7 +18,11 @@ from webhook_dispatcher.transport.resolver import Found, GuardedResolver
 HERE = "127.0.0.1"
 QUICK = "quick.honest.dev"
 SILENT = [f"silent{number}.attacker.dev" for number in range(30)]
-NAMES = {QUICK: [addresses(HERE)]} | {host: [SILENCE] for host in SILENT}
+KEPT = "kept.honest.dev"
+"""Its name server says that the answer holds, and nothing ever after."""
+NAMES = {QUICK: [addresses(HERE)], KEPT: [Reply([HERE], ttl=300), SILENCE]} | {
+    host: [SILENCE] for host in SILENT
+}
 
 
 @asynccontextmanager
@@ -116,3 +120,13 @@ async def test_pending_look_ups_end_in_silence_with_the_resolver() -> None:
     await give_up(*running[1:])
     gc.collect()
     assert told == []
+
+
+async def test_what_was_found_holds_whatever_was_given_up_meanwhile() -> None:
+    async with resolving() as resolver:
+        assert (await resolver.resolve(KEPT)).was_asked
+        running = await begin(resolver, SILENT[0])
+        await give_up(await begin(resolver, SILENT[1]))
+        assert (await resolver.resolve(QUICK)).addresses == [HERE], "by the other channel from now on"
+        assert await resolver.resolve(KEPT) == Found([HERE], was_asked=False)
+        await give_up(running)

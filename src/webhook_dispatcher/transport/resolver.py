@@ -38,6 +38,9 @@ _MAX_UNKNOWN = _MAX_PENDING // 2
 # Hosts that are remembered as found: more than one process has merchants at work.
 _MAX_FOUND = 25_000
 
+# What was found holds as long as its name server says, and no longer than in c-ares' own cache.
+_MAX_KEPT_SECONDS = 3600
+
 # Each address is tried: a name with a thousand of them would keep us, and those it points at, busy for the
 # whole attempt.
 _MAX_ADDRESSES = 8
@@ -73,10 +76,17 @@ _NOBODYS_NAME = "{}.webhook-dispatcher.invalid"
 
 
 class Found(NamedTuple):
-    """What a look-up found. was_asked: by asking a name server; not in the cache or /etc/hosts."""
+    """What a look-up found. was_asked: by asking a name server; not kept, nor in /etc/hosts."""
 
     addresses: list[str]
     was_asked: bool
+
+
+class _Kept(NamedTuple):
+    """What was found of a host, and until when it holds (clock of the loop)."""
+
+    addresses: list[str]
+    until: float
 
 
 class TooManyAddresses(OSError):
@@ -105,13 +115,26 @@ class GuardedResolver:
         self._guard = guard
         self._proxy_host = proxy_host
         self._numbers = itertools.count()
-        self._found: OrderedDict[str, None] = OrderedDict()
+        self._loop = asyncio.get_running_loop()
+        # Kept here and not by c-ares: each of its channels would know only what was looked up there.
+        self._found: OrderedDict[str, _Kept] = OrderedDict()
         self._in_use, self._other = (_Channel(nameservers, _tries(attempt_seconds)) for _ in range(2))
         # Any reply shows that a name server is reached, so none is asked for over TCP.
         self._control = _Channel(nameservers, 1, pycares.ARES_FLAG_IGNTC)
 
     async def resolve(self, host: str) -> Found:
         """Return the host's first addresses. Raises OSError, or Forbidden if any may not be dialled."""
+        kept, was_asked = self._found.get(host), False
+        if kept is None or kept.until <= self._loop.time():
+            kept, was_asked = await self._ask(host)
+        if host != self._proxy_host:
+            is_trusted = self._guard.trusts(host)
+            for address in kept.addresses:
+                self._check(address, is_trusted)
+        return Found(kept.addresses[:_MAX_ADDRESSES], was_asked)
+
+    async def _ask(self, host: str) -> tuple[_Kept, bool]:
+        """Look a host up, and say whether a name server was asked. Raises OSError."""
         try:
             answer, was_asked = await self._look_up(host)
         except aiodns.error.DNSError as error:
@@ -122,16 +145,13 @@ class GuardedResolver:
             raise OSError(None, "name cannot be looked up") from error
         if len(answer.nodes) > _MAX_CHECKED:
             raise TooManyAddresses(len(answer.nodes))
-        self._remember(host)
         # A scope (addr[3]) is left out: a scoped address is link-local, and refused as that.
         addresses = [node.addr[0].decode("ascii") for node in answer.nodes]
         if not addresses:
             raise OSError(None, "name has no address")
-        if host != self._proxy_host:
-            is_trusted = self._guard.trusts(host)
-            for address in addresses:
-                self._check(address, is_trusted)
-        return Found(addresses[:_MAX_ADDRESSES], was_asked)
+        lives = [node.ttl for node in answer.nodes] + [name.ttl for name in answer.cnames]
+        seconds = min(*lives, _MAX_KEPT_SECONDS)
+        return self._keep(host, _Kept(addresses, self._loop.time() + seconds)), was_asked
 
     async def close(self) -> None:
         """Give up pending look-ups."""
@@ -161,11 +181,12 @@ class GuardedResolver:
             self._found.pop(host, None)
             raise
 
-    def _remember(self, host: str) -> None:
-        self._found[host] = None
+    def _keep(self, host: str, found: _Kept) -> _Kept:
+        self._found[host] = found
         self._found.move_to_end(host)
         if len(self._found) > _MAX_FOUND:
             self._found.popitem(last=False)
+        return found
 
     async def _is_own_fault(self, code: object) -> bool:
         """Tell whether what c-ares said of a name is none of that name's doing."""
