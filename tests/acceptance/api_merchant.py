@@ -113,14 +113,18 @@ class PartnerApi:
     port: int
     ops_port: int
 
-    @asynccontextmanager
-    async def merchant(self, merchant_id: str) -> AsyncIterator[Merchant]:
-        """Make a key for a merchant, as an operator does, and log in with it."""
+    def client(self, merchant_id: str) -> Merchant:
+        """Make a key for a merchant, as an operator does."""
         made = self.installation.command("api-key", "create", merchant_id, "--name", "a test", "--json")
         assert made.returncode == 0, made.stderr
         key = json.loads(made.stdout)
         base = f"http://127.0.0.1:{self.port}"
-        async with Merchant(base, key["client_id"], key["client_secret"]) as merchant:
+        return Merchant(base, key["client_id"], key["client_secret"])
+
+    @asynccontextmanager
+    async def merchant(self, merchant_id: str) -> AsyncIterator[Merchant]:
+        """Make a key for a merchant, and log in with it."""
+        async with self.client(merchant_id) as merchant:
             assert (await merchant.log_in()).status == 200
             yield merchant
 

@@ -7,14 +7,16 @@ import time
 from dataclasses import replace
 from urllib.parse import quote
 
-from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
+import aiohttp
+
+from tests.acceptance.api_merchant import Merchant, PartnerApi, Reply, start_api
 from tests.acceptance.installation import Installation
 from tests.acceptance.raw_http import RawClient, asked, connected
 from tests.acceptance.raw_http import Reply as RawReply
 from tests.unit.test_guard import URLS
-from tests.waiting import Yardstick
+from tests.waiting import Yardstick, until
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.shares import OF_STRANGERS
+from webhook_dispatcher.api.shares import OF_UNKNOWN_TOKENS
 
 ALPHABET = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 UNLIMITED = {"API_LIMITS": "key=0/PT1M client=0/PT1M address=0/PT1M"}
@@ -214,7 +216,7 @@ async def test_what_is_huge_or_deep_is_refused_and_not_worked_on(installation: I
 async def test_a_flood_of_invented_tokens_leaves_merchants_their_connections(
     installation: Installation,
 ) -> None:
-    """While every look-up of strangers hangs, a merchant that was let in before is answered."""
+    """While invented tokens are looked up, a merchant that was let in before is answered."""
     api = await start_api(installation, **UNLIMITED)
     async with api.merchant("m1") as merchant:
         assert (await merchant.ask("GET", "/v1/webhook")).status == 404
@@ -237,7 +239,52 @@ async def test_a_flood_of_invented_tokens_leaves_merchants_their_connections(
                 seen.add(await installation.owner.fetchval(ACTIVE))
             is_over.set()
         assert statuses <= {401, 503}
-        assert max(seen) <= OF_STRANGERS + 1
+        assert max(seen) <= OF_UNKNOWN_TOKENS + 1
+
+
+async def test_invented_credentials_keep_no_client_from_a_token(installation: Installation) -> None:
+    """Of 400 connections each asks with an invented token, or for a token, as soon as it is answered."""
+    settings = UNLIMITED | {"API_TRUSTED_PROXIES": "127.0.0.0/8"}
+    flooded, quiet = [await start_api(installation, **settings) for _ in range(2)]
+    connections = aiohttp.TCPConnector(limit=0)
+    async with (
+        flooded.client("m1") as client,
+        Merchant(client.base, "", "", session=aiohttp.ClientSession(connector=connections)) as junk,
+    ):
+        client_at_quiet = replace(client, base=f"http://127.0.0.1:{quiet.port}")
+        is_over = asyncio.Event()
+        statuses: list[int] = []
+
+        async def invent(number: int) -> Reply:
+            flooder = {"X-Forwarded-For": "192.0.2.66"}
+            if number % 2:
+                text = f"{number:043}"
+                return await junk.ask("GET", "/v1/webhook", Authorization=f"Bearer {text}", **flooder)
+            invented = {"clientId": f"{number:022}", "clientSecret": "y" * 43}
+            return await junk.ask("POST", "/v1/auth/token", invented, None, **flooder)
+
+        async def flood(number: int) -> None:
+            while not is_over.is_set():
+                statuses.append((await invent(number)).status)
+
+        async def log_in(at: Merchant, **headers: str) -> str:
+            credentials = {"clientId": at.client_id, "clientSecret": at.client_secret}
+            reply = await at.ask("POST", "/v1/auth/token", credentials, None, **headers)
+            assert reply.status == 200
+            return str(reply.data["accessToken"])
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(400):
+                group.create_task(flood(number))
+            await until(lambda: len(statuses) > 400)
+            for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"):
+                own = {"X-Forwarded-For": address}
+                for issuer in (client, client_at_quiet):
+                    token = await log_in(issuer, **own)
+                    reply = await client.ask("GET", "/v1/webhook", Authorization=f"Bearer {token}", **own)
+                    assert reply.status == 404, "let in: there is no webhook yet"
+            is_over.set()
+        assert set(statuses) <= {401, 503}
 
 
 ACTIVE = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND state = 'active'"

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -139,12 +139,44 @@ async def test_ipv6_has_a_limit_by_64_and_ten_times_that_by_48(installation: Ins
         assert (reply.status, reply.headers["RateLimit"]) == (401, '"address";r=1, "network";r=19')
 
 
+async def test_whoever_guesses_a_secret_keeps_its_owner_from_no_token(installation: Installation) -> None:
+    """What a wrong secret takes is never seen by others, also while it is being compared."""
+    most = 6
+    async with (
+        fleet(
+            installation,
+            API_LIMITS=f"client={most}/PT1H address=0/PT1H",
+            API_TRUSTED_PROXIES="127.0.0.0/8",
+        ) as processes,
+        processes.processes[0].client("m1") as owner,
+    ):
+        numbers, guesses = itertools.count(), list[int]()
+        is_over = asyncio.Event()
+
+        async def guess(client: Merchant) -> None:
+            while not is_over.is_set():
+                guesses.append((await attempted(client, owner.client_id, anew(numbers))).status)
+
+        async with asyncio.TaskGroup() as group:
+            for client in processes.everywhere(owner, 8 * FLEET):
+                group.create_task(guess(client))
+            for number in range(most):
+                await until(lambda: len(guesses) > 100 * (number + 1))  # noqa: B023 - called within the turn
+                asked = await asked_for_token(processes.anywhere(owner), "192.0.2.1")
+                assert asked.status == 200, number
+            is_over.set()
+        assert (await asked_for_token(owner, anew(numbers))).status == 429
+        # `attempted` notes each answer but 429 as let through.
+        assert guesses.count(200) >= 100 * most
+
+
 async def test_retry_after_is_true_both_ways(installation: Installation) -> None:
     """Then one passes, and a second less and none does, whichever process is asked."""
     limits, proxies = "key=3/PT3S client=3/PT3S address=3/PT3S", "127.0.0.0/8"
     async with (
         fleet(installation, API_LIMITS=limits, API_TRUSTED_PROXIES=proxies) as processes,
         processes.processes[0].merchant("m1") as merchant,
+        processes.processes[0].client("m2") as other,
     ):
         clients = processes.everywhere(merchant, FLEET)
         numbers = itertools.count()
@@ -153,14 +185,20 @@ async def test_retry_after_is_true_both_ways(installation: Installation) -> None
             return as_passed(await timed(client, "key", "GET", PATH))
 
         async def by_client(client: Merchant) -> Asked:
-            # Unknown, but one, from an address of its own each time.
-            number = next(numbers)
-            return await attempted(client, "c" * 22, f"198.51.{number >> 8}.{number & 255}")
+            # With its secret, from an address of its own each time.
+            owner = replace(client, client_id=other.client_id, client_secret=other.client_secret)
+            return await asked_for_token(owner, anew(numbers))
 
         async def by_address(client: Merchant) -> Asked:
             return await attempted(client, f"{next(numbers):022}", "192.0.2.1")
 
         await asyncio.gather(*(come_again(clients, ask) for ask in (by_key, by_client, by_address)))
+
+
+def anew(numbers: Iterator[int]) -> str:
+    """Return an address that nobody had before."""
+    number = next(numbers)
+    return f"198.{18 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
 async def attempted(client: Merchant, client_id: str, address: str) -> Asked:

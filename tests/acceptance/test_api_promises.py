@@ -233,6 +233,30 @@ async def test_a_client_has_thirty_tokens_a_minute_and_an_address_sixty(installa
         whole.check(60, 1)
 
 
+async def test_a_wrong_secret_counts_for_a_client_only_where_it_came_from(installation: Installation) -> None:
+    api = await start_api(installation, API_TRUSTED_PROXIES="127.0.0.0/8")
+    async with api.client("m1") as owner:
+
+        async def ask(secret: str, address: str) -> Reply:
+            credentials = {"clientId": owner.client_id, "clientSecret": secret}
+            return await owner.ask(
+                "POST", "/v1/auth/token", credentials, None, **{"X-Forwarded-For": address}
+            )
+
+        guesses = [await ask("x" * 43, "192.0.2.66") for _ in range(31)]
+        assert [reply.status for reply in guesses] == [401] * 30 + [429]
+        assert guesses[0].headers["RateLimit"] == '"client";r=29, "address";r=59'
+        seconds = guesses[-1].headers["Retry-After"]
+        assert guesses[-1].headers["RateLimit"] == f'"client";r=0;t={seconds}, "address";r=30'
+        right_there = await ask(owner.client_secret, "192.0.2.66")
+        assert right_there.status == 429, "nobody learns there whether he guessed right"
+        issued = [await ask(owner.client_secret, f"192.0.2.{number}") for number in range(1, 32)]
+        assert [reply.status for reply in issued] == [200] * 30 + [429]
+        assert issued[0].headers["RateLimit"] == '"client";r=29, "address";r=59'
+        seconds = issued[-1].headers["Retry-After"]
+        assert issued[-1].headers["RateLimit"] == f'"client";r=0;t={seconds}, "address";r=60'
+
+
 async def test_a_key_has_six_hundred_requests_a_minute(installation: Installation) -> None:
     api = await start_api(installation)
     async with api.merchant("m1") as merchant, api.merchant("m1") as other_key:

@@ -443,7 +443,18 @@ QUESTIONS: Mapping[str, Question] = {
     # Asked first of all functions that read tables: what it compiles reads the catalogue.
     "admit": Question((TOKEN, "600", "'1 minute'"), 4),
     "admit_with_endpoint": Question((TOKEN, "600", "'1 minute'"), 5),
-    "issue": Question((f"'{CLIENT}'", "sha256('s7')", "sha256('new')", "'1 hour'")),
+    "issue": Question(
+        (
+            f"'{CLIENT}'",
+            "sha256('s7')",
+            "sha256('new')",
+            "'1 hour'",
+            "ARRAY['client:7', 'new', 'ip:7']",
+            "ARRAY[30, 30, 60]",
+            "ARRAY['1 minute', '1 minute', '1 minute']::interval[]",
+            "ARRAY[false, false, false]",
+        ),
+    ),
     "note_use": Question(("7",), 2),
     "find_bearer": Question((READER,), 2),
     # api_limits

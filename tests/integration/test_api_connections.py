@@ -49,12 +49,12 @@ async def pid_of(share: Share) -> Any:
     return await share.fetchval("SELECT pg_backend_pid()")
 
 
-async def waiting(share: Share, number: int) -> list["asyncio.Task[Any]"]:
+async def waiting(connections: Connections, share: Share, number: int) -> list["asyncio.Task[Any]"]:
     """Let so many ask that do not get a connection yet, one after the other."""
     tasks = []
     for count in range(1, number + 1):
         tasks.append(asyncio.create_task(pid_of(share)))
-        await until(lambda count=count: len(share._connections._waiting) == count)  # type: ignore[misc]
+        await until(lambda count=count: len(connections._waiting) == count)  # type: ignore[misc]
     return tasks
 
 
@@ -62,7 +62,7 @@ async def test_whoever_has_waited_longest_is_next(one: Connections) -> None:
     share, ended = Share(one, 9), list[str]()
     async with share.acquire() as connection:
         pid = connection.get_server_pid()
-        tasks = await waiting(share, 3)
+        tasks = await waiting(one, share, 3)
         for name, task in zip("abc", tasks, strict=True):
             task.add_done_callback(lambda _, name=name: ended.append(name))  # type: ignore[misc]
     async with asyncio.timeout(PATIENCE):
@@ -73,7 +73,7 @@ async def test_whoever_has_waited_longest_is_next(one: Connections) -> None:
 async def test_who_gives_up_waiting_leaves_the_connection_to_the_next(one: Connections) -> None:
     share = Share(one, 9)
     async with share.acquire():
-        first, second, third = await waiting(share, 3)
+        first, second, third = await waiting(one, share, 3)
         first.cancel()
     # The connection is in the second's hands already, who has not run yet.
     second.cancel()
@@ -89,7 +89,7 @@ async def test_a_connection_that_others_hold_is_waited_for_within_bounds(
 ) -> None:
     share = Share(one, 9)
     async with share.acquire():
-        [patient] = await waiting(share, 1)
+        [patient] = await waiting(one, share, 1)
         monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 0.05)
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(TimeoutError):
@@ -105,7 +105,7 @@ async def test_a_statement_that_is_cancelled_is_over_before_anybody_is_next(
     slow = asyncio.create_task(share.fetch("SELECT pg_sleep(60)"))
     await until_found(lambda: superuser.fetchval(ASLEEP))
     [pid] = [row["pid"] for row in await superuser.fetch(ASLEEP)]
-    tasks = await waiting(share, 1)
+    tasks = await waiting(one, share, 1)
     slow.cancel()
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait([slow])
@@ -131,7 +131,7 @@ async def test_what_closes_in_use_is_replaced_for_who_waits(
     share = Share(one, 9)
     async with share.acquire() as connection:
         pid = connection.get_server_pid()
-        [task] = await waiting(share, 1)
+        [task] = await waiting(one, share, 1)
         await superuser.execute(END_ALL)
         await until(lambda: not is_open(connection))
     async with asyncio.timeout(PATIENCE):
@@ -143,7 +143,7 @@ async def test_where_none_can_be_opened_all_are_told_who_wait(
 ) -> None:
     share = Share(one, 9)
     async with share.acquire() as connection:
-        tasks = await waiting(share, 2)
+        tasks = await waiting(one, share, 2)
         await superuser.execute(f"ALTER DATABASE {database.name} CONNECTION LIMIT 0")
         await superuser.execute(END_ALL)
         await until(lambda: not is_open(connection))
@@ -161,7 +161,7 @@ async def test_the_end_waits_for_what_is_in_use_and_lets_nobody_wait_on(database
         async with share.acquire(), share.acquire():
             pass
         async with share.acquire(), share.acquire():
-            [task] = await waiting(share, 1)
+            [task] = await waiting(connections, share, 1)
             await connections.close()
             closing = asyncio.create_task(pool.close())
             await until(pool.is_closing)

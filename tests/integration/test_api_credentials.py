@@ -12,7 +12,7 @@ import pytest
 from tests.integration.api_harness import api_pool
 from tests.integration.storage_harness import PATIENCE
 from tests.servers.database import Database
-from tests.waiting import until
+from tests.waiting import until, until_found
 from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.administration import Administration
@@ -21,7 +21,7 @@ from webhook_dispatcher.storage.api import expiry
 from webhook_dispatcher.storage.api.connections import Connections
 from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
-from webhook_dispatcher.storage.api.tokens import Bearer, TokenLookup, Tokens
+from webhook_dispatcher.storage.api.tokens import Bearer, Issued, TokenLookup, Tokens
 from webhook_dispatcher.storage.connection import connect
 from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -70,8 +70,23 @@ async def admin(database: Database) -> AsyncIterator[Administration]:
     await connection.close()
 
 
+async def ask_for(
+    api: asyncpg.Connection,
+    client: str,
+    secret: bytes,
+    token: bytes,
+    lifetime: timedelta = HOUR,
+    address: str = "192.0.2.1",
+    most: int = 0,
+) -> Issued:
+    """Ask for a token; most: of the client, everywhere and from an address, 0 for no limit."""
+    limit = Limit(most, MINUTE)
+    of_issued, of_attempts = Subject(f"client:{client}", limit), Subject(f"client:{client}:{address}", limit)
+    return await Tokens(api).issue(client, secret, token, lifetime, of_issued, [of_attempts])
+
+
 async def issue(api: asyncpg.Connection, token: str = "t") -> None:
-    assert (await Tokens(api).issue(CLIENT, sha("s"), sha(token), HOUR)).state == "issued"
+    assert (await ask_for(api, CLIENT, sha("s"), sha(token))).state == "issued"
 
 
 async def state(api: asyncpg.Connection, token: str = "t") -> str:
@@ -82,7 +97,7 @@ async def test_a_token_is_issued_for_the_right_secret_and_lets_its_merchant_in(
     admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection
 ) -> None:
     tokens = Tokens(api)
-    issued = await tokens.issue(CLIENT, sha("s"), sha("t"), 9 * HOUR)
+    issued = await ask_for(api, CLIENT, sha("s"), sha("t"), 9 * HOUR)
     assert issued.expires_at is not None
     assert timedelta() < issued.expires_at - datetime.now(UTC) <= HOUR, "an hour at most"
     admitted = await tokens.admit(sha("t"), LIMIT)
@@ -135,9 +150,8 @@ async def test_a_revoked_key_is_told_only_with_the_right_secret(
     admin: Administration, api: asyncpg.Connection
 ) -> None:
     await admin.revoke_api_key(CLIENT)
-    tokens = Tokens(api)
-    assert (await tokens.issue(CLIENT, sha("s"), sha("t"), HOUR)).state == "revoked"
-    assert (await tokens.issue(CLIENT, sha("x"), sha("t"), HOUR)).state == "wrong"
+    assert (await ask_for(api, CLIENT, sha("s"), sha("t"))).state == "revoked"
+    assert (await ask_for(api, CLIENT, sha("x"), sha("t"))).state == "wrong"
     assert await state(api) == "unknown", "none was issued"
 
 
@@ -147,14 +161,57 @@ async def test_a_revoked_key_is_told_only_with_the_right_secret(
 async def test_wrong_credentials_get_one_answer_and_take_one_statement(
     admin: Administration, api: asyncpg.Connection, client: str, secret: bytes
 ) -> None:
+    # asyncpg asks for types once in each connection.
+    await issue(api, "before")
     asked: list[str] = []
     with api.query_logger(lambda query: asked.append(query.query)):
-        issued = await Tokens(api).issue(client, secret, sha("t"), HOUR)
+        issued = await ask_for(api, client, secret, sha("t"))
         assert (issued.state, issued.expires_at) == ("wrong", None)
-        assert (await Tokens(api).issue(CLIENT, sha("s"), sha("t"), HOUR)).state == "issued"
+        assert (await ask_for(api, CLIENT, sha("s"), sha("t"))).state == "issued"
         await until(lambda: len(asked) >= 2)
     assert len(asked) == 2
     assert len(set(asked)) == 1, "the same as right ones take"
+
+
+async def test_a_wrong_secret_takes_nothing_of_the_clients_own_limit(
+    admin: Administration, api: asyncpg.Connection, db: asyncpg.Connection
+) -> None:
+    wrong = [await ask_for(api, CLIENT, sha("x"), sha("t"), most=2) for _ in range(3)]
+    assert [(issued.state, issued.taken.left) for issued in wrong] == [
+        ("wrong", (2, 1)),
+        ("wrong", (2, 0)),
+        ("wrong", (2, 0)),
+    ]
+    assert [issued.taken.retry_after is None for issued in wrong] == [True, True, False]
+    issued = [
+        await ask_for(api, CLIENT, sha("s"), sha(f"t{number}"), address=f"192.0.2.{number}", most=2)
+        for number in range(2, 5)
+    ]
+    assert [(each.state, each.taken.left) for each in issued[:2]] == [("issued", (1, 1)), ("issued", (0, 1))]
+    assert issued[2].taken.retry_after is not None
+    assert issued[2].expires_at is None
+    assert await db.fetchval("SELECT count(*) FROM webhook.api_token") == 2, "none where a limit is reached"
+
+
+async def test_the_right_secret_waits_for_a_wrong_one_and_is_not_refused_for_it(
+    admin: Administration, database: Database, api: asyncpg.Connection, db: asyncpg.Connection
+) -> None:
+    """What a wrong secret took of the client's limit is locked until it is released."""
+    other = await database.connect("webhook_api")
+    # The wrong one has taken its limits when it comes to the keys, and is kept there.
+    async with asyncio.TaskGroup() as group, db.transaction():
+        await db.execute("LOCK TABLE webhook.api_key IN ACCESS EXCLUSIVE MODE")
+        wrong = group.create_task(ask_for(api, CLIENT, sha("x"), sha("t"), address="192.0.2.66", most=1))
+        await until_found(lambda: is_blocked(db, api))
+        right = group.create_task(ask_for(other, CLIENT, sha("s"), sha("t"), most=1))
+        await until_found(lambda: is_blocked(db, other))
+    assert (wrong.result().state, right.result().state) == ("wrong", "issued")
+    await other.close()
+
+
+async def is_blocked(db: asyncpg.Connection, asking: asyncpg.Connection) -> bool:
+    blocked: bool = await db.fetchval("SELECT pg_blocking_pids($1) <> '{}'", asking.get_server_pid())
+    return blocked
 
 
 async def test_an_unknown_client_has_as_many_keys_looked_up_and_read_as_a_known_one(

@@ -42,16 +42,19 @@ class ByToken:
         if shares is None:
             raise Refused(INVALID_TOKEN)
         token_hash = token.hash
-        tokens = Tokens(shares.of_token(token_hash))
+        tokens = Tokens(shares.of_token(token_hash, asked.address))
         is_of_card = asked.operation.limit == "card"
         limit = NO_LIMIT if is_of_card else self._limits.key
         admission = await tokens.admit(token_hash, limit, with_endpoint=asked.operation.shows_endpoint)
+        if admission.bearer is None:
+            shares.forget(token_hash)
+            raise Refused(KEY_REVOKED if admission.state == "revoked" else INVALID_TOKEN)
         database = shares.note(token_hash, admission.bearer)
         admitted = _admitted(admission, limit, database, token.shard)
-        if is_of_card and admission.bearer is not None:
+        if is_of_card:
             admitted = await self._with_card(admitted, admission.bearer, database, asked.parameters["id"])
-        if admission.is_use_due and admitted.bearer is not None:
-            await tokens.note_use(admitted.bearer.api_key_id)
+        if admission.is_use_due:
+            await tokens.note_use(admission.bearer.api_key_id)
         return admitted
 
     async def _with_card(
@@ -70,10 +73,7 @@ class ByToken:
 
 
 def _admitted(admission: TokenLookup, limit: Limit, database: Database, shard: str | None) -> Admitted:
-    if admission.state == "revoked":
-        raise Refused(KEY_REVOKED)
-    if admission.bearer is None or admission.taken is None:
-        raise Refused(INVALID_TOKEN)
+    assert admission.taken is not None, "taken of a live token"
     headers = limit_headers("key", limit, admission.taken)
     if admission.taken.retry_after is not None:
         raise Refused(LIMIT_EXCEEDED, headers=headers)

@@ -2,7 +2,8 @@
 
 As JSON, or as RFC 6749's client credentials: a form, the client named in it or by HTTP Basic. Limits come
 first, whether or not such a client exists; an unknown client and a wrong secret are asked for, compared and
-answered alike.
+answered alike. A wrong secret counts against the address that sent it, and not against the client alone: its
+id is no secret, and its owner must get tokens while others guess.
 """
 
 import base64
@@ -11,7 +12,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import unquote_plus
 
 from pydantic import ConfigDict, Field
@@ -24,8 +25,7 @@ from webhook_dispatcher.api.shares import Databases
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.credentials import SECRET_BYTES, AccessToken, ClientId, ClientSecret
 from webhook_dispatcher.domain.rate_limit import MAX_LIMIT, Limit, RateLimits
-from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.limits import Limits, Subject
+from webhook_dispatcher.storage.api.limits import Subject, Taken
 from webhook_dispatcher.storage.api.tokens import Tokens
 from webhook_dispatcher.web.clients import Address, subjects_of
 
@@ -76,6 +76,18 @@ class Credentials:
     client_secret: str
 
 
+class _Subjects(NamedTuple):
+    """What asking for a token is counted by.
+
+    of_client: tokens that were issued to it, wherever it asked. of_both: how often it was asked for by an
+    address. of_address: how often the address asked for any; under the names that clients are told.
+    """
+
+    of_client: Subject
+    of_both: Subject
+    of_address: dict[str, Subject]
+
+
 class Issuing:
     """Issues access tokens."""
 
@@ -87,26 +99,28 @@ class Issuing:
         """Issue a token. Refused: a limit is reached, the credentials are wrong, or the key is revoked."""
         given = _given(asked)
         client_id = ClientId.parse(given.client_id)
-        shares = self._databases.named(client_id.shard) if client_id else None
-        return await self._issue(asked, given, client_id, shares.of_strangers if shares else None)
-
-    async def _issue(
-        self, asked: Asked, given: Credentials, client_id: ClientId | None, database: Database | None
-    ) -> Answer:
-        answering = database or self._databases.first.of_strangers
-        headers = await self._take(asked, given, answering)
+        named = self._databases.named(client_id.shard) if client_id else None
+        shares = named or self._databases.first
+        share = shares.issuing.of(asked.address)
         secret = ClientSecret.parse(given.client_secret)
         token = AccessToken.from_random(
             secrets.token_bytes(SECRET_BYTES), client_id.shard if client_id else None
         )
-        issued = await Tokens(answering).issue(
-            str(client_id) if client_id and database else "",
+        subjects = self._subjects(asked.address, given)
+        issued = await Tokens(share).issue(
+            str(client_id) if client_id and named else "",
             secret.hash if secret else NOBODY,
             token.hash,
             LIFETIME,
+            subjects.of_client,
+            [subjects.of_both, *subjects.of_address.values()],
         )
+        headers = _headers(subjects, issued.taken)
+        if issued.taken.retry_after is not None:
+            raise Refused(LIMIT_EXCEEDED, headers=headers)
         if issued.expires_at is None:
             raise Refused(KEY_REVOKED if issued.state == "revoked" else WRONG_CREDENTIALS, headers=headers)
+        shares.note_issued(token.hash, share)
         answer = write(
             TokenAnswer,
             access_token=token.revealed,
@@ -116,18 +130,22 @@ class Issuing:
         )
         return Answer(answer, headers=headers)
 
-    async def _take(self, asked: Asked, given: Credentials, database: Database) -> dict[str, str]:
-        """Count the attempt against the client and the address, both or neither."""
-        client = hashlib.sha256(given.client_id.encode()).hexdigest()
-        subjects = {
-            "client": Subject(f"client:{client}", self._limits.client),
-            **_of_address(asked.address, self._limits.address),
-        }
-        taken = await Limits(database).take([*subjects.values()])
-        headers = headers_of_limits({name: subject.limit for name, subject in subjects.items()}, taken)
-        if taken.retry_after is not None:
-            raise Refused(LIMIT_EXCEEDED, headers=headers)
-        return headers
+    def _subjects(self, address: Address, given: Credentials) -> _Subjects:
+        client = f"client:{hashlib.sha256(given.client_id.encode()).hexdigest()}"
+        return _Subjects(
+            Subject(client, self._limits.client),
+            Subject(f"{client}:{subjects_of(address)[0]}", self._limits.client),
+            _of_address(address, self._limits.address),
+        )
+
+
+def _headers(subjects: _Subjects, taken: Taken) -> dict[str, str]:
+    """Tell a client what is left; of its own limit and that of it and the address, the lesser."""
+    of_client, of_both, *of_address = taken.left
+    lesser = min(of_client or 0, of_both or 0)
+    limits = {"client": subjects.of_client.limit}
+    limits |= {name: subject.limit for name, subject in subjects.of_address.items()}
+    return headers_of_limits(limits, taken._replace(left=(lesser, *of_address)))
 
 
 def _of_address(address: Address, limit: Limit) -> dict[str, Subject]:

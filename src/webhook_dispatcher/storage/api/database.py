@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import DispatcherError, StatementRefused
-from webhook_dispatcher.storage.api.connections import Connections
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.statements import Statement, load
 
@@ -30,38 +29,55 @@ class TokenEnded(DispatcherError):
         super().__init__("the token is unknown, expired or revoked")
 
 
-class Share:
-    """A share of the connections: at most so many at once, for which requests wait within a bound."""
+class Source(Protocol):
+    """What a share is of: all connections of a process to a database, or another share."""
 
-    def __init__(self, connections: Connections, most: int) -> None:
-        self._connections = connections
+    async def take(self, until: float) -> PoolConnectionProxy:
+        """Take a connection; until: by the loop's clock; TimeoutError where there was none by then."""
+        ...
+
+    async def release(self, connection: PoolConnectionProxy, *, is_sound: bool) -> None:
+        """Give it back; is_sound: nothing went wrong, and no statement and no transaction is left."""
+        ...
+
+
+class Share:
+    """A share of the connections: at most so many at once, for which requests wait within a bound.
+
+    Shares of one share take turns: each has no more requests in its queue than its own `most`.
+    """
+
+    def __init__(self, source: Source, most: int, *, bounds_waiting: bool = True) -> None:
+        """Share out a source; bounds_waiting: False where requests are refused for their time alone."""
+        self._source = source
         self._free = asyncio.Semaphore(most)
+        self._bounds_waiting = bounds_waiting
         self._waiting = 0
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[PoolConnectionProxy]:
         """Take a connection while entered; TimeoutError where none was free in time, or too many wait."""
-        connection, is_sound = await self._take(), False
+        connection, is_sound = await self.take(_deadline()), False
         try:
             yield connection
             is_sound = True
         finally:
-            await self._release(connection, is_sound)
+            await self.release(connection, is_sound=is_sound)
 
-    async def _take(self) -> PoolConnectionProxy:
-        until = asyncio.get_running_loop().time() + MAX_WAIT_SECONDS
+    async def take(self, until: float) -> PoolConnectionProxy:
+        """Take a connection; until: by the loop's clock; TimeoutError too where too many wait."""
         if self._free.locked():
             await self._wait(until)
         else:
             await self._free.acquire()  # at once
         try:
-            return await self._connections.take(until)
+            return await self._source.take(until)
         except BaseException:
             self._free.release()
             raise
 
     async def _wait(self, until: float) -> None:
-        if self._waiting >= MAX_WAITING:
+        if self._bounds_waiting and self._waiting >= MAX_WAITING:
             raise TimeoutError
         self._waiting += 1
         try:
@@ -70,20 +86,21 @@ class Share:
         finally:
             self._waiting -= 1
 
-    async def _release(self, connection: PoolConnectionProxy, is_sound: bool) -> None:
+    async def release(self, connection: PoolConnectionProxy, *, is_sound: bool) -> None:
+        """Give it back, for the next that waits."""
         try:
-            await self._connections.release(connection, is_sound=is_sound)
+            await self._source.release(connection, is_sound=is_sound)
         finally:
             self._free.release()
 
     async def fetch(self, text: str, *arguments: object) -> Sequence[Any]:
         """Return all rows. Every request calls this: it does without `acquire`, which costs as much again."""
-        connection, is_sound = await self._take(), False
+        connection, is_sound = await self.take(_deadline()), False
         try:
             rows = cast(Sequence[Any], await connection.fetch(text, *arguments))
             is_sound = True
         finally:
-            await self._release(connection, is_sound)
+            await self.release(connection, is_sound=is_sound)
         return rows
 
     async def fetchrow(self, text: str, *arguments: object) -> asyncpg.Record | None:
@@ -95,6 +112,10 @@ class Share:
         """Return the first value of the first row."""
         async with self.acquire() as connection:
             return await connection.fetchval(text, *arguments)
+
+
+def _deadline() -> float:
+    return asyncio.get_running_loop().time() + MAX_WAIT_SECONDS
 
 
 Database = asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy | Share

@@ -7,7 +7,7 @@ begin anew.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.api.database import Database, ask
@@ -49,20 +49,26 @@ class Limits:
 
         clock: the time instead of the database's, for tests.
         """
-        [row] = await ask(
-            self._database,
-            _LIMITS["take"],
-            [subject.name for subject in subjects],
-            [subject.limit.most for subject in subjects],
-            [subject.limit.window for subject in subjects],
-            [subject.is_durable for subject in subjects],
-            clock,
-        )
-        limited = [left for left in row["remaining"] if left is not None]
-        return Taken(row["retry_after"], min(limited, default=0), row["taken_at"], tuple(row["remaining"]))
+        [row] = await ask(self._database, _LIMITS["take"], *arrays_of(subjects), clock)
+        return taken_of(row["retry_after"], row["remaining"], row["taken_at"])
 
     async def release(self, subject: Subject, at: datetime) -> bool:
         """Release what was taken of a limit at that instant; False when it was not there any more."""
         [row] = await ask(self._database, _LIMITS["release"], subject.name, subject.is_durable, at)
         is_released: bool = row["is_released"]
         return is_released
+
+
+def arrays_of(subjects: Sequence[Subject]) -> Sequence[list[Any]]:
+    """Return what statements are told of subjects: names, limits, windows, and whether each is durable."""
+    return (
+        [subject.name for subject in subjects],
+        [subject.limit.most for subject in subjects],
+        [subject.limit.window for subject in subjects],
+        [subject.is_durable for subject in subjects],
+    )
+
+
+def taken_of(retry_after: timedelta | None, left: Sequence[int | None], at: datetime | None = None) -> Taken:
+    """Say what came of taking; left: of each limit, None where there is none."""
+    return Taken(retry_after, min((each for each in left if each is not None), default=0), at, tuple(left))

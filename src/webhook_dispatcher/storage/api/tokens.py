@@ -3,6 +3,7 @@
 Only hashes get here, and no hash that is stored leaves the database.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -12,7 +13,7 @@ import asyncpg
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.storage.api.database import Database, ask
 from webhook_dispatcher.storage.api.endpoints import OwnEndpoint
-from webhook_dispatcher.storage.api.limits import Taken
+from webhook_dispatcher.storage.api.limits import Subject, Taken, arrays_of, taken_of
 from webhook_dispatcher.storage.statements import load
 
 _TOKENS = load("api_tokens")
@@ -46,10 +47,14 @@ class TokenLookup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What came of asking for a token. An unknown client and a wrong secret are both `wrong`."""
+    """What came of asking for a token. An unknown client and a wrong secret are both `wrong`.
+
+    taken: of the limits; where one is reached, the secret was not looked at, and the state is `wrong`.
+    """
 
     state: Literal["issued", "wrong", "revoked"]
-    expires_at: datetime | None = None
+    expires_at: datetime | None
+    taken: Taken
 
 
 class Tokens:
@@ -76,11 +81,24 @@ class Tokens:
         )
 
     async def issue(
-        self, client_id: str, secret_hash: bytes, token_hash: bytes, lifetime: timedelta
+        self,
+        client_id: str,
+        secret_hash: bytes,
+        token_hash: bytes,
+        lifetime: timedelta,
+        of_issued: Subject,
+        of_attempts: Sequence[Subject],
     ) -> Issued:
-        """Keep a new token of a client with that secret; it lives an hour at most."""
-        row = await self._row("issue", client_id, secret_hash, token_hash, lifetime)
-        return Issued(row["state"], row["expires_at"])
+        """Keep a new token of a client with that secret, within all limits; it lives an hour at most.
+
+        of_issued: counts tokens that are issued. of_attempts: count wrong secrets, too.
+        """
+        arrays = arrays_of([of_issued, *of_attempts])
+        row = await self._row("issue", client_id, secret_hash, token_hash, lifetime, *arrays)
+        left: list[int | None] = row["remaining"]
+        if row["is_released"] and left[0] is not None:
+            left[0] += 1
+        return Issued(row["state"], row["expires_at"], taken_of(row["retry_after"], left))
 
     async def note_use(self, api_key_id: int) -> None:
         """Write down that a key was used, once a minute at most; never waits for others."""

@@ -49,14 +49,32 @@ SELECT
 FROM webhook.admit_token($1, $2, $3, with_endpoint => true) AS admitted;
 
 -- name: issue
--- Exchange a client's id and secret for an access token; of both the hash is given.
+-- Take one of each limit or none of any, and exchange a client's id and secret for an access token; of both the hash is
+-- given. The first limit is of tokens that are issued: where none was, what was taken of it is released. All of it in one
+-- statement, so that locks of limits last no longer than it, and others never see what is released.
 -- $1 client_id text
 -- $2 secret_hash bytea
 -- $3 token_hash bytea
 -- $4 lifetime interval
--- row: state text, expires_at timestamptz
--- order: one row
-SELECT issued.state, issued.expires_at FROM webhook.issue_token($1, $2, $3, $4) AS issued;
+-- $5 subjects text[]
+-- $6 limits integer[]
+-- $7 windows interval[]
+-- $8 is_durable boolean[]
+-- row: retry_after interval, remaining integer[], state text, expires_at timestamptz, is_released boolean
+-- order: one row; where a limit was reached, state is wrong, whatever the secret
+SELECT
+    taken.retry_after,
+    taken.remaining,
+    issued.state,
+    issued.expires_at,
+    CASE
+        WHEN taken.retry_after IS NULL AND issued.state <> 'issued'
+            THEN webhook.release_limit(($5::text[])[1], ($8::boolean[])[1], taken.taken_at)
+        ELSE false
+    END AS is_released
+FROM webhook.take_limits($5, $6, $7, $8) AS taken
+-- Its argument lets nothing be issued before the limits are taken, nor where one is reached: then nobody is named.
+CROSS JOIN LATERAL webhook.issue_token(CASE WHEN taken.retry_after IS NULL THEN $1 END, $2, $3, $4) AS issued;
 
 -- name: note_use
 -- Write down that a key was used, unless it was within the last minute or somebody else is about to.
