@@ -131,7 +131,8 @@ class EachTime:
 
 def main() -> None:
     """Serve until told to stop."""
-    server.MAX_HEAD_SECONDS = server.MAX_DRAIN_SECONDS = body.MAX_SECONDS = 1.0
+    server.MAX_HEAD_SECONDS = server.MAX_DRAIN_SECONDS = 1.0
+    body.MAX_SECONDS = body.MAX_SECONDS_OF_STRANGERS = 1.0
     server.LOOK_INTERVAL_SECONDS = 0.1
     with open("/dev/stderr", "w") as stream:
         logs.configure("json", "info", stream)

@@ -8,5 +8,5 @@ from webhook_dispatcher.web import body
 
 if __name__ == "__main__":
     program.UPSTREAM_TIME = program.CLAIM_MARGIN = timedelta(seconds=0.5)
-    body.MAX_SECONDS = 0.5
+    body.MAX_SECONDS = body.MAX_SECONDS_OF_STRANGERS = 0.5
     raise SystemExit(main())

@@ -58,6 +58,16 @@ class RawClient:
             size = int(headers.get("content-length", 0)) if has_body else 0
             return Reply(int(first.split()[1]), headers, await self.reader.readexactly(size))
 
+    async def until_ended(self) -> bytes:
+        """Wait until the server closes, and return what it had sent."""
+        came = bytearray()
+        try:
+            while part := await self.reader.read(1024):
+                came += part
+        except ConnectionError:
+            pass
+        return bytes(came)
+
     async def is_ended(self) -> bool:
         """Tell whether the server closes: True when it has; False when a request is answered instead."""
         await self.send(b"GET /v1/things/still-there HTTP/1.1\r\nHost: api\r\n\r\n")
@@ -68,17 +78,19 @@ class RawClient:
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[RawClient]:
-    """Keep a connection open while entered."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=16 * 1_048_576)
+async def connected(port: int, address: str | None = None) -> AsyncIterator[RawClient]:
+    """Keep a connection open while entered. address: of ours, of those that begin with 127."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, limit=16 * 1_048_576, local_addr=(address, 0) if address else None
+    )
     try:
         yield RawClient(reader, writer)
     finally:
         writer.transport.abort()
 
 
-async def asked(port: int, request: bytes) -> Reply:
+async def asked(port: int, request: bytes, address: str | None = None) -> Reply:
     """Send one request over a connection of its own, and return the answer."""
-    async with connected(port) as client:
+    async with connected(port, address) as client:
         await client.send(request)
         return await client.reply(has_body=not request.startswith(b"HEAD"))

@@ -34,7 +34,9 @@ async def open_connections(api: Api) -> int:
 
 
 async def many(stack: AsyncExitStack, api: Api, count: int, first: bytes = b"") -> list[RawClient]:
-    clients = [await stack.enter_async_context(connected(api.port)) for _ in range(count)]
+    """Connect by many addresses, so that none has its share, and begin to send."""
+    addresses = [f"127.0.1.{number % 250 + 1}" for number in range(count)]
+    clients = [await stack.enter_async_context(connected(api.port, address)) for address in addresses]
     for client in clients:
         await client.send(first)
     return clients

@@ -5,12 +5,16 @@ import re
 import secrets
 from datetime import timedelta
 
+import pytest
+
 from tests.acceptance.console_people import PASSWORD, SAME_ORIGIN, Client, Page, start_console
 from tests.acceptance.console_routes import EVENT, path_of, routes
 from tests.acceptance.installation import Installation
 from tests.acceptance.raw_http import asked, connected
-from tests.waiting import until_found
+from tests.acceptance.slow_senders import Origin, sending_slowly
+from tests.waiting import until, until_found
 from webhook_dispatcher.console.calls import Access, Route
+from webhook_dispatcher.console.program import MAX_CONNECTIONS
 from webhook_dispatcher.domain.account import CODE_CHARACTERS, Role, SignInCode
 from webhook_dispatcher.storage.console import accounts
 
@@ -280,3 +284,20 @@ async def test_who_breaks_off_while_sending_a_form_is_no_error_of_ours(installat
     line = await console.daemon.logged("request.broken_off")
     assert (line["route"], line["level"]) == ("POST /sign-in", "info")
     assert not console.daemon.log("request.failed")
+
+
+@pytest.mark.parametrize("addresses", [1, 50])
+async def test_slow_sign_ins_shut_nobody_out(installation: Installation, addresses: int) -> None:
+    console = await start_console(installation)
+    host = f"Host: 127.0.0.1:{console.port}"
+    form = "Content-Type: application/x-www-form-urlencoded"
+    slow = ("POST /sign-in HTTP/1.1", host, "Sec-Fetch-Site: same-origin", form, "Content-Length: 200")
+    origins = [Origin(f"127.0.2.{number + 1}", False) for number in range(addresses)]
+    page = f"GET /sign-in HTTP/1.1\r\n{host}\r\n\r\n".encode()
+    async with sending_slowly(console.port, origins, MAX_CONNECTIONS + 50, slow, pause=0.5) as senders:
+        await until(lambda: senders.begun > 2 * MAX_CONNECTIONS)
+        for number in range(30):
+            assert (await asked(console.port, page, f"127.0.3.{number + 1}")).status == 200
+        await console.account("ada", Role.VIEWER)
+        async with console.stranger() as client:
+            assert (await client.sign_in("ada")).status == 303

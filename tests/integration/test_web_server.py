@@ -1,14 +1,19 @@
 """What one connection can make the server of API and console hold, however it sends."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
+import pytest
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
-from tests.waiting import until
-from webhook_dispatcher.web.server import MAX_PIPELINED, Connection, WebServer
+from tests.waiting import MAX_WAIT, until
+from webhook_dispatcher.web import body
+from webhook_dispatcher.web.body import read_body
+from webhook_dispatcher.web.faults import RequestRefused
+from webhook_dispatcher.web.server import MAX_PIPELINED, Answering, Connection, WebServer
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 OF_THE_PARSER = 32
@@ -16,31 +21,53 @@ OF_THE_PARSER = 32
 
 
 class Slow:
-    """Answers when it is told to."""
+    """Answers when it is told to, with so many bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
         self.goes_on = asyncio.Event()
         self.connections = set[Connection]()
+        self.size = size
 
     async def __call__(self, request: BaseRequest) -> Response:
         assert isinstance(request.protocol, Connection)
         self.connections.add(request.protocol)
         await self.goes_on.wait()
-        return Response()
+        return Response(body=bytes(self.size))
 
     def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
         raise AssertionError
 
 
 @asynccontextmanager
-async def connected(slow: Slow) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    server = WebServer(slow, 10)
+async def listening(answering: Answering, max_connections: int = 10) -> AsyncIterator[tuple[str, int]]:
+    """Serve while entered, at an address and port."""
+    server = WebServer(answering, max_connections)
     async with await server.loop.create_server(server, "127.0.0.1", 0) as listener:
-        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        yield listener.sockets[0].getsockname()
+        server.end()
+        await server.drain(MAX_WAIT)
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def opened(place: tuple[str, int], address: str | None = None) -> AsyncIterator[Streams]:
+    """Keep a connection open while entered; address: of ours, of those that begin with 127."""
+    reader, writer = await asyncio.open_connection(*place, local_addr=(address, 0) if address else None)
+    try:
         yield reader, writer
-        slow.goes_on.set()
+    finally:
         writer.transport.abort()
-        await server.drain(10)
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@asynccontextmanager
+async def connected(slow: Slow) -> AsyncIterator[Streams]:
+    async with listening(slow) as place, opened(place) as streams:
+        yield streams
+        slow.goes_on.set()
 
 
 def is_read(connection: Connection) -> bool:
@@ -73,3 +100,65 @@ async def test_requests_that_come_one_by_one_wait_in_twos() -> None:
             writer.write(GET)
             await until(lambda: len(connection._messages) == count)  # noqa: B023 - waited for in the same turn
         assert not is_read(connection)
+
+
+async def test_who_reads_nothing_goes_where_all_places_are_taken() -> None:
+    slow, places = Slow(16 * 1_048_576), 4
+    slow.goes_on.set()
+    async with listening(slow, places) as place, AsyncExitStack() as stack:
+        for number in range(places):
+            _, writer = await stack.enter_async_context(opened(place, f"127.0.1.{number + 1}"))
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(GET)
+        await until(lambda: [each.writing_paused for each in slow.connections] == [True] * places)
+        slow.size = 0
+        reader, writer = await stack.enter_async_context(opened(place, "127.0.2.1"))
+        writer.write(GET)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+class Reading:
+    """Answers with the length of the body, or the fault that it has."""
+
+    def __init__(self, is_strangers: bool) -> None:
+        self.is_strangers = is_strangers
+
+    async def __call__(self, request: BaseRequest) -> Response:
+        try:
+            found = await read_body(request, 1_048_576, is_strangers=self.is_strangers)
+        except RequestRefused as error:
+            return Response(text=error.fault.name)
+        return Response(text=str(len(found)))
+
+    def refuse_unparsed(self, request: BaseRequest, error: BaseException | None) -> Response:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("is_strangers", [True, False])
+async def test_a_stranger_has_a_least_rate_and_who_is_known_has_not(
+    monkeypatch: pytest.MonkeyPatch, is_strangers: bool
+) -> None:
+    """A byte comes again and again, for longer than a body may stall."""
+    monkeypatch.setattr(body, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(body, "MAX_SECONDS", MAX_WAIT)
+    async with listening(Reading(is_strangers)) as place, opened(place) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
+        for _ in range(100):
+            writer.write(b"x")
+            await asyncio.sleep(0.01)
+        _, found = await reader.readuntil(b"\r\n\r\n"), await reader.read(1024)
+        assert found == (b"TOO_SLOW" if is_strangers else b"100")
+
+
+async def test_a_strangers_body_that_comes_fast_is_waited_for_a_few_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(body, "STALL_SECONDS", 2.0)
+    monkeypatch.setattr(body, "MAX_SECONDS_OF_STRANGERS", 4.0)
+    async with listening(Reading(True)) as place, opened(place) as (reader, writer):
+        first = bytes(64 * 1024)
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (len(first) + 1) + first)
+        began = time.monotonic()
+        _, found = await reader.readuntil(b"\r\n\r\n"), await reader.read(1024)
+        assert found == b"TOO_SLOW"
+        assert time.monotonic() - began >= 3.9

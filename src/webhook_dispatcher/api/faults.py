@@ -10,6 +10,7 @@ from webhook_dispatcher.api.catalogue import (
     MALFORMED_REQUEST,
     METHOD_NOT_ALLOWED,
     TOO_SLOW,
+    UNAVAILABLE,
     UNKNOWN_EXPECTATION,
 )
 from webhook_dispatcher.web.faults import Fault
@@ -22,11 +23,14 @@ CODES: Mapping[Fault, int] = MappingProxyType(
         Fault.TOO_SLOW: TOO_SLOW,
         Fault.CONNECT: METHOD_NOT_ALLOWED,
         Fault.EXPECTATION: UNKNOWN_EXPECTATION,
+        Fault.CROWDED: UNAVAILABLE,
     }
+)
+HEADERS: Mapping[Fault, Mapping[str, str]] = MappingProxyType(
+    {Fault.CONNECT: {"Allow": "GET"}, Fault.CROWDED: {"Retry-After": "1"}}
 )
 
 
 def refused(fault: Fault) -> Refused:
     """Return what such a request is refused with."""
-    headers = {"Allow": "GET"} if fault is Fault.CONNECT else {}
-    return Refused(CODES[fault], headers=headers, closes=True)
+    return Refused(CODES[fault], headers=HEADERS.get(fault, {}), closes=True)

@@ -4,7 +4,7 @@ They are no middlewares of aiohttp: those see neither requests that cannot be pa
 Whatever a step refuses, and whatever goes wrong, becomes an error in the envelope: there is no other form.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,7 +27,7 @@ from webhook_dispatcher.web.body import read_body
 from webhook_dispatcher.web.faults import RequestRefused
 from webhook_dispatcher.web.heads import examine, expects_continue, judge
 from webhook_dispatcher.web.responses import respond
-from webhook_dispatcher.web.server import HELD
+from webhook_dispatcher.web.server import ADDRESS, HELD
 
 _log = structlog.get_logger()
 
@@ -66,14 +66,12 @@ class Pipeline:
         idempotency: Idempotency,
         clock: Clock,
         metrics: ApiMetrics,
-        trusted_proxies: Sequence[clients.Network],
     ) -> None:
         self._router = router
         self._admission = admission
         self._idempotency = idempotency
         self._clock = clock
         self._metrics = metrics
-        self._trusted_proxies = trusted_proxies
         self._read_budget, self._answer_budget = memory.MemoryBudget(), memory.MemoryBudget()
 
     async def __call__(self, request: BaseRequest) -> Response:
@@ -114,7 +112,7 @@ class Pipeline:
             parameters=parameters,
             headers=request.headers,
             target=request.raw_path,
-            address=self._address_of(request),
+            address=request[ADDRESS],
             began=call.began,
         )
         asked.admitted = call.admitted = await self._admission.admit(asked)
@@ -131,7 +129,11 @@ class Pipeline:
             return await self._idempotency.once(asked, self._handle)
         with self._read_budget.reserved(client) as reservation:
             asked.raw_body = await read_body(
-                request, asked.operation.max_body, reservation.grow, expects_continue=expects
+                request,
+                asked.operation.max_body,
+                reservation.grow,
+                is_strangers=asked.admitted.bearer is None,
+                expects_continue=expects,
             )
             return await self._idempotency.once(asked, self._handle)
 
@@ -161,10 +163,6 @@ class Pipeline:
             languages.choose(headers.get("Accept-Language")),
             self._clock.elapsed(),
         )
-
-    def _address_of(self, request: BaseRequest) -> clients.Address:
-        forwarded = request.headers.getall("X-Forwarded-For", [])
-        return clients.address_of(request.remote, forwarded, self._trusted_proxies)
 
     def _succeed(self, call: Call, request: BaseRequest, answer: Answer) -> Response:
         return self._send(call, request, envelope.success(answer, self._meta(call), call.language))

@@ -33,7 +33,6 @@ from webhook_dispatcher.storage.api.events import Events
 from webhook_dispatcher.telemetry.health import OpsServer
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.web import running
-from webhook_dispatcher.web.clients import Network
 from webhook_dispatcher.web.running import Pools, Running
 
 POOL_SIZE = 10
@@ -53,7 +52,6 @@ class Options(running.Options):
     """What an operator has chosen. upstream: the charge service's URL, or none."""
 
     ops_address: str
-    trusted_proxies: Sequence[Network]
     limits: RateLimits = field(default_factory=RateLimits)
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     upstream: str | None = None
@@ -119,12 +117,7 @@ class Program(Running):
         await stack.enter_async_context(ops)
         self.ops_port = ops.port
         pipeline = Pipeline(
-            Router(parts.operations),
-            parts.admission,
-            parts.idempotency,
-            self._clock,
-            metrics,
-            self._options.trusted_proxies,
+            Router(parts.operations), parts.admission, parts.idempotency, self._clock, metrics
         )
         await self._listen(stack, pipeline, pools)
         url = f"{self._url()}/v1"

@@ -30,6 +30,7 @@ def options_of(settings: Settings) -> Options:
             trusted_proxies=settings.console_trusted_proxies,
             proxy_header=settings.console_proxy_header if settings.console_auth == "proxy" else None,
         ),
+        trusted_proxies=settings.console_trusted_proxies,
         max_connections=MAX_CONNECTIONS,
         databases={settings.shard_name: settings.database_dsn()},
         grace=settings.shutdown_grace.total_seconds(),

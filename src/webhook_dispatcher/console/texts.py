@@ -190,6 +190,16 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Прислано больше, чем отправляет любая наша страница.",
             "Sahifalarimiz yuboradigandan ko‘proq ma’lumot keldi.",
         ),
+        "crowded.title": (
+            "Too many requests at once",
+            "Слишком много запросов сразу",
+            "Bir vaqtda so‘rovlar ko‘p",
+        ),
+        "crowded.text": (
+            "Your address asks for too much at a time. Nothing was done; try again in a moment.",
+            "С вашего адреса запрошено слишком много сразу. Ничего не сделано; повторите чуть позже.",
+            "Manzilingizdan birdan juda ko‘p so‘raldi. Hech narsa qilinmadi; birozdan keyin qayta urining.",
+        ),
         "unavailable.title": (
             "The database does not answer",
             "База данных не отвечает",

@@ -40,6 +40,7 @@ from webhook_dispatcher.web.body import read_body
 from webhook_dispatcher.web.faults import Fault, RequestRefused
 from webhook_dispatcher.web.heads import examine, expects_continue, judge
 from webhook_dispatcher.web.responses import respond
+from webhook_dispatcher.web.server import ADDRESS
 
 MAX_BODY_BYTES = 65_536
 MAX_FIELDS = 400
@@ -57,6 +58,7 @@ _FAULTS: Mapping[Fault, tuple[int, str]] = {
     Fault.TOO_SLOW: (408, "malformed"),
     Fault.CONNECT: (405, "malformed"),
     Fault.EXPECTATION: (417, "malformed"),
+    Fault.CROWDED: (503, "crowded"),
 }
 
 _log = structlog.get_logger()
@@ -164,14 +166,16 @@ class Console:
             request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin"), request.host
         ):
             raise Refused(403, "forged")
-        form = await _read_form(request)
+        _check_form(request)
         browser = self._browser(request)
         call.session = await self._session(
             call, request, browser, is_wanted=route.access is not Access.ANYBODY
         )
         if call.session is not None:
             call.reader = reader_of(call.session.person.preferences, request.headers.get("Accept-Language"))
-        _check_access(route, call.session, form)
+        _check_access(route, call.session)
+        form = await _read_form(request, is_strangers=call.session is None)
+        _check_token(route, call.session, form)
         return await route.handler(
             Asked(
                 path=path,
@@ -190,10 +194,8 @@ class Console:
             raise Refused(421, "wrong_host", origin=self._front.origin or "localhost")
 
     def _browser(self, request: BaseRequest) -> Browser:
-        forwarded = request.headers.getall("X-Forwarded-For", [])
-        address = clients.address_of(request.remote, forwarded, self._front.trusted_proxies)
         agent = "".join(char for char in request.headers.get("User-Agent", "") if char.isprintable())
-        return Browser(address, agent[:MAX_AGENT])
+        return Browser(request[ADDRESS], agent[:MAX_AGENT])
 
     def _proxy_name(self, request: BaseRequest) -> str | None:
         """Return whom a trusted proxy has signed in; None where anybody else sent that header."""
@@ -303,16 +305,22 @@ def _cookie(call: Call, answer: Moved | Plain, is_https: bool) -> str | None:
     return None if begins is None else cookies.written(begins, is_https)
 
 
-def _check_access(route: Route, session: Session | None, form: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a person who may not ask for this, and a form that no page of this session has sent."""
+def _check_access(route: Route, session: Session | None) -> None:
+    """Refuse who may not ask for this, before what they send is read."""
     if route.access is Access.ANYBODY:
         return
     if session is None:
         raise SignInWanted
-    if route.method == "POST" and not security.is_form_token(session.token, _only(form, "token")):
-        raise Refused(403, "forged")
     if route.access is Access.OPERATOR and not session.may_operate:
         raise Refused(403, "denied")
+
+
+def _check_token(route: Route, session: Session | None, form: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a form that no page of this session has sent."""
+    if session is None or route.method != "POST":
+        return
+    if not security.is_form_token(session.token, _only(form, "token")):
+        raise Refused(403, "forged")
 
 
 def _only(fields: Mapping[str, Sequence[str]], name: str) -> str:
@@ -320,14 +328,19 @@ def _only(fields: Mapping[str, Sequence[str]], name: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
-async def _read_form(request: BaseRequest) -> Mapping[str, Sequence[str]]:
-    """Read a form within its bounds; nothing but a form is taken, and nothing with GET."""
+def _check_form(request: BaseRequest) -> None:
+    """Refuse a body by what the head says of it: nothing but a form is taken, and nothing with GET."""
     if not request.body_exists:
-        return {}
+        return
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if request.method != "POST" or kind != FORM or "Content-Encoding" in request.headers:
         raise Refused(415, "malformed")
-    return _fields((await read_body(request, MAX_BODY_BYTES)).decode("latin-1"))
+
+
+async def _read_form(request: BaseRequest, *, is_strangers: bool) -> Mapping[str, Sequence[str]]:
+    if not request.body_exists:
+        return {}
+    return _fields((await read_body(request, MAX_BODY_BYTES, is_strangers=is_strangers)).decode("latin-1"))
 
 
 def _fields(text: str) -> Mapping[str, Sequence[str]]:

@@ -194,7 +194,7 @@ class Settings(BaseModel):
     api_trusted_proxies: Annotated[tuple[forms.Network, ...], forms.NETWORKS] = _described(
         (),
         "Networks of load balancers whose `X-Forwarded-For` is believed; of it the right-most address that "
-        "is in none of them counts.",
+        "is in none of them counts. They may have any number of connections.",
         "none",
     )
     api_upstream: Annotated[str | None, forms.UPSTREAM] = _described(
@@ -205,8 +205,8 @@ class Settings(BaseModel):
     )
     api_max_connections: Annotated[int, forms.whole_number(1, 100_000)] = _described(
         1000,
-        "Connections that one process of `api` keeps; beyond, the one that has been idle the longest is "
-        "closed. Each needs an open file, and 64 are needed besides.",
+        "Connections that one process of `api` keeps, an address a quarter of them; beyond, one is closed "
+        "that waits for its client. Each needs an open file, and 64 are needed besides.",
     )
 
     console_address: Annotated[str, forms.ADDRESS] = _described(

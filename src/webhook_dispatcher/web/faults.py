@@ -4,7 +4,7 @@ from enum import Enum, auto
 
 
 class Fault(Enum):
-    """What is wrong. The connection ends with it."""
+    """What is wrong. The connection ends with it. CROWDED: its address has too many requests under way."""
 
     MALFORMED = auto()
     HEAD_TOO_LARGE = auto()
@@ -12,6 +12,7 @@ class Fault(Enum):
     TOO_SLOW = auto()
     CONNECT = auto()
     EXPECTATION = auto()
+    CROWDED = auto()
 
 
 class RequestRefused(Exception):

@@ -31,6 +31,8 @@ class HeadTooLarge(Exception):
 def judge(error: BaseException | None) -> Fault | None:
     """Say what is wrong with a request that could not be parsed; None: it is no such error, but our own."""
     match error:
+        case RequestRefused(fault=fault):
+            return fault
         case HeadTooSlow():
             return Fault.TOO_SLOW
         case HeadTooLarge() | LineTooLong():

@@ -26,6 +26,7 @@ from webhook_dispatcher.storage.api.endpoints import refuse_powerful
 from webhook_dispatcher.storage.connection import create_pool, describe, translated
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.telemetry.address import split_address
+from webhook_dispatcher.web.clients import Network
 from webhook_dispatcher.web.server import Answering, WebServer
 
 CHECK_SECONDS = 5.0
@@ -47,6 +48,7 @@ class Options:
     """
 
     address: str
+    trusted_proxies: Sequence[Network]
     max_connections: int
     grace: float
     databases: Mapping[str | None, str] = field(repr=False)
@@ -109,7 +111,7 @@ class Running(ABC):
 
     async def _listen(self, stack: AsyncExitStack, answering: Answering, pools: Pools) -> None:
         address, most = self._options.address, self._options.max_connections
-        server = WebServer(answering, most)
+        server = WebServer(answering, most, self._options.trusted_proxies)
         host, port = split_address(address)
         try:
             self._listener = await server.loop.create_server(

@@ -1,15 +1,17 @@
 """The server behind the Partner API and the console: aiohttp's, with the bounds that it does not set itself.
 
 Whatever a client does, or fails to do, takes a bounded part of time and memory. Heads, bodies and answers
-have deadlines, which are looked at once a second. Where there are too many connections, idle ones are closed
-first. What the parser refuses is answered in the same form as everything else.
+have deadlines, which are looked at once a second. No address has more than its share of the places, and where
+there are too few of them, who has shown no credentials goes first. What the parser refuses is answered in the
+same form as everything else.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web import RequestKey
@@ -18,7 +20,8 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
-from webhook_dispatcher.web import aiohttp_names
+from webhook_dispatcher.web import aiohttp_names, clients
+from webhook_dispatcher.web.faults import Fault, RequestRefused
 from webhook_dispatcher.web.heads import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -34,14 +37,20 @@ MAX_DRAIN_SECONDS = 20.0
 LOOK_INTERVAL_SECONDS = 1.0
 LINGERING_SECONDS = 2.0
 READ_BYTES = 16_384
+SHARE = 4
+"""One address may have so many times fewer connections, or requests under way, than all may have together."""
 MAX_PIPELINED = 2
 """Requests of one connection that wait for the one that is answered. Of what comes in one piece aiohttp's
 parser takes up to 32."""
 
 
 class Phase(StrEnum):
-    """What a connection is waiting for."""
+    """What a connection is waiting for, in the order in which they are closed where there are too many.
 
+    BODY: that of a request without credentials. UNREAD: its client reads the answer.
+    """
+
+    BODY = "body"
     IDLE = "idle"
     HEAD = "head"
     UNREAD = "unread"
@@ -56,6 +65,8 @@ class Held(Protocol):
 
 
 HELD: RequestKey[Held] = RequestKey("held", Held)
+ADDRESS: RequestKey[clients.Address] = RequestKey("address")
+"""Whom a request comes from, as far as proxies that are trusted tell."""
 
 
 class Answering(Protocol):
@@ -92,12 +103,14 @@ class Connection(RequestHandler):
         self._head_bytes = 0
         self._is_refused = False
         self._link: asyncio.Transport | None = None
+        self.subject: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin. Without a buffer, the first byte that the system does not take calls `pause_writing`."""
         self._link = cast(asyncio.Transport, transport)
         self._link.set_write_buffer_limits(high=0)
         super().connection_made(transport)
+        self.subject = self._server.subject_of(transport.get_extra_info("peername"))
         self._server.admit(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -132,6 +145,15 @@ class Connection(RequestHandler):
             self.refuse(HeadTooLarge())
         elif not self._request_in_progress:
             self._server.note(self, Phase.HEAD)
+
+    @contextmanager
+    def awaiting_body(self) -> Iterator[None]:
+        """Note, while entered, that it waits for the body of a request without credentials."""
+        self._server.note(self, Phase.BODY)
+        try:
+            yield
+        finally:
+            self._server.note(self, None)
 
     def refuse(self, error: Exception) -> None:
         """Answer as if the parser had raised this error, and read nothing more."""
@@ -201,19 +223,25 @@ class Connection(RequestHandler):
 class WebServer(Server):
     """All connections, in the order in which they began to wait.
 
-    max_connections: how many there may be. One more closes the one that is idle for longest; where none is
-    idle, the one whose head has been incomplete for longest; where there is neither, itself.
+    max_connections: how many there may be. One more closes the one that has waited for longest in the first
+    phase in which there is any; where none waits, itself. One more of an address than its share closes one of
+    that address. A trusted proxy's connections are many clients': there the share is of requests under way.
     Errors: ConfigurationError where aiohttp is none in which the bounds hold.
     """
 
-    def __init__(self, answering: Answering, max_connections: int) -> None:
+    def __init__(
+        self, answering: Answering, max_connections: int, trusted_proxies: Sequence[clients.Network] = ()
+    ) -> None:
         aiohttp_names.check()
-        super().__init__(answering)
+        super().__init__(self._answer)
         self.loop = asyncio.get_running_loop()
         self.answering = answering
         self.is_draining = False
         self._max_connections = max_connections
+        self._max_share = max(1, max_connections // SHARE)
+        self._trusted_proxies = trusted_proxies
         self._open: set[Connection] = set()
+        self._connections_of, self._requests_of = Counter[str | None](), Counter[str]()
         self._under_way: set[asyncio.Task[object] | None] = set()
         self._waiting: dict[Phase, dict[Connection, float]] = {phase: {} for phase in Phase}
         self._over = asyncio.Event()
@@ -228,11 +256,30 @@ class WebServer(Server):
         """How many connections there are."""
         return len(self._open)
 
+    async def _answer(self, request: BaseRequest) -> StreamResponse:
+        """Have a request answered, unless its address has its share of requests under way already."""
+        forwarded = request.headers.getall("X-Forwarded-For", [])
+        request[ADDRESS] = clients.address_of(request.remote, forwarded, self._trusted_proxies)
+        subject = clients.subjects_of(request[ADDRESS])[0]
+        if self._requests_of[subject] >= self._max_share:
+            return self.answering.refuse_unparsed(request, RequestRefused(Fault.CROWDED))
+        self._requests_of[subject] += 1
+        try:
+            return await self.answering(request)
+        finally:
+            _count_down(self._requests_of, subject)
+
+    def subject_of(self, peer: Sequence[object] | None) -> str | None:
+        """Return what a connection is counted by; None: by nothing, a trusted proxy's."""
+        address = clients.address_of(str(peer[0]) if peer else None, (), ())
+        is_trusted = any(address in network for network in self._trusted_proxies)
+        return None if is_trusted else clients.subjects_of(address)[0]
+
     def note(self, connection: Connection, phase: Phase | None) -> None:
         """Note what a connection waits for from now on; None: it is being answered."""
         if connection not in self._open:
             return
-        for other in (Phase.IDLE, Phase.HEAD):
+        for other in (Phase.BODY, Phase.IDLE, Phase.HEAD):
             if other is not phase:
                 self._waiting[other].pop(connection, None)
         if phase is not None:
@@ -250,7 +297,9 @@ class WebServer(Server):
 
     def forget(self, connection: Connection) -> None:
         """Note that a connection is over."""
-        self._open.discard(connection)
+        if connection in self._open:
+            self._open.remove(connection)
+            _count_down(self._connections_of, connection.subject)
         for connections in self._waiting.values():
             connections.pop(connection, None)
         self._note_end()
@@ -273,12 +322,21 @@ class WebServer(Server):
     def admit(self, newcomer: Connection) -> None:
         """Take a connection in, and close another where there are too many (see the class)."""
         self._open.add(newcomer)
+        self._connections_of[newcomer.subject] += 1
         self._over.clear()
         self.note(newcomer, Phase.IDLE)
-        if len(self._open) <= self._max_connections:
-            return
-        idle = next((each for each in self._waiting[Phase.IDLE] if each is not newcomer), None)
-        (idle or next(iter(self._waiting[Phase.HEAD]), newcomer)).abort()
+        if newcomer.subject and self._connections_of[newcomer.subject] > self._max_share:
+            self._first_to_go(newcomer, newcomer.subject).abort()
+        elif len(self._open) > self._max_connections:
+            self._first_to_go(newcomer).abort()
+
+    def _first_to_go(self, newcomer: Connection, subject: str | None = None) -> Connection:
+        """Return which one to close for a newcomer; subject: one of that address."""
+        for phase in Phase:
+            for each in self._waiting[phase]:
+                if each is not newcomer and subject in (None, each.subject):
+                    return each
+        return newcomer
 
     def watch(self) -> None:
         """Look at all connections once a second, from now on."""
@@ -315,3 +373,9 @@ class WebServer(Server):
             self._watch.cancel()
         for connection in [*self._open]:
             connection.abort()
+
+
+def _count_down(counts: Counter[Any], subject: str | None) -> None:
+    counts[subject] -= 1
+    if not counts[subject]:
+        del counts[subject]
