@@ -24,6 +24,8 @@ CASES = int(os.environ.get("API_CASES", "250"))
 EXAMPLES = max(2, (CASES - 500) // 14)
 """Those of each operation, and the paths along links; there are hundreds of others in any case."""
 ANSWERED = {operation.name for operation in table(Databases({}), RateLimits(), Guard(EgressPolicy()))}
+SEED = ("--seed=1",) if CASES <= 250 else ()
+"""Of few cases each run makes the same, so that chance decides nothing."""
 MIN_LINKS = 6 if CASES > 2000 else 2
 """Of the document's eleven; four begin with a command that takes longer than two seconds, which is rare."""
 FORWARDED = [name for _, _, name, _ in forwarded.ROWS]
@@ -57,7 +59,7 @@ async def test_no_made_up_request_is_answered_outside_the_document(installation:
     api = await start_api(installation, API_LIMITS=UNLIMITED)
     async with api.merchant("m1") as merchant:
         await with_deliveries(installation, merchant)
-        found = await fuzz(api, merchant, EXAMPLES)
+        found = await fuzz(api, merchant, EXAMPLES, *SEED)
     print(found.said)
     assert (found.status, found.cases >= CASES) == (0, True), found.said
     assert found.links >= MIN_LINKS
@@ -73,7 +75,7 @@ async def test_no_made_up_request_that_is_forwarded_is_answered_outside_the_docu
         api = await start_api(installation, API_LIMITS=UNLIMITED, API_UPSTREAM=service.url)
         chosen = (f"--include-operation-id={name}" for name in FORWARDED)
         async with api.merchant(MERCHANT) as merchant:
-            found = await fuzz(api, merchant, EXAMPLES, *chosen)
+            found = await fuzz(api, merchant, EXAMPLES, *SEED, *chosen)
     print(found.said)
     assert (found.status, found.cases >= CASES) == (0, True), found.said
     assert set(FORWARDED) - found.succeeded == set()

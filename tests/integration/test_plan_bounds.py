@@ -24,9 +24,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME = "webhook_plan_bounds"
 PATIENCE = timedelta(minutes=2)
-BUFFERS = 160
+BUFFERS = 320
 """What a statement may read that is about one row: a log has ten partitions, and as many indexes each."""
-BUFFERS_A_ROW = 80
+BUFFERS_A_ROW = 120
+"""`record` reads 73 to 90, by how many rows were rolled back before it, each of which its index has still."""
 HANDLED_A_ROW = 30
 """Rows that one node of a plan may read or compare for each; where each meets each, they are 100."""
 
