@@ -8,7 +8,8 @@ import pytest
 from webhook_dispatcher.api import request_ids, validation
 from webhook_dispatcher.api.calls import MAX_BODY_BYTES, Answer, Asked, Operation, Refused
 from webhook_dispatcher.api.catalogue import METHOD_NOT_ALLOWED, NO_SUCH_PATH, UNAVAILABLE
-from webhook_dispatcher.api.memory import MAX_UNCOUNTED, MemoryBudget
+from webhook_dispatcher.api.fair_share import FairShare
+from webhook_dispatcher.api.memory import MAX_UNCOUNTED, Reservation
 from webhook_dispatcher.api.router import Router
 
 
@@ -73,21 +74,29 @@ def test_one_operation_cannot_be_there_twice() -> None:
 
 
 def test_bodies_share_a_budget_and_release_what_they_took() -> None:
-    budget = MemoryBudget(2 * MAX_BODY_BYTES, MAX_BODY_BYTES)
-    with budget.reserved("a") as first, budget.reserved("b") as second, budget.reserved("c") as third:
+    share = FairShare(2 * MAX_BODY_BYTES, MAX_BODY_BYTES)
+    with (
+        Reservation(share, "a") as first,
+        Reservation(share, "b") as second,
+        Reservation(share, "c") as third,
+    ):
         first.grow(MAX_BODY_BYTES)
         second.grow(MAX_BODY_BYTES)
         with pytest.raises(Refused) as caught:
             third.grow(1)
         assert caught.value.code == UNAVAILABLE
-    with budget.reserved("a") as again:
+    with Reservation(share, "a") as again:
         again.grow(MAX_BODY_BYTES)
 
 
 def test_one_client_takes_no_more_than_a_share_of_it() -> None:
     """A merchant, or nobody, who begins many bodies and ends none shuts out himself alone."""
-    budget = MemoryBudget(4 * MAX_BODY_BYTES, MAX_BODY_BYTES)
-    with budget.reserved("a") as first, budget.reserved("a") as second, budget.reserved("b") as other:
+    share = FairShare(4 * MAX_BODY_BYTES, MAX_BODY_BYTES)
+    with (
+        Reservation(share, "a") as first,
+        Reservation(share, "a") as second,
+        Reservation(share, "b") as other,
+    ):
         first.grow(MAX_BODY_BYTES - 1)
         with pytest.raises(Refused) as caught:
             second.grow(2)
@@ -96,8 +105,12 @@ def test_one_client_takes_no_more_than_a_share_of_it() -> None:
 
 
 def test_an_answer_is_counted_once_however_it_came() -> None:
-    budget = MemoryBudget(4 * MAX_UNCOUNTED, 4 * MAX_UNCOUNTED)
-    with budget.reserved("a") as small, budget.reserved("a") as forwarded, budget.reserved("a") as own:
+    share = FairShare(8 * MAX_UNCOUNTED, 4 * MAX_UNCOUNTED)
+    with (
+        Reservation(share, "a") as small,
+        Reservation(share, "a") as forwarded,
+        Reservation(share, "a") as own,
+    ):
         small.cover(MAX_UNCOUNTED)
         forwarded.grow(2 * MAX_UNCOUNTED)
         forwarded.cover(2 * MAX_UNCOUNTED)

@@ -72,7 +72,7 @@ class Pipeline:
         self._idempotency = idempotency
         self._clock = clock
         self._metrics = metrics
-        self._read_budget, self._answer_budget = memory.MemoryBudget(), memory.MemoryBudget()
+        self._bodies, self._answers = memory.new_share(), memory.new_share()
 
     async def __call__(self, request: BaseRequest) -> Response:
         """Answer a request, whatever happens."""
@@ -117,7 +117,7 @@ class Pipeline:
         )
         asked.admitted = call.admitted = await self._admission.admit(asked)
         client = _client_of(asked, call.admitted)
-        request[HELD] = reserved = self._answer_budget.reserved(client)
+        request[HELD] = reserved = memory.Reservation(self._answers, client)
         asked.take_memory = reserved.grow
         async with card_attempts.released_unless_made(call.admitted.attempt):
             answer = await self._answer(asked, client, request, expects)
@@ -127,7 +127,7 @@ class Pipeline:
     async def _answer(self, asked: Asked, client: str, request: BaseRequest, expects: bool) -> Answer:
         if not request.body_exists:
             return await self._idempotency.once(asked, self._handle)
-        with self._read_budget.reserved(client) as reservation:
+        with memory.Reservation(self._bodies, client) as reservation:
             asked.raw_body = await read_body(
                 request,
                 asked.operation.max_body,
@@ -197,5 +197,5 @@ class Pipeline:
 
 
 def _client_of(asked: Asked, admitted: Admitted) -> str:
-    """Name the client whose share of memory body and answer take: its key, or without a token its address."""
-    return admitted.bearer.client_id if admitted.bearer else clients.subjects_of(asked.address)[0]
+    """Name whose share of memory body and answer take: the merchant, or without a token the address."""
+    return admitted.bearer.merchant_id if admitted.bearer else clients.subjects_of(asked.address)[0]

@@ -4,7 +4,6 @@ Credentials, limits and the idempotency key were checked before (`pipeline`, `cl
 Source: docs/partner-api-upstream.md.
 """
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
@@ -22,7 +21,13 @@ from webhook_dispatcher.api.catalogue import (
     UPSTREAM_AWAY,
     UPSTREAM_TOO_SLOW,
 )
-from webhook_dispatcher.api.charge_service.upstream import Unaddressable, Upstream, UpstreamRequest, target_of
+from webhook_dispatcher.api.charge_service.upstream import (
+    MAX_CONNECTIONS,
+    Unaddressable,
+    Upstream,
+    UpstreamRequest,
+    target_of,
+)
 from webhook_dispatcher.api.charge_service.upstream_answers import (
     Forwarded,
     KnownCodes,
@@ -32,6 +37,7 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
     UpstreamError,
     UpstreamTooSlow,
 )
+from webhook_dispatcher.api.fair_share import FairShare
 from webhook_dispatcher.api.validation import Model
 
 PUBLISHED = [range(known.last, known.first + 1) for known in RANGES]
@@ -72,8 +78,8 @@ ROWS = (
     ),
 )
 """Method, template, name, summary. Source: contract 7, the table of what is forwarded."""
-MAX_AT_ONCE = 25
-"""Requests of one merchant that may be there at once: a quarter of a process's connections to the service."""
+MAX_AT_ONCE = MAX_CONNECTIONS // 4
+"""Requests of one merchant that may be there at once while no other merchant has any there."""
 OUTCOMES: Mapping[type[Reply], str] = {
     Forwarded: "answered",
     UpstreamError: "refused",
@@ -104,7 +110,7 @@ class Forwarding:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._under_way: Counter[str] = Counter()
+        self._share = FairShare(MAX_CONNECTIONS, MAX_AT_ONCE)
         self._count: Callable[[str], None] = _nothing
 
     @asynccontextmanager
@@ -143,20 +149,17 @@ class Forwarding:
 
     @contextmanager
     def _one_of_a_few(self, merchant_id: str) -> Iterator[None]:
-        """Refuse a request while the merchant has MAX_AT_ONCE there.
+        """Refuse a request while the merchant has its share there.
 
         It does not wait for its turn: its key is claimed already, and the claim could run out meanwhile.
         """
-        if self._under_way[merchant_id] >= MAX_AT_ONCE:
-            _log.warning("upstream.crowded", error=f"a merchant has {MAX_AT_ONCE} requests there already")
+        if not self._share.take(merchant_id):
+            _log.warning("upstream.crowded", error="a merchant has its share of requests there already")
             raise Refused(UNAVAILABLE, headers={"Retry-After": "1"})
-        self._under_way[merchant_id] += 1
         try:
             yield
         finally:
-            self._under_way[merchant_id] -= 1
-            if not self._under_way[merchant_id]:
-                del self._under_way[merchant_id]
+            self._share.release(merchant_id)
 
 
 def operations(handler: Handler) -> tuple[Operation, ...]:
