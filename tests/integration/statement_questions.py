@@ -509,6 +509,7 @@ QUESTIONS: Mapping[str, Question] = {
     "clear_failures": Question(("'1 minute'", str(ASKED)), ASKED),
     # console_sessions
     "sign_in_parameters": Question(("'person7'",), 2),
+    "sign_in_wait": Question(("'person7'", ADDRESS), 1),
     "sign_in": Question(("'person7'", PROOF, "sha256('new')", ADDRESS, FIREFOX), 5),
     "sign_in_by_code": Question(("sha256('7')", "sha256('new')", ADDRESS, FIREFOX), 5),
     "sign_in_by_proxy": Question(("'person7'", "sha256('new')", ADDRESS, FIREFOX), 4),

@@ -14,7 +14,13 @@ ROLES = (
     "webhook_console",
 )
 OF_THE_CONSOLE = {
-    *("console_sign_in_parameters", "console_sign_in", "console_sign_in_by_code", "console_sign_in_by_proxy"),
+    *(
+        "console_sign_in_parameters",
+        "console_sign_in_wait",
+        "console_sign_in",
+        "console_sign_in_by_code",
+        "console_sign_in_by_proxy",
+    ),
     *("console_person", "console_reader", "current_person", "current_person_role", "console_sign_out"),
     *("console_own_sessions", "console_revoke_session"),
     *("console_revoke_sessions", "console_preferences", "console_change_password"),

@@ -1,7 +1,10 @@
 """What the console decides without a database: whose a request is, what a path names, how pages look."""
 
+import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
+from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -12,18 +15,21 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from tests.unit.fakes.clock import FakeClock
+from tests.waiting import until
 from webhook_dispatcher.app.console import shown_settings
 from webhook_dispatcher.console import cookies, names, security
+from webhook_dispatcher.console import prover as prover_module
 from webhook_dispatcher.console.calls import Answer, Asked, Plain, Refused, Route
 from webhook_dispatcher.console.pages.signing import next_page
 from webhook_dispatcher.console.plots import CLASSES, HEIGHT, WIDTH, nice_top, plot_of
 from webhook_dispatcher.console.pretty import pretty
-from webhook_dispatcher.console.prover import MAX_AT_ONCE, MAX_WAITING, Prover, TooBusy
+from webhook_dispatcher.console.prover import MAX_OF_ADDRESS, Prover, TooBusy
 from webhook_dispatcher.console.reader import Reader, reader_of, zone_of
 from webhook_dispatcher.console.rendering import Renderer, shown_instant, when
 from webhook_dispatcher.console.routing import Routes
 from webhook_dispatcher.console.static_files import StaticFiles
 from webhook_dispatcher.domain.account import SessionToken
+from webhook_dispatcher.domain.password import PasswordParameters
 from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.shards import Shard
@@ -248,20 +254,35 @@ def test_plots_end_at_even_numbers(highest: int, top: int) -> None:
     assert nice_top(highest) == top
 
 
-async def test_passwords_are_looked_at_few_at_once() -> None:
-    prover = Prover()
-    turns = [prover._turn() for _ in range(MAX_AT_ONCE)]
-    for turn in turns:
-        await turn.__aenter__()
-    prover._waiting = MAX_WAITING
-    with pytest.raises(TooBusy):
-        async with prover._turn():
-            pass
-    for turn in turns:
-        await turn.__aexit__(None, None, None)
-    prover._waiting = 0
-    async with prover._turn():
-        pass
+async def test_addresses_take_turns_in_having_passwords_computed_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of one address (an IPv6 /64) one is computed with and others wait; that keeps no other address out."""
+    begun, goes_on = list[str](), threading.Event()
+
+    def prove_slowly(password: str, _parameters: PasswordParameters) -> bytes:
+        begun.append(password)
+        goes_on.wait()
+        return b""
+
+    monkeypatch.setattr(prover_module, "prove", prove_slowly)
+    prover, parameters = Prover(), PasswordParameters(b"", 64, 1, 1)
+
+    def trying(password: str, address: str) -> asyncio.Task[bytes]:
+        return asyncio.create_task(prover.prove(password, parameters, ip_address(address)))
+
+    try:
+        tries = [trying("guess", f"2001:db8::{number}") for number in range(MAX_OF_ADDRESS)]
+        await until(lambda: bool(begun))
+        with pytest.raises(TooBusy):
+            await trying("one more", "2001:db8::ffff")
+        right = trying("right", "2001:db8:0:1::1")
+        await until(lambda: begun == ["guess", "right"])
+    finally:
+        goes_on.set()
+    await asyncio.gather(right, *tries)
+    assert begun == ["guess", "right"] + ["guess"] * (MAX_OF_ADDRESS - 1)
+    assert await trying("one more", "2001:db8::ffff") == b""
 
 
 def test_the_snippet_that_merchants_copy_is_the_one_that_is_tested() -> None:

@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
@@ -64,10 +65,12 @@ class AccountPages:
             )
         if len(old) > MAX_CHARACTERS:
             return await self._refused(asked, "account.password_refused", 403)
+        name, address = asked.signed_in.person.name, asked.browser.address
+        if (wait := await self.sessions.wait(name, asked.browser)) is not None:
+            return await self._locked(asked, wait)
         try:
-            parameters = await self.sessions.parameters(asked.signed_in.person.name)
-            proof = await self.prover.prove(old, parameters)
-            verifier = await self.prover.make_verifier(new, secrets.token_bytes(SALT_BYTES))
+            proof = await self.prover.prove(old, await self.sessions.parameters(name), address)
+            verifier = await self.prover.make_verifier(new, secrets.token_bytes(SALT_BYTES), address)
         except TooBusy:
             return await self._refused(asked, "sign_in.busy", 503)
         changed = await self.sessions.change_password(asked.key, proof, verifier)
@@ -79,9 +82,11 @@ class AccountPages:
             case PasswordOutcome.NO_PASSWORD:
                 return await self._refused(asked, "account.no_password", 409)
             case PasswordOutcome.LOCKED:
-                span = changed.retry_after
-                wait = amounts.span(span, asked.reader.language) if span else ""
-                return await self._refused(asked, "sign_in.locked", 429, wait=wait)
+                return await self._locked(asked, changed.retry_after)
+
+    async def _locked(self, asked: Asked, span: timedelta | None) -> Answer:
+        wait = amounts.span(span, asked.reader.language) if span else ""
+        return await self._refused(asked, "sign_in.locked", 429, wait=wait)
 
     async def _refused(self, asked: Asked, key: str, status: int, **facts: object) -> Answer:
         problem = texts.say(key, asked.reader.language, **facts)

@@ -65,7 +65,10 @@ class Signing:
         name, password = parse_name(asked.entered("name")) or "", asked.entered("password")
         if len(password) > MAX_CHARACTERS:
             password = ""
-        proof = await self._prover.prove(password, await self._sessions.parameters(name))
+        if (wait := await self._sessions.wait(name, asked.browser)) is not None:
+            return SignIn(Outcome.LOCKED, wait)
+        parameters = await self._sessions.parameters(name)
+        proof = await self._prover.prove(password, parameters, asked.browser.address)
         return await self._sessions.sign_in(name, proof, token.hash, asked.browser)
 
     async def _adopt_zone(self, token: SessionToken, zone: str) -> None:

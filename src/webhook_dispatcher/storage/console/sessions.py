@@ -125,6 +125,11 @@ class Sessions:
         """Return what a proof is to be computed with; a name that does not exist has some, too."""
         return PasswordParameters(**await self._row("sign_in_parameters", name))
 
+    async def wait(self, name: str, browser: Browser) -> timedelta | None:
+        """Return for how long tries of this name are locked, whatever they send; None: they are not."""
+        found: timedelta | None = (await self._row("sign_in_wait", name, browser.address))["retry_after"]
+        return found
+
     async def sign_in(self, name: str, proof: bytes, session_hash: bytes, browser: Browser) -> SignIn:
         """Begin a session for who has the password; all else is refused alike."""
         return _sign_in(await self._row("sign_in", name, proof, session_hash, browser.address, browser.agent))

@@ -8,6 +8,14 @@
 SELECT parameters.salt, parameters.memory_kib, parameters.passes, parameters.parallelism
 FROM webhook.console_sign_in_parameters($1) AS parameters;
 
+-- name: sign_in_wait
+-- Read how long a try has to wait, in whole seconds; null: it need not.
+-- $1 name text
+-- $2 address inet
+-- row: retry_after interval
+-- order: one row
+SELECT webhook.console_sign_in_wait($1, $2) AS retry_after;
+
 -- name: sign_in
 -- Begin a session by a proof of a password; of session and password the hash is kept.
 -- $1 name text
