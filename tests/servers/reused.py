@@ -8,8 +8,6 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from io import BytesIO
 
 import asyncpg
 
@@ -19,10 +17,6 @@ from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
 FIRST_OF_OURS = 16384
 """Where the numbers of what is not the server's own begin."""
-END_SESSIONS = """
-SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid()
-"""
 CATALOGS = (
     "attrdef",
     "attribute",
@@ -52,7 +46,9 @@ SELECT concat_ws('/',
         FROM pg_class WHERE oid >= {FIRST_OF_OURS}
     ),
     {
-    ",".join(f"(SELECT concat(count(*), ' ', max(xmin::text::bigint)) FROM pg_{name})" for name in CATALOGS)
+    ",".join(
+        f"(SELECT concat(count(*), ' ', min(age(xmin)) - age(own.xmin)) FROM pg_{name})" for name in CATALOGS
+    )
 },
     (SELECT count(*) FROM pg_statistic WHERE starelid >= {FIRST_OF_OURS}),
     (SELECT string_agg(concat_ws(',', setrole, setconfig), ';' ORDER BY setrole)
@@ -66,52 +62,41 @@ USED = f"""
 SELECT oid::regclass::text FROM pg_class
 WHERE relkind = 'r' AND oid >= {FIRST_OF_OURS} AND (pg_relation_size(oid) > 0 OR reltuples >= 0)
 """
-WRITABLE = """
-SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped
-AND attgenerated = '' ORDER BY attnum
+MAKE_ROWS = """
+SELECT format(
+    'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE '
+    'SELECT %2$s FROM jsonb_populate_recordset(NULL::%1$s, %3$L)',
+    $1::text,
+    (
+        SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
+        WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+    ),
+    (SELECT jsonb_agg(each) FROM {table} AS each)
+)
 """
+"""Writes the statement that inserts what a table holds."""
+MAKE_SEQUENCE = "SELECT format('SELECT setval(%L, %s, %L)', $1::text, last_value, is_called) FROM {table}"
 SEQUENCES = f"SELECT oid::regclass::text FROM pg_class WHERE relkind = 'S' AND oid >= {FIRST_OF_OURS}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pristine:
-    """What a migrated database holds: rows as COPY writes them, by table and columns; where sequences are."""
-
-    rows: dict[str, tuple[list[str], bytes]]
-    sequences: dict[str, tuple[int, bool]]
-
-    @classmethod
-    async def read(cls, connection: asyncpg.Connection) -> "Pristine":
-        """Read it from the template."""
-        rows, sequences = {}, {}
-        for table in await _names(connection, USED):
-            columns, written = await _names(connection, WRITABLE, table), BytesIO()
-            chosen = ", ".join(f'"{column}"' for column in columns)
-            await connection.copy_from_query(f"SELECT {chosen} FROM {table}", output=written, format="binary")
-            rows[table] = columns, written.getvalue()
-        for name in await _names(connection, SEQUENCES):
-            [[value, is_called]] = await connection.fetch(f"SELECT last_value, is_called FROM {name}")
-            sequences[name] = value, is_called
-        return cls(rows, sequences)
-
-    async def restore(self, connection: asyncpg.Connection) -> None:
-        """Bring a database back to it whose shape is still the template's."""
-        await connection.execute("SET session_replication_role = replica")  # triggers have had their turn
-        async with connection.transaction():
-            used = ", ".join(await _names(connection, USED))
-            await connection.execute(f"TRUNCATE {used} CASCADE")  # what refers to them is ours, too
-            for table, (columns, written) in self.rows.items():
-                schema, _, name = table.partition(".")
-                await connection.copy_to_table(
-                    name, schema_name=schema, source=BytesIO(written), columns=columns, format="binary"
-                )
-            for sequence, state in self.sequences.items():
-                await connection.execute("SELECT setval($1::text::regclass, $2, $3)", sequence, *state)
-        await connection.execute("SELECT pg_stat_reset()")
-
-
-async def _names(connection: asyncpg.Connection, query: str, *arguments: str) -> list[str]:
-    return [row[0] for row in await connection.fetch(query, *arguments)]
+RESTORE = """
+SET statement_timeout = '60s';
+DO $do$
+BEGIN
+    -- Looked at again and again: pg_terminate_backend(pid, timeout) looks each tenth of a second.
+    LOOP
+        PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid();
+        EXIT WHEN NOT FOUND;
+        PERFORM pg_sleep(0.002), pg_stat_clear_snapshot();
+    END LOOP;
+    ASSERT ({shape}) = '{wanted}';
+    EXECUTE (SELECT 'TRUNCATE ' || string_agg(oid, ', ') || ' CASCADE' FROM ({used}) AS used);
+END
+$do$;
+SET session_replication_role = replica;  -- triggers have had their turn
+{rows};
+SELECT pg_stat_reset()
+"""
+"""Brings a database back whose shape is as wanted: one message to the server, and one transaction there."""
 
 
 class Databases:
@@ -121,7 +106,7 @@ class Databases:
         self._server = server
         self._numbers = itertools.count(1)
         self._free: list[tuple[Database, str]] = []
-        self._pristine = asyncio.run(self._read())
+        self._rows = asyncio.run(self._read())
 
     @contextmanager
     def one(self) -> Iterator[Database]:
@@ -140,10 +125,15 @@ class Databases:
         else:
             asyncio.run(execute(self._server, f"DROP DATABASE {database.name} WITH (FORCE)"))
 
-    async def _read(self) -> Pristine:
+    async def _read(self) -> str:
+        """Write the statements that make the template's rows."""
         connection = await Database(self._server, TEMPLATE).connect()
         try:
-            return await Pristine.read(connection)
+            made = []
+            for names, make in ((USED, MAKE_ROWS), (SEQUENCES, MAKE_SEQUENCE)):
+                for [name] in await connection.fetch(names):
+                    made.append(await connection.fetchval(make.format(table=name), name))
+            return ";\n".join(made)
         finally:
             await connection.close()
 
@@ -160,12 +150,11 @@ class Databases:
         try:
             connection = await database.connect()
             try:
-                await connection.execute(END_SESSIONS)
-                if await connection.fetchval(SHAPE) != shape:
-                    return False
-                await self._pristine.restore(connection)
+                await connection.execute(
+                    RESTORE.format(shape=SHAPE, wanted=shape, used=USED, rows=self._rows)
+                )
             finally:
                 await connection.close()
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-            return False  # what its role or database was given keeps us from it
+            return False  # its shape, or what its role or database was given, keeps us from it
         return True
