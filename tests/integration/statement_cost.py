@@ -23,7 +23,6 @@ class Cost:
 
     plan: dict[str, Any]
 
-    is_compiled: bool = False
     milliseconds: float = 0.0
 
     @property
@@ -88,11 +87,21 @@ async def prepare(connection: asyncpg.Connection, name: str, statement: Statemen
 
 async def execute(connection: asyncpg.Connection, name: str, *values: str) -> Cost:
     """Execute a prepared statement for its plan; values are SQL."""
-    text = await connection.fetchval(
-        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name}{_bracketed(values)}"
-    )
-    explained = json.loads(text)[0]
-    return Cost(explained["Plan"], "JIT" in explained, explained["Execution Time"])
+    explained = await _explained(connection, "ANALYZE, BUFFERS", name, values)
+    return Cost(explained["Plan"], explained["Execution Time"])
+
+
+async def is_compiled(connection: asyncpg.Connection, name: str, *values: str) -> bool:
+    """Tell whether a prepared statement would be compiled, which takes far longer than to plan it."""
+    return "JIT" in await _explained(connection, "ANALYZE off", name, values)
+
+
+async def _explained(
+    connection: asyncpg.Connection, options: str, name: str, values: Iterable[str]
+) -> dict[str, Any]:
+    text = await connection.fetchval(f"EXPLAIN ({options}, FORMAT JSON) EXECUTE {name}{_bracketed(values)}")
+    explained: dict[str, Any] = json.loads(text)[0]
+    return explained
 
 
 def _own_buffers(node: dict[str, Any]) -> int:

@@ -1,7 +1,7 @@
 """What is asked of each statement beside many rows it has nothing to do with, and how many it may touch.
 
-The rows are those of FILL: one merchant owes 40,000 events in order, one 20,000 out of it, and 5,000
-merchants eight each, half of what was ever there is dead, and the logs and the control table are full.
+The rows are those of FILL: one merchant owes 15,000 events in order, one 5,000 out of it, and 5,000
+merchants four each, half of what was ever there is dead, and the logs and the control table are full.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from webhook_dispatcher.storage.statements import load
 
 LANES = 5_000
-ROWS = 100_000
-HOT = 40_000
-OWING = 20_000
+ROWS = 40_000
+HOT = 15_000
+OWING = 5_000
 ASKED = 100
 RETRIED = ASKED // 3
 FIRST_OF_LANES = HOT + OWING
@@ -100,7 +100,7 @@ SELECT
     n, gen_random_uuid(), '{NAMED}' || n % {LANES}, 'exhausted'
 FROM generate_series(1, {ROWS}) AS n;
 INSERT INTO webhook.control (command, args, requested_by, status, handled_at)
-SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 10});
+SELECT 'pause', '{{}}', 'somebody', 'done', clock_timestamp() FROM generate_series(1, {ROWS // 4});
 INSERT INTO webhook.control (command, event_id, requested_by)
 SELECT 'cancel', lpad((2 * ({FIRST_OF_LANES} + n % {ASKED}) + 1)::text, 32, '0')::uuid, 'somebody'
 FROM generate_series(1, {3 * ASKED}) AS n;
@@ -228,7 +228,7 @@ STARTED_AT = _each("pg_postmaster_start_time()", "timestamptz")
 LONG_AGO = "'2000-01-01'"
 IN_OUTBOX = _uuid(_seq(FIRST_OF_LANES))
 LOGGED = 2 * ROWS + 2
-WAITING = str(ROWS // 10 + 3 * ASKED + 1)
+WAITING = str(ROWS // 4 + 3 * ASKED + 1)
 """The last command of FILL."""
 IDS = _listed([_uuid(_seq(event)) for event in EVENTS])
 LOGGED_IDS = _listed([_uuid(LOGGED + n) for n in range(ASKED)])

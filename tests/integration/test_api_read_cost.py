@@ -17,7 +17,7 @@ from tests.integration.test_api_walls import READS
 from tests.servers.database import TEMPLATE, Database
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
 
-FEW, MANY = 30_000, int(os.environ.get("API_READ_ROWS", "300000"))
+FEW, MANY = 30_000, int(os.environ.get("API_READ_ROWS", "100000"))
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), patience(MANY)]
 

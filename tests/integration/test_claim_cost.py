@@ -22,8 +22,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CLAIMING = load("claiming")
 NAME = "webhook_cost"
-DEAD = 400_000
-DEAD_OF_HOT = 300_000
+DEAD = 100_000
+DEAD_OF_HOT = 75_000
 BUSY = 5_000
 FILL = """
 INSERT INTO webhook.outbox (merchant_id, type, object)
@@ -73,7 +73,7 @@ def cost_database(postgres: EmbeddedPostgres) -> Iterator[Database]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def emptied(cost_database: Database) -> AsyncIterator[Graveyard]:
-    """Leave an empty table, 400,000 dead rows, and a transaction open that may still look at them."""
+    """Leave an empty table, 100,000 dead rows, and a transaction open that may still look at them."""
     old, admin = await cost_database.connect(), await cost_database.connect()
     connection = await cost_database.connect("webhook_dispatcher")
     # A session's first call of it reads the catalogue.
@@ -89,7 +89,7 @@ async def emptied(cost_database: Database) -> AsyncIterator[Graveyard]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def busy(emptied: Graveyard, cost_database: Database) -> Graveyard:
-    """Let the hot merchant owe 5,000 rows behind its 300,000 dead ones, and others a few."""
+    """Let the hot merchant owe 5,000 rows behind its 75,000 dead ones, and others a few."""
     admin = await cost_database.connect()
     await admin.execute(FILL, BUSY + 1000, BUSY)
     await admin.execute(

@@ -21,7 +21,7 @@ from webhook_dispatcher.storage.statements import load
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME = "webhook_insight_cost"
-LOGGED = 300_000
+LOGGED = 100_000
 """One attempt and one delivery each, spread over the day."""
 RECENT = 3_000
 """In the last minute."""

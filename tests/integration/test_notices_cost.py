@@ -5,13 +5,17 @@ failed by one event alone. Sequential scans are off, as in the sessions of the d
 """
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
+import pytest
 import pytest_asyncio
 
 from tests.integration.statement_cost import PLANS, Cost, explain
 from tests.servers.database import Database
 from webhook_dispatcher.storage.statements import load
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LANES = 10_000
 EVERY_FRESH = 50
@@ -40,12 +44,39 @@ ANALYZE;
 """
 
 
-@pytest_asyncio.fixture
-async def session(database: Database) -> AsyncIterator[asyncpg.Connection]:
-    connection = await database.connect()
+NOTICES = "SELECT count(*) FROM webhook.outbox WHERE type = $1"
+TOLD = """
+UPDATE webhook.lane SET
+    reported_failing_since = failing_since,
+    last_success_at = CASE WHEN merchant_id = 'm7' THEN clock_timestamp() END
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def failing(shared_database: Database) -> AsyncIterator[asyncpg.Connection]:
+    """Have a session where ten thousand fail; each test's own transaction is undone."""
+    connection = await shared_database.connect()
     await connection.execute(FILL)
+    await connection.execute("SET enable_seqscan = off")
     yield connection
     await connection.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def told(failing: asyncpg.Connection) -> asyncpg.Connection:
+    """Let all be told of, and one recover."""
+    await failing.execute(TOLD)
+    await failing.execute("VACUUM ANALYZE webhook.lane")
+    return failing
+
+
+@asynccontextmanager
+async def undone(session: asyncpg.Connection) -> AsyncIterator[None]:
+    """Undo in the end what is done while entered."""
+    transaction = session.transaction()
+    await transaction.start()
+    yield
+    await transaction.rollback()
 
 
 def _sequential(cost: Cost) -> set[str]:
@@ -58,13 +89,14 @@ def _sequential(cost: Cost) -> set[str]:
 
 @PLANS
 async def test_beside_ten_thousand_that_fail_few_attempts_are_read(
-    session: asyncpg.Connection, plan_cache_mode: str
+    failing: asyncpg.Connection, plan_cache_mode: str
 ) -> None:
-    await session.execute("SET enable_seqscan = off")
     statement = load("notices")["report_failing"]
-    cost = await explain(session, "report_failing", statement, plan_cache_mode, "'1 hour'", "500")
+    async with undone(failing):
+        name = f"report_failing_{plan_cache_mode}"
+        cost = await explain(failing, name, statement, plan_cache_mode, "'1 hour'", "500")
+        notices = await failing.fetchval(NOTICES, "endpoint.failing")
     assert cost.plan["Actual Rows"] == 1
-    notices = await session.fetchval("SELECT count(*) FROM webhook.outbox WHERE type = 'endpoint.failing'")
     assert (notices, _sequential(cost)) == (READY, set())
     read = sum(
         node["Actual Rows"] * node["Actual Loops"]
@@ -78,21 +110,13 @@ async def test_beside_ten_thousand_that_fail_few_attempts_are_read(
 
 @PLANS
 async def test_beside_ten_thousand_that_were_told_of_those_alone_are_read_that_recovered(
-    session: asyncpg.Connection, plan_cache_mode: str
+    told: asyncpg.Connection, plan_cache_mode: str
 ) -> None:
-    await session.execute("SET enable_seqscan = off")
-    await session.execute(
-        "UPDATE webhook.lane SET reported_failing_since = failing_since, "
-        "last_success_at = CASE WHEN merchant_id = 'm7' THEN clock_timestamp() END"
-    )
-    await session.execute("VACUUM ANALYZE webhook.lane")
-    statement = load("notices")["report_recovered"]
-    cost = await explain(session, "report_recovered", statement, plan_cache_mode, "500")
+    recovered, failing = (load("notices")[name] for name in ("report_recovered", "report_failing"))
+    async with undone(told):
+        cost = await explain(told, f"recovered_{plan_cache_mode}", recovered, plan_cache_mode, "500")
+        assert await told.fetchval(NOTICES, "endpoint.recovered") == 1
+        again = await explain(told, f"again_{plan_cache_mode}", failing, plan_cache_mode, "'1 hour'", "500")
     assert _sequential(cost) == set()
-    assert (
-        await session.fetchval("SELECT count(*) FROM webhook.outbox WHERE type = 'endpoint.recovered'") == 1
-    )
     assert cost.buffers < 2 * LANES
-    again = load("notices")["report_failing"]
-    cost = await explain(session, "report_failing", again, plan_cache_mode, "'1 hour'", "500")
-    assert cost.buffers < 3 * LANES
+    assert again.buffers < 3 * LANES
