@@ -61,9 +61,9 @@ def options() -> dict[str, str]:
 
 def settings_of_tests() -> dict[str, str]:
     """Return what a test's own session sets, whoever it is: the product is tried, not it."""
-    if wanted_settings() == "jit":
-        return {"jit": "off"}  # it asks much once, and would wait for the compiler each time
-    return bearable(major_version(programs())) if wanted_settings() == "awkward" else {}
+    if wanted_settings() == "awkward":
+        return bearable(major_version(programs()))
+    return {"jit": "off"}  # it asks much once, and would wait for the compiler each time
 
 
 def defaults_of_roles() -> list[str]:
