@@ -16,7 +16,7 @@ from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.local.arrivals import out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
 
-PROCESSES = 3
+PROCESSES = 2
 MERCHANTS = [f"m{number:02}" for number in range(60)]
 
 
@@ -60,7 +60,7 @@ async def test_stopping_ends_all_processes_in_order_and_loses_nothing(
     assert not folder.exists()
     assert [entry["code"] for entry in supervisor.log("process.ended")] == [0] * PROCESSES
     stopped = supervisor.log("daemon.stopped")
-    assert sorted(entry["process"] for entry in stopped) == [1, 2, 3]
+    assert sorted(entry["process"] for entry in stopped) == [1, 2]
     assert {(entry["unwritten"], entry["lanes"]) for entry in stopped} == {(0, 0)}
     assert await installation.has_no_leases()
     assert len(installation.receiver.arrivals) == len(MERCHANTS)
@@ -107,13 +107,13 @@ async def test_signal_for_the_whole_control_group_is_no_impatience(installation:
 
 async def test_frozen_process_is_killed_after_the_grace(installation: Installation) -> None:
     supervisor = await start_processes(installation, PROCESSES, SHUTDOWN_GRACE="PT1S")
-    pid = pids(supervisor)[3]
+    pid = pids(supervisor)[2]
     os.kill(pid, signal.SIGSTOP)
     supervisor.terminate()
     assert await supervisor.ended() == 1
     assert not process_exists(pid)
     [killed] = supervisor.log("process.killed")
-    assert (killed["process"], killed["pid"]) == (3, pid)
+    assert (killed["process"], killed["pid"]) == (2, pid)
 
 
 async def test_killed_supervisor_leaves_no_process_behind(installation: Installation) -> None:
