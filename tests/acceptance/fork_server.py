@@ -3,6 +3,7 @@
 Each becomes what `python -m` would make of it, and a child of whoever asked (tests/acceptance/forked.py).
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -10,7 +11,9 @@ import os
 import runpy
 import socket
 import sys
+import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from webhook_dispatcher.transport.openssl import start_openssl
@@ -83,7 +86,24 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     module, *arguments = request["command"]
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        _end(0)
+    except SystemExit as ended:
+        if isinstance(ended.code, int | None):
+            _end(ended.code or 0)
+        raise
+
+
+def _end(code: int) -> None:
+    """End as an interpreter does, but free nothing: that would write to every page that is shared."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    # What cannot be written, the interpreter is left to complain of.
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":
