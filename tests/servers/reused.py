@@ -139,7 +139,7 @@ class Databases:
 
     async def _make(self) -> tuple[Database, str]:
         database = Database(self._server, f"webhook_{next(self._numbers)}")
-        await execute(self._server, f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
+        await execute(self._server, f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY")
         connection = await database.connect()
         try:
             return database, await connection.fetchval(SHAPE)
