@@ -26,7 +26,7 @@ from webhook_dispatcher.local.arrivals import (
 from webhook_dispatcher.local.producer import Producer, Written
 
 DAEMONS = 3
-EVENTS = 2_000
+EVENTS = 1_000
 LOCK = "SELECT FROM webhook.lane WHERE merchant_id = $1 FOR NO KEY UPDATE"
 LATEST = 2.0
 """Seconds from an event's commit to its first arrival."""
