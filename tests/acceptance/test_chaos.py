@@ -20,8 +20,8 @@ def test_a_short_run_under_faults_breaks_no_promise(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lab.chaos", "--seed", seed, "--report", str(report)]
     ended = subprocess.run(
         # So short a run has no time for faults that have it for themselves, or for notices.
-        [*command, "--minutes", str(SECONDS / 60), "--merchants", "20", "--rate", "40", "--alone", "0", "--no-notices"]
-        + [f"--first={name}" for name in COMMANDS],
+        [*command, "--minutes", str(SECONDS / 60), "--merchants", "20", "--rate", "40", "--alone", "0"]
+        + ["--no-notices", *(f"--first={name}" for name in COMMANDS)],
         capture_output=True,
         text=True,
         timeout=540,
