@@ -58,12 +58,10 @@ class Gate:
     """
 
     def __init__(self, database: Database, folder: Path) -> None:
-        authority = trustme.CA()
         self.right_ca, self.wrong_ca = folder / "right.pem", folder / "wrong.pem"
-        authority.cert_pem.write_to_path(self.right_ca)
+        self.client = folder / "client.pem"
         trustme.CA().cert_pem.write_to_path(self.wrong_ca)
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("127.0.0.1").configure_cert(self._context)
+        self.exchange()
         self._database = database
         self.port = free_port()
         self.passed: list[bool] = []
@@ -73,6 +71,17 @@ class Gate:
         """Listen while entered."""
         with listening(self._admit, "127.0.0.1", self.port), listening(self._admit, "127.0.0.2", self.port):
             yield self
+
+    def exchange(self, *, asks_for_ours: bool = False) -> None:
+        """Take a new authority; put it, and a client's certificate of it, into the same files."""
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self.right_ca)
+        authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(self.client)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(self._context)
+        if asks_for_ours:
+            authority.configure_trust(self._context)
+            self._context.verify_mode = ssl.CERT_REQUIRED
 
     def url(self, options: str = "", host: str = "127.0.0.1") -> str:
         query = f"?{options}" if options else ""
@@ -171,6 +180,27 @@ async def test_without_a_file_the_systems_authorities_decide(
     async with pool as connections:
         assert await connections.fetchval("SELECT 1") == 1
     assert gate.passed == [True, True]
+
+
+@pytest.mark.usefixtures("nothing_is_local")
+@pytest.mark.parametrize("options", ["sslrootcert={0.right_ca}", "sslrootcert=system"])
+async def test_certificates_that_are_exchanged_on_disk_count_for_the_next_connection(
+    gate: Gate, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(gate.right_ca))
+    gate.exchange(asks_for_ours=True)
+    url = dsn(gate.url(f"{options}&sslcert={{0.client}}&sslkey={{0.client}}".format(gate)))
+    async with create_pool(url, application_name="test", command_timeout=PATIENCE, size=1) as pool:
+        for _ in range(2):
+            assert await pool.fetchval("SELECT 1") == 1
+            gate.exchange(asks_for_ours=True)
+            await pool.expire_connections()
+        certificate = gate.client.read_bytes()
+        gate.client.unlink()
+        with pytest.raises(StorageUnavailable, match="No such file"):
+            await pool.fetchval("SELECT 1")
+        gate.client.write_bytes(certificate)
+        assert await pool.fetchval("SELECT 1") == 1
 
 
 @pytest.mark.usefixtures("nothing_is_local")

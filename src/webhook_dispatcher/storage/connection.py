@@ -198,15 +198,15 @@ def _options(
     """Say how to connect: with settings that the session keeps, or that each transaction makes anew."""
     settings = session_settings(application_name, command_timeout)
     limits = {"timeout": CONNECT_TIMEOUT.total_seconds(), "command_timeout": command_timeout.total_seconds()}
-    common = {**limits, "ssl": _tls_context(dsn)}
+    _check_tls(dsn)
     if planning:
         settings |= BY_INDEXES if pooled else planning
     if not pooled:
-        return common | {
+        return limits | {
             "server_settings": settings,
             "target_session_attrs": _session_attributes(dsn, "read-write"),
         }
-    return common | {
+    return limits | {
         "connection_class": opened_with(settings),
         "statement_cache_size": 0,
         "server_settings": {name: settings[name] for name in PASSED_ON},
@@ -216,13 +216,17 @@ def _options(
 
 
 async def _open(dsn: str, pooled: bool, *args: Any, **options: Any) -> asyncpg.Connection:
-    """Open a connection; what is refused before anything was asked says nothing about a row."""
+    """Open a connection; what is refused before anything was asked says nothing about a row.
+
+    Certificates are read each time, since they are exchanged on disk while we run; the system's take 20 ms.
+    """
     try:
         with translated():
-            connection: asyncpg.Connection = await asyncpg.connect(*args, **options)
+            context = await asyncio.to_thread(link.tls_context, dsn)
+            connection: asyncpg.Connection = await asyncpg.connect(*args, ssl=context, **options)
             await _examine(dsn, pooled, connection)
             await read_any_instant(connection)
-    except StatementRefused as error:
+    except (StatementRefused, ValueError) as error:
         raise StorageUnavailable(str(error)) from error
     except PoolerInBetween as error:
         if not pooled:
@@ -267,9 +271,10 @@ def _session_attributes(dsn: str, wanted: str) -> Any:
     return None if "target_session_attrs" in parse_qs(urlsplit(dsn).query) else wanted
 
 
-def _tls_context(dsn: str) -> ssl.SSLContext | None:
+def _check_tls(dsn: str) -> None:
+    """Refuse at the start what can never work."""
     try:
-        return link.tls_context(dsn)
+        link.tls_context(dsn)
     except ValueError as error:
         raise ConfigurationError(f"the database's URL: {error}") from None
 
