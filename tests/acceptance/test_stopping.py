@@ -1,5 +1,6 @@
 """Stopping, crashing and starting: what is in flight ends, nothing is lost, order stays. Source: I1 to I3."""
 
+import signal
 import socket
 import time
 from collections import Counter
@@ -52,6 +53,24 @@ async def test_sigterm_lets_requests_in_flight_end_and_gives_everything_else_bac
     arrivals = installation.receiver.arrivals
     assert Counter(arrival.event_id for arrival in arrivals) == Counter(str(event.id) for event in sent)
     assert out_of_order(arrivals, numbers(sent)) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+async def test_a_terminal_that_closes_lets_requests_in_flight_end(
+    installation: Installation, number: signal.Signals
+) -> None:
+    """So does an image whose stop signal is SIGQUIT. A shell sends SIGHUP again: that is no impatience."""
+    await installation.configure("m1")
+    installation.receiver.behave("m1", HANGS)
+    daemon = await installation.start(**PATIENT)
+    event = await installation.emit("m1")
+    await installation.arrived(1)
+    daemon.process.send_signal(number)
+    await until_found(installation.is_claiming_nothing)
+    daemon.process.send_signal(number)
+    installation.receiver.answer_hanging("m1")
+    assert await daemon.ended() == 0
+    await installation.settled(event.id, "delivered", 1)
 
 
 async def test_second_sigterm_cuts_the_grace_short_and_loses_nothing(installation: Installation) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as two requests: end, and do not wait any longer."""
+"""Signals as two requests: end, and do not wait any longer."""
 
 import asyncio
 import signal
@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+ENDING_ONLY = (signal.SIGHUP, signal.SIGQUIT)
+"""A terminal that closes sends them, perhaps twice, and some images' stop signal is one: never impatience."""
 
 
 @contextmanager
 def obeyed(stop: Callable[[], None], cut_short: Callable[[], None]) -> Iterator[None]:
-    """Obey an operator while entered: the first signal stops, the second cuts that short."""
+    """Obey an operator while entered: the first signal stops, a second SIGTERM or SIGINT cuts that short."""
     received = 0
 
     def receive() -> None:
@@ -18,7 +20,7 @@ def obeyed(stop: Callable[[], None], cut_short: Callable[[], None]) -> Iterator[
         received += 1
         stop() if received == 1 else cut_short()
 
-    with _handled(dict.fromkeys(STOPPING, receive)):
+    with _handled(dict.fromkeys(STOPPING, receive) | dict.fromkeys(ENDING_ONLY, stop)):
         yield
 
 
@@ -34,7 +36,8 @@ def obeyed_from_supervisor(stop: Callable[[], None], cut_short: Callable[[], Non
         stop()
         cut_short()
 
-    with _handled({signal.SIGTERM: stop, signal.SIGINT: receive_interrupt}):
+    stopping = dict.fromkeys((signal.SIGTERM, *ENDING_ONLY), stop)
+    with _handled(stopping | {signal.SIGINT: receive_interrupt}):
         yield
 
 
