@@ -365,6 +365,7 @@ QUESTIONS: Mapping[str, Question] = {
     "skip_deliveries": Question((SEQS,), ASKED),
     # upkeep
     "read_schema": Question(()),
+    "advance_sequence": Question(("'api_key_id_seq'", "4000000000000000000")),
     "read_role": Question(()),
     "read_encoding": Question(()),
     "read_gauges": Question((str(ASKED),), 2 * ASKED),
@@ -626,6 +627,7 @@ READ_WHOLE: Mapping[str, str] = {
     "count_given_up_later": "as preview_recovery",
     "preview_skip": "it counts what is owed, as far as it is told to",
     "read_unknown_keys": "it looks at all secrets",
+    "read_sequences": "the outbox's highest number may stand behind dead ones that no vacuum has taken yet",
     "purge_control": "every hour, and what it looks for has no index: a table of commands given by hand",
     "list_endpoints": "all endpoints are asked for",
     "name_waiting_rows": "it looks at all lanes",
@@ -687,6 +689,7 @@ SUBJECTS = (
     "api_requests",
     "heartbeat",
     "lost",
+    "numbers",
     "console_reading",
     "console_overview",
     "console_merchants",

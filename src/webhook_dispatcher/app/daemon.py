@@ -62,7 +62,7 @@ from webhook_dispatcher.domain.errors import (
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Sent
 from webhook_dispatcher.settings import Settings
-from webhook_dispatcher.storage import installation, keys, lost, schema
+from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
 from webhook_dispatcher.storage.controls import PostgresControls
@@ -208,6 +208,7 @@ class Daemon:
             try:
                 await schema.check(pool)
                 await schema.check_role(pool)
+                await numbers.check(pool)
                 if self._settings.response_excerpt:
                     await schema.check_encoding(pool)
                 await self._verify_installation(pool)

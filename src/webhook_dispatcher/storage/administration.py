@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import Refused, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
-from webhook_dispatcher.storage import installation, keys, lost, schema
+from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.api import api_keys
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
@@ -223,6 +223,7 @@ class Administration:
     async def check_schema(self) -> None:
         """Raise SchemaMismatch unless the schema serves this version."""
         await schema.check(self.connection)
+        await numbers.check(self.connection)
 
     async def is_behind_pooler(self) -> bool:
         """Tell whether a connection pooler stands before the database."""

@@ -14,7 +14,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
-from webhook_dispatcher.storage import installation, inventory
+from webhook_dispatcher.storage import installation, inventory, numbers
 from webhook_dispatcher.storage.chosen_indexes import AS_BEFORE, ChosenIndexes
 from webhook_dispatcher.storage.chosen_indexes import settle as settle_indexes
 from webhook_dispatcher.storage.connection import as_owner, translated
@@ -82,9 +82,10 @@ async def migrate(
     with translated():
         # Alembic drives its own event loop, and its errors surface as asyncpg's.
         applied = await asyncio.to_thread(_upgrade, dsn)
-    # Before the name: where this is cut short, `migrate --paused` can be given again.
-    if paused:
-        async with as_owner(dsn, PATIENCE) as connection:
+    async with as_owner(dsn, PATIENCE) as connection:
+        await numbers.mend(connection, tell)
+        # Before the name: where this is cut short, `migrate --paused` can be given again.
+        if paused:
             with translated():
                 await connection.execute(load("control")["pause_everything"].text, True)
     await installation.give_name(dsn, name, tell)

@@ -14,7 +14,7 @@ from asyncpg.pool import PoolConnectionProxy
 from webhook_dispatcher.domain.ports import Dropped, OldestSearch, Owed
 from webhook_dispatcher.domain.sealing import by_public_half, opened_by
 from webhook_dispatcher.domain.signing import Keyring
-from webhook_dispatcher.storage import heartbeats, keys, schema
+from webhook_dispatcher.storage import heartbeats, keys, numbers, schema
 from webhook_dispatcher.storage.api import expiry as api_expiry
 from webhook_dispatcher.storage.connection import translated
 from webhook_dispatcher.storage.console import expiry as console_expiry
@@ -49,6 +49,7 @@ class PostgresUpkeep:
     async def check_schema(self) -> None:
         """See domain.ports.Upkeep; source: upkeep.sql `read_schema`."""
         await schema.check(self._pool)
+        await numbers.check(self._pool)
 
     async def make_partitions(self, days_ahead: int) -> int:
         """See domain.ports.Upkeep. Made apart and attached: inserts into the log go on meanwhile."""
