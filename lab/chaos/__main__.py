@@ -17,6 +17,7 @@ from pathlib import Path
 from lab.chaos.faults import (  # noqa: F401 (they register)
     connections,
     daemons,
+    failover,
     merchants,
     names,
     operators,

@@ -1,21 +1,15 @@
 """The evidence, put together by event and by merchant."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from lab.chaos.commands import Commands
 from lab.chaos.evidence import Attempted, Delivery, Event, Evidence, Suspension
+from lab.chaos.lost import Losses
+from lab.chaos.records import AFTER, BEFORE, may_arrive, recorded
 from webhook_dispatcher.domain.event import NOTICE_TYPES, PLATFORM, TEST_EVENT_TYPE, FailedReason, Trigger
 from webhook_dispatcher.local.arrivals import Arrival
-
-BEFORE = 0.1
-"""Seconds by which a request may seem to arrive before its recorded start: two clocks are compared."""
-AFTER = 0.5
-"""Seconds by which a busy receiver may read a request after its sender has given it up."""
-
-_NEVER_SENT = frozenset(("dns", "connect", "tls", "blocked", "unsendable"))
-"""Outcomes of attempts that put no request on the wire."""
 
 
 @dataclass(slots=True)
@@ -26,6 +20,8 @@ class Case:
     resent: requests whose kept connection was cut, and which were sent again on another in the same attempt.
     first_delay: seconds from the end of the first attempt to its retry; what comes later may be that one.
     reopened_from: from when on a first request that is on no record may have been made by hand.
+    forgotten: requests whose records a failover has lost; none of them is among the others any more.
+    losses: the failovers of the run.
     by_hand, replayed: attempts that commands account for: those asked for one by one or of what had not been
         delivered, and those of what had been.
     """
@@ -39,6 +35,8 @@ class Case:
     first_delay: float = float("inf")
     reopened_from: float = float("inf")
     replayed: int = 0
+    forgotten: Sequence[Arrival] = ()
+    losses: Losses = field(default_factory=Losses)
 
     @property
     def merchant_id(self) -> str:
@@ -97,11 +95,11 @@ class Case:
     def first_in_line(self) -> Arrival | None:
         """Return the first arrival if it shows when the event's turn was.
 
-        It does not for a test event, for one that may first have been sent by hand, and where the first
-        attempt reached nobody.
+        It does not for a test event, for one that may first have been sent by hand, where the first attempt
+        reached nobody, and where a failover may have lost what was sent just before.
         """
         first = self.first
-        if first is None or self.is_test or self.may_be_first_by_hand:
+        if first is None or self.is_test or self.may_be_first_by_hand or self.losses.forget(first.started_at):
             return None
         attempted = self.first_attempt()
         if attempted is None or self._is_first_unrecorded():
@@ -114,6 +112,23 @@ class Case:
         gone_by = attempted.started_at + attempted.duration + min(AFTER, self.first_delay)
         return first if may_arrive(attempted) and first.started_at <= gone_by else None
 
+    @property
+    def late(self) -> int:
+        """Return how many attempts of lost histories were put on record later: they count beside others."""
+        return sum(self.losses.forget(row.started_at) for row in self.attempted) if self.losses else 0
+
+    def recorded(self) -> Set[int]:
+        """Return the places of those requests that are on record; an attempt recorded twice counts once."""
+        return set(recorded(self.attempted, self.arrivals, self.losses.history).values())
+
+    def forget(self) -> None:
+        """Set requests apart that are on no record since a failover has lost it."""
+        lost = {place for place, one in enumerate(self.arrivals) if self.losses.forget(one.started_at)}
+        if lost:
+            lost -= self.recorded()
+            self.forgotten = [self.arrivals[place] for place in sorted(lost)]
+            self.arrivals = [one for place, one in enumerate(self.arrivals) if place not in lost]
+
 
 def _is_answered_by(row: Attempted, arrival: Arrival) -> bool:
     """Tell whether a request is surely the one of a recorded attempt that was answered."""
@@ -121,12 +136,7 @@ def _is_answered_by(row: Attempted, arrival: Arrival) -> bool:
     return row.status is not None and row.status == arrival.status and begins <= arrival.started_at <= ends
 
 
-def may_arrive(attempted: Attempted) -> bool:
-    """Tell whether an attempt that ended like this may have put a request on the wire."""
-    return attempted.outcome not in _NEVER_SENT
-
-
-def _make(event: Event, evidence: Evidence, commands: Commands, first_delay: float) -> Case:
+def _make(event: Event, evidence: Evidence, commands: Commands, losses: Losses, first_delay: float) -> Case:
     case = Case(
         event,
         evidence.deliveries.get(event.id),
@@ -134,6 +144,7 @@ def _make(event: Event, evidence: Evidence, commands: Commands, first_delay: flo
         kept=evidence.deleted.get(event.id, ()),
         first_delay=first_delay,
         reopened_from=commands.reopened_from(event),
+        losses=losses,
     )
     recovered = commands.recovered(event.merchant_id, case.attempted)
     case.by_hand += recovered[Trigger.MANUAL]
@@ -144,31 +155,48 @@ def _make(event: Event, evidence: Evidence, commands: Commands, first_delay: flo
 class Cases:
     """Every event's case, and each merchant's in the order of first arrivals.
 
-    notices: what came to the platform. unknown: what nobody wrote.
+    notices: what came to the platform. unknown: what nobody wrote. absent: by id, events that were sent and
+    that a failover has lost.
     """
 
     def __init__(self, evidence: Evidence) -> None:
         self.commands = Commands(evidence.commands)
+        self.losses = Losses.of(evidence)
         first_delay = min(evidence.limits.schedule[:1], default=float("inf"))
         self._by_id = {
-            event.id: _make(event, evidence, self.commands, first_delay) for event in evidence.events
+            event.id: _make(event, evidence, self.commands, self.losses, first_delay)
+            for event in evidence.events
         }
         self.notices: list[Arrival] = []
         self.unknown: list[Arrival] = []
+        self.absent: dict[str, Case] = {}
+        self._absent = {event.id: event for event in evidence.absent}
+        self._noted = {row.id for row in evidence.notices}
         self.suspensions: defaultdict[str, list[Suspension]] = defaultdict(list)
         for suspension in evidence.suspensions:
             self.suspensions[suspension.merchant_id].append(suspension)
         self._opened: dict[int, float] = {}
         for arrival in sorted(evidence.arrivals, key=lambda arrival: arrival.started_at):
             self._opened.setdefault(arrival.connection, arrival.started_at)
-            case = self._by_id.get(arrival.event_id)
-            if case is not None:
-                case.arrivals.append(arrival)
-            elif arrival.merchant_id == PLATFORM and arrival.type in NOTICE_TYPES:
-                self.notices.append(arrival)
-            elif arrival.type != TEST_EVENT_TYPE:  # those the daemons make themselves
-                self.unknown.append(arrival)
+            self._sort_in(arrival)
+        if self.losses:
+            for case in self:
+                case.forget()
         self.of_merchant: Mapping[str, list[Case]] = self._sorted_out()
+
+    def _sort_in(self, arrival: Arrival) -> None:
+        event_id = arrival.event_id
+        case = self._by_id.get(event_id)
+        if case is not None:
+            case.arrivals.append(arrival)
+        elif arrival.merchant_id == PLATFORM and arrival.type in NOTICE_TYPES:
+            if event_id in self._noted or not self.losses.take(arrival):
+                self.notices.append(arrival)
+        elif event_id in self._absent and self.losses.take(arrival):
+            event = self._absent[event_id]
+            self.absent.setdefault(event_id, Case(event, None, 0)).arrivals.append(arrival)
+        elif arrival.type != TEST_EVENT_TYPE:  # those the daemons make themselves
+            self.unknown.append(arrival)
 
     def _sorted_out(self) -> dict[str, list[Case]]:
         merchants: defaultdict[str, list[Case]] = defaultdict(list)
@@ -195,4 +223,4 @@ class Cases:
 
     def get(self, event_id: str | None) -> Case | None:
         """Return an event's case; None for one that nobody wrote."""
-        return None if event_id is None else self._by_id.get(event_id)
+        return None if event_id is None else self._by_id.get(event_id) or self.absent.get(event_id)

@@ -73,7 +73,7 @@ def attempts(case: Case, repeated: int, evidence: Evidence) -> Iterator[BrokenPr
         yield BrokenPromise(
             What.TOO_MANY_ATTEMPTS, case, f"{scheduled} attempts by schedule on record; {most} are due"
         )
-    elif len(case.arrivals) - case.resent > most + case.by_hand + case.replayed + repeated:
+    elif len(case.arrivals) - case.resent > most + case.by_hand + case.replayed + case.late + repeated:
         yield BrokenPromise(
             What.TOO_MANY_ATTEMPTS,
             case,
@@ -94,18 +94,19 @@ def attempts(case: Case, repeated: int, evidence: Evidence) -> Iterator[BrokenPr
 
 def contents(case: Case) -> Iterator[BrokenPromise]:
     """Find requests that are not signed, went astray, or do not carry the producer's text byte for byte."""
-    wrong = [arrival for arrival in case.arrivals if arrival.signature is not Signature.RIGHT]
+    sent = [*case.forgotten, *case.arrivals]
+    wrong = [arrival for arrival in sent if arrival.signature is not Signature.RIGHT]
     if wrong:
         yield BrokenPromise(
             What.WRONG_SIGNATURE, case, f"{len(wrong)} requests; the first: {wrong[0].signature}"
         )
-    astray = [arrival for arrival in case.arrivals if arrival.merchant_id != case.merchant_id]
+    astray = [arrival for arrival in sent if arrival.merchant_id != case.merchant_id]
     if astray:
         yield BrokenPromise(What.WRONG_MERCHANT, case, f"it went to {astray[0].merchant_id}")
-    if not case.arrivals:
+    if not sent:
         return
-    body = case.arrivals[0].body
-    if any(arrival.body != body for arrival in case.arrivals):
+    body = sent[0].body
+    if any(arrival.body != body for arrival in sent):
         yield BrokenPromise(What.WRONG_BODY, case, "its requests differ from each other")
     begin = f'{{"id":"{case.event.id}","type":"{case.event.type}","createdAt":"'.encode()
     end = f'"data":{{"object":{case.event.object}}}}}'.encode()

@@ -55,6 +55,7 @@ class Injection:
     lingers: seconds after its end for which what it did may keep its merchants waiting.
     alone_since: from when on no other fault lasted, and none did until its end; None if others may have.
     slowness: by how many seconds, at worst, the machine let the runner wait for its turn meanwhile.
+    forgets_from: from when on what was committed before it is not in the database after it; None: all is.
     note: what exactly was done, for a reader.
     """
 
@@ -71,6 +72,7 @@ class Injection:
     lingers: float = 0.0
     alone_since: float | None = None
     slowness: float = 0.0
+    forgets_from: float | None = None
     note: str = ""
 
     def has_room(self, taken: int) -> bool:
@@ -190,7 +192,7 @@ class Limits:
 class Evidence:
     """Everything the judge looks at.
 
-    events: every committed one.
+    events: every committed one that the database still has.
     deliveries: by event id.
     arrivals: what reached the receiver; `daemon_of` names who sent one.
     deleted: ids of events whose row an operator deleted: they may be missing, everywhere; with what is on
@@ -203,6 +205,8 @@ class Evidence:
     withdrawn: ids of commands that the database said were taken back in time.
     in_force: ids of withdrawn commands whose effect an operator found all the same.
     suspensions: all that were seen. notices: what was written for the platform.
+    absent: events whose COMMIT failed, or that the database has lost since.
+    traced: ids in webhook.lost_event.
     to_monotonic: what makes an instant one of our clock.
     """
 
@@ -223,6 +227,8 @@ class Evidence:
     in_force: frozenset[int] = frozenset()
     suspensions: Sequence[Suspension] = ()
     notices: Sequence[NoticeRow] = ()
+    absent: Sequence[Event] = ()
+    traced: Set[str] = frozenset()
     to_monotonic: float = 0.0
 
 

@@ -48,6 +48,8 @@ class Historian:
             yield event.committed_at, f"{mark} committed"
         for arrival in case.arrivals:
             yield arrival.started_at, f"{mark} {self._request(arrival)}"
+        for arrival in case.forgotten:
+            yield arrival.started_at, f"{mark} {self._request(arrival)}; a failover has lost its record"
         for row in case.attempted:
             yield (
                 row.started_at,

@@ -16,6 +16,7 @@ class Hit:
     note: what exactly was done. stops_all: nobody can deliver anything while it lasts.
     lingers: for how many seconds more its merchants may wait for what it did. alone_since: from when
     on no other fault lasted. slowness: by how many seconds the machine let us wait for our turn meanwhile.
+    forgets_from: from when on what was committed is lost by it.
     """
 
     def __init__(self, number: int, kind: Kind) -> None:
@@ -26,6 +27,8 @@ class Hit:
         self.lingers = 0.0
         self.alone_since: float | None = None
         self.slowness = 0.0
+        self.forgets_from: float | None = None
+        self._ended: float | None = None
         self._began = time.monotonic()
         self._merchants: set[str] = set()
         self._gauges: dict[str, Gauge] = {}
@@ -39,6 +42,10 @@ class Hit:
     def begins(self) -> None:
         """Count the fault from now on: what came before was waiting for it."""
         self._began = time.monotonic()
+
+    def ends(self) -> None:
+        """Count the fault until now: it is healed, and what follows only looks at what came of it."""
+        self._ended = time.monotonic()
 
     def stands_alone(self) -> None:
         """Note that no other fault lasts from now on."""
@@ -73,7 +80,7 @@ class Hit:
             kind=self.kind.name,
             repeats=self.kind.repeats,
             began=self._began,
-            ended=time.monotonic(),
+            ended=time.monotonic() if self._ended is None else self._ended,
             daemons=frozenset(self._gauges),
             merchants=frozenset(self._merchants),
             stops_all=self.stops_all,
@@ -82,5 +89,6 @@ class Hit:
             exposed=sum(gauge.most_exposed(self.kind.track) for gauge in self._gauges.values()),
             alone_since=self.alone_since,
             slowness=self.slowness,
+            forgets_from=self.forgets_from,
             note=self.note,
         )

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.chaos import endings, isolation, lateness, notices, obedience, order, suspended
+from lab.chaos import endings, isolation, lateness, lost, notices, obedience, order, suspended
 from lab.chaos.cases import Cases
 from lab.chaos.evidence import Evidence, Injection, Phase
 from lab.chaos.history import Historian
@@ -33,6 +33,7 @@ def judge(evidence: Evidence) -> Verdict:
         *lateness.late(cases, suspended.with_faults(evidence), evidence.limits),
         *suspended.misjudged(cases, injections, evidence),
         *isolation.held_up(comparisons),
+        *(BrokenPromise(*found) for found in lost.mistraced(cases, injections, evidence)),
     ]
     historian = Historian(evidence, cases, injections)
     violations = [
@@ -67,6 +68,9 @@ def judge(evidence: Evidence) -> Verdict:
             for one in comparisons
         ],
         counts=dict(Counter(violation.what for violation in violations)),
+        forgotten=sum(len(case.forgotten) for case in cases),
+        absent=len(cases.absent),
+        traced=len(cases.absent.keys() & evidence.traced),
         replayed=sum(case.replayed for case in cases),
         notices=dict(Counter({one.event_id: one.type for one in cases.notices}.values())),
         suspensions=len(evidence.suspensions),
@@ -115,6 +119,8 @@ def _about_events(
         yield from endings.attempts(case, explained[case.event.id], evidence)
         yield from endings.contents(case)
         yield from endings.answers(case)
+    for case in cases.absent.values():
+        yield from endings.contents(case)
 
 
 def _about_order(lines: Sequence[order.Line], injections: Injections) -> Iterator[BrokenPromise]:

@@ -1,10 +1,13 @@
 """Giving each of some things a place of its own, where one can be had."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Hashable, Mapping, MutableMapping, Sequence
+from typing import TypeVar
+
+Number = TypeVar("Number", bound=Hashable)
 
 
 def match(
-    numbers: Sequence[int], reachable: Mapping[int, Sequence[int]], found: MutableMapping[int, int]
+    numbers: Sequence[Number], reachable: Mapping[Number, Sequence[int]], found: MutableMapping[Number, int]
 ) -> None:
     """Give every number one of the places that it can reach, by exchanging (Kuhn's algorithm).
 
@@ -12,7 +15,7 @@ def match(
     """
     owner = {place: number for number, place in found.items()}
 
-    def take(number: int, tried: set[int]) -> bool:
+    def take(number: Number, tried: set[int]) -> bool:
         for place in reachable[number]:
             if place in tried:
                 continue

@@ -4,12 +4,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from math import isinf
 
-from lab.chaos.cases import AFTER, Case, Cases
+from lab.chaos.cases import Case, Cases
 from lab.chaos.commands import Commands, concerns
 from lab.chaos.evidence import Command, Delivery, Evidence, daemon_of
 from lab.chaos.history import Historian
 from lab.chaos.injections import Injections
 from lab.chaos.order import BrokenPromise
+from lab.chaos.records import AFTER
 from lab.chaos.repetitions import GAP
 from lab.chaos.verdict import Violation, What
 from webhook_dispatcher.domain.command import CommandStatus

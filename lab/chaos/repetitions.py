@@ -16,11 +16,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lab.chaos.cases import AFTER, BEFORE, Case, Cases, may_arrive
-from lab.chaos.commands import CLOCK_ERROR
-from lab.chaos.evidence import Attempted, Injection, Repeats, daemon_of
+from lab.chaos.cases import Case, Cases
+from lab.chaos.evidence import Injection, Repeats, daemon_of
 from lab.chaos.injections import Injections, concerns
-from lab.chaos.matching import match
+from lab.chaos.records import BEFORE
 from webhook_dispatcher.local.arrivals import Arrival
 
 RESENT_WITHIN = 0.5
@@ -52,8 +51,7 @@ def repetitions(case: Case, cases: Cases) -> list[Repetition]:
     """Return the requests beyond what is on record; an attempt recorded twice counts once."""
     if case.delivery is None:  # then what was on record is not known either
         return []
-    found = _matched(case)
-    left = set(range(len(case.arrivals))) - set(found.values())
+    left = set(range(len(case.arrivals))) - case.recorded()
     again = set(_resent(case, left, cases))
     case.resent = len(again)
     requests = [arrival for index, arrival in enumerate(case.arrivals) if index not in again]
@@ -99,45 +97,6 @@ def _pairs(arrivals: Sequence[Arrival], index: int) -> list[tuple[Arrival, Arriv
     if index > 0:
         pairs.append((arrivals[index - 1], arrivals[index]))
     return pairs
-
-
-def _matched(case: Case) -> dict[int, int]:
-    """Match attempt numbers with as many arrivals as possible: by time, with clocks apart, by answer."""
-    numbers: defaultdict[int, list[Attempted]] = defaultdict(list)
-    for row in case.attempted:
-        if may_arrive(row):
-            numbers[row.attempt].append(row)
-    found: dict[int, int] = {}
-    for fits in (_fits_well, _fits, _has_the_answer):
-        if len(found) == len(numbers):
-            break
-        reachable = {
-            number: [i for i, arrival in enumerate(case.arrivals) if any(fits(row, arrival) for row in rows)]
-            for number, rows in numbers.items()
-        }
-        for number, before in found.items():  # what fitted better stays possible
-            if before not in reachable[number]:
-                reachable[number].append(before)
-        match(sorted(numbers), reachable, found)
-    return found
-
-
-def _fits_well(row: Attempted, arrival: Arrival) -> bool:
-    latest = row.started_at + row.duration + BEFORE
-    return _same_answer(row, arrival) and row.started_at - BEFORE <= arrival.started_at <= latest
-
-
-def _fits(row: Attempted, arrival: Arrival) -> bool:
-    latest = row.started_at + row.duration + CLOCK_ERROR + AFTER
-    return _same_answer(row, arrival) and row.started_at - CLOCK_ERROR <= arrival.started_at <= latest
-
-
-def _has_the_answer(row: Attempted, arrival: Arrival) -> bool:
-    return row.status is not None and row.status == arrival.status
-
-
-def _same_answer(row: Attempted, arrival: Arrival) -> bool:
-    return row.status is None or row.status == arrival.status
 
 
 def explaining(repetition: Repetition, injections: Injections, patience: float) -> list[Injection]:

@@ -70,6 +70,11 @@ def _totals(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
             ("requests received", f"{verdict.requests:,}"),
             ("delivered", f"{verdict.delivered:,}"),
             ("failed", f"{sum(verdict.failed.values()):,}" + (f" ({failed})" if failed else "")),
+            (
+                "sent, and lost by a failover",
+                f"{_count(verdict.absent, 'event', 'events')}, {verdict.traced:,} of them noted; "
+                f"the records of {verdict.forgotten:,} requests",
+            ),
             ("deleted by an operator", f"{verdict.deleted:,}"),
             ("delivered, and sent once more by `recover`", f"{verdict.replayed:,}"),
             (

@@ -47,6 +47,7 @@ SELECT event_id, attempt, trigger, extract(epoch FROM started_at)::float8 AS sta
     duration_ms / 1000.0::float8 AS duration, status, outcome
 FROM webhook.attempts ORDER BY started_at
 """
+_TRACED = "SELECT event_id FROM webhook.lost_event"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,8 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
             )
             for row in await connection.fetch(_DELIVERIES)
         }
-        events = await testbed.writers.committed(connection)
+        events, absent = await testbed.writers.committed(connection)
+        traced = {str(row["event_id"]) for row in await connection.fetch(_TRACED)}
         commands = await read_commands(connection, to_monotonic)
         notices = [
             NoticeRow(str(row["event_id"]), row["type"], row["state"], row["object"])
@@ -189,6 +191,8 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         withdrawn=frozenset(book.withdrawn),
         in_force=frozenset(book.in_force),
         notices=notices,
+        absent=absent,
+        traced=traced,
         to_monotonic=to_monotonic,
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -200,6 +201,47 @@ class Server:
             self._postgres.start()
         await self.until_ready()
 
+    async def copy(self) -> float:
+        """Copy its files while it runs, as a base backup does; return from when on the copy lacks commits."""
+        async with self.connect(patience=PATIENCE) as owner:
+            await owner.fetchval("SELECT pg_backup_start('behind', true)")
+            for folder, behind in self._folders():
+                shutil.rmtree(behind, ignore_errors=True)
+                await _copy(folder, behind)
+            forgets_from = time.monotonic()
+            label = await owner.fetchval("SELECT labelfile FROM pg_backup_stop(false)")
+        wal = self._behind / "pg_wal"
+        shutil.rmtree(wal)
+        await _copy(self._cluster / "pg_wal", wal)
+        (self._behind / "postmaster.pid").unlink()
+        (self._behind / "backup_label").write_text(label)
+        owned_as = self._cluster.stat()
+        os.chown(self._behind / "backup_label", owned_as.st_uid, owned_as.st_gid)
+        return forgets_from
+
+    async def take_over(self) -> None:
+        """Let the latest copy serve in place of the server, which has ended, at the same socket."""
+        for folder, behind in self._folders():
+            shutil.rmtree(folder)
+            behind.rename(folder)
+        await self.start()
+
+    @property
+    def _cluster(self) -> Path:
+        return self._disk.with_name("postgres")
+
+    @property
+    def _behind(self) -> Path:
+        return self._disk.with_name("postgres.behind")
+
+    def _folders(self) -> list[tuple[Path, Path]]:
+        """Return where its files are, and where the copies of them."""
+        on_disk = [folder for folder in self._disk.glob("PG_*") if not folder.name.endswith(".behind")]
+        return [
+            (self._cluster, self._behind),
+            *((folder, folder.with_name(f"{folder.name}.behind")) for folder in on_disk),
+        ]
+
     async def until_ready(self) -> None:
         """Wait until it answers, and accepts writes."""
         await self.execute("SELECT 1", patience=PATIENCE)
@@ -245,3 +287,11 @@ class Server:
         location = str(self._disk).replace("'", "''")
         await self.execute(f"CREATE TABLESPACE disk LOCATION '{location}'", database="postgres")
         await self.execute(f"ALTER DATABASE {DATABASE} SET TABLESPACE disk", database="postgres")
+
+
+async def _copy(folder: Path, to: Path) -> None:
+    """Copy a folder with owners and links; what vanishes meanwhile the server does not need."""
+    copying = await asyncio.create_subprocess_exec(
+        "cp", "-a", str(folder), str(to), stderr=asyncio.subprocess.DEVNULL
+    )
+    await copying.wait()

@@ -5,13 +5,15 @@ afterwards, in order, the other parts of the judge see.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
-from lab.chaos.cases import BEFORE, Case, Cases
+from lab.chaos.cases import Case, Cases
 from lab.chaos.evidence import Attempted, Evidence, Injection, Limits, Repeats, Suspension, daemon_of
 from lab.chaos.injections import ALLOWANCE, Injections
 from lab.chaos.lateness import THWARTED
 from lab.chaos.order import BrokenPromise
+from lab.chaos.records import BEFORE
 from lab.chaos.repetitions import GAP
 from lab.chaos.verdict import What
 from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL
@@ -25,7 +27,10 @@ Try = tuple[Arrival, Case]
 
 
 def with_faults(evidence: Evidence) -> Injections:
-    """Return the faults, and the suspensions as faults of their merchants: nothing more is owed in time."""
+    """Return the faults, and the suspensions as faults of their merchants: nothing more is owed in time.
+
+    What a failover has lost was owed again only when it was over, whatever was sent before.
+    """
     holding = [
         Injection(
             number=-number,
@@ -37,7 +42,11 @@ def with_faults(evidence: Evidence) -> Injections:
         )
         for number, one in enumerate(evidence.suspensions, 1)
     ]
-    return Injections([*evidence.injections, *holding], evidence.limits)
+    lasting = [
+        one if one.forgets_from is None else replace(one, began=one.forgets_from)
+        for one in evidence.injections
+    ]
+    return Injections([*lasting, *holding], evidence.limits)
 
 
 def _over(one: Suspension, evidence: Evidence) -> float:

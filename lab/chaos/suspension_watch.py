@@ -51,7 +51,7 @@ class SuspensionWatch:
         lasting = {(row["merchant_id"], row["suspended_at"]) for row in rows}
         for key in lasting:
             known = self._seen.get(key, Suspension(key[0], key[1] + to_monotonic, asked))
-            self._seen[key] = replace(known, seen_until=asked)
+            self._seen[key] = replace(known, seen_until=asked, ended=None)
         for key, known in self._seen.items():
             if key not in lasting and known.ended is None:
                 self._seen[key] = replace(known, ended=time.monotonic())

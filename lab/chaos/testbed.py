@@ -35,6 +35,12 @@ from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secr
 from webhook_dispatcher.local.confinement import death_signal
 
 SECRETS_EACH = 5
+SET_ENDPOINT = """
+INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)
+ON CONFLICT (merchant_id) DO NOTHING
+"""
+PATIENCE = 20.0
+"""Seconds for a statement of ours while the database is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +200,12 @@ class Testbed:
         scheme = "https" if merchant.is_hosted else "http"
         host = name_of(merchant_id) if merchant.is_named else merchant.address
         return f"{scheme}://{host}:{self._port}/{merchant_id}"
+
+    async def set_endpoint(self, merchant_id: str) -> None:
+        """Give a merchant an endpoint with one of its secrets, unless it has one."""
+        sealed = self.keyring.seal(merchant_id, self.random.choice(self.secrets[merchant_id]))
+        about = merchant_id, self.url(merchant_id), sealed.sealed, sealed.key_id
+        await self.server.execute(SET_ENDPOINT, *about, patience=PATIENCE)
 
     def behave(self, merchants: Iterable[str], behaviour: Mapping[str, float | bool]) -> None:
         """Let merchants do this with each request from now on."""

@@ -34,6 +34,8 @@ class What(StrEnum):
     OVERTRIED = "suspended, and tried too often"
     UNLIFTED = "accepted, and suspended all the same"
     UNDESERVED = "suspended without a reason"
+    UNTRACED = "sent, lost, and noted nowhere"
+    MISTRACED = "noted as lost, and there"
     WRONG_SIGNATURE = "wrong signature"
     WRONG_BODY = "wrong body"
     WRONG_MERCHANT = "sent to another merchant"
@@ -142,6 +144,8 @@ class Verdict:
     isolation: for each fault of merchants that can be judged, how the others fared.
     resent: requests cut on a kept connection and sent again at once, in the same attempt.
     replayed: attempts of what was delivered, asked for by `recover`.
+    forgotten: requests whose records failovers have lost. absent: events that were sent and are lost by them;
+        traced: those of them that are noted.
     notices: those that arrived, by type. suspensions: those that were judged; tries: requests meanwhile.
     """
 
@@ -161,6 +165,9 @@ class Verdict:
     counts: Mapping[What, int] = field(default_factory=dict)
     isolation: Sequence[OthersWait] = ()
     replayed: int = 0
+    forgotten: int = 0
+    absent: int = 0
+    traced: int = 0
     notices: Mapping[str, int] = field(default_factory=dict)
     suspensions: int = 0
     tries: int = 0

@@ -149,12 +149,13 @@ class Writers:
         finally:
             connection.terminate()
 
-    async def committed(self, superuser: asyncpg.Connection) -> list[Event]:
-        """Return the events that the ledger knows, in order of seq."""
+    async def committed(self, superuser: asyncpg.Connection) -> tuple[list[Event], list[Event]]:
+        """Return the events that the ledger knows, in order of seq, and those that it does not know."""
         known = {str(row["event_id"]) for row in await superuser.fetch("SELECT event_id FROM public.ledger")}
         unheard = known - {event.id for event in self._events}
         assert not unheard, f"the ledger knows events that no writer does: {unheard}"
-        return sorted((event for event in self._events if event.id in known), key=lambda event: event.seq)
+        events = sorted((event for event in self._events if event.id in known), key=lambda event: event.seq)
+        return events, [event for event in self._events if event.id not in known]
 
 
 def _make(merchant_id: str, begun: float, random: Random) -> Event:

@@ -51,6 +51,8 @@ class EvidenceBuilder:
         self.suspensions: list[Suspension] = []
         self.notices: list[NoticeRow] = []
         self.told_after: float | None = None
+        self.absent: list[Event] = []
+        self.traced: set[str] = set()
 
     def event(
         self,
@@ -150,6 +152,7 @@ class EvidenceBuilder:
         lingers: float = 0.0,
         alone_since: float | None = None,
         slowness: float = 0.0,
+        forgets_from: float | None = None,
     ) -> None:
         """Inject a fault."""
         self.injections.append(
@@ -167,8 +170,16 @@ class EvidenceBuilder:
                 exposed=exposed,
                 alone_since=alone_since,
                 slowness=slowness,
+                forgets_from=forgets_from,
             )
         )
+
+    def lose(self, name: str, is_traced: bool = True) -> None:
+        """Let the database lack an event, and everything about it."""
+        self.absent.append(self.events.pop(name))
+        del self.rows[name], self.ends[name]
+        if is_traced:
+            self.traced.add(name)
 
     def suspended(self, merchant: str, began: float, seen_until: float, is_over: bool = True) -> None:
         """Suspend a merchant, as the runner saw it."""
@@ -228,6 +239,8 @@ class EvidenceBuilder:
             in_force=frozenset(self.in_force),
             suspensions=self.suspensions,
             notices=self.notices,
+            absent=self.absent,
+            traced=frozenset(self.traced),
         )
 
 

@@ -23,10 +23,6 @@ UPDATE webhook.endpoint SET
     secret = $2, key_id = $3, secret_created_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE merchant_id = $1
 """
-SET = """
-INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)
-ON CONFLICT (merchant_id) DO NOTHING
-"""
 UNSET = "DELETE FROM webhook.endpoint WHERE merchant_id = ANY($1)"
 HEADS = """
 SELECT merchant_id FROM webhook.outbox
@@ -127,13 +123,7 @@ async def remove_endpoints(testbed: Testbed, hit: Hit) -> None:
             await testbed.wait(testbed.random.uniform(0.2, 1.5))
         finally:
             for merchant_id in merchants:
-                sealed = testbed.keyring.seal(
-                    merchant_id, testbed.random.choice(testbed.secrets[merchant_id])
-                )
-                url = testbed.url(merchant_id)
-                await testbed.server.execute(
-                    SET, merchant_id, url, sealed.sealed, sealed.key_id, patience=PATIENCE
-                )
+                await testbed.set_endpoint(merchant_id)
 
 
 @fault("head rows locked", Track.OPERATORS, Repeats.NONE)

@@ -1,0 +1,75 @@
+"""A server that takes over and lacks what was committed in the last seconds, and what operators do then."""
+
+from datetime import timedelta
+
+from lab.chaos.evidence import Repeats
+from lab.chaos.faults.asking import PATIENCE, CommandRequest, ask
+from lab.chaos.faults.hold import hold_over_all
+from lab.chaos.faults.server import change
+from lab.chaos.hit import Hit
+from lab.chaos.kinds import Track, fault
+from lab.chaos.testbed import Testbed
+from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT
+
+BEHIND = (1.0, 4.0)
+"""Seconds by which the copy is behind."""
+LOOKED_AT = 10.0
+"""Seconds after which daemons that lived through it have noted what is gone."""
+GIVE_AGAIN = """
+DO $$
+BEGIN
+    LOCK TABLE webhook.outbox IN EXCLUSIVE MODE;
+    PERFORM setval(
+        'webhook.outbox_seq_seq', (SELECT coalesce(max(seq), 0) + 1 FROM webhook.deliveries), false
+    );
+END
+$$
+"""
+"""As after more numbers than the 32 that a server writes down ahead; nobody inserts meanwhile."""
+PAUSED = "SELECT merchant_id FROM webhook.lane WHERE paused"
+WITHDRAWN = "SELECT id FROM webhook.control WHERE id = ANY($1) AND status = 'withdrawn'"
+THERE = "SELECT event_id FROM webhook.deliveries WHERE event_id = ANY($1::uuid[])"
+CONFIGURED = "SELECT merchant_id FROM webhook.endpoint"
+
+
+@fault("failover with loss", Track.SURROUNDINGS, Repeats.EXPOSED)
+async def fail_over(testbed: Testbed, hit: Hit) -> None:
+    """Let a copy take over that is some seconds behind, and give the numbers of what is lost once more."""
+    seconds = testbed.random.uniform(*BEHIND)
+    forgets_from = await testbed.server.copy()
+    await testbed.wait(seconds)
+    hit.begins()
+    hit.forgets_from = forgets_from
+    hit.stops_all = True
+    hit.strikes(*testbed.fleet.living())
+    hit.note = f"{seconds:.1f} s lost"
+    try:
+        await testbed.server.crash()
+        await hold_over_all(testbed, hit, testbed.random.uniform(0, 1))
+    finally:
+        await testbed.server.take_over()
+    await change(testbed, GIVE_AGAIN)
+    await _put_right(testbed, hit)
+    hit.strikes(*testbed.fleet.living())
+    hit.ends()
+    await testbed.wait(LOOKED_AT)
+
+
+async def _put_right(testbed: Testbed, hit: Hit) -> None:
+    """Do what other faults had done to heal, as far as that is lost, and forget what they did and is lost.
+
+    Who is paused just now for another fault is resumed a little early.
+    """
+    server, book = testbed.server, testbed.book
+    configured = {row["merchant_id"] for row in await server.fetch(CONFIGURED, patience=PATIENCE)}
+    for merchant_id in set(testbed.merchants) - configured:
+        hit.lingers = ENDPOINT_WAIT / timedelta(seconds=1)  # for retries that came due meanwhile
+        await testbed.set_endpoint(merchant_id)
+    paused = [row["merchant_id"] for row in await server.fetch(PAUSED, patience=PATIENCE)]
+    await ask(testbed, [CommandRequest("resume", merchant_id) for merchant_id in (None, *paused)])
+    for ids in (book.withdrawn, book.in_force):
+        known = list(ids)
+        ids.clear()
+        ids.update(row["id"] for row in await server.fetch(WITHDRAWN, known, patience=PATIENCE))
+    there = await server.fetch(THERE, list(book.deleted), patience=PATIENCE)
+    book.deleted -= {str(row["event_id"]) for row in there}
