@@ -40,6 +40,8 @@ class Repeats(StrEnum):
     """one for each attempt that was in flight or unrecorded in the processes hit"""
     UNCOUNTED = "uncounted"
     """any number of what failed while it lasted: a daemon may take it for a fault of its own"""
+    UNHEARD = "unheard"
+    """so too, and of what its merchants answered: too late, for all that it takes to hear an answer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Injection:
 
     def has_room(self, taken: int) -> bool:
         """Tell whether it may have cost one repetition more than so many."""
-        return self.repeats is Repeats.UNCOUNTED or taken < self.exposed
+        return self.repeats in (Repeats.UNCOUNTED, Repeats.UNHEARD) or taken < self.exposed
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from tests.network.name_server import SERVFAIL, SILENCE, NameServer, Reply, addresses
 
 DOMAIN = "merchants.test"
+TOO_MANY = 64
+"""Addresses in an answer that no datagram holds."""
 
 
 class Names(NameServer):
@@ -16,13 +19,14 @@ class Names(NameServer):
     def __init__(self, addresses_of: Mapping[str, str]) -> None:
         super().__init__({name_of(name): addresses(address) for name, address in addresses_of.items()})
         self._outage: Reply | None = None
-        self._lost: frozenset[str] = frozenset()
+        self._replies: Mapping[str, Reply] = {}
         self.address = ""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._stream = await asyncio.start_server(self.converse, "127.0.0.1", 0)
         port: int = self._stream.sockets[0].getsockname()[1]
+        self._port = port
         await loop.create_datagram_endpoint(lambda: self, ("127.0.0.1", port))
         self.address = f"127.0.0.1:{port}"
         return self
@@ -43,14 +47,29 @@ class Names(NameServer):
 
     def lose(self, merchants: Iterable[str]) -> None:
         """Answer with a failure whoever asks for one of these merchants' names."""
-        self._lost = frozenset(map(name_of, merchants))
+        self._replies = dict.fromkeys(map(name_of, merchants), SERVFAIL)
+
+    def withhold(self, silent: Iterable[str], truncated: Iterable[str]) -> None:
+        """Answer nobody who asks for some merchants' names, and others too largely for UDP, without TCP."""
+        self._replies = dict.fromkeys(map(name_of, silent), SILENCE) | {
+            name: replace(reply, addresses=[*reply.addresses] * TOO_MANY)
+            for name in map(name_of, truncated)
+            if isinstance(reply := self._names[name], Reply)
+        }
+        self._stream.close()
+
+    async def find(self) -> None:
+        """Answer for all merchants again, over TCP too."""
+        self._replies = {}
+        if not self._stream.is_serving():
+            self._stream = await asyncio.start_server(self.converse, "127.0.0.1", self._port)
 
     def heal(self) -> None:
         """Answer everybody again; names that are lost stay so."""
         self._outage = None
 
     def _reply(self, name: str, kind: int) -> Reply:
-        return self._outage or (SERVFAIL if name in self._lost else super()._reply(name, kind))
+        return self._outage or self._replies.get(name) or super()._reply(name, kind)
 
 
 def name_of(merchant_id: str) -> str:

@@ -9,6 +9,7 @@ import json
 import signal
 import ssl
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,10 +20,11 @@ from urllib.parse import unquote
 
 import uvloop
 
+from lab.chaos.dear import choosing, dear_context, dear_headers
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.certificate import server_context
-from webhook_dispatcher.local.exchange import Exchange
+from webhook_dispatcher.local.exchange import Connection, Exchange, Service
 from webhook_dispatcher.local.receiver import BACKLOG, Receiver
 
 
@@ -34,6 +36,10 @@ class SharedHost(StrEnum):
     """no connection is accepted"""
     UNTRUSTED = "untrusted"
     """its certificate is one that nobody trusts"""
+    CLOSES = "closes"
+    """each connection carries one request"""
+    DEAR = "dear"
+    """so too, and for some handshake and answer cost as much as they may"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Setting:
 
     port: at every address. addresses: where those merchants are that share no host.
     hosted: who share a host; its certificate is for `names`. ca_file: where its authority is written.
+    dear, dear_names: those of them who can be dear.
     secrets: what each merchant verifies with. behaviours: as Behaviour.parse reads them, in turn and again.
     """
 
@@ -54,6 +61,27 @@ class Setting:
     log: str
     secrets: Mapping[str, Sequence[str]]
     behaviours: Mapping[str, Sequence[Mapping[str, float | bool]]]
+    dear: Sequence[str] = ()
+    dear_names: Sequence[str] = ()
+
+
+class ClosingConnection(Connection):
+    """A connection that ends with its first answer, to which some merchants add headers.
+
+    headers: by merchant.
+    """
+
+    def __init__(self, service: Service, number: int, headers: Mapping[str, bytes]) -> None:
+        super().__init__(service, number, time.monotonic)
+        self._headers = headers
+
+    def finish(self, exchange: Exchange, answer: bytes) -> None:
+        """Send the answer with more headers, and close."""
+        if self._open is exchange and self._transport is not None:
+            self._open = None
+            more = self._headers.get(_merchant(exchange), b"") + b"Connection: close\r\n"
+            self._transport.write(answer.replace(b"\r\n\r\n", b"\r\n%b\r\n" % more))
+            self._transport.close()
 
 
 class Merchants(Receiver):
@@ -71,6 +99,16 @@ class Merchants(Receiver):
             SharedHost.SOUND: server_context(ca_file, setting.names),
             SharedHost.UNTRUSTED: server_context(ca_file.with_suffix(".untrusted"), setting.names),
         }
+        self._contexts[SharedHost.CLOSES] = self._contexts[SharedHost.SOUND]
+        self._contexts[SharedHost.DEAR] = choosing(
+            setting.dear_names, dear_context(ca_file, setting.dear_names), self._contexts[SharedHost.SOUND]
+        )
+        dear: Mapping[str, bytes] = dict.fromkeys(setting.dear, dear_headers())
+        self._headers: Mapping[SharedHost, Mapping[str, bytes]] = {
+            SharedHost.CLOSES: {},
+            SharedHost.DEAR: dear,
+        }
+        self._closing: set[int] = set()
         for merchant_id, known in setting.secrets.items():
             self.accept(merchant_id, *map(Secret, known))
         self._behave_as(setting.behaviours)
@@ -97,11 +135,16 @@ class Merchants(Receiver):
 
     def received(self, exchange: Exchange) -> None:
         """Log a request and behave as planned; what comes to a host that is gone reaches nobody."""
-        merchant_id = unquote(exchange.target.partition("?")[0][1:])
-        if merchant_id in self._hosted and self._shared_host is not SharedHost.SOUND:
+        if _merchant(exchange) in self._hosted and not self._is_served(exchange):
             exchange.disconnect()
         else:
             super().received(exchange)
+
+    def _is_served(self, exchange: Exchange) -> bool:
+        """Tell whether a request to the shared host came on a connection that is as they are now."""
+        return self._shared_host is SharedHost.SOUND or (
+            self._shared_host in self._headers and exchange.connection in self._closing
+        )
 
     def _behave_as(self, behaviours: Mapping[str, Sequence[Mapping[str, float | bool]]]) -> None:
         for merchant_id, turns in behaviours.items():
@@ -118,8 +161,26 @@ class Merchants(Receiver):
 
     async def _listen(self, addresses: Sequence[str], tls: ssl.SSLContext | None) -> asyncio.Server:
         return await asyncio.get_running_loop().create_server(
-            self._connect, addresses, self.port, ssl=tls, backlog=BACKLOG
+            self._connect if tls is None else self._connect_host,
+            *(addresses, self.port),
+            ssl=tls,
+            backlog=BACKLOG,
         )
+
+    def _connect_host(self) -> Connection:
+        """Make a connection of the shared host as they are now."""
+        headers = self._headers.get(self._shared_host)
+        if headers is None:
+            return self._connect()
+        self._connection_count += 1
+        self._closing.add(self._connection_count)
+        connection = ClosingConnection(self, self._connection_count, headers)
+        self._connections.add(connection)
+        return connection
+
+
+def _merchant(exchange: Exchange) -> str:
+    return unquote(exchange.target.partition("?")[0][1:])
 
 
 async def serve(setting: Setting) -> None:

@@ -7,7 +7,8 @@ again in the same attempt, once; or it is a repetition, and needs a fault that e
   between: while faults follow each other an outcome waits. One that touched merchants explains only theirs;
 - or one that had hit the daemon of the later request before the earlier one began: it woke, and sent late;
 - or the earlier request failed while many merchants failed alike, or soon after: a daemon may have taken it
-  for a fault of its own, which is not counted. Of these any number may be repeated.
+  for a fault of its own, which is not counted. Of these any number may be repeated; where answers are dear to
+  hear, of those that its merchants accepted, too.
 A stop asked for once (SIGTERM) explains only while another fault disturbs recording; who asks twice has what
 is in flight cut. No fault may explain more than there were attempts exposed in the daemons it hit.
 """
@@ -162,13 +163,13 @@ def _held_up(earlier: Arrival, later: Arrival, injections: Injections) -> list[I
 
 def _uncounted(earlier: Arrival, injections: Injections) -> list[Injection]:
     """Return the faults under which a request that failed may not have been counted."""
-    if earlier.status is not None and 200 <= earlier.status <= 299:
-        return []
+    is_accepted = earlier.status is not None and 200 <= earlier.status <= 299
     ended = earlier.started_at if earlier.ended_at is None else earlier.ended_at
     return [
         one
         for one in injections.between(earlier.started_at, ended, injections.grace)
-        if one.repeats is Repeats.UNCOUNTED
+        if (one.repeats in (Repeats.UNCOUNTED, Repeats.UNHEARD) and not is_accepted)
+        or (one.repeats is Repeats.UNHEARD and earlier.merchant_id in one.merchants)
     ]
 
 

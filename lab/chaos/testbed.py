@@ -35,6 +35,8 @@ from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Keyring, Secr
 from webhook_dispatcher.local.confinement import death_signal
 
 SECRETS_EACH = 5
+DEAR = 5
+"""Merchants who can be dear. The first connection to each takes no turn: many at once stall a daemon."""
 SET_ENDPOINT = """
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)
 ON CONFLICT (merchant_id) DO NOTHING
@@ -128,6 +130,7 @@ class Testbed:
         self.cast: dict[str, Merchant] = make_merchants(scale.merchants, scale.rate, self.random)
         self.merchants = list(self.cast)
         self.hosted = [name for name, merchant in self.cast.items() if merchant.is_hosted]
+        self.dear = self.hosted[:DEAR]
         self.secrets: dict[str, list[Secret]] = {
             name: [Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)) for _ in range(SECRETS_EACH)]
             for name in (*self.merchants, PLATFORM)
@@ -284,6 +287,8 @@ class Testbed:
             shared_address=SHARED_ADDRESS,
             hosted=self.hosted,
             names=[name_of(name) for name in self.hosted],
+            dear=self.dear,
+            dear_names=[name_of(name) for name in self.dear],
             ca_file=str(self._ca_file),
             log=str(self.arrivals_file),
             secrets={name: [s.revealed.decode() for s in kept] for name, kept in self.secrets.items()},

@@ -5,13 +5,21 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
 from lab.chaos.receiver import Merchants, Setting, SharedHost
+from tests.network.name_server import addresses
+from tests.network.name_server import serving as serving_names
 from tests.servers.database import free_port
+from webhook_dispatcher.domain.verdict import Answer, Failure
 from webhook_dispatcher.local.arrivals import read_log
+from webhook_dispatcher.transport import parsing, tls
+from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.sender import Sender
 
 OWN, SHARED = "127.1.7.1", "127.200.0.1"
 NAME = "shop.merchants.test"
@@ -64,6 +72,8 @@ async def serving(folder: Path) -> AsyncIterator[Place]:
         log=str(folder / "arrivals.jsonl"),
         secrets={},
         behaviours={},
+        dear=["shop"],
+        dear_names=[NAME],
     )
     async with Merchants(setting) as merchants:
         yield Place(merchants, setting)
@@ -104,3 +114,31 @@ async def test_a_host_with_another_authoritys_certificate_is_not_trusted(place: 
         await place.post(SHARED, "shop")
     await place.merchants.obey({"shared_host": SharedHost.SOUND})
     assert await place.post(SHARED, "shop") == 200
+
+
+async def test_a_host_that_closes_ends_each_connection_with_its_answer(place: Place) -> None:
+    async with place.connected(SHARED) as kept:
+        assert await ask(*kept, "shop") == 200
+        await place.merchants.obey({"shared_host": SharedHost.CLOSES})
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await ask(*kept, "shop")
+    async with place.connected(SHARED) as connection:
+        assert await ask(*connection, "shop") == 200
+        assert await connection[0].read() == b""
+
+
+async def test_a_dear_host_is_served_and_is_not_far_from_each_bound(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.merchants.obey({"shared_host": SharedHost.DEAR})
+    guard = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_hosts=frozenset({NAME})))
+    ca_file, url = Path(place.setting.ca_file), f"https://{NAME}:{place.setting.port}/shop"
+    async with (
+        serving_names({NAME: addresses(SHARED)}) as (_, server),
+        Sender(guard, timedelta(seconds=20), "test", ca_file, nameservers=[server]) as sender,
+    ):
+        for module, bound in ((tls, "_MAX_HANDSHAKE_BYTES"), (parsing, "_HEADERS_LIMIT")):
+            assert await sender.post(url, {}, b"{}") == Answer(200)
+            with monkeypatch.context() as smaller:
+                smaller.setattr(module, bound, int(getattr(module, bound) * 0.9))
+                assert isinstance(await sender.post(url, {}, b"{}"), Failure)

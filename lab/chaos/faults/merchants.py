@@ -23,6 +23,8 @@ COLLUDING_SHARE = 0.4
 """The part of all merchants that colludes."""
 BURST = 2
 """Events that each of a group gets at once: failures of first attempts are what says something."""
+MANY = 10
+"""The same, where a group is small."""
 MEASURED = 6.0
 """Seconds for which a group accepts what it gets, and then for which it fails."""
 FORSAKEN = 4
@@ -40,36 +42,46 @@ ANSWERS: Mapping[str, Mapping[str, float | bool]] = {
     "answer 401": {"status": 401},
     "hang": {"hangs": True},
 }
-WAYS = {"refuses": SharedHost.REFUSES, "has an untrusted certificate": SharedHost.UNTRUSTED}
+WAYS = {
+    "refuses": SharedHost.REFUSES,
+    "has an untrusted certificate": SharedHost.UNTRUSTED,
+}
 
 Change = Callable[[], None]
 
 
-async def _fail(testbed: Testbed, hit: Hit, merchants: Sequence[str], begin: Change, end: Change) -> None:
-    """Let a group get and accept events, then get and refuse them."""
+async def maybe_alone(testbed: Testbed, hit: Hit, stack: AsyncExitStack) -> None:
+    """Now and then let nothing else be done until a stack is left; wait until others' effects are over."""
+    if testbed.random.random() < testbed.scale.alone:
+        await stack.enter_async_context(testbed.quiet.alone())
+        await testbed.wait(testbed.lease + SWEEP + ALLOWANCE)
+        hit.stands_alone()
+
+
+async def _fail(
+    testbed: Testbed, hit: Hit, merchants: Sequence[str], begin: Change, end: Change, each: int = BURST
+) -> None:
+    """Let a group get and accept events, so many each at once, then get and refuse them."""
     async with AsyncExitStack() as stack:
-        if testbed.random.random() < testbed.scale.alone:
-            await stack.enter_async_context(testbed.quiet.alone())
-            await testbed.wait(testbed.lease + SWEEP + ALLOWANCE)  # until the others' effects are over
-            hit.stands_alone()
+        await maybe_alone(testbed, hit, stack)
         hit.note = f"{len(merchants)} merchants{'' if hit.alone_since is None else ', and nothing else'}"
-        await _keep_busy(testbed, hit, merchants)
+        await _keep_busy(testbed, hit, merchants, each)
         hit.begins()
         hit.touches(merchants)
         testbed.heartbeat.worst()
         begin()
         try:
-            await _keep_busy(testbed, hit, merchants)
+            await _keep_busy(testbed, hit, merchants, each)
         finally:
             end()
             hit.slowness = testbed.heartbeat.worst()
 
 
-async def _keep_busy(testbed: Testbed, hit: Hit, merchants: Sequence[str]) -> None:
+async def _keep_busy(testbed: Testbed, hit: Hit, merchants: Sequence[str], each: int) -> None:
     for _ in range(2):
         if testbed.stopped.is_set():
             return
-        await _write(testbed, hit, merchants, BURST)
+        await _write(testbed, hit, merchants, each)
         await testbed.wait(MEASURED / 2)
 
 
@@ -129,6 +141,19 @@ for _what, _how in WAYS.items():
     fault(f"a shared host {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_host_turning(_how))
 
 
+@fault("handshakes and answers as dear as they may be", Track.MERCHANTS, Repeats.UNHEARD)
+async def be_dear(testbed: Testbed, hit: Hit) -> None:
+    """Have a few merchants choose what costs us most, on a new connection for each request."""
+    await _fail(
+        testbed,
+        hit,
+        testbed.dear,
+        lambda: testbed.turn_shared_host(SharedHost.DEAR),
+        lambda: testbed.turn_shared_host(SharedHost.SOUND),
+        MANY,
+    )
+
+
 @fault("the names of a shared host are gone", Track.MERCHANTS, Repeats.UNCOUNTED)
 async def lose_names(testbed: Testbed, hit: Hit) -> None:
     """Answer look-ups of its names with a failure; kept connections go on."""
@@ -139,6 +164,20 @@ async def lose_names(testbed: Testbed, hit: Hit) -> None:
         lambda: testbed.names.lose(testbed.hosted),
         lambda: testbed.names.lose(()),
     )
+
+
+@fault("name servers of some are silent or truncate", Track.MERCHANTS, Repeats.UNCOUNTED)
+async def withhold_names(testbed: Testbed, hit: Hit) -> None:
+    """Answer no look-up of some names, and of others too largely, without TCP; each request takes one."""
+
+    def begin() -> None:
+        testbed.names.withhold(testbed.hosted[::2], testbed.hosted[1::2])
+        testbed.turn_shared_host(SharedHost.CLOSES)
+
+    try:
+        await _fail(testbed, hit, testbed.hosted, begin, lambda: testbed.turn_shared_host(SharedHost.SOUND))
+    finally:
+        await testbed.names.find()
 
 
 @fault("merchants fail until they are suspended", Track.MERCHANTS, Repeats.NONE, needs="suspension")
