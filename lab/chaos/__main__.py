@@ -18,6 +18,7 @@ from lab.chaos.faults import (  # noqa: F401 (they register)
     connections,
     daemons,
     failover,
+    floods,
     merchants,
     names,
     operators,

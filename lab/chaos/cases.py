@@ -161,6 +161,7 @@ class Cases:
 
     def __init__(self, evidence: Evidence) -> None:
         self.commands = Commands(evidence.commands)
+        self._pauses = self.commands.pauses
         self.losses = Losses.of(evidence)
         first_delay = min(evidence.limits.schedule[:1], default=float("inf"))
         self._by_id = {
@@ -219,6 +220,12 @@ class Cases:
         return any(
             one.began <= end and (one.ended is None or one.ended >= begin)
             for one in self.suspensions.get(merchant_id, ())
+        )
+
+    def is_held(self, merchant_id: str, begin: float, end: float) -> bool:
+        """Tell whether a merchant was suspended, or everything paused, at some time between two moments."""
+        return self.is_suspended(merchant_id, begin, end) or any(
+            since <= end and until >= begin for since, _, until in self._pauses
         )
 
     def get(self, event_id: str | None) -> Case | None:

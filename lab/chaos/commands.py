@@ -7,6 +7,7 @@ of a delivery at most: what finishes after it was given is not taken again.
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from lab.chaos.evidence import Attempted, Command, Delivery, Event
 from lab.chaos.matching import match
@@ -16,6 +17,7 @@ from webhook_dispatcher.domain.event import FailedReason, State, Trigger
 CLOCK_ERROR = 1.5
 """Seconds by which an attempt's start may be off: estimated from slow answers of the database (clock.py)."""
 UNDELIVERED = frozenset((State.FAILED, State.PENDING_RETRY, FailedReason.SKIPPED))
+_BRAKES = (CommandName.PAUSE, CommandName.RESUME)
 _TAKEN_UP = (CommandStatus.DONE, CommandStatus.RUNNING)
 
 
@@ -27,6 +29,7 @@ class Commands:
         taken_up = [command for command in commands if command.status in _TAKEN_UP]
         self.recovers = [command for command in taken_up if command.name == CommandName.RECOVER]
         self._skips = [command for command in taken_up if command.name == CommandName.SKIP]
+        self.of_everything = [one for one in commands if one.name in _BRAKES and one.merchant_id is None]
         self._of_event: defaultdict[str | None, list[Command]] = defaultdict(list)
         self._of_merchant: defaultdict[str | None, list[Command]] = defaultdict(list)
         for command in sorted(commands, key=lambda command: command.given_at):
@@ -34,6 +37,20 @@ class Commands:
                 self._of_event[command.event_id].append(command)
             else:
                 self._of_merchant[command.merchant_id].append(command)
+
+    @property
+    def pauses(self) -> list[tuple[float, float, float]]:
+        """Return when everything was paused: since when, until a resume was asked for, until it was done."""
+        done = [one for one in self.of_everything if one.status == CommandStatus.DONE]
+        found = []
+        for place, pause in enumerate(done):
+            if pause.name == CommandName.PAUSE and pause.handled_at is not None:
+                resume = next((one for one in done[place:] if one.name == CommandName.RESUME), None)
+                if resume is None or resume.handled_at is None:
+                    found.append((pause.handled_at, inf, inf))
+                else:
+                    found.append((pause.handled_at, resume.given_at, resume.handled_at))
+        return found
 
     def cancels(self, event_id: str) -> list[Command]:
         """Return those that cancelled this event."""

@@ -12,7 +12,7 @@ from lab.chaos.evidence import Command
 from webhook_dispatcher.domain.command import RECOVERED_BY_DEFAULT, CommandName, CommandStatus
 
 _COMMANDS = """
-SELECT id, command, status, merchant_id, event_id, args, result, stopping,
+SELECT id, command, status, merchant_id, event_id, args, result, stopping, is_operators,
     extract(epoch FROM created_at)::float8 AS given_at, extract(epoch FROM handled_at)::float8 AS handled_at
 FROM webhook.control
 ORDER BY id
@@ -48,6 +48,7 @@ def _read(row: asyncpg.Record, to_monotonic: float) -> Command:
         event_id=None if row["event_id"] is None else str(row["event_id"]),
         states=_states(args) if row["command"] == CommandName.RECOVER else frozenset(),
         is_whole=not row["stopping"] and "limit" not in args,
+        is_operators=row["is_operators"],
         **period,
     )
 

@@ -129,6 +129,7 @@ class Command:
 
     since, until: between which a recover takes what had finished. states: which of it. before: of a skip.
     is_whole: a recover or skip that went through all that it was about: nobody stopped or limited it.
+    is_operators: not a merchant's own.
     """
 
     id: int
@@ -143,6 +144,7 @@ class Command:
     before: float = float("-inf")
     states: frozenset[str] = frozenset()
     is_whole: bool = True
+    is_operators: bool = True
 
 
 @dataclass(frozen=True, slots=True)

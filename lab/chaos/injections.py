@@ -46,6 +46,22 @@ class Injections:
             end,
         )
 
+    def quiet(self, begin: float, end: float) -> float:
+        """Return how many seconds between two moments no fault of daemons or database had effects."""
+        return _left(
+            (
+                (one.began, _over(one) + self.grace)
+                for one in self.between(begin, end, self.grace)
+                if one.stops_all or one.daemons
+            ),
+            begin,
+            end,
+        )
+
+    def slowness(self, begin: float, end: float) -> float:
+        """Return by how many seconds, at worst, the machine let us wait for our turn meanwhile."""
+        return max((one.slowness for one in self.between(begin, end)), default=0.0)
+
     def free(self, merchant_id: str, begin: float, end: float) -> float:
         """Return how many seconds between two moments nothing stood in a merchant's way as a whole."""
         return _left(

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.chaos import endings, isolation, lateness, lost, notices, obedience, order, suspended
+from lab.chaos import endings, isolation, lateness, lost, notices, obedience, order, pausing, suspended
 from lab.chaos.cases import Cases
 from lab.chaos.evidence import Evidence, Injection, Phase
 from lab.chaos.history import Historian
@@ -28,16 +28,19 @@ def judge(evidence: Evidence) -> Verdict:
         *_about_events(cases, evidence, repeated),
         *obedience.forbidden(cases, injections),
         *obedience.forgotten(cases, injections, evidence),
+        *pausing.unheeded(cases, injections),
         *_about_order(lines, injections),
         *_about_repetitions(ledger, evidence),
-        *lateness.late(cases, suspended.with_faults(evidence), evidence.limits),
+        *lateness.late(cases, suspended.with_faults(evidence, cases.commands), evidence.limits),
         *suspended.misjudged(cases, injections, evidence),
         *isolation.held_up(comparisons),
+        *isolation.worse_off(comparisons),
         *(BrokenPromise(*found) for found in lost.mistraced(cases, injections, evidence)),
     ]
     historian = Historian(evidence, cases, injections)
     violations = [
         *obedience.disobeyed(evidence, historian),
+        *pausing.slow(cases, evidence, injections, historian),
         *notices.mistold(cases, injections, evidence, historian),
         *_told(broken, historian),
         *_overdrawn(ledger, injections, historian),
@@ -67,6 +70,7 @@ def judge(evidence: Evidence) -> Verdict:
             OthersWait(one.injection.kind, one.before.seconds, one.meanwhile.seconds, one.most)
             for one in comparisons
         ],
+        untouched=isolation.untouched(comparisons),
         counts=dict(Counter(violation.what for violation in violations)),
         forgotten=sum(len(case.forgotten) for case in cases),
         absent=len(cases.absent),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from lab.chaos.cases import Case, Cases
+from lab.chaos.commands import Commands
 from lab.chaos.evidence import Attempted, Evidence, Injection, Limits, Repeats, Suspension, daemon_of
 from lab.chaos.injections import ALLOWANCE, Injections
 from lab.chaos.lateness import THWARTED
@@ -26,10 +27,11 @@ LIFTED_WITHIN = SUSPENSION_INTERVAL.seconds
 Try = tuple[Arrival, Case]
 
 
-def with_faults(evidence: Evidence) -> Injections:
+def with_faults(evidence: Evidence, commands: Commands) -> Injections:
     """Return the faults, and the suspensions as faults of their merchants: nothing more is owed in time.
 
-    What a failover has lost was owed again only when it was over, whatever was sent before.
+    Nor is anything while everything is paused. What a failover has lost was owed again only when it was over,
+    whatever was sent before.
     """
     holding = [
         Injection(
@@ -46,7 +48,11 @@ def with_faults(evidence: Evidence) -> Injections:
         one if one.forgets_from is None else replace(one, began=one.forgets_from)
         for one in evidence.injections
     ]
-    return Injections([*lasting, *holding], evidence.limits)
+    paused = [
+        Injection(0, "everything paused", Repeats.NONE, began, min(ended, evidence.ended), stops_all=True)
+        for began, _, ended in commands.pauses
+    ]
+    return Injections([*lasting, *holding, *paused], evidence.limits)
 
 
 def _over(one: Suspension, evidence: Evidence) -> float:

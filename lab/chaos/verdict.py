@@ -26,6 +26,8 @@ class What(StrEnum):
     HELD_UP = "others held up"
     EARLY = "a retry too early"
     FORBIDDEN = "sent after it was skipped or cancelled"
+    SLOW = "a pause or resume of everything taken up late"
+    UNHEEDED = "sent while everything was paused"
     FORGOTTEN = "recovered, and not sent again"
     DEFIED = "a withdrawn command took effect"
     UNENDED = "a command that nobody ended"
@@ -135,13 +137,32 @@ class OthersWait:
 
 
 @dataclass(frozen=True, slots=True)
+class Untouched:
+    """The wait in seconds that one in twenty events exceeded of merchants that no fault touched.
+
+    Of all faults of merchants that can be judged, so many, together. quiet: just before each of them.
+    events: how many were compared, at least.
+    """
+
+    quiet: float
+    meanwhile: float
+    faults: int
+    events: int
+
+    @property
+    def times(self) -> float:
+        """Return how many times as long it was."""
+        return self.meanwhile / self.quiet if self.quiet else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What became of everything.
 
     failed: by reason. counts: violations by what was broken.
     firsts: events that were checked for order. merchants: how many had events.
     bound: how many repeated requests the faults could explain at most.
-    isolation: for each fault of merchants that can be judged, how the others fared.
+    isolation: for each fault of merchants that can be judged, how the others fared; untouched: over all.
     resent: requests cut on a kept connection and sent again at once, in the same attempt.
     replayed: attempts of what was delivered, asked for by `recover`.
     forgotten: requests whose records failovers have lost. absent: events that were sent and are lost by them;
@@ -164,6 +185,7 @@ class Verdict:
     lags: Lags
     counts: Mapping[What, int] = field(default_factory=dict)
     isolation: Sequence[OthersWait] = ()
+    untouched: Untouched | None = None
     replayed: int = 0
     forgotten: int = 0
     absent: int = 0

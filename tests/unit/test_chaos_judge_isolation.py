@@ -20,14 +20,19 @@ def served(builder: EvidenceBuilder, begin: float, end: float, wait: float, merc
         builder.attempt(name, committed + wait)
 
 
-def failing(builder: EvidenceBuilder, alone_since: float | None = 10.0, slowness: float = 0.0) -> None:
+def failing(
+    builder: EvidenceBuilder,
+    alone_since: float | None = 10.0,
+    slowness: float = 0.0,
+    repeats: Repeats = Repeats.UNCOUNTED,
+) -> None:
     """Let a group fail from BEGAN to ENDED."""
     builder.fault(
         "colluders",
         BEGAN,
         ENDED,
         merchants=GROUP,
-        repeats=Repeats.UNCOUNTED,
+        repeats=repeats,
         alone_since=alone_since,
         slowness=slowness,
     )
@@ -116,9 +121,50 @@ def test_what_a_merchants_own_queue_takes_does_not_count() -> None:
     assert found(builder) == []
 
 
-def repeated(builder: EvidenceBuilder, failed_at: float, status: int | None) -> None:
+def test_a_pause_of_everything_is_not_the_groups_doing() -> None:
+    builder = EvidenceBuilder()
+    failing(builder)
+    served(builder, 10, BEGAN, 0.05)
+    served(builder, BEGAN, BEGAN + 3, 3.5)
+    served(builder, BEGAN + 3, ENDED, 0.05, merchant="p")
+    assert {what for what, _ in found(builder)} == {What.HELD_UP}
+    builder.command("pause", BEGAN - 0.1, 0.1)
+    builder.command("resume", BEGAN + 3, 0.1)
+    assert found(builder) == []
+
+
+def often(builder: EvidenceBuilder, wait: float, slowness: float = 0.0) -> None:
+    """Let a group fail four times, while others wait so long, and 0.05 s just before."""
+    for number in range(4):
+        began = 20.0 + 25 * number
+        builder.fault(
+            *("colluders", began, began + 12),
+            merchants=GROUP,
+            repeats=Repeats.UNCOUNTED,
+            alone_since=began - 10,
+            slowness=slowness,
+        )
+        for turn in range(3):
+            served(builder, began - 10, began, 0.05, merchant=f"h{turn}-{number}-")
+            served(builder, began, began + 12, wait, merchant=f"h{turn}-{number}-")
+
+
+@pytest.mark.parametrize(
+    ("wait", "slowness", "is_held_up"), [(0.5, 0.0, False), (0.7, 0.0, True), (0.7, 0.2, False)]
+)
+def test_many_faults_together_show_what_one_cannot(wait: float, slowness: float, is_held_up: bool) -> None:
+    builder = EvidenceBuilder()
+    often(builder, wait, slowness)
+    assert [what for what, _ in found(builder)] == ([What.HELD_UP] if is_held_up else [])
+    untouched = judge(builder.evidence()).untouched
+    assert untouched is not None
+    assert (untouched.faults, untouched.events) == (4, 1200)
+    assert untouched.times == pytest.approx((wait - 0.003) / 0.047)
+
+
+def repeated(builder: EvidenceBuilder, failed_at: float, status: int | None, merchant: str = "m1") -> None:
     """Let an attempt fail that is not on record, and be made again; nothing hit its daemon."""
-    builder.event("d", failed_at - 0.1, "m1")
+    builder.event("d", failed_at - 0.1, merchant)
     builder.request("d", failed_at, status)
     builder.attempt("d", failed_at + 2)
 
@@ -140,4 +186,17 @@ def test_what_fails_meanwhile_may_not_be_counted(
     builder = EvidenceBuilder()
     failing(builder)
     repeated(builder, failed_at, status)
+    assert found(builder) == ([] if is_explained else [(What.UNEXPLAINED, "d")])
+
+
+@pytest.mark.parametrize(
+    ("repeats", "merchant", "is_explained"),
+    [(Repeats.UNHEARD, GROUP[0], True), (Repeats.UNHEARD, "m1", False), (Repeats.UNCOUNTED, GROUP[0], False)],
+)
+def test_what_is_dear_to_hear_may_be_accepted_and_not_heard(
+    repeats: Repeats, merchant: str, is_explained: bool
+) -> None:
+    builder = EvidenceBuilder()
+    failing(builder, repeats=repeats)
+    repeated(builder, 25, 200, merchant)
     assert found(builder) == ([] if is_explained else [(What.UNEXPLAINED, "d")])
