@@ -314,7 +314,12 @@ class Daemon:
             retrier.run(),
             loop(LOOK_INTERVAL, look_for_sent, "lost.failed"),
             *(controller.run() for controller in controllers),
-            loop(SWEEP_INTERVAL, Sweep(claims, self._dispatcher).step, "sweep.failed"),
+            loop(
+                SWEEP_INTERVAL,
+                Sweep(claims, self._dispatcher).step,
+                "sweep.failed",
+                wake=self._dispatcher.needs_sweep,
+            ),
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
             loop(RECALL_INTERVAL, obeying, "recall.failed"),
             loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),

@@ -85,6 +85,8 @@ class Dispatcher:
         self._may_claim = True
         self._found_at: float | None = None
         self._creation: asyncio.Task[None] | None = None
+        self.needs_sweep = asyncio.Event()
+        """Set when another server has taken over: what it has already, the tail does not report."""
         self._pause = instruments.pause
         self.answered_at = self._clock.elapsed()
         self._worker = Worker(
@@ -190,6 +192,8 @@ class Dispatcher:
             session.disown()
         self._blocked.forget()
         self._sent_lately.doubt(self._limits.lease.total_seconds())
+        # The last sweep may have hung while the server was away, and rest for many times as long.
+        self.needs_sweep.set()
 
     def _notice(self, merchant_id: str, seq: int, is_swept: bool = False) -> bool:
         session = self._sessions.get(merchant_id)
