@@ -28,7 +28,9 @@ class Heads(FakeClaims):
         if self.asked == 1:
             self.database.clock.advance(OUTAGE)
             return []
-        heads = {owed.event.merchant_id: seq for seq, owed in sorted(self.database.owed.items(), reverse=True)}
+        heads = {
+            owed.event.merchant_id: seq for seq, owed in sorted(self.database.owed.items(), reverse=True)
+        }
         return [SweptLane(name, seq, is_free=True) for name, seq in heads.items()]
 
 
