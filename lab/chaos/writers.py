@@ -76,7 +76,7 @@ class Writers:
                 connection = None
                 await asyncio.sleep(0.1)
         if connection is not None:
-            await connection.close()
+            connection.terminate()  # the server may be away
 
     async def _connect(self) -> asyncpg.Connection:
         return await asyncpg.connect(self._dsn, timeout=2, command_timeout=5)
