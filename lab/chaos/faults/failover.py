@@ -11,8 +11,8 @@ from lab.chaos.kinds import Track, fault
 from lab.chaos.testbed import Testbed
 from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT
 
-BEHIND = (1.0, 4.0)
-"""Seconds by which the copy is behind."""
+BEHIND = (0.3, 1.0, 2.0, 4.0)
+"""Seconds by which the copy may be behind: leases last for two."""
 LOOKED_AT = 10.0
 """Seconds after which daemons that lived through it have noted what is gone."""
 GIVE_AGAIN = """
@@ -35,7 +35,7 @@ CONFIGURED = "SELECT merchant_id FROM webhook.endpoint"
 @fault("failover with loss", Track.SURROUNDINGS, Repeats.EXPOSED)
 async def fail_over(testbed: Testbed, hit: Hit) -> None:
     """Let a copy take over that is some seconds behind, and give the numbers of what is lost once more."""
-    seconds = testbed.random.uniform(*BEHIND)
+    seconds = testbed.random.choice(BEHIND)
     forgets_from = await testbed.server.copy()
     await testbed.wait(seconds)
     hit.begins()
