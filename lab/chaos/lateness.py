@@ -82,13 +82,17 @@ def _over_at(case: Case) -> float | None:
 
 
 def _retries(case: Case, schedule: Sequence[float]) -> Iterator[Owed]:
-    """Return when retries were due and begun: where both neighbours are on record once, by schedule."""
+    """Return when retries were due and begun: where both neighbours are on record once, by schedule.
+
+    What a lost history has on record says nothing of the one that goes on.
+    """
     times = Counter(row.attempt for row in case.attempted)
     rows = sorted(case.attempted, key=lambda row: row.started_at)
     for before, after in pairwise(rows):
         is_plain = before.trigger == after.trigger == "schedule" and not case.by_hand
         is_once = times[before.attempt] == times[after.attempt] == 1
-        if is_plain and is_once and 0 < before.attempt <= len(schedule):
+        is_told = not any(case.losses.forget(row.started_at) for row in (before, after))
+        if is_plain and is_once and is_told and 0 < before.attempt <= len(schedule):
             due = before.started_at + before.duration + schedule[before.attempt - 1]
             yield due, after.started_at, case
 

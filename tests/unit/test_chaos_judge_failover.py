@@ -6,7 +6,7 @@ import pytest
 
 from lab.chaos.judge import judge
 from lab.chaos.verdict import What
-from tests.unit.chaos_evidence import EvidenceBuilder, calm, found
+from tests.unit.chaos_evidence import SCHEDULE, EvidenceBuilder, calm, found
 
 LOST_FROM, CRASHED, BACK = 5.0, 8.0, 9.0
 
@@ -83,6 +83,20 @@ def test_a_late_outcome_counts_beside_the_attempts_that_are_due(builder: Evidenc
     assert found(builder) == []
     builder.request("d", 19, status=500)
     assert (What.TOO_MANY_ATTEMPTS, "d") in found(builder)
+
+
+@pytest.mark.parametrize(("late_at", "is_early"), [(7.9, False), (10.0, True)])
+def test_a_retry_follows_the_schedule_of_the_history_that_goes_on(
+    builder: EvidenceBuilder, late_at: float, is_early: bool
+) -> None:
+    builder.schedule = SCHEDULE
+    builder.event("d", 1.8)
+    builder.attempt("d", 2, status=500)
+    builder.record("d", late_at, 500, attempt=6)
+    builder.request("d", late_at + 0.003, 500)
+    builder.record("d", late_at + 1.2, attempt=2)
+    builder.request("d", late_at + 1.203)
+    assert ((What.EARLY, "d") in found(builder)) == is_early
 
 
 def test_an_event_that_is_gone_is_nobodys_and_its_trace_is_counted(builder: EvidenceBuilder) -> None:
