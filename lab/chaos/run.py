@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import asyncpg
 
+from lab.chaos.clock import put_right
 from lab.chaos.control import done, read_commands
 from lab.chaos.evidence import Attempted, Delivery, Evidence, Limits, NoticeRow
 from lab.chaos.kinds import Kind
@@ -101,6 +102,8 @@ async def run(
         evidence = await _collect(testbed, scheduler, began, ended)
     arrivals = read_log(testbed.arrivals_file)
     evidence = replace(evidence, arrivals=arrivals, suspensions=watch.suspensions)
+    if testbed.scale.has_clock:
+        evidence = put_right(evidence)
     left_out = [kind.name for kind in wanted if not _is_possible(kind, testbed)]
     complaints = testbed.book.complaints + testbed.fleet.deaths
     return Outcome(evidence, server, complaints, dict(scheduler.missed), left_out)
@@ -113,7 +116,12 @@ async def _last(seconds: float, scheduler: Scheduler) -> None:
 
 
 def _is_possible(kind: Kind, testbed: Testbed) -> bool:
-    offered = {"": True, "mount": testbed.server.can_mount, "suspension": testbed.scale.has_notices}
+    offered = {
+        "": True,
+        "mount": testbed.server.can_mount,
+        "suspension": testbed.scale.has_notices,
+        "clock": testbed.scale.has_clock,
+    }
     return offered[kind.needs]
 
 

@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
+from lab.chaos.clock import own_clock
+from tests.servers.scaled_time import living_in
 from webhook_dispatcher.local.confinement import choose
 from webhook_dispatcher.local.postgres import PORT, EmbeddedPostgres
 from webhook_dispatcher.storage import schema
@@ -56,12 +58,16 @@ class Server:
     """Runs while entered; the database `webhook` is made and migrated then.
 
     programs: the folder of the Postgres that runs. settings: of the server, beside its own defaults.
+    has_clock: it has a clock of its own (libfaketime), which `set_clock` sets.
     can_mount: whether the database has a disk of its own, which can be full; the WAL is never on it.
     States: running, down (`crash`, `stop_fast`); `start` brings it back on the same folder and socket.
     """
 
-    def __init__(self, folder: Path, programs: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, programs: Path, settings: Mapping[str, str], has_clock: bool = False
+    ) -> None:
         self._programs = programs
+        self._clock = folder.absolute() / "clock" if has_clock else None
         self._postgres = EmbeddedPostgres(
             folder,
             durable=False,
@@ -76,7 +82,9 @@ class Server:
     async def __aenter__(self) -> Self:
         self.can_mount = self._mount()  # before the server starts: it sees what its parent sees
         try:
-            self._postgres.start()
+            self._disk.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.set_clock(0)
+            self._start()
             await self.execute(f"CREATE DATABASE {DATABASE}", database="postgres")
             await schema.migrate(self.dsn("postgres"))
             if self.can_mount:
@@ -198,8 +206,21 @@ class Server:
         """
         if not self.is_running:
             self._postgres.stop()
-            self._postgres.start()
+            self._start()
         await self.until_ready()
+
+    def _start(self) -> None:
+        if self._clock is None:
+            self._postgres.start()
+            return
+        with living_in(own_clock(self._clock)):
+            self._postgres.start()
+
+    def set_clock(self, seconds: int) -> None:
+        """Put its clock off by so many seconds, if it has one of its own."""
+        if self._clock is not None:
+            self._clock.write_text(f"{seconds:+}")
+            self._clock.chmod(0o644)
 
     async def copy(self) -> float:
         """Copy its files while it runs, as a base backup does; return from when on the copy lacks commits."""

@@ -51,6 +51,7 @@ class Scale:
 
     alone: the part of the merchants' faults during which nothing else is done.
     has_notices: the platform is told what fails, and who fails for too long is suspended.
+    has_clock: the server has a clock of its own, which is set an hour forward and back.
     """
 
     daemons: int = 3
@@ -62,6 +63,7 @@ class Scale:
     schedule: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
     grace: float = 3.0
     has_notices: bool = True
+    has_clock: bool = False
     failing_after: float = 5.0
     suspend_after: float = 12.0
     suspension_interval: float = 6.0
@@ -256,7 +258,9 @@ class Testbed:
         return {name: merchant.address for name, merchant in self.cast.items() if merchant.is_named}
 
     def _server(self) -> Server:
-        return Server(self.folder / "database", self.scale.programs, self.scale.server_settings)
+        return Server(
+            self.folder / "database", self.scale.programs, self.scale.server_settings, self.scale.has_clock
+        )
 
     def _settings(self, link: Link) -> dict[str, str]:
         scale = self.scale

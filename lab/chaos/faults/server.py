@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from lab.chaos.clock import HOUR
 from lab.chaos.evidence import Repeats
 from lab.chaos.faults.hold import hold_over_all
 from lab.chaos.hit import Hit
@@ -18,12 +19,23 @@ from tests.acceptance.processes import environment
 PATIENCE = 20.0
 LONGEST_LOCK_WAIT = 0.3
 """Seconds for which a change of a table may hold everybody up."""
+SETTLED = 3.0
+"""Seconds beyond a lease after which nothing is held that was leased before."""
 LONGEST_MIGRATION = 5.0
 """Seconds after which a migration that has nothing to do is killed."""
 SESSIONS = "FROM pg_stat_activity WHERE usename = 'webhook_dispatcher' AND pid <> pg_backend_pid()"
 TERMINATE = f"SELECT pg_terminate_backend(pid) {SESSIONS} AND random() < $1"
 CANCEL = f"SELECT pg_cancel_backend(pid) {SESSIONS} AND state = 'active'"
 ERRORS = {"serialization failures": "40001", "deadlock errors": "40P01"}
+MAKE_RETRIES = """
+INSERT INTO webhook.control (command, args, requested_by)
+VALUES (
+    'recover',
+    jsonb_build_object('since', clock_timestamp() - interval '2 hours', 'states', '["pending_retry"]'::jsonb),
+    'operator'
+)
+RETURNING id
+"""
 STRUCK_TABLES = ("lane", "outbox", "attempt_log")
 STRIKE = """
 CREATE OR REPLACE FUNCTION public.strike() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -286,3 +298,28 @@ async def long_transaction(testbed: Testbed, hit: Hit) -> None:
         if has_number:
             await operator.execute("SELECT pg_current_xact_id()")
         await testbed.wait(4)
+
+
+@fault("database's clock an hour off", Track.SURROUNDINGS, Repeats.EXPOSED, needs="clock")
+async def set_clock(testbed: Testbed, hit: Hit) -> None:
+    """Set the server's clock an hour forward or back, and right again.
+
+    Nothing else is done meanwhile: what a daemon leases then and leaves, dying, is held for an hour. So long
+    wait retries, too, that came due meanwhile: an operator has them made at once.
+    """
+    seconds = testbed.random.choice((-HOUR, HOUR))
+    async with testbed.quiet.alone():
+        await testbed.wait(testbed.lease + SETTLED)
+        hit.begins()
+        hit.stops_all = True
+        hit.note = f"{seconds:+} s"
+        try:
+            testbed.server.set_clock(seconds)
+            await hold_over_all(testbed, hit, testbed.random.uniform(1, 3))
+        finally:
+            testbed.server.set_clock(0)
+        if seconds > 0:
+            await testbed.server.fetch(MAKE_RETRIES, patience=PATIENCE)
+        hit.strikes(*testbed.fleet.living())
+        hit.ends()
+        await testbed.wait(testbed.lease + SETTLED)
