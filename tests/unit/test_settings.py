@@ -126,6 +126,8 @@ def test_an_unescaped_character_of_a_password_is_named_and_the_password_is_not(
         "/x?password=s@s/ame",
         "u:sesame@db?application_name=a@b",
         "u:sesame@[fd00::5]:5432/x",
+        "u:sesame@db1:5432,db2:5433/x",
+        "u:sesame@[fd00::5]:5432,db2,db3:5432/x?target_session_attrs=read-write",
     ],
 )
 def test_what_is_escaped_or_needs_no_escape_is_accepted(rest: str) -> None:
@@ -142,6 +144,8 @@ MALFORMED = [
     ("DATABASE_URL", "postgresql:db", "postgresql://user:password@host:port/database"),
     ("DATABASE_URL", "postgresql://u:sesame@host:port/x", "percent-encoded"),
     ("DATABASE_URL", "postgresql://u:ses[ame@host/x", "percent-encoded"),
+    ("DATABASE_URL", "postgresql://u:sesame@db1:5432,db2:0/x", "percent-encoded"),
+    ("DATABASE_URL", "postgresql://u:sesame@db1:5432,db2:port/x", "percent-encoded"),
     ("DATABASE_URL", "postgresql://u:sesame#@host/x", "%23"),
     ("DATABASE_URL", "postgresql://u:sesame@db/x?sslmode=require", "WEBHOOK_DATABASE_TLS=waived"),
     ("DATABASE_URL", "postgresql://u:sesame@db/x?sslrootcert=/no/such.pem", "cannot be read"),

@@ -105,7 +105,8 @@ def database_url(text: str) -> SecretStr:
     try:
         parts = urlsplit(text)
         complete = parts.scheme in ("postgresql", "postgres") and text[len(parts.scheme) :].startswith("://")
-        if not complete or (parts.port is not None and parts.port < 1) or re.search(r"[\s\x00-\x1f]", text):
+        ports = [urlsplit(f"//{host}").port for host in parts.netloc.rpartition("@")[2].split(",")]
+        if not complete or 0 in ports or re.search(r"[\s\x00-\x1f]", text):
             raise ValueError
     except ValueError:
         raise ValueError(f"{right}, special characters in the password percent-encoded") from None
