@@ -72,7 +72,7 @@ async def poster(root: str, ca_file: Path | None = None) -> AsyncIterator[Poster
         # Names by the system's getaddrinfo: it takes a little less of the processor than aiodns.
         connector=TCPConnector(limit=0, ssl=tls, keepalive_timeout=60, resolver=ThreadedResolver()),
         headers={
-            "Content-Type": "application/json",
+            "Content-Type": "application/json; charset=utf-8",
             "User-Agent": "webhook-dispatcher/rival",
             "Accept-Encoding": "identity",
         },

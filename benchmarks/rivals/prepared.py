@@ -19,7 +19,7 @@ from benchmarks.rivals.run import Run
 OK = b"HTTP/1.1 200 "
 _HEAD = """POST {path}{merchant_id} HTTP/1.1\r
 Host: {host}\r
-Content-Type: application/json\r
+Content-Type: application/json; charset=utf-8\r
 User-Agent: webhook-dispatcher/rival\r
 Service-Event-Id: {event_id}\r
 Service-Event-Type: {event_type}\r

@@ -3,12 +3,14 @@
 import re
 import time
 from datetime import UTC, datetime
+from email.message import Message
 from uuid import UUID
 
 import pytest
 
 from tests.acceptance.installation import Installation
 from webhook_dispatcher import __version__
+from webhook_dispatcher.domain.signing import is_signed
 from webhook_dispatcher.local.arrivals import Signature
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -41,7 +43,7 @@ async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contr
     assert arrival.signature is Signature.RIGHT
     assert abs(int(stamp[2:12]) - time.time()) < 5
     assert headers == {
-        "content-type": "application/json",
+        "content-type": "application/json; charset=utf-8",
         "content-length": str(len(arrival.body)),
         "user-agent": f"webhook-dispatcher/{__version__}",
         "service-event-id": "0e4f2e66-3f0c-4f6f-8f7e-2d1a5b0c9d3e",
@@ -49,6 +51,23 @@ async def test_body_is_the_producers_text_and_the_headers_are_those_of_the_contr
         "host": f"127.0.0.1:{installation.receiver.port}",
         "accept": "*/*",
     } | {name: text for name, text in headers.items() if name in ("accept-encoding", "connection")}
+
+
+@pytest.mark.parametrize("sender", ["llhttp", "aiohttp"])
+async def test_a_receiver_that_reads_text_by_its_charset_verifies_what_it_has_read(
+    installation: Installation, sender: str
+) -> None:
+    """As Java's servlets read (`getReader`): without a charset in the header as Latin-1."""
+    await installation.configure("m1")
+    await installation.emit("m1", '{"description":"Книга, 5 000 сум"}')
+    await installation.start(SENDER=sender)
+    await installation.do("test_event", "m1")
+    for arrival in await installation.arrived(2):
+        header = Message()
+        header["Content-Type"] = arrival.headers["content-type"]
+        text = arrival.body.decode(header.get_content_charset("iso-8859-1"))
+        secret = installation.receiver.secrets["m1"]
+        assert is_signed(text.encode(), arrival.headers["service-signature"], (secret,)), text
 
 
 async def test_created_at_always_has_three_decimals(installation: Installation) -> None:

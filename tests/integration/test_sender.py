@@ -18,7 +18,7 @@ from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 LOOPBACK = EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True)
-HEADERS = {"Content-Type": "application/json", "Service-Event-Type": "charge.created"}
+HEADERS = {"Content-Type": "application/json; charset=utf-8", "Service-Event-Type": "charge.created"}
 BODY = b'{"data":{"object":{}}}'
 QUICK = 0.3
 GZIP_BOMB = gzip.compress(bytes(50_000_000))
@@ -62,7 +62,7 @@ async def test_request_carries_exactly_what_the_contract_says(sender: Sender) ->
     assert request.headers == {
         "host": f"127.0.0.1:{receiver.port}",
         "user-agent": "webhook-dispatcher/test",
-        "content-type": "application/json",
+        "content-type": "application/json; charset=utf-8",
         "service-event-type": "charge.created",
         "accept": "*/*",
         "accept-encoding": "identity",

@@ -25,7 +25,7 @@ from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 HURRY = 0.5
-HEADERS = {"Content-Type": "application/json", "Service-Event-Type": "charge.created"}
+HEADERS = {"Content-Type": "application/json; charset=utf-8", "Service-Event-Type": "charge.created"}
 BODY = b'{"data":{"object":{}}}'
 LARGE = bytes(32 << 20)
 HINTS = b"HTTP/1.1 103 Early Hints\r\n" + b"X: y\r\n" * 400 + b"\r\n"

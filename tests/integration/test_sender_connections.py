@@ -17,7 +17,7 @@ from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 LOOPBACK = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
-HEADERS = {"Content-Type": "application/json"}
+HEADERS = {"Content-Type": "application/json; charset=utf-8"}
 BODY = b"{}"
 
 

@@ -23,7 +23,7 @@ from webhook_dispatcher.transport.sender import Sender
 
 HOST = "hooks.attacker.dev"
 URL = f"https://{HOST}/hook"
-HEADERS = {"Content-Type": "application/json", "Service-Signature": "t=1,v1=abc"}
+HEADERS = {"Content-Type": "application/json; charset=utf-8", "Service-Signature": "t=1,v1=abc"}
 
 authority = trustme.CA()
 stranger = trustme.CA()

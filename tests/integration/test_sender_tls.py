@@ -26,7 +26,7 @@ LOOPBACK = Guard(
         allow_networks=(ip_network("127.0.0.0/8"),), allow_hosts=frozenset({"localhost"}), allow_http=True
     )
 )
-HEADERS = {"Content-Type": "application/json"}
+HEADERS = {"Content-Type": "application/json; charset=utf-8"}
 # A handshake_failure, which ends one that our side has begun.
 ALERT = bytes.fromhex("15 0303 0002 0228")
 LONG_AGO = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)

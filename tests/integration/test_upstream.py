@@ -84,7 +84,7 @@ async def test_the_request_is_the_clients_body_and_headers_of_ours() -> None:
             "accept-encoding": "identity",
             "accept-language": "uz",
             "user-agent": "test/1",
-            "content-type": "application/json",
+            "content-type": "application/json; charset=utf-8",
             "idempotency-key": "k1",
             "content-length": str(len(body)),
         }

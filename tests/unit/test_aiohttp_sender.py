@@ -26,7 +26,7 @@ from webhook_dispatcher.transport.aiohttp_sender import AiohttpSender
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
 URL = "https://hooks.example.org/webhooks"
-HEADERS = {"Content-Type": "application/json"}
+HEADERS = {"Content-Type": "application/json; charset=utf-8"}
 REQUEST: Any = None
 
 

@@ -62,7 +62,7 @@ async def test_the_request_is_the_contracts() -> None:
     [(url, headers, body)] = harness.sender.sent
     assert (url, body) == ("https://m.example/", event.body())
     assert headers == {
-        "Content-Type": "application/json",
+        "Content-Type": "application/json; charset=utf-8",
         "Service-Event-Id": str(event.id),
         "Service-Event-Type": "charge.failed",
         "Service-Signature": signature(body, (SECRET,), stamp),

@@ -136,7 +136,7 @@ def test_every_header_is_ours() -> None:
         "Accept-Encoding": "identity",
         "Accept-Language": "uz",
         "User-Agent": "test/1",
-        "Content-Type": "application/json",
+        "Content-Type": "application/json; charset=utf-8",
         "Idempotency-Key": "k",
     }
     without = headers_of(request(method="GET", body=None), "test/1")

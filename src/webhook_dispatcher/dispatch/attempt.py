@@ -16,7 +16,7 @@ import structlog
 from webhook_dispatcher.dispatch.instruments import Instruments
 from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import UnknownKey, UnopenedSecret
-from webhook_dispatcher.domain.event import Event, FailedReason, State
+from webhook_dispatcher.domain.event import CONTENT_TYPE, Event, FailedReason, State
 from webhook_dispatcher.domain.ports import Sender
 from webhook_dispatcher.domain.record import Attempt, Record
 from webhook_dispatcher.domain.schedule import Schedule
@@ -178,7 +178,7 @@ class Attempter:
         if self._own_faults.signer_is_broken and not is_signed(body, signed, secrets):
             return _BADLY_SIGNED
         headers = {
-            "Content-Type": "application/json",
+            "Content-Type": CONTENT_TYPE,
             "Service-Event-Id": str(event.id),
             "Service-Event-Type": event.type,
             "Service-Signature": signed,

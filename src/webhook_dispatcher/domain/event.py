@@ -32,6 +32,8 @@ MAX_CREATED_AT = datetime(2100, 1, 1, tzinfo=UTC)
 """An event is of neither an earlier nor of a later time (contract 3); the latter is not included."""
 KNOWN_TYPES = frozenset(EVENT_TYPES)
 """What this version can send; a newer one may know more."""
+CONTENT_TYPE = "application/json; charset=utf-8"
+"""Of a body. JSON is always UTF-8, but Java's servlets read text as Latin-1 where no charset is named."""
 _OPENS_AN_OBJECT = re.compile(rb"[ \t\r\n]*\{")
 
 

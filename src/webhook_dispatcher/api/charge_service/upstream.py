@@ -240,7 +240,8 @@ def headers_of(request: UpstreamRequest, user_agent: str) -> dict[str, str]:
         "User-Agent": user_agent,
     }
     if request.body is not None:
-        headers["Content-Type"] = "application/json"
+        # A charge service in Java may read it as text: its servlets take Latin-1 where no charset is named.
+        headers["Content-Type"] = "application/json; charset=utf-8"
     if request.idempotency_key is not None:
         headers["Idempotency-Key"] = request.idempotency_key
     return headers

@@ -20,7 +20,7 @@ from webhook_dispatcher.diagnosis import explanation, timeline
 from webhook_dispatcher.diagnosis.explanation import Action
 from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
-from webhook_dispatcher.domain.event import TEST_EVENT_TYPE, Event, State
+from webhook_dispatcher.domain.event import CONTENT_TYPE, TEST_EVENT_TYPE, Event, State
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
@@ -184,7 +184,7 @@ def headers_of(delivery: DeliveryFacts, url: str | None) -> Sequence[tuple[str, 
     """Return the headers that an attempt now would have, but for the signature (contract 1)."""
     return (
         ("POST", url or "-"),
-        ("Content-Type", "application/json"),
+        ("Content-Type", CONTENT_TYPE),
         ("User-Agent", f"webhook-dispatcher/{__version__}"),
         ("Service-Event-Id", str(delivery.event_id)),
         ("Service-Event-Type", delivery.type),
