@@ -106,6 +106,7 @@ class Verifiers:
             "node": lambda: self._program([NODE, "verify.mjs", "snippet"], _for_node),
             "php": self._php,
             "go": self._go,
+            "java": self._java,
             "stripe of PyPI": lambda: stripe_of_pypi,
             "stripe of npm": self._stripe_of_npm,
         }
@@ -148,6 +149,14 @@ class Verifiers:
         )
         return self._program([self._folder / "verify"], _for_go)
 
+    def _java(self) -> Verify:
+        javac, java = (program(name, "default-jdk-headless") for name in ("javac", "java"))
+        classes = self._folder / "classes"
+        sources = (SNIPPETS / "Verify.java", OTHERS / "Answer.java")
+        # The oldest that it says to be for.
+        subprocess.run([javac, "--release", "11", "-Werror", "-d", classes, *sources], check=True)
+        return self._program([java, "-cp", classes, "Answer"], _for_java)
+
 
 def _for_node(body: bytes, header: Any, secret: str) -> Any:
     return {"body": base64.b64encode(body).decode(), "header": header, "secret": secret}
@@ -173,6 +182,12 @@ def _for_go(body: bytes, header: Any, secret: str) -> Any:
         "Header": [_base64(value) for value in values],
         "Secret": _base64(secret),
     }
+
+
+def _for_java(body: bytes, header: Any, secret: str) -> Any:
+    """Give the header as `HttpServletRequest.getHeader` does: none, or one."""
+    parts = [base64.b64encode(body).decode(), _base64(secret)]
+    return " ".join(parts if header is None else [*parts, "." + _base64(header)])
 
 
 def _base64(text: str) -> str:

@@ -14,7 +14,7 @@ from webhook_dispatcher.domain.signing import Secret, signature
 SECRET = Secret.from_random(bytes(range(32))).revealed.decode()
 OTHER_SECRET = Secret.from_random(bytes(range(32, 64))).revealed.decode()
 ACCEPTED, STALE, WRONG = 200, 400, 401
-OURS = ("python", "node", "php", "go")
+OURS = ("python", "node", "php", "go", "java")
 STRIPES = ("stripe of PyPI", "stripe of npm")
 every_verifier = pytest.mark.parametrize("verify", [*STRIPES, *OURS], indirect=True)
 our_verifiers = pytest.mark.parametrize("verify", OURS, indirect=True)
@@ -101,6 +101,14 @@ def test_request_from_the_future_is_stale_too(verify: Verify, captured_request: 
     body = captured_request.body
     assert verify(body, sign(body, SECRET, age=-290), SECRET) == ACCEPTED
     assert verify(body, sign(body, SECRET, age=-400), SECRET) == STALE
+
+
+@our_verifiers
+def test_a_signature_that_begins_with_zeros_is_accepted(verify: Verify) -> None:
+    body = b"0"
+    while "v1=00" not in (header := sign(body, SECRET)):
+        body += b"0"
+    assert verify(body, header, SECRET) == ACCEPTED
 
 
 @our_verifiers
