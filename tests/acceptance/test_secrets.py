@@ -1,11 +1,14 @@
 """Secrets stay sealed: in a dump, in logs, and when the key to them is missing. Source: contract 5."""
 
 import base64
+import re
 import subprocess
 from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from tests.acceptance.api_merchant import start_api
+from tests.acceptance.console_people import start_console
 from tests.acceptance.installation import ENDPOINT, Installation, make_key
 from tests.servers import client
 from tests.waiting import MAX_WAIT, until_found
@@ -26,6 +29,33 @@ def dump(installation: Installation) -> str:
 def forms_of(secret: str) -> list[str]:
     """Return what must appear nowhere: the secret, its random part, and its bytes as a dump writes them."""
     return [secret, secret.removeprefix("whsec_"), secret.encode().hex()]
+
+
+async def test_whoever_makes_a_secret_makes_it_padded_and_of_the_standard_alphabet(
+    installation: Installation,
+) -> None:
+    """The command line, the Partner API and the console, each as an endpoint is set and as it is rotated."""
+    await installation.start()
+    can_seal = "SELECT count(*) FROM webhook.current_sealing_key"
+    await until_found(lambda: installation.owner.fetchval(can_seal))
+    url = installation.receiver.url("m1")
+    texts = [
+        installation.command("endpoint", "set", "m1", url).stdout,
+        installation.command("endpoint", "rotate-secret", "m1", "--json").stdout,
+    ]
+    api, console = await start_api(installation), await start_console(installation)
+    async with api.merchant("m2") as merchant, console.person() as person:
+        texts.append((await merchant.ask("PUT", "/v1/webhook", {"url": url})).body.decode())
+        texts.append((await merchant.ask("POST", "/v1/webhook/secret", {})).body.decode())
+        texts.append((await person.post("/merchants/m3/endpoint", {"url": url})).text)
+        created = re.findall(r'name="created" value="([^"]+)"', (await person.get("/merchants/m3")).text)
+        form = {"created": created[0], "overlap": ""}
+        texts.append((await person.post("/merchants/m3/secret", form)).text)
+    made = [re.findall(r'whsec_[^\s"<]+', text) for text in texts]
+    assert [len(secrets) for secrets in made] == [1] * 6
+    for [secret] in made:
+        assert re.fullmatch("whsec_[A-Za-z0-9+/]{43}=", secret)
+        assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
 
 
 async def test_neither_a_dump_nor_a_log_at_debug_level_holds_a_secret(installation: Installation) -> None:

@@ -1,5 +1,6 @@
 """Foreign verifiers, and the snippets that merchants are given, judge a captured request of ours."""
 
+import base64
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -84,6 +85,16 @@ def test_either_secret_of_an_overlap_is_accepted(verify: Verify, captured_reques
     header = sign(captured_request.body, SECRET, OTHER_SECRET)
     assert header.count("v1=") == 2
     assert [verify(captured_request.body, header, each) for each in (SECRET, OTHER_SECRET)] == [ACCEPTED] * 2
+
+
+@every_verifier
+def test_a_secret_is_text_to_every_verifier_whatever_its_alphabet(verify: Verify) -> None:
+    random = b"\xfb\xff" * 16
+    url_safe = "whsec_" + base64.urlsafe_b64encode(random).rstrip(b"=").decode()
+    standard = Secret.from_random(random).revealed.decode()
+    for secret, other in ((standard, url_safe), (url_safe, standard)):
+        assert verify(b"{}", sign(b"{}", secret), secret) == ACCEPTED
+        assert verify(b"{}", sign(b"{}", secret), other) == WRONG
 
 
 @every_verifier

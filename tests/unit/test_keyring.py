@@ -3,11 +3,18 @@
 import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
-from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
+from webhook_dispatcher.domain.signing import (
+    Keyring,
+    SealedSecret,
+    SealingKey,
+    Secret,
+    is_signed,
+    signature,
+)
 
 OLD = "old:" + base64.b64encode(b"o" * 32).decode()
 NEW = "new:" + base64.b64encode(b"n" * 32).decode()
@@ -131,5 +138,26 @@ def test_a_keyring_and_a_secret_do_not_show_themselves() -> None:
     assert "s" * 10 not in f"{Secret(TEXT)!r} {Secret(TEXT)}"
 
 
-def test_a_secret_made_from_random_bytes_has_the_published_form() -> None:
-    assert Secret.from_random(b"\xff" * 32).revealed == b"whsec_" + b"_" * 42 + b"8"
+@given(st.binary(min_size=24, max_size=64))
+@example(b"\xff" * 32)
+@example(b"\xfb\xef\xbe" * 10 + b"\xfb\xef")
+def test_a_secret_is_random_bytes_in_the_base64_that_every_library_decodes(random: bytes) -> None:
+    text = Secret.from_random(random).revealed.decode()
+    assert base64.b64decode(text.removeprefix("whsec_"), validate=True) == random
+    assert text == "whsec_" + base64.b64encode(random).decode()
+
+
+@pytest.mark.parametrize("size", [0, 23, 65])
+def test_a_secret_of_too_few_or_too_many_random_bytes_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="24 to 64 random bytes"):
+        Secret.from_random(bytes(size))
+
+
+@given(st.binary(min_size=32, max_size=32))
+@example(b"\xfb\xff" * 16)
+def test_a_secret_made_before_in_the_alphabet_of_urls_is_sealed_opened_and_signs(random: bytes) -> None:
+    ring, text = Keyring.parse(NEW), "whsec_" + base64.urlsafe_b64encode(random).rstrip(b"=").decode()
+    for sealer in (ring, SealingKey("new", ring.public_half("new"))):
+        opened = ring.open("m", sealer.seal("m", Secret(text)))
+        assert opened.revealed == text.encode()
+        assert is_signed(b"{}", signature(b"{}", (opened,), 1492774577), (Secret(text),))

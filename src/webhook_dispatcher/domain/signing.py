@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SECRET_PREFIX = "whsec_"
 SECRET_RANDOM_BYTES = 32
+MIN_RANDOM_BYTES, MAX_RANDOM_BYTES = 24, 64
+"""How many a secret may have by Standard Webhooks (standardwebhooks.com, "Signature scheme")."""
 SECRET_MINIMUM_LENGTH = 24
 NONCE_BYTES = 12
 KEY_BYTES = 32
@@ -47,8 +49,16 @@ class Secret:
 
     @classmethod
     def from_random(cls, random: bytes) -> "Secret":
-        """Make a secret of the published form out of random bytes."""
-        return cls(SECRET_PREFIX + base64.urlsafe_b64encode(random).rstrip(b"=").decode())
+        """Make a secret of the published form out of 24 to 64 random bytes; ValueError for fewer or more.
+
+        In standard base64, padded: what decodes a secret, as libraries of Standard Webhooks do, reads
+        another alphabet as other bytes or not at all. We never decode one.
+        """
+        if not MIN_RANDOM_BYTES <= len(random) <= MAX_RANDOM_BYTES:
+            raise ValueError(
+                f"{MIN_RANDOM_BYTES} to {MAX_RANDOM_BYTES} random bytes are needed, not {len(random)}"
+            )
+        return cls(SECRET_PREFIX + base64.b64encode(random).decode())
 
     def __repr__(self) -> str:
         return "Secret(hidden)"
