@@ -72,7 +72,7 @@ class Pipeline:
         self._idempotency = idempotency
         self._clock = clock
         self._metrics = metrics
-        self._bodies, self._answers = memory.new_share(), memory.new_share()
+        self._read_memory, self._answer_memory = memory.new_share(), memory.new_share()
 
     async def __call__(self, request: BaseRequest) -> Response:
         """Answer a request, whatever happens."""
@@ -117,7 +117,7 @@ class Pipeline:
         )
         asked.admitted = call.admitted = await self._admission.admit(asked)
         client = _client_of(asked, call.admitted)
-        request[HELD] = reserved = memory.Reservation(self._answers, client)
+        request[HELD] = reserved = memory.Reservation(self._answer_memory, client)
         asked.take_memory = reserved.grow
         async with card_attempts.released_unless_made(call.admitted.attempt):
             answer = await self._answer(asked, client, request, expects)
@@ -127,7 +127,7 @@ class Pipeline:
     async def _answer(self, asked: Asked, client: str, request: BaseRequest, expects: bool) -> Answer:
         if not request.body_exists:
             return await self._idempotency.once(asked, self._handle)
-        with memory.Reservation(self._bodies, client) as reservation:
+        with memory.Reservation(self._read_memory, client) as reservation:
             asked.raw_body = await read_body(
                 request,
                 asked.operation.max_body,
