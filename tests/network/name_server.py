@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
 from typing import cast
 
-A, CNAME, AAAA = 1, 5, 28
+A, CNAME, SOA, AAAA = 1, 5, 6, 28
 LARGEST_DATAGRAM = 512
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a look-up gets, after so many seconds. `code`: 2 is SERVFAIL, 3 is NXDOMAIN."""
+    """What a look-up gets, after so many seconds. `code`: 2 is SERVFAIL, 3 is NXDOMAIN.
+
+    empty_for: for how many seconds an empty answer holds, which its SOA says; None: it has none.
+    """
 
     addresses: Sequence[str] = ()
     aliases: Sequence[tuple[str, str]] = ()
@@ -22,6 +25,7 @@ class Reply:
     is_silence: bool = False
     after: float = 0.0
     ttl: int = 0
+    empty_for: int | None = None
 
 
 NXDOMAIN = Reply(code=3)
@@ -74,8 +78,9 @@ class NameServer(asyncio.DatagramProtocol):
         for address in map(ip_address, reply.addresses):
             if kind == (A if isinstance(address, IPv4Address) else AAAA):
                 records.append(_record(name, kind, address.packed, reply.ttl))
-        head = struct.pack(">HHHHH", 0x8180 | reply.code, 1, len(records), 0, 0)
-        return query[:2] + head + query[12:end] + b"".join(records)
+        authority = [] if records or reply.empty_for is None else [_start_of_authority(name, reply.empty_for)]
+        head = struct.pack(">HHHHH", 0x8180 | reply.code, 1, len(records), len(authority), 0)
+        return query[:2] + head + query[12:end] + b"".join(records + authority)
 
     def _reply(self, name: str, kind: int) -> Reply:
         replies = self._names.get(name, NXDOMAIN)
@@ -103,6 +108,13 @@ def _encoded(name: str) -> bytes:
 
 def _record(owner: str, kind: int, data: bytes, ttl: int = 0) -> bytes:
     return _encoded(owner) + struct.pack(">HHIH", kind, 1, ttl, len(data)) + data
+
+
+def _start_of_authority(name: str, empty_for: int) -> bytes:
+    """Source: RFC 2308, 5: the least of its TTL and its last field says how long what is empty holds."""
+    people = _encoded("ns.invalid") + _encoded("hostmaster.invalid")
+    times = struct.pack(">IIIII", 1, 7200, 900, 1_209_600, empty_for)
+    return _record(name, SOA, people + times, empty_for)
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 An early filter: the choke point is the connector, which checks each address as it is dialled. c-ares works
 outside the default thread pool, so that dead name servers cannot starve anything else of threads; it reads
-/etc/hosts, answers `localhost` itself and caches by TTL.
+/etc/hosts and answers `localhost` itself. What was found is kept here, by its TTL and for half a minute at
+most; what was not found is not kept.
 
 A look-up ends with its attempt. c-ares asks silent name servers again for minutes, and can only cancel all
 look-ups of a channel at once; so there are two channels. Look-ups go to one of them until an attempt has
@@ -11,6 +12,7 @@ of one attempt at most, what is left in it is cancelled.
 """
 
 import asyncio
+import contextlib
 import itertools
 import socket
 from collections import OrderedDict
@@ -38,8 +40,14 @@ _MAX_UNKNOWN = _MAX_PENDING // 2
 # Hosts that are remembered as found: more than one process has merchants at work.
 _MAX_FOUND = 25_000
 
-# What was found holds as long as its name server says, and no longer than in c-ares' own cache.
-_MAX_KEPT_SECONDS = 3600
+# What was found holds as long as its name server says, and no longer than in Java (networkaddress.cache.ttl):
+# the first retry, a minute later, asks anew.
+_MAX_KEPT_SECONDS = 30
+
+# c-ares keeps answers, too, and empty ones for an hour, whatever their SOA says; and it sees no change of
+# /etc/resolv.conf behind a symbolic link. So soon after a look-up has begun or ended, it forgets the answers
+# and reads the file. Source: c-ares 1.34, ares_qcache.c, ares_event_configchg.c; ares_reinit(3).
+_REREAD_SECONDS = 1.0
 
 # Each address is tried: a name with a thousand of them would keep us, and those it points at, busy for the
 # whole attempt.
@@ -71,7 +79,7 @@ _WORDS = {
     aiodns.error.ARES_ECONNREFUSED: "name servers cannot be reached",
 }
 # Source: RFC 6761, 6.4: name servers say of themselves that it does not exist. The number is another each
-# time, for c-ares remembers what does not exist.
+# time, for c-ares remembers for a while what does not exist.
 _NOBODYS_NAME = "{}.webhook-dispatcher.invalid"
 
 
@@ -87,6 +95,15 @@ class _Kept(NamedTuple):
 
     addresses: list[str]
     until: float
+
+
+class _Resolver(aiodns.DNSResolver):
+    """c-ares, made to forget."""
+
+    def reread(self) -> None:
+        """Forget all answers and read the system's configuration, in a thread of c-ares' own."""
+        # Private to aiodns; test_a_name_that_had_no_address_is_asked_for_again fails if this stops working.
+        self._channel.reinit()
 
 
 class TooManyAddresses(OSError):
@@ -213,13 +230,14 @@ class _Channel:
 
     def __init__(self, nameservers: Sequence[str], tries: int, flags: int = 0) -> None:
         # No search domains: `hooks.example` must never become hooks.example.default.svc.cluster.local.
-        self._resolver = aiodns.DNSResolver(
+        self._resolver = _Resolver(
             nameservers=nameservers or None,
             timeout=_FIRST_WAIT,
             tries=tries,
             flags=flags | pycares.ARES_FLAG_NOSEARCH,
         )
         self._is_closed = False
+        self._reread: asyncio.TimerHandle | None = None
         self.pending = self._awaited = 0
 
     @property
@@ -237,6 +255,7 @@ class _Channel:
 
         query = self._resolver.getaddrinfo(host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM)
         self.pending += 1
+        self._reread_soon()
         query.add_done_callback(self._forget)
         # What c-ares knows it says within that call: then the query is done before this is called. A name
         # server that is as quick is taken for its cache, and proves nothing: no harm.
@@ -253,10 +272,22 @@ class _Channel:
     async def close(self) -> None:
         """Give up pending look-ups."""
         self._is_closed = True
+        if self._reread is not None:
+            self._reread.cancel()
         await self._resolver.close()
+
+    def _reread_soon(self) -> None:
+        if self._reread is None and not self._is_closed:
+            self._reread = asyncio.get_running_loop().call_later(_REREAD_SECONDS, self._reread_now)
+
+    def _reread_now(self) -> None:
+        self._reread = None
+        with contextlib.suppress(pycares.AresError):  # No memory or thread for it: the next time will do.
+            self._resolver.reread()
 
     def _forget(self, query: asyncio.Future[pycares.AddrInfoResult]) -> None:
         self.pending -= 1
+        self._reread_soon()
         if not query.cancelled():
             query.exception()  # which nobody may be waiting for any more
 
