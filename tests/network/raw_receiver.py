@@ -60,18 +60,22 @@ class RawReceiver:
     """Serve on a loopback port; every request is kept, then given to `behave`.
 
     converse: talks to each connection instead, without reading any request for it.
+    wanted_port: 0 is any.
     """
 
     behave: Behaviour | None = None
     context: ssl.SSLContext | None = None
     address: str = "127.0.0.1"
     converse: Conversation | None = None
+    wanted_port: int = 0
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self.address, 0, ssl=self.context)
+        self._server = await asyncio.start_server(
+            self._serve, self.address, self.wanted_port, ssl=self.context
+        )
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -24,6 +24,7 @@ from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.aiohttp_connections import Dial, current_dial
 from webhook_dispatcher.transport.aiohttp_sender import AiohttpSender
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
+from webhook_dispatcher.transport.renewal import Renewals
 
 URL = "https://hooks.example.org/webhooks"
 HEADERS = {"Content-Type": "application/json; charset=utf-8"}
@@ -58,7 +59,8 @@ def on_a_kept_connection(url: object, **_: object) -> None:
     """Note what the connector would have noted."""
     dial = current_dial.get()
     if not dial.must_be_fresh:
-        dial.handler = AnswerHandler(asyncio.get_running_loop(), lambda _: None, FakeBuffers())
+        loop = asyncio.get_running_loop()
+        dial.handler = AnswerHandler(loop, lambda _: None, FakeBuffers(), Renewals(loop))
         dial.handler.requests = 2
 
 

@@ -20,6 +20,7 @@ from aiohttp.http_parser import RawResponseMessage
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.connection import MAX_CROSSING_SECONDS
 from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT
+from webhook_dispatcher.transport.renewal import Renewals
 
 # What may come before an answer is final: many long headers would be held in memory, and many 1xx parsed.
 _MAX_HEAD_BYTES = 256 * 1024
@@ -45,9 +46,15 @@ class AnswerHandler(ResponseHandler):
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_lost: Callable[["AnswerHandler"], None], buffers: Buffers
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_lost: Callable[["AnswerHandler"], None],
+        buffers: Buffers,
+        renewals: Renewals,
     ) -> None:
         super().__init__(loop)
+        self._renewals = renewals
+        self._made_at = loop.time()
         self._on_lost = on_lost
         self._buffers = buffers
         self.network = ""
@@ -133,6 +140,7 @@ class AnswerHandler(ResponseHandler):
             self._is_final, self._ending = True, b""
             # A 408 may have crossed the request, whose own answer would follow.
             self._is_doubtful |= self._has_unsent() or message.code == REQUEST_TIMEOUT
+            self._is_doubtful |= self._renewals.is_due(self._made_at, 200 <= message.code <= 299)
             payload.on_eof(lambda: self._end(message))
         super().feed_data(data, size)
 

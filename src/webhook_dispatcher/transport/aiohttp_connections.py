@@ -27,6 +27,7 @@ from webhook_dispatcher.transport.aiohttp_answers import AnswerHandler
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.failures import Phase, Withheld
 from webhook_dispatcher.transport.guard import Forbidden, Guard
+from webhook_dispatcher.transport.renewal import Renewals
 from webhook_dispatcher.transport.resolver import GuardedResolver
 
 # As in pool.py: before most receivers give an idle connection up.
@@ -159,6 +160,7 @@ class GuardedConnector(TCPConnector):
         self._guard = guard
         self._kept_connections = kept_connections
         self._kept: set[AnswerHandler] = set()
+        self.renewals = Renewals(self._loop)
         # Private to aiohttp, and the only place where its protocol can be given another class.
         # test_half_an_answer_on_a_kept_connection_is_not_resent fails if this stops working.
         self._factory = self._make_handler  # type: ignore[assignment]
@@ -176,6 +178,7 @@ class GuardedConnector(TCPConnector):
         if not handler.requests:
             self._check_peer(connection, dial)
             handler.network = dial.network
+            self.renewals.connected()
             self._keep(handler)
         if not dial.may_send():
             connection.close()
@@ -198,7 +201,7 @@ class GuardedConnector(TCPConnector):
     def _make_handler(self) -> AnswerHandler:
         """Make the protocol of the connection that there is now, with or without TLS to come."""
         sock = current_dial.get().connected()
-        return AnswerHandler(self._loop, self._kept.discard, Buffers(sock))
+        return AnswerHandler(self._loop, self._kept.discard, Buffers(sock), self.renewals)
 
     def _keep(self, handler: AnswerHandler) -> None:
         """Keep a new connection after its answer if there is room."""

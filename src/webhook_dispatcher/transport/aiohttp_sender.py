@@ -94,8 +94,9 @@ class AiohttpSender:
                 attempt_seconds=self._timeout,
             )
         )
+        self._connector = GuardedConnector(self._guard, self._resolver, self._context, self._kept_connections)
         self._session = ClientSession(
-            connector=GuardedConnector(self._guard, self._resolver, self._context, self._kept_connections),
+            connector=self._connector,
             request_class=ScopedRequest,
             # The body is not used, so it need not be packed.
             headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
@@ -180,6 +181,8 @@ class AiohttpSender:
     def _unanswered(self, error: Exception, dial: Dial) -> Failure:
         """Say what an attempt without an answer showed, and whether it is our own doing."""
         cause = translate(error, dial.phase)
+        if dial.handler is None:
+            self._connector.renewals.failed()
         is_refused = dial.handler is not None and dial.handler.broke_in_handshake
         if is_refused and isinstance(cause, ConnectionError):
             cause = HandshakeFailed()

@@ -49,6 +49,7 @@ class HttpConnection(asyncio.Protocol):
     """The protocol of one connection.
 
     network: of the peer; the host's name behind an egress proxy.
+    made_at: when it was made, by the loop's clock.
     took_name: to connect, a name server was asked, or the egress proxy.
     was_costly: connecting took much of the event loop.
     requests: how many were sent on it.
@@ -68,6 +69,7 @@ class HttpConnection(asyncio.Protocol):
         self.origin = origin
         self._buffers = buffers
         self.network = ""
+        self.made_at = loop.time()
         self.took_name = self.was_costly = False
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None

@@ -7,6 +7,7 @@ a sender has one proxy or none.
 import asyncio
 
 from webhook_dispatcher.transport.connection import HttpConnection
+from webhook_dispatcher.transport.renewal import Renewals
 
 # Idle connections are given up before most receivers do it (Node closes after 5 s, nginx after 75 s); what is
 # closed under our hands all the same is sent again by the sender.
@@ -26,11 +27,13 @@ class Pool:
     """Connections: those between two requests, and who is still open at the end.
 
     most: how many are kept between requests; others are closed after their answer.
+    renewals: which of them are too old for that. The pool tells it of new ones, who dials of what failed.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
         self._most = most
+        self.renewals = Renewals(loop)
         self._open: set[HttpConnection] = set()
         self._idle: dict[HttpConnection, float] = {}  # since when, in that order
         self._by_origin: dict[str, list[HttpConnection]] = {}
@@ -51,6 +54,7 @@ class Pool:
     def add(self, connection: HttpConnection) -> None:
         """Watch over a new connection until it is lost."""
         self._open.add(connection)
+        self.renewals.connected()
         if self.is_closed:
             connection.abort()
 
@@ -66,13 +70,14 @@ class Pool:
             connection.abort()
         return None
 
-    def put(self, connection: HttpConnection) -> None:
-        """Keep a connection if it is fit for that and there is room."""
+    def put(self, connection: HttpConnection, is_delivery: bool = True) -> None:
+        """Keep a connection, after an answer, if it is fit for that, not too old, and there is room."""
         if not connection.is_idle:
             return
         now = self._loop.time()
         is_apart = now < self._apart_until.get(connection.origin, 0.0)
-        if is_apart or len(self._idle) >= self._most or self.is_closed:
+        is_unwanted = is_apart or len(self._idle) >= self._most or self.is_closed
+        if is_unwanted or self.renewals.is_due(connection.made_at, is_delivery):
             connection.abort()
             return
         self._idle[connection] = now

@@ -153,6 +153,7 @@ class Sender:
             cause: Exception = OutOfTime(self._timeout) if limit.expired() else error
         except _EXPECTED as error:
             cause = error
+        self._pool.renewals.failed()
         if dial.phase in PROXY_PHASES and not isinstance(cause, Forbidden) and not self._pool.is_closed:
             result = classify_proxy(cause, dial.phase)
         else:
@@ -187,11 +188,13 @@ class Sender:
         except asyncio.CancelledError:
             connection.abort()
             raise
-        self._pool.put(connection)
         is_fresh = connection.took_name and connection.requests == 1
+        answer = Answer(status, connection.network, is_fresh)
+        self._pool.put(connection, answer.outcome is Outcome.DELIVERED)
         if self._excerpt_bytes:
-            return Answer(status, connection.network, is_fresh, *connection.take_excerpt())
-        return Answer(status, connection.network, is_fresh)
+            excerpt, lingered = connection.take_excerpt()
+            return replace(answer, excerpt=excerpt, lingered=lingered)
+        return answer
 
     def _unanswered(self, cause: Exception, phase: Phase, tried: Collection[Address] = ()) -> Failure:
         """Classify the exception that ended an attempt, and mark the failure if it is our own."""

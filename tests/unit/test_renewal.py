@@ -1,0 +1,48 @@
+"""How old connections become: by their answers, and by whether new ones could be made."""
+
+from tests.unit.fakes.network import FakeLoop
+from webhook_dispatcher.transport.renewal import Renewals
+
+
+class Aged:
+    """Renewals, and a connection that was made at the beginning."""
+
+    def __init__(self) -> None:
+        self.loop = FakeLoop()
+        self.made_at = self.loop.now
+        self.renewals = Renewals(self.loop.real)
+
+    def is_due(self, seconds: float = 0.0, *, is_delivery: bool = True) -> bool:
+        """Tell what becomes of it so many seconds later."""
+        self.loop.advance(seconds)
+        return self.renewals.is_due(self.made_at, is_delivery)
+
+
+def test_a_connection_is_a_minute_old_at_most() -> None:
+    aged = Aged()
+    assert [aged.is_due(59.9), aged.is_due(0.1)] == [False, True]
+
+
+def test_an_answer_that_is_no_delivery_ends_one_of_ten_seconds() -> None:
+    aged = Aged()
+    seen = [aged.is_due(9.9, is_delivery=False), aged.is_due(0.1), aged.is_due(is_delivery=False)]
+    assert seen == [False, False, True]
+
+
+def test_while_none_can_be_made_one_in_ten_seconds_is_given_up() -> None:
+    """However often it fails, and whoever fails."""
+    aged = Aged()
+    aged.loop.advance(60)
+    seen = []
+    for _ in range(25):
+        aged.renewals.failed()
+        seen.append(aged.is_due(1.0))
+    assert [second for second, is_due in enumerate(seen, start=1) if is_due] == [10, 20]
+
+
+def test_once_one_was_made_all_that_are_due_are_given_up() -> None:
+    aged = Aged()
+    aged.renewals.failed()
+    assert [aged.is_due(60), aged.is_due()] == [True, False]
+    aged.renewals.connected()
+    assert [aged.is_due(), aged.is_due()] == [True, True]
