@@ -162,6 +162,55 @@ async def test_a_common_name_is_no_host_name(tmp_path: Path) -> None:
         assert outcome_of(await sender.post(receiver.url(host=name), HEADERS, b"{}")) is Outcome.TLS
 
 
+@pytest.mark.parametrize(
+    ("host", "names", "is_served"),
+    [
+        ("my_shop.tenants.dev", ["*.tenants.dev"], True),
+        ("_hook.tenants.dev", ["other.dev", "*.Tenants.dev"], True),
+        ("my_shop.tenants.dev", ["tenants.dev", "*.attacker.dev", "my-shop.tenants.dev"], False),
+        ("my_shop.a.tenants.dev", ["*.tenants.dev"], False),
+        ("my_shop.dev", ["*.dev"], False),
+    ],
+)
+async def test_names_with_underscores_have_certificates_like_others(
+    host: str, names: list[str], is_served: bool, tmp_path: Path
+) -> None:
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with (
+        RawReceiver(answering(OK), context_of(authority.issue_cert(*names))) as receiver,
+        serving({host: addresses("127.0.0.1")}) as (_, server),
+        Sender(LOOPBACK, timedelta(seconds=20), "test", tmp_path / "ca.pem", nameservers=[server]) as sender,
+    ):
+        seen = await sender.post(receiver.url(host=host), HEADERS, b"{}")
+        assert seen.outcome is (Outcome.DELIVERED if is_served else Outcome.TLS)
+        assert len(receiver.requests) == is_served
+        # Whoever is next is looked at as always.
+        assert outcome_of(await sender.post(receiver.url(), HEADERS, b"{}")) is Outcome.TLS
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        stranger.issue_cert("*.tenants.dev"),
+        authority.issue_cert("*.tenants.dev", not_before=LONG_AGO, not_after=LONG_AGO + timedelta(days=1)),
+        authority.issue_cert(common_name="my_shop.tenants.dev"),
+    ],
+    ids=["unknown-issuer", "expired", "no-name"],
+)
+async def test_certificates_for_names_with_underscores_are_verified(
+    certificate: trustme.LeafCert, tmp_path: Path
+) -> None:
+    host = "my_shop.tenants.dev"
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with (
+        RawReceiver(answering(OK), context_of(certificate)) as receiver,
+        serving({host: addresses("127.0.0.1")}) as (_, server),
+        Sender(LOOPBACK, timedelta(seconds=20), "test", tmp_path / "ca.pem", nameservers=[server]) as sender,
+    ):
+        assert outcome_of(await sender.post(receiver.url(host=host), HEADERS, b"{}")) is Outcome.TLS
+        assert receiver.requests == []
+
+
 async def test_a_receiver_with_dhe_alone_is_refused(sender: Sender, tmp_path: Path) -> None:
     async with RawReceiver(answering(OK), context_of_tls_1_2("DHE+AESGCM", tmp_path)) as receiver:
         assert outcome_of(await sender.post(receiver.url(), HEADERS, b"{}")) is Outcome.TLS

@@ -28,7 +28,12 @@ class CertificateRefused(ssl.SSLCertVerificationError):
 
 
 class TellingTls(ssl.SSLObject):
-    """One end of a TLS connection that says more of a certificate which it refuses."""
+    """One end of a TLS connection that says more of a certificate which it refuses.
+
+    unmatched_host: whose the certificate must be, where OpenSSL was not asked that.
+    """
+
+    unmatched_host: str | None = None
 
     def do_handshake(self) -> None:
         """Go on with the handshake. Raises CertificateRefused."""
@@ -36,6 +41,17 @@ class TellingTls(ssl.SSLObject):
             super().do_handshake()
         except ssl.SSLCertVerificationError as error:
             raise CertificateRefused(words_for(error, self._presented())) from error
+        if self.unmatched_host is not None:
+            self._match(self.unmatched_host)
+
+    def _match(self, host: str) -> None:
+        """Refuse a certificate, which is known to be in order, that is not for this host."""
+        try:
+            certificate = self.getpeercert() or {}
+        except (ValueError, ssl.SSLError) as error:
+            raise CertificateRefused("certificate cannot be read") from error
+        if not is_for(host, certificate):
+            raise CertificateRefused(_misnamed(certificate))
 
     def _presented(self) -> Sequence[Certificate]:
         """Return what the receiver presented, its own first; nothing where that cannot be read."""
@@ -46,6 +62,16 @@ class TellingTls(ssl.SSLObject):
             return [certificate.get_info() for certificate in own._sslobj.get_unverified_chain() or ()]
         except (AttributeError, ValueError, ssl.SSLError):
             return ()
+
+
+def is_for(host: str, certificate: Certificate) -> bool:
+    """Tell whether a certificate names a host, or has a wildcard for its first label and two others behind.
+
+    Source: RFC 9525, 6.3; OpenSSL's X509_check_host, but for underscores.
+    """
+    _, _, parent = host.partition(".")
+    names = {str(name).lower() for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS"}
+    return host in names or ("." in parent and f"*.{parent}" in names)
 
 
 def words_for(error: ssl.SSLCertVerificationError, presented: Sequence[Certificate]) -> str:

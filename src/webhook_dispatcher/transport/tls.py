@@ -94,8 +94,16 @@ class _ReceiversContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         """Let the end know what comes in, and what to charge."""
-        tls = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        # OpenSSL lets no wildcard stand for a name with an underscore, which DNS has and other clients serve.
+        has_underscore = isinstance(server_hostname, str) and "_" in server_hostname
+        try:
+            self.check_hostname = not has_underscore
+            tls = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        finally:
+            self.check_hostname = True
         assert isinstance(tls, BoundedTls)
+        if has_underscore:
+            tls.unmatched_host = str(server_hostname).lower()
         tls.incoming, tls.cost = incoming, _charged.get(Cost())
         return tls
 
