@@ -1,7 +1,7 @@
 """The contract's tables of URLs and addresses, and what an operator may allow beyond them."""
 
 import json
-from ipaddress import ip_network
+from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 
 import pytest
@@ -160,6 +160,61 @@ def test_an_address_of_the_other_family_is_not_in_an_allowed_network() -> None:
     guard = Guard(EgressPolicy(allow_networks=(ip_network("0.0.0.0/0"),)))
     with pytest.raises(Forbidden):
         guard.check_address("::ffff:10.0.0.1")
+
+
+CARRIERS = {
+    "compatible": "::{}",
+    "mapped": "::ffff:{}",
+    "translated": "::ffff:0:{}",
+    "nat64": "64:ff9b::{}",
+    "nat64 of a site": "64:ff9b:1::{}",
+    "nat64 of a site, of a prefix of its own": "64:ff9b:1:fffe::{}",
+    "6to4": "2002:{0:x}::",
+    "teredo": "2001:0:808:808::{1:x}",
+    "teredo's server": "2001:0:{0:x}::f7f7:f7f7",
+}
+"""How an IPv4 address is carried; 0: as two groups, 1: with its bits reversed."""
+
+
+def carrier(form: str, address: str) -> str:
+    """Write an IPv6 address that carries this one."""
+    number = int(IPv4Address(address))
+    groups = [f"{bits >> 16:x}:{bits & 0xFFFF:x}" for bits in (number, number ^ 0xFFFF_FFFF)]
+    return CARRIERS[form].replace("{0:x}", groups[0]).replace("{1:x}", groups[1]).replace("{}", address)
+
+
+@pytest.mark.parametrize("form", CARRIERS)
+def test_what_an_allowed_address_carries_is_judged_as_well(form: str) -> None:
+    """DNS64 makes an address of any A record: a merchant's may lead to the cloud's metadata."""
+    allowed = ip_network(f"{carrier(form, '8.8.8.8')}/128")
+    networks = (ip_network("::/1"), ip_network("64:ff9b:1::/96"), ip_network("64:ff9b:1:fffe::/96"), allowed)
+    guard = Guard(EgressPolicy(allow_networks=networks))
+    guard.check_address(carrier(form, "8.8.8.8"))
+    for inside in ("169.254.169.254", "10.1.2.3", "127.0.0.1", "168.63.129.16"):
+        with pytest.raises(Forbidden, match=rf"^{inside} is not a public address"):
+            guard.check_address(carrier(form, inside))
+        assert is_refused(guard, f"https://[{carrier(form, inside)}]/")
+
+
+def test_what_is_carried_may_be_allowed_too() -> None:
+    guard = Guard(EgressPolicy(allow_networks=(ip_network("64:ff9b::/96"), ip_network("10.1.0.0/16"))))
+    guard.check_address("64:ff9b::10.1.2.3")
+    with pytest.raises(Forbidden, match="private use"):
+        guard.check_address("64:ff9b::10.2.2.3")
+
+
+def test_a_network_that_does_not_say_where_the_carried_address_lies_allows_none() -> None:
+    """64:ff9b:1::/48 has prefixes of 48 to 96 bits; the last 32 are the address in one case only."""
+    metadata = "64:ff9b:1:a9fe:a9:fe00:808:808"
+    for length, is_allowed in ((32, False), (48, False), (95, False), (96, True)):
+        network = ip_network(f"{metadata}/{length}", strict=False)
+        guard = Guard(EgressPolicy(allow_networks=(network,)))
+        assert is_refused(guard, f"https://[{metadata}]/") is not is_allowed
+
+
+@pytest.mark.parametrize("address", ["::1", "::"])
+def test_an_address_that_only_looks_like_a_carrier_may_be_allowed(address: str) -> None:
+    Guard(EgressPolicy(allow_networks=(ip_network("::/127"),))).check_address(address)
 
 
 DENYING = Guard(

@@ -52,16 +52,27 @@ _FORBIDDEN_V6 = tuple(
     )
 )
 
-# IPv6 networks whose addresses carry an IPv4 address, and by how many bits it lies from the right.
+# IPv6 networks whose addresses carry an IPv4 address: how many bits from the right it lies, and which of its
+# bits are reversed.
 _CARRIERS = tuple(
-    (IPv6Network(network), shift)
-    for network, shift in (
-        ("::/96", 0),  # IPv4-compatible, RFC 4291
-        ("::ffff:0:0/96", 0),  # IPv4-mapped, RFC 4291
-        ("64:ff9b::/96", 0),  # NAT64, RFC 6052
-        ("2002::/16", 80),  # 6to4, RFC 3056
+    (IPv6Network(network), shift, reversed_bits)
+    for network, shift, reversed_bits in (
+        ("::/96", 0, 0),  # IPv4-compatible, RFC 4291
+        ("::ffff:0:0/96", 0, 0),  # IPv4-mapped, RFC 4291
+        ("::ffff:0:0:0/96", 0, 0),  # IPv4-translated, RFC 2765
+        ("64:ff9b::/96", 0, 0),  # NAT64, RFC 6052
+        ("64:ff9b:1::/48", 0, 0),  # NAT64 of a site's own, RFC 8215, with a prefix of 96 bits
+        ("2001::/32", 64, 0),  # Teredo's server, RFC 4380
+        ("2001::/32", 0, 0xFFFF_FFFF),  # Teredo's client
+        ("2002::/16", 80, 0),  # 6to4, RFC 3056
     )
 )
+# :: and ::1 look like carriers of what is never public, and are none.
+NO_CARRIERS = IPv6Network("::/127")
+
+# Where the IPv4 address lies depends on how long the site made its prefix. Source: RFC 6052, 2.2.
+_NAT64_OF_A_SITE = IPv6Network("64:ff9b:1::/48")
+_NAT64_PREFIX_LENGTH = 96
 
 
 def parse_address(text: str) -> Address | None:
@@ -88,9 +99,19 @@ def forbidden_use(address: Address) -> str | None:
     return next((use for network, use in _FORBIDDEN_V6 if address in network), None)
 
 
-def carried_v4(address: Address) -> IPv4Address | None:
-    """Return the IPv4 address that packets for this IPv6 address may end at, if it carries one."""
+def is_within(address: Address, allowed: Network) -> bool:
+    """Tell whether an allowed network has the address, and says which IPv4 address it carries, if any."""
+    if address not in allowed:
+        return False
+    return allowed.prefixlen >= _NAT64_PREFIX_LENGTH or address not in _NAT64_OF_A_SITE
+
+
+def carried_v4(address: Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses that packets for this IPv6 address may end at."""
     if isinstance(address, IPv4Address):
-        return None
-    shift = next((shift for network, shift in _CARRIERS if address in network), None)
-    return None if shift is None else IPv4Address(int(address) >> shift & 0xFFFF_FFFF)
+        return []
+    return [
+        IPv4Address((int(address) >> shift & 0xFFFF_FFFF) ^ reversed_bits)
+        for network, shift, reversed_bits in _CARRIERS
+        if address in network
+    ]

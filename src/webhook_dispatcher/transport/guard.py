@@ -16,7 +16,14 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from yarl import URL
 
 from webhook_dispatcher.domain.errors import DispatcherError
-from webhook_dispatcher.transport.addresses import Address, carried_v4, forbidden_use, parse_address
+from webhook_dispatcher.transport.addresses import (
+    NO_CARRIERS,
+    Address,
+    carried_v4,
+    forbidden_use,
+    is_within,
+    parse_address,
+)
 
 MAXIMUM_URL_LENGTH = 2048
 _REMEMBERED_URLS = 16_384
@@ -130,15 +137,14 @@ class Guard:
         use = None if is_trusted else forbidden_use(address)
         if use is not None and not self._is_in_allowed_network(address):
             raise Forbidden(f"{address} is not a public address ({use})")
+        for carried in carried_v4(address):
+            self._check_parsed(carried, is_trusted or address in NO_CARRIERS)
 
     def _is_in_allowed_network(self, address: Address) -> bool:
-        return any(address in network for network in self._allow_networks)
+        return any(is_within(address, network) for network in self._allow_networks)
 
     def _is_denied(self, address: Address) -> bool:
-        if not self._deny_networks:
-            return False
-        carried = carried_v4(address)
-        return any(form in network for network in self._deny_networks for form in (address, carried) if form)
+        return any(address in network for network in self._deny_networks)
 
     def _target(self, url: str) -> Target:
         """Parse and check a URL without DNS. Raises Forbidden."""
