@@ -432,6 +432,8 @@ def test_unusable_ca_file_is_a_configuration_error(tmp_path: Path, content: str 
 def test_a_ca_file_adds_to_the_system_roots(tmp_path: Path) -> None:
     ca_file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(ca_file)
-    without = Sender(LOOPBACK, timedelta(seconds=5), "test")._context.cert_store_stats()["x509_ca"]
-    with_file = Sender(LOOPBACK, timedelta(seconds=5), "test", ca_file)._context.cert_store_stats()["x509_ca"]
-    assert with_file == without + 1
+    without, with_file = (
+        Sender(LOOPBACK, timedelta(seconds=5), "test", file)._authorities.context()
+        for file in (None, ca_file)
+    )
+    assert with_file.cert_store_stats()["x509_ca"] == without.cert_store_stats()["x509_ca"] + 1

@@ -3,14 +3,17 @@
 import asyncio
 import re
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import h11
 import pytest
+import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -431,3 +434,21 @@ async def test_a_client_that_leaves_takes_its_connection_with_it() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asking
         assert not upstream._session.connector._acquired  # type: ignore[union-attr]
+
+
+async def test_authorities_that_are_exchanged_on_disk_count_for_the_next_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca_file, authority, stranger = tmp_path / "ca.pem", trustme.CA(), trustme.CA()
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
+    authority.cert_pem.write_to_path(ca_file)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    async with RawReceiver(answering(FINE), context) as receiver, forwarding(receiver.url("")) as upstream:
+        replies = []
+        for content in (authority.cert_pem.bytes(), b"half of a", stranger.cert_pem.bytes()):
+            ca_file.write_bytes(content)
+            replies.append(await upstream.forward(charge()))
+        fine = Forwarded(201, b'{"id": 1}')
+        assert replies == [fine, fine, UpstreamAway("ClientConnectorCertificateError", False)]
+        assert len(receiver.requests) == 2

@@ -9,7 +9,6 @@ because that is what the tasks of Happy Eyeballs inherit.
 import contextlib
 import errno
 import socket
-import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -146,12 +145,9 @@ class Resolver(AbstractResolver):
 class GuardedConnector(TCPConnector):
     """Dial only what the guard allows; keep connections, but not more of them than `kept_connections`."""
 
-    def __init__(
-        self, guard: Guard, resolver: Resolver, context: ssl.SSLContext, kept_connections: int
-    ) -> None:
+    def __init__(self, guard: Guard, resolver: Resolver, kept_connections: int) -> None:
         super().__init__(
             limit=0,
-            ssl=context,
             resolver=resolver,
             use_dns_cache=False,
             keepalive_timeout=_KEEP_ALIVE_SECONDS,

@@ -34,7 +34,7 @@ from webhook_dispatcher.transport.guard import Forbidden, Guard, Target
 from webhook_dispatcher.transport.local_faults import is_local
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
-from webhook_dispatcher.transport.tls import tls_context
+from webhook_dispatcher.transport.tls import authorities
 
 # aiohttp's defaults (8,190 bytes, 128 headers) turn honest answers into failures.
 _LINE_LIMIT = 64 * 1024
@@ -78,7 +78,7 @@ class AiohttpSender:
         self._guard = guard
         self._timeout = timeout.total_seconds()
         self._user_agent = user_agent
-        self._context = tls_context(ca_file)
+        self._authorities = authorities(ca_file)
         self._kept_connections = kept_connections
         self._nameservers = nameservers
         self._proxy = proxy
@@ -94,7 +94,7 @@ class AiohttpSender:
                 attempt_seconds=self._timeout,
             )
         )
-        self._connector = GuardedConnector(self._guard, self._resolver, self._context, self._kept_connections)
+        self._connector = GuardedConnector(self._guard, self._resolver, self._kept_connections)
         self._session = ClientSession(
             connector=self._connector,
             request_class=ScopedRequest,
@@ -161,6 +161,7 @@ class AiohttpSender:
                     data=body if len(body) <= _AT_ONCE_BYTES else io.BytesIO(body),
                     headers=headers,
                     allow_redirects=False,
+                    ssl=self._authorities.context(),
                     proxy_headers=self._proxy.headers() if self._proxy else None,
                 )
         except Withheld:

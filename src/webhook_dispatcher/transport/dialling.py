@@ -20,6 +20,7 @@ import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from webhook_dispatcher.transport.addresses import Address, network_of, parse_address
+from webhook_dispatcher.transport.authorities import Authorities
 from webhook_dispatcher.transport.buffers import Buffers
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.costly import Cost, Turns
@@ -84,7 +85,7 @@ class Dialler:
         self,
         guard: Guard,
         resolver: GuardedResolver,
-        context: ssl.SSLContext,
+        authorities: Authorities,
         pool: Pool,
         proxy: Proxy | None,
         user_agent: str,
@@ -92,7 +93,7 @@ class Dialler:
     ) -> None:
         self._guard = guard
         self._resolver = resolver
-        self._context = context
+        self._authorities = authorities
         self._pool = pool
         self._proxy = proxy
         self._user_agent = user_agent
@@ -238,7 +239,7 @@ class Dialler:
                 transport = await self._loop.start_tls(
                     carrier,
                     connection,
-                    self._context,
+                    self._authorities.context(),
                     server_hostname=host,
                     ssl_handshake_timeout=_HANDSHAKE_SECONDS,
                 )

@@ -37,7 +37,7 @@ from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT
 from webhook_dispatcher.transport.pool import Pool
 from webhook_dispatcher.transport.proxy import PROXY_PHASES, Proxy, classify_proxy
 from webhook_dispatcher.transport.resolver import GuardedResolver
-from webhook_dispatcher.transport.tls import tls_context
+from webhook_dispatcher.transport.tls import authorities
 
 _DEFAULT_KEPT_CONNECTIONS = 1000
 
@@ -74,7 +74,7 @@ class Sender:
         self._user_agent = user_agent
         # The body is not used, so it need not be packed.
         self._own_headers = f"User-Agent: {user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
-        self._context = tls_context(ca_file)
+        self._authorities = authorities(ca_file)
         self._kept_connections = kept_connections
         self._nameservers = nameservers
         self._proxy = proxy
@@ -92,7 +92,7 @@ class Sender:
         self._dialler = Dialler(
             self._guard,
             self._resolver,
-            self._context,
+            self._authorities,
             self._pool,
             self._proxy,
             self._user_agent,

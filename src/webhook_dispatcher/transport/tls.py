@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from webhook_dispatcher.domain.errors import ConfigurationError
+from webhook_dispatcher.transport.authorities import Authorities
 from webhook_dispatcher.transport.certificates import TellingTls
 from webhook_dispatcher.transport.costly import Cost
 
@@ -108,12 +109,20 @@ class _ReceiversContext(ssl.SSLContext):
         return tls
 
 
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Verify against the system's roots, plus those of a file. Raises ConfigurationError."""
+def authorities(ca_file: Path | None) -> Authorities:
+    """Verify receivers against the system's roots, plus those of a file. Raises ConfigurationError."""
+    try:
+        return Authorities(_receivers_context, ca_file)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"WEBHOOK_EGRESS_CA_FILE: {str(ca_file)!r} is not a readable PEM file of certificates"
+        ) from error
+
+
+def _receivers_context() -> ssl.SSLContext:
     # Not create_default_context: it has other flags from Python 3.13 on, and the same certificates are to be
     # accepted on all.
     context = _ReceiversContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_default_certs()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_SUITES_OF_TLS_1_2)
     _limit_groups(context)
@@ -121,13 +130,6 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | _NO_COMPRESSED_CERTIFICATE
     context.hostname_checks_common_name = False  # Source: RFC 9525, 2.
     context.set_alpn_protocols(["http/1.1"])
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(cafile=ca_file)
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"WEBHOOK_EGRESS_CA_FILE: {str(ca_file)!r} is not a readable PEM file of certificates"
-            ) from error
     return context
 
 

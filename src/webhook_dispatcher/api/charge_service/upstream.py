@@ -27,6 +27,7 @@ from aiohttp import (
     ClientResponse,
     ClientResponseError,
     ClientSession,
+    ClientSSLError,
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
@@ -42,6 +43,7 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
     UpstreamTooSlow,
     judge,
 )
+from webhook_dispatcher.transport.authorities import Authorities
 
 ANSWER_TIMEOUT = timedelta(seconds=30)
 CONNECT_SECONDS = 5.0
@@ -142,7 +144,7 @@ class Upstream:
     """Forward requests over kept connections; an async context manager around one session.
 
     url: before the path of each operation. timeout: for all of a request, from waiting for a connection on.
-    max_connections: at once; a request beyond them waits. tls: instead of the system's authorities.
+    max_connections: at once; a request beyond them waits.
     """
 
     def __init__(
@@ -154,7 +156,6 @@ class Upstream:
         timeout: timedelta = ANSWER_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._base = str(base_url(url)).rstrip("/")
         self._codes = codes
@@ -162,13 +163,11 @@ class Upstream:
         self._timeout = timeout.total_seconds()
         self._max_connections = max_connections
         self._max_answer_bytes = max_answer_bytes
-        self._tls: ssl.SSLContext | bool = tls or True
+        self._authorities = Authorities(_tls_context)
 
     async def __aenter__(self) -> Self:
         self._session = ClientSession(
-            connector=TCPConnector(
-                limit=self._max_connections, keepalive_timeout=IDLE_SECONDS, ssl=self._tls
-            ),
+            connector=TCPConnector(limit=self._max_connections, keepalive_timeout=IDLE_SECONDS),
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
             # Neither a proxy nor a password from the environment.
@@ -215,6 +214,7 @@ class Upstream:
             data=request.body,
             headers=headers,
             allow_redirects=False,
+            ssl=self._authorities.context(),
             trace_request_ctx=progress,
         ) as response:
             # Where we return before the end of an answer, aiohttp closes its connection.
@@ -224,6 +224,13 @@ class Upstream:
             if body is None:
                 return UpstreamBroken(f"its answer is larger than {self._max_answer_bytes} bytes")
             return judge(response.status, body, self._codes, response.headers.get("Retry-After"))
+
+
+def _tls_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # not every build's default
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def headers_of(request: UpstreamRequest, user_agent: str) -> dict[str, str]:
@@ -265,6 +272,8 @@ def _failure(error: Exception, progress: _Progress) -> Reply:
     """Say what an exchange without a complete answer showed; the classes overlap, so the order matters."""
     what = type(error).__name__
     match error:
+        case ClientSSLError():  # that of a certificate is a ValueError, too
+            return UpstreamAway(what, may_have_acted=False)
         case TimeoutError() if progress.is_connected:
             return UpstreamTooSlow("it gave no complete answer in time")
         # aiohttp's own reason for a head that is no HTTP; the status in it is not the charge service's.
