@@ -14,13 +14,17 @@ from urllib.parse import unquote
 import h11
 import pytest
 import trustme
+from aiohttp import AsyncResolver
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.network.raw_receiver import OK, Conversation, RawReceiver, Request, answering, status
+from tests.network.name_server import SERVFAIL, addresses, serving
+from tests.network.name_server import Reply as NameReply
+from tests.network.raw_receiver import OK, Behaviour, Conversation, RawReceiver, Request, answering, status
 from tests.servers.database import free_port
 from tests.unit.builders import PUBLISHED
 from tests.waiting import MAX_WAIT, until
+from webhook_dispatcher.api.charge_service import upstream as module
 from webhook_dispatcher.api.charge_service.upstream import (
     Unaddressable,
     Upstream,
@@ -34,6 +38,7 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
     UpstreamBroken,
     UpstreamTooSlow,
 )
+from webhook_dispatcher.transport import renewal
 
 SOON = timedelta(seconds=0.3)
 MAX_BYTES = 100_000
@@ -452,3 +457,87 @@ async def test_authorities_that_are_exchanged_on_disk_count_for_the_next_request
         fine = Forwarded(201, b'{"id": 1}')
         assert replies == [fine, fine, UpstreamAway("ClientConnectorCertificateError", False)]
         assert len(receiver.requests) == 2
+
+
+HOST, OLD, NEW = "charges.honest.dev", "127.0.0.1", "127.0.0.2"
+AT_ONCE, NEVER = 0.0, 3600.0
+AWAY = status("503 Service Unavailable")
+
+
+@asynccontextmanager
+async def moving(
+    monkeypatch: pytest.MonkeyPatch, behave: Behaviour, then: NameReply
+) -> AsyncIterator[tuple[Upstream, RawReceiver, RawReceiver]]:
+    """Give a client, where the charge service is at the first look-up, and where it may be afterwards."""
+    monkeypatch.setattr(module, "NAME_SECONDS", AT_ONCE)
+    async with (
+        RawReceiver(behave, address=OLD) as old,
+        RawReceiver(answering(FINE), address=NEW, wanted_port=old.port) as new,
+        serving({HOST: [addresses(OLD), then]}) as (_, server),
+    ):
+        monkeypatch.setattr(module, "ThreadedResolver", lambda: AsyncResolver(nameservers=[server]))
+        async with forwarding(old.url("", host=HOST)) as upstream:
+            yield upstream, old, new
+
+
+def let_age(monkeypatch: pytest.MonkeyPatch, seconds: float, refused: float) -> None:
+    monkeypatch.setattr(renewal, "_MAX_AGE_SECONDS", seconds)
+    monkeypatch.setattr(renewal, "_MAX_AGE_OF_REFUSED_SECONDS", refused)
+
+
+@pytest.mark.parametrize(("answer", "ages"), [(FINE, (AT_ONCE, NEVER)), (AWAY, (NEVER, AT_ONCE))])
+async def test_a_charge_service_that_moves_is_followed(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, ages: tuple[float, float]
+) -> None:
+    let_age(monkeypatch, *ages)
+    async with moving(monkeypatch, answering(answer), addresses(NEW)) as (upstream, old, new):
+        for _ in range(3):
+            await upstream.forward(charge())
+        assert (len(old.requests), new.connections > 0) == (1, True)
+
+
+async def test_a_connection_that_is_young_is_kept_whatever_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with moving(monkeypatch, answering(AWAY), addresses(NEW)) as (upstream, old, _):
+        for _ in range(20):
+            await upstream.forward(charge())
+        assert old.connections == 1
+
+
+async def test_a_connection_that_works_is_kept_while_no_other_can_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = asyncio.Event()
+
+    async def behave(request: Request) -> None:
+        if len(old.requests) == 2:
+            await released.wait()
+        await request.answer(FINE)
+
+    async with moving(monkeypatch, behave, SERVFAIL) as (upstream, old, _):
+        fine = await upstream.forward(charge())
+        held = asyncio.create_task(upstream.forward(charge()))
+        await until(lambda: len(old.requests) == 2)
+        assert isinstance(await upstream.forward(charge()), UpstreamAway)
+        let_age(monkeypatch, AT_ONCE, AT_ONCE)
+        released.set()
+        assert [await held] + [await upstream.forward(charge()) for _ in range(10)] == [fine] * 11
+        assert old.connections == 1
+
+
+async def test_a_name_that_was_not_found_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up, errors = socket.getaddrinfo, [socket.gaierror(socket.EAI_NONAME, "Name or service not known")]
+
+    def ask(_host: str, *how: Any, **more: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return look_up("127.0.0.1", *how, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    async with (
+        RawReceiver(answering(FINE)) as receiver,
+        forwarding(receiver.url("", host=HOST)) as upstream,
+    ):
+        replies = [await upstream.forward(charge()) for _ in range(2)]
+        assert replies == [UpstreamAway("ClientConnectorDNSError", False), Forwarded(201, b'{"id": 1}')]

@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -31,8 +32,11 @@ from aiohttp import (
     ClientTimeout,
     DummyCookieJar,
     TCPConnector,
+    ThreadedResolver,
     TraceConfig,
 )
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_parser import RawResponseMessage
 from yarl import URL
 
 from webhook_dispatcher.api.charge_service.upstream_answers import (
@@ -44,11 +48,14 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
     judge,
 )
 from webhook_dispatcher.transport.authorities import Authorities
+from webhook_dispatcher.transport.renewal import Renewals
 
 ANSWER_TIMEOUT = timedelta(seconds=30)
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 15.0
 """How long an idle connection is kept: less than what the charge service is asked to keep it for."""
+NAME_SECONDS = 10.0
+"""How long an address that was found is used for new connections."""
 MAX_CONNECTIONS = 100
 MAX_ANSWER_BYTES = 4 << 20
 MAX_ID_BYTES = 255
@@ -140,6 +147,38 @@ class _Progress:
     is_connected: bool = False
 
 
+class _Connection(ResponseHandler):
+    """A connection that is given up by its age after an answer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, renewals: Renewals) -> None:
+        super().__init__(loop)
+        self._renewals = renewals
+        self._made_at = loop.time()
+
+    def feed_data(self, data: tuple[RawResponseMessage, Any], size: int = 0) -> None:
+        """Take in the head of an answer."""
+        status = data[0].code
+        if status >= 200 and self._renewals.is_due(self._made_at, status <= 299):
+            self.force_close()
+        super().feed_data(data, size)
+
+
+class _Connector(TCPConnector):
+    """Makes connections, and leads them to where the charge service is now."""
+
+    def __init__(self, max_connections: int) -> None:
+        super().__init__(
+            limit=max_connections,
+            keepalive_timeout=IDLE_SECONDS,
+            # Not c-ares, which keeps "no address" for an hour (see transport/resolver.py).
+            resolver=ThreadedResolver(),
+            ttl_dns_cache=NAME_SECONDS,  # type: ignore[arg-type]
+        )
+        self.renewals = Renewals(self._loop)
+        # Private to aiohttp; test_a_charge_service_that_moves_is_followed fails if this stops working.
+        self._factory = partial(_Connection, self._loop, self.renewals)  # type: ignore[assignment]
+
+
 class Upstream:
     """Forward requests over kept connections; an async context manager around one session.
 
@@ -166,15 +205,17 @@ class Upstream:
         self._authorities = Authorities(_tls_context)
 
     async def __aenter__(self) -> Self:
+        connector = _Connector(self._max_connections)
+        self._renewals = connector.renewals
         self._session = ClientSession(
-            connector=TCPConnector(limit=self._max_connections, keepalive_timeout=IDLE_SECONDS),
+            connector=connector,
             cookie_jar=DummyCookieJar(),
             auto_decompress=False,
             # Neither a proxy nor a password from the environment.
             trust_env=False,
             # aiohttp rounds deadlines up to whole seconds; asyncio.timeout does not.
             timeout=ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, self._timeout)),
-            trace_configs=[_tracing()],
+            trace_configs=[_tracing(self._renewals)],
         )
         return self
 
@@ -198,6 +239,8 @@ class Upstream:
             async with asyncio.timeout(self._timeout):
                 return await self._exchange(request, url, headers, progress, take_memory)
         except _EXPECTED as error:
+            if not progress.is_connected:
+                self._renewals.failed()
             return _failure(error, progress)
 
     async def _exchange(
@@ -285,13 +328,16 @@ def _failure(error: Exception, progress: _Progress) -> Reply:
             return UpstreamAway(what, may_have_acted=progress.is_connected)
 
 
-def _tracing() -> TraceConfig:
+def _tracing(renewals: Renewals) -> TraceConfig:
     """Note for each request that it has a connection, be it new or kept."""
+
+    async def made(_session: ClientSession, _context: SimpleNamespace, _params: Any) -> None:
+        renewals.connected()
 
     async def connected(_session: ClientSession, context: SimpleNamespace, _params: Any) -> None:
         context.trace_request_ctx.is_connected = True
 
     tracing = TraceConfig()
-    tracing.on_connection_create_end.append(connected)
+    tracing.on_connection_create_end.extend((made, connected))
     tracing.on_connection_reuseconn.append(connected)
     return tracing
