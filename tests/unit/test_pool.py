@@ -75,7 +75,7 @@ def test_what_has_been_idle_too_long_is_not_taken_even_if_no_timer_rang() -> Non
 def test_being_used_begins_the_time_anew() -> None:
     connections = Connections()
     wire, transport = connections.keep()
-    for _ in range(5):
+    for _ in range(4):
         connections.loop.advance(10)
         assert connections.pool.take(HERE) is wire
         connections.pool.put(wire)

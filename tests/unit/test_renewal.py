@@ -1,7 +1,20 @@
 """How old connections become: by their answers, and by whether new ones could be made."""
 
+from itertools import pairwise
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.unit.fakes.network import FakeLoop
 from webhook_dispatcher.transport.renewal import Renewals
+
+
+class Patient(Random):
+    """Gives each connection all the time that there is."""
+
+    def random(self) -> float:
+        return 1.0
 
 
 class Aged:
@@ -9,13 +22,13 @@ class Aged:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        self.made_at = self.loop.now
-        self.renewals = Renewals(self.loop.real)
+        self.renewals = Renewals(self.loop.real, Patient())
+        self.age = self.renewals.newborn()
 
     def is_due(self, seconds: float = 0.0, *, is_delivery: bool = True) -> bool:
         """Tell what becomes of it so many seconds later."""
         self.loop.advance(seconds)
-        return self.renewals.is_due(self.made_at, is_delivery)
+        return self.renewals.is_due(self.age, is_delivery)
 
 
 def test_a_connection_is_a_minute_old_at_most() -> None:
@@ -46,3 +59,29 @@ def test_once_one_was_made_all_that_are_due_are_given_up() -> None:
     assert [aged.is_due(60), aged.is_due()] == [True, False]
     aged.renewals.connected()
     assert [aged.is_due(), aged.is_due()] == [True, True]
+
+
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_those_that_were_made_at_once_end_one_by_one(random: Random, is_delivery: bool) -> None:
+    """Within the last quarter of the time that each may have; what was decided of one stays so."""
+    loop, most = FakeLoop(), 60.0 if is_delivery else 10.0
+    renewals = Renewals(loop.real, random)
+    ages = [renewals.newborn() for _ in range(100)]
+    ended = []
+    for part in (0.749, 0.1, 0.1, 0.052):
+        loop.advance(part * most)
+        ended.append({age for age in ages if renewals.is_due(age, is_delivery)})
+    assert ended[0] == set()
+    assert ended[1] <= ended[2] <= ended[3] == set(ages)
+
+
+def test_a_hundred_that_were_made_at_once_end_in_fifteen_seconds() -> None:
+    loop = FakeLoop()
+    renewals = Renewals(loop.real, Random(1))
+    ages = [renewals.newborn() for _ in range(100)]
+    loop.advance(45)
+    ended = [0]
+    for _ in range(15):
+        loop.advance(1)
+        ended.append(sum(renewals.is_due(age, is_delivery=True) for age in ages))
+    assert max(later - sooner for sooner, later in pairwise(ended)) <= 15

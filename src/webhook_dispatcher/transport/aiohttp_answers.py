@@ -54,7 +54,7 @@ class AnswerHandler(ResponseHandler):
     ) -> None:
         super().__init__(loop)
         self._renewals = renewals
-        self._made_at = loop.time()
+        self._age = renewals.newborn()
         self._on_lost = on_lost
         self._buffers = buffers
         self.network = ""
@@ -140,7 +140,7 @@ class AnswerHandler(ResponseHandler):
             self._is_final, self._ending = True, b""
             # A 408 may have crossed the request, whose own answer would follow.
             self._is_doubtful |= self._has_unsent() or message.code == REQUEST_TIMEOUT
-            self._is_doubtful |= self._renewals.is_due(self._made_at, 200 <= message.code <= 299)
+            self._is_doubtful |= self._renewals.is_due(self._age, 200 <= message.code <= 299)
             payload.on_eof(lambda: self._end(message))
         super().feed_data(data, size)
 

@@ -26,6 +26,7 @@ from webhook_dispatcher.transport.failures import (
     Withheld,
 )
 from webhook_dispatcher.transport.parsing import REQUEST_TIMEOUT, AnswerParser
+from webhook_dispatcher.transport.renewal import Age
 
 # What is left of a body is waited for this long at most: more than the 40 ms of a delayed ACK between a
 # receiver's two writes.
@@ -49,13 +50,15 @@ class HttpConnection(asyncio.Protocol):
     """The protocol of one connection.
 
     network: of the peer; the host's name behind an egress proxy.
-    made_at: when it was made, by the loop's clock.
+    age: set by the pool.
     took_name: to connect, a name server was asked, or the egress proxy.
     was_costly: connecting took much of the event loop.
     requests: how many were sent on it.
     is_answering: a byte of the answer to the last one has come.
     excerpt_bytes: how much of a failed answer's body is asked for.
     """
+
+    age: Age
 
     def __init__(
         self,
@@ -69,7 +72,6 @@ class HttpConnection(asyncio.Protocol):
         self.origin = origin
         self._buffers = buffers
         self.network = ""
-        self.made_at = loop.time()
         self.took_name = self.was_costly = False
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None

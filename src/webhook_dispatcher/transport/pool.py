@@ -55,6 +55,7 @@ class Pool:
         """Watch over a new connection until it is lost."""
         self._open.add(connection)
         self.renewals.connected()
+        connection.age = self.renewals.newborn()
         if self.is_closed:
             connection.abort()
 
@@ -77,7 +78,7 @@ class Pool:
         now = self._loop.time()
         is_apart = now < self._apart_until.get(connection.origin, 0.0)
         is_unwanted = is_apart or len(self._idle) >= self._most or self.is_closed
-        if is_unwanted or self.renewals.is_due(connection.made_at, is_delivery):
+        if is_unwanted or self.renewals.is_due(connection.age, is_delivery):
             connection.abort()
             return
         self._idle[connection] = now

@@ -153,12 +153,12 @@ class _Connection(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop, renewals: Renewals) -> None:
         super().__init__(loop)
         self._renewals = renewals
-        self._made_at = loop.time()
+        self._age = renewals.newborn()
 
     def feed_data(self, data: tuple[RawResponseMessage, Any], size: int = 0) -> None:
         """Take in the head of an answer."""
         status = data[0].code
-        if status >= 200 and self._renewals.is_due(self._made_at, status <= 299):
+        if status >= 200 and self._renewals.is_due(self._age, status <= 299):
             self.force_close()
         super().feed_data(data, size)
 
