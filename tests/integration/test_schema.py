@@ -1,13 +1,14 @@
 """The migration, what the schema asks of producers, and what each role may do."""
 
+import asyncio
 import re
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from tests.servers.database import Database
-from webhook_dispatcher.domain.errors import ConfigurationError
+from tests.servers.database import Database, execute, own_server
+from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
 from webhook_dispatcher.domain.event import (
     CHARGE_TYPES,
     NOTICE_TYPES,
@@ -16,6 +17,7 @@ from webhook_dispatcher.domain.event import (
     Trigger,
 )
 from webhook_dispatcher.storage import schema
+from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
 CONTRACT = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="utf-8")
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING id, seq"
@@ -26,6 +28,26 @@ async def test_migrating_again_changes_nothing(database: Database) -> None:
     connection = await database.connect("webhook_dispatcher")
     await schema.check(connection)
     await connection.close()
+
+
+def test_a_daemon_looks_at_sequences_again_once_the_server_has_been_started() -> None:
+    with own_server({}) as server, asyncio.Runner() as runner:
+        runner.run(schema.migrate(server.dsn()))
+        pool = runner.run(open_pool(server.dsn()))
+        upkeep = PostgresUpkeep(pool)
+        runner.run(upkeep.check_schema())
+        runner.run(execute(server, "ALTER TABLE webhook.outbox ALTER COLUMN seq SET CACHE 20"))
+        runner.run(upkeep.check_schema())
+        server.stop()
+        server.start()
+        runner.run(pool.expire_connections())
+        with pytest.raises(SchemaMismatch, match="CACHE 20"):
+            runner.run(upkeep.check_schema())
+        runner.run(pool.close())
+
+
+async def open_pool(dsn: str) -> asyncpg.Pool:
+    return await asyncpg.create_pool(dsn, min_size=0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ an additive migration goes on beside one of the version after it.
 import asyncio
 import io
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import asyncpg
@@ -111,8 +111,8 @@ def migration_sql(paused: bool = False) -> str:
     return output.getvalue()
 
 
-async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy) -> None:
-    """Raise SchemaMismatch unless the schema is there and serves this program."""
+async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy) -> datetime:
+    """Raise SchemaMismatch unless the schema is there and serves this program; return the server's start."""
     with translated():
         row = await connection.fetchrow(load("upkeep")["read_schema"].text)
     if row is None:
@@ -127,6 +127,8 @@ async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionPr
             f"the schema serves programs for version {row['compatible_from']} and later, "
             f"this one is for {SCHEMA_VERSION}: install a newer webhook-dispatcher"
         )
+    started_at: datetime = row["server_started_at"]
+    return started_at
 
 
 async def check_encoding(connection: asyncpg.Connection | asyncpg.Pool) -> None:

@@ -45,11 +45,17 @@ class PostgresUpkeep:
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
+        self._numbered_since: datetime | None = None
 
     async def check_schema(self) -> None:
-        """See domain.ports.Upkeep; source: upkeep.sql `read_schema`."""
-        await schema.check(self._pool)
-        await numbers.check(self._pool)
+        """See domain.ports.Upkeep; source: upkeep.sql `read_schema`.
+
+        Sequences are behind after a change of the server, and reading them takes a look into each partition.
+        """
+        started_at = await schema.check(self._pool)
+        if started_at != self._numbered_since:
+            await numbers.check(self._pool)
+            self._numbered_since = started_at
 
     async def make_partitions(self, days_ahead: int) -> int:
         """See domain.ports.Upkeep. Made apart and attached: inserts into the log go on meanwhile."""

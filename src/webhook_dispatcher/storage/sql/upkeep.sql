@@ -1,10 +1,12 @@
 -- Gauges, partitions and retention.
 
 -- name: read_schema
--- Read which schema this is and the oldest daemon it serves.
--- row: schema_version integer, compatible_from integer
+-- Read which schema this is, the oldest daemon it serves, and since when the server runs.
+-- row: schema_version integer, compatible_from integer, server_started_at timestamptz
 -- none: the schema was never migrated to its end
-SELECT state.schema_version, state.compatible_from FROM webhook.state WHERE state.is_only;
+SELECT state.schema_version, state.compatible_from, pg_postmaster_start_time() AS server_started_at
+FROM webhook.state
+WHERE state.is_only;
 
 -- name: read_role
 -- Read as whom we are connected, and whether that role may deliver.
