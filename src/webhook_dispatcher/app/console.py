@@ -27,7 +27,6 @@ def options_of(settings: Settings) -> Options:
         address=settings.console_address,
         front=Front(
             origin=settings.console_origin,
-            trusted_proxies=settings.console_trusted_proxies,
             proxy_header=settings.console_proxy_header if settings.console_auth == "proxy" else None,
         ),
         trusted_proxies=settings.console_trusted_proxies,

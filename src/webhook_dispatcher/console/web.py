@@ -35,12 +35,11 @@ from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.storage.console.database import IdleTooLong, NotAllowed, SessionOver
 from webhook_dispatcher.storage.console.sessions import Browser
-from webhook_dispatcher.web import clients
 from webhook_dispatcher.web.body import read_body
 from webhook_dispatcher.web.faults import Fault, RequestRefused
 from webhook_dispatcher.web.heads import examine, expects_continue, judge
 from webhook_dispatcher.web.responses import respond
-from webhook_dispatcher.web.server import ADDRESS
+from webhook_dispatcher.web.server import ADDRESS, BY_PROXY
 
 MAX_BODY_BYTES = 65_536
 MAX_FIELDS = 400
@@ -72,7 +71,6 @@ class Front:
     """
 
     origin: str | None
-    trusted_proxies: Sequence[clients.Network]
     proxy_header: str | None
 
     @property
@@ -202,9 +200,7 @@ class Console:
         if self._front.proxy_header is None:
             return None
         named = request.headers.getall(self._front.proxy_header, [])
-        peer = clients.address_of(request.remote, [], ())
-        is_trusted = any(peer in network for network in self._front.trusted_proxies)
-        return named[0] if is_trusted and len(named) == 1 else None
+        return named[0] if request[BY_PROXY] and len(named) == 1 else None
 
     async def _session(
         self, call: Call, request: BaseRequest, browser: Browser, *, is_wanted: bool

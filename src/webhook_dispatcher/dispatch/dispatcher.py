@@ -168,7 +168,7 @@ class Dispatcher:
         arrivals = await self._claims.read_arrivals(cursor, MAX_ARRIVALS)
         self._database_clock.synchronise(arrivals.database_now, asked)
         self._own_faults.compare_clocks()
-        if self._tail.cursor is not None and self._tail.is_of_another_history(arrivals):
+        if self._tail.is_of_another_history(arrivals):
             self._begin_anew(arrivals)
         for arrival in self._tail.observe(arrivals, self._clock.elapsed()):
             self._notice(arrival.merchant_id, arrival.seq)

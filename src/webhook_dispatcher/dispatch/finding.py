@@ -106,8 +106,10 @@ class Tail:
 
     def is_of_another_history(self, arrivals: Arrivals) -> bool:
         """Tell whether numbers may have been given again since the last poll."""
-        is_back = self.cursor is not None and arrivals.last_seq < self.cursor  # it was restored
-        return is_back or arrivals.server_started_at != self.server_started_at
+        if self.cursor is None:
+            return False
+        is_restored = arrivals.last_seq < self.cursor
+        return is_restored or arrivals.server_started_at != self.server_started_at
 
     def _settle(self, arrivals: Arrivals, now: float) -> None:
         for gaps in self.gaps:

@@ -67,6 +67,8 @@ class Held(Protocol):
 HELD: RequestKey[Held] = RequestKey("held", Held)
 ADDRESS: RequestKey[clients.Address] = RequestKey("address")
 """Whom a request comes from, as far as proxies that are trusted tell."""
+BY_PROXY: RequestKey[bool] = RequestKey("by_proxy")
+"""Whether a proxy that is trusted has sent it."""
 
 
 class Answering(Protocol):
@@ -260,6 +262,7 @@ class WebServer(Server):
         """Have a request answered, unless its address has its share of requests under way already."""
         forwarded = request.headers.getall("X-Forwarded-For", [])
         request[ADDRESS] = clients.address_of(request.remote, forwarded, self._trusted_proxies)
+        request[BY_PROXY] = cast(Connection, request.protocol).subject is None
         subject = clients.subjects_of(request[ADDRESS])[0]
         if self._requests_of[subject] >= self._max_share:
             return self.answering.refuse_unparsed(request, RequestRefused(Fault.CROWDED))

@@ -47,6 +47,7 @@ from webhook_dispatcher.api.charge_service.upstream_answers import (
     UpstreamTooSlow,
     judge,
 )
+from webhook_dispatcher.domain.event import CONTENT_TYPE
 from webhook_dispatcher.transport.authorities import Authorities
 from webhook_dispatcher.transport.renewal import Renewals
 
@@ -291,7 +292,7 @@ def headers_of(request: UpstreamRequest, user_agent: str) -> dict[str, str]:
     }
     if request.body is not None:
         # A charge service in Java may read it as text: its servlets take Latin-1 where no charset is named.
-        headers["Content-Type"] = "application/json; charset=utf-8"
+        headers["Content-Type"] = CONTENT_TYPE
     if request.idempotency_key is not None:
         headers["Idempotency-Key"] = request.idempotency_key
     return headers
