@@ -210,7 +210,8 @@ class Evidence:
     in_force: ids of withdrawn commands whose effect an operator found all the same.
     suspensions: all that were seen. notices: what was written for the platform.
     absent: events whose COMMIT failed, or that the database has lost since.
-    traced: ids in webhook.lost_event.
+    traced: ids in webhook.lost_event. unheard: daemon and id of absent events where its log tells of attempts, and
+        of none that was delivered.
     to_monotonic: what makes an instant one of our clock.
     """
 
@@ -233,6 +234,7 @@ class Evidence:
     notices: Sequence[NoticeRow] = ()
     absent: Sequence[Event] = ()
     traced: Set[str] = frozenset()
+    unheard: Set[tuple[str, str]] = frozenset()
     to_monotonic: float = 0.0
 
 

@@ -4,7 +4,8 @@ The database that takes over lacks what was committed in the last seconds. It is
 all of that is delivered, in order. So
 - a request of that time that is on no record says nothing, but for what was in it;
 - an event of that time that was sent may be gone. Daemons may go on with it until their leases lapse. If one
-  that was answered with 2xx lived on, and was able to look for long enough, it stands in webhook.lost_event;
+  that was answered with 2xx lived on, and was able to look for long enough, it stands in webhook.lost_event,
+  unless its own log says that no answer came in time (daemon_logs.py);
 - what stands there is not in the database.
 """
 
@@ -71,7 +72,8 @@ def mistraced(cases: "Cases", injections: Injections, evidence: Evidence) -> Ite
         lived_until[name] = max(arrival.started_at, lived_until.get(name, 0.0))
     for event_id in cases.absent.keys() - evidence.traced:
         case = cases.absent[event_id]
-        free = max(_free(one, lived_until[daemon_of(one)], injections) for one in case.arrivals)
+        heard = [one for one in case.arrivals if (daemon_of(one), event_id) not in evidence.unheard]
+        free = max((_free(one, lived_until[daemon_of(one)], injections) for one in heard), default=0.0)
         if free > LOOK_INTERVAL.seconds + ALLOWANCE:
             detail = f"it was accepted, is gone, and not noted by its daemon, which lived on for {free:.1f} s"
             yield What.UNTRACED, case, detail

@@ -11,6 +11,7 @@ import asyncpg
 
 from lab.chaos.clock import put_right
 from lab.chaos.control import done, read_commands
+from lab.chaos.daemon_logs import unheard
 from lab.chaos.evidence import Attempted, Delivery, Evidence, Limits, NoticeRow
 from lab.chaos.kinds import Kind
 from lab.chaos.scheduler import Scheduler
@@ -201,6 +202,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         notices=notices,
         absent=absent,
         traced=traced,
+        unheard=unheard(testbed.folder, {event.id for event in absent} - traced),
         to_monotonic=to_monotonic,
     )
 

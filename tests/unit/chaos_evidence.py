@@ -53,6 +53,7 @@ class EvidenceBuilder:
         self.told_after: float | None = None
         self.absent: list[Event] = []
         self.traced: set[str] = set()
+        self.unheard: set[tuple[str, str]] = set()
 
     def event(
         self,
@@ -241,6 +242,7 @@ class EvidenceBuilder:
             notices=self.notices,
             absent=self.absent,
             traced=frozenset(self.traced),
+            unheard=frozenset(self.unheard),
         )
 
 

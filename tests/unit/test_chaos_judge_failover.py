@@ -121,6 +121,17 @@ def test_who_lived_through_it_notes_what_was_accepted(
     assert found(builder) == ([(What.UNTRACED, "d")] if is_owed else [])
 
 
+@pytest.mark.parametrize(("daemon", "is_owed"), [("d1.1", False), ("d2.1", True)])
+def test_who_says_that_no_answer_came_in_time_notes_nothing(
+    builder: EvidenceBuilder, daemon: str, is_owed: bool
+) -> None:
+    builder.event("d", 5.5)
+    builder.request("d", 6)
+    builder.lose("d", is_traced=False)
+    builder.unheard.add((daemon, "d"))
+    assert found(builder) == ([(What.UNTRACED, "d")] if is_owed else [])
+
+
 def test_what_was_noted_may_be_lost_by_the_next_failover(builder: EvidenceBuilder) -> None:
     builder.fault("failover", 16, 17, ["d1.1"], stops_all=True, forgets_from=12)
     builder.event("d", 5.5)

@@ -1,0 +1,33 @@
+"""What a chaos run takes from its daemons' logs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from lab.chaos.daemon_logs import unheard
+
+UNCOUNTED = {"event": "attempt.uncounted", "event_id": "d", "outcome": "timeout"}
+LATE = {"event": "delivery.attempted", "event_id": "d", "outcome": "timeout"}
+DELIVERED = {"event": "delivery.attempted", "event_id": "d", "outcome": "delivered"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_unheard"),
+    [
+        ([UNCOUNTED], True),
+        ([LATE], True),
+        ([LATE, DELIVERED], False),
+        ([DELIVERED, UNCOUNTED], False),
+        ([{**UNCOUNTED, "event_id": "e"}], False),
+        ([{**UNCOUNTED, "event": "retry.claimed"}], False),
+        ([], False),
+    ],
+)
+def test_a_daemon_has_not_heard_what_it_tried_and_never_saw_delivered(
+    entries: Sequence[Mapping[str, str]], is_unheard: bool, tmp_path: Path
+) -> None:
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in entries)
+    (tmp_path / "d1.3.log").write_text(f"{lines}Traceback, and no event\n")
+    assert unheard(tmp_path, {"d"}) == ({("d1.3", "d")} if is_unheard else set())
