@@ -58,6 +58,7 @@ class Injection:
     alone_since: from when on no other fault lasted, and none did until its end; None if others may have.
     slowness: by how many seconds, at worst, the machine let the runner wait for its turn meanwhile.
     forgets_from: from when on what was committed before it is not in the database after it; None: all is.
+    moved: merchants whose names lead to another address from its begin on, and to which.
     note: what exactly was done, for a reader.
     """
 
@@ -75,6 +76,7 @@ class Injection:
     alone_since: float | None = None
     slowness: float = 0.0
     forgets_from: float | None = None
+    moved: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
 
     def has_room(self, taken: int) -> bool:
@@ -210,8 +212,8 @@ class Evidence:
     in_force: ids of withdrawn commands whose effect an operator found all the same.
     suspensions: all that were seen. notices: what was written for the platform.
     absent: events whose COMMIT failed, or that the database has lost since.
-    traced: ids in webhook.lost_event. unheard: daemon and id of absent events where its log tells of attempts, and
-        of none that was delivered.
+    traced: ids in webhook.lost_event.
+    unheard: daemon and id of absent events where its log tells of attempts, and of none that was delivered.
     to_monotonic: what makes an instant one of our clock.
     """
 
@@ -236,6 +238,15 @@ class Evidence:
     traced: Set[str] = frozenset()
     unheard: Set[tuple[str, str]] = frozenset()
     to_monotonic: float = 0.0
+
+
+ARRIVED_AT = "x-arrived-at"
+"""The header in which the receiver notes at which address a request came, once its merchant has moved."""
+
+
+def arrived_at(arrival: Arrival) -> str:
+    """Return at which address a request to a merchant that has moved arrived; "" if that is not known."""
+    return arrival.headers.get(ARRIVED_AT, "")
 
 
 def daemon_of(arrival: Arrival) -> str:

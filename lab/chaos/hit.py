@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lab.chaos.evidence import Injection, Phase
 from lab.chaos.fleet import Victim
@@ -16,7 +16,7 @@ class Hit:
     note: what exactly was done. stops_all: nobody can deliver anything while it lasts.
     lingers: for how many seconds more its merchants may wait for what it did. alone_since: from when
     on no other fault lasted. slowness: by how many seconds the machine let us wait for our turn meanwhile.
-    forgets_from: from when on what was committed is lost by it.
+    forgets_from: from when on what was committed is lost by it. moved: whose names lead where since then.
     """
 
     def __init__(self, number: int, kind: Kind) -> None:
@@ -28,6 +28,7 @@ class Hit:
         self.alone_since: float | None = None
         self.slowness = 0.0
         self.forgets_from: float | None = None
+        self.moved: Mapping[str, str] = {}
         self._ended: float | None = None
         self._began = time.monotonic()
         self._merchants: set[str] = set()
@@ -90,5 +91,6 @@ class Hit:
             alone_since=self.alone_since,
             slowness=self.slowness,
             forgets_from=self.forgets_from,
+            moved=dict(self.moved),
             note=self.note,
         )

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.chaos import endings, isolation, lateness, lost, notices, obedience, order, pausing, suspended
+from lab.chaos import endings, isolation, lateness, lost, moves, notices, obedience, order, pausing, suspended
 from lab.chaos.cases import Cases
 from lab.chaos.evidence import Evidence, Injection, Phase
 from lab.chaos.history import Historian
@@ -36,6 +36,7 @@ def judge(evidence: Evidence) -> Verdict:
         *isolation.held_up(comparisons),
         *isolation.worse_off(comparisons),
         *(BrokenPromise(*found) for found in lost.mistraced(cases, injections, evidence)),
+        *moves.unfollowed(cases, evidence),
     ]
     historian = Historian(evidence, cases, injections)
     violations = [
@@ -75,6 +76,7 @@ def judge(evidence: Evidence) -> Verdict:
         forgotten=sum(len(case.forgotten) for case in cases),
         absent=len(cases.absent),
         traced=len(cases.absent.keys() & evidence.traced),
+        follow=moves.follow(cases, evidence),
         replayed=sum(case.replayed for case in cases),
         notices=dict(Counter({one.event_id: one.type for one in cases.notices}.values())),
         suspensions=len(evidence.suspensions),

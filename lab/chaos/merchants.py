@@ -38,6 +38,12 @@ class Merchant:
         return not any(map(_fails, self.behaviours))
 
 
+def other_address(address: str) -> str:
+    """Return where a merchant's name may move, and back: each that has an address to itself has two."""
+    first, second, *rest = address.split(".")
+    return ".".join((first, {"1": "2", "2": "1"}[second], *rest))
+
+
 def _fails(behaviour: Mapping[str, float | bool]) -> bool:
     return not behaviour.keys().isdisjoint(("status", "hangs", "disconnects"))
 

@@ -20,6 +20,7 @@ class Names(NameServer):
         super().__init__({name_of(name): addresses(address) for name, address in addresses_of.items()})
         self._outage: Reply | None = None
         self._replies: Mapping[str, Reply] = {}
+        self._moved: dict[str, Reply] = {}
         self.address = ""
 
     async def __aenter__(self) -> Self:
@@ -36,6 +37,10 @@ class Names(NameServer):
     ) -> None:
         self._transport.close()
         self._stream.close()
+
+    def move(self, addresses_of: Mapping[str, str]) -> None:
+        """Let names of merchants lead to other addresses from now on."""
+        self._moved |= {name_of(name): addresses(address) for name, address in addresses_of.items()}
 
     def be_silent(self) -> None:
         """Answer nobody."""
@@ -69,7 +74,8 @@ class Names(NameServer):
         self._outage = None
 
     def _reply(self, name: str, kind: int) -> Reply:
-        return self._outage or self._replies.get(name) or super()._reply(name, kind)
+        known = self._replies.get(name) or self._moved.get(name)
+        return self._outage or known or super()._reply(name, kind)
 
 
 def name_of(merchant_id: str) -> str:

@@ -1,7 +1,8 @@
 """The merchants' side of a run: each at an address of its own, or behind a host that many of them share.
 
 `python -m lab.chaos.receiver FILE` reads its Setting as JSON. Orders come as lines of JSON on standard
-input: {"behave": {"m001": [{"status": 503}]}} or {"shared_host": "refuses"}.
+input: {"behave": {"m001": [{"status": 503}]}} or {"shared_host": "refuses"} or, for merchants whose names
+lead to another address from now on, {"moved": {"m004": "127.2.4.1"}, "left_behind": {"status": 503}}.
 """
 
 import asyncio
@@ -10,17 +11,20 @@ import signal
 import ssl
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
+import trustme
 import uvloop
 
 from lab.chaos.dear import choosing, dear_context, dear_headers
+from lab.chaos.evidence import ARRIVED_AT
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.certificate import server_context
@@ -32,8 +36,11 @@ class SharedHost(StrEnum):
     """How the shared host is."""
 
     SOUND = "sound"
+    """its certificate is a new one, each time that this is told"""
     REFUSES = "refuses"
     """no connection is accepted"""
+    EXPIRED = "expired"
+    """its certificate is a day too old"""
     UNTRUSTED = "untrusted"
     """its certificate is one that nobody trusts"""
     CLOSES = "closes"
@@ -63,6 +70,19 @@ class Setting:
     behaviours: Mapping[str, Sequence[Mapping[str, float | bool]]]
     dear: Sequence[str] = ()
     dear_names: Sequence[str] = ()
+
+
+class LocatedConnection(Connection):
+    """A connection that says at which address it came."""
+
+    def __init__(self, service: Service, number: int, locate: Callable[[int, str], None]) -> None:
+        super().__init__(service, number, time.monotonic)
+        self._locate = locate
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say so."""
+        super().connection_made(transport)
+        self._locate(self.number, transport.get_extra_info("sockname")[0])
 
 
 class ClosingConnection(Connection):
@@ -95,10 +115,16 @@ class Merchants(Receiver):
         self._shared: asyncio.Server | None = None
         self._shared_host = SharedHost.SOUND
         ca_file = Path(setting.ca_file)
+        self._authority = trustme.CA()
+        self._authority.cert_pem.write_to_path(str(ca_file))
+        yesterday = datetime.now(UTC) - timedelta(days=1)
         self._contexts = {
-            SharedHost.SOUND: server_context(ca_file, setting.names),
+            SharedHost.SOUND: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+            SharedHost.EXPIRED: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
             SharedHost.UNTRUSTED: server_context(ca_file.with_suffix(".untrusted"), setting.names),
         }
+        self._exchange_certificate(SharedHost.SOUND)
+        self._exchange_certificate(SharedHost.EXPIRED, not_after=yesterday)
         self._contexts[SharedHost.CLOSES] = self._contexts[SharedHost.SOUND]
         self._contexts[SharedHost.DEAR] = choosing(
             setting.dear_names, dear_context(ca_file, setting.dear_names), self._contexts[SharedHost.SOUND]
@@ -109,6 +135,8 @@ class Merchants(Receiver):
             SharedHost.DEAR: dear,
         }
         self._closing: set[int] = set()
+        self._came_to: dict[int, str] = {}
+        self._moved: dict[str, tuple[str, Behaviour | None]] = {}
         for merchant_id, known in setting.secrets.items():
             self.accept(merchant_id, *map(Secret, known))
         self._behave_as(setting.behaviours)
@@ -132,9 +160,14 @@ class Merchants(Receiver):
         self._behave_as(order.get("behave", {}))
         if "shared_host" in order:
             await self._open_shared_host(SharedHost(order["shared_host"]))
+        if "moved" in order:
+            left_behind = Behaviour.parse(order["left_behind"]) if order["left_behind"] else None
+            self._moved |= {name: (address, left_behind) for name, address in order["moved"].items()}
 
     def received(self, exchange: Exchange) -> None:
         """Log a request and behave as planned; what comes to a host that is gone reaches nobody."""
+        if _merchant(exchange) in self._moved:
+            exchange.headers[ARRIVED_AT] = self._came_to.get(exchange.connection, "")
         if _merchant(exchange) in self._hosted and not self._is_served(exchange):
             exchange.disconnect()
         else:
@@ -146,6 +179,17 @@ class Merchants(Receiver):
             self._shared_host in self._headers and exchange.connection in self._closing
         )
 
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        super().closed(connection)
+        self._came_to.pop(connection.number, None)
+
+    def _behave(self, exchange: Exchange, behaviour: Behaviour) -> None:
+        """Behave as planned, but where a merchant has moved and nobody but what was left behind answers."""
+        address, left_behind = self._moved.get(_merchant(exchange), ("", None))
+        is_left = left_behind is not None and self._came_to.get(exchange.connection) != address
+        super()._behave(exchange, left_behind if left_behind is not None and is_left else behaviour)
+
     def _behave_as(self, behaviours: Mapping[str, Sequence[Mapping[str, float | bool]]]) -> None:
         for merchant_id, turns in behaviours.items():
             self.behave(merchant_id, *map(Behaviour.parse, turns), repeat=True)
@@ -153,28 +197,45 @@ class Merchants(Receiver):
     async def _open_shared_host(self, how: SharedHost) -> None:
         """Accept connections as told from now on; kept ones are cut as soon as a request comes."""
         self._shared_host = how
+        if how is SharedHost.SOUND:
+            self._exchange_certificate(how)
         if self._shared is not None:
             self._shared.close()
             self._shared = None
         if how in self._contexts:
             self._shared = await self._listen([self._setting.shared_address], self._contexts[how])
 
+    def _exchange_certificate(self, of: SharedHost, not_after: datetime | None = None) -> None:
+        """Use a new one from now on; connections that there are keep theirs."""
+        certificate = self._authority.issue_cert(*self._setting.names, not_after=not_after)
+        certificate.configure_cert(self._contexts[of])
+
     async def _listen(self, addresses: Sequence[str], tls: ssl.SSLContext | None) -> asyncio.Server:
         return await asyncio.get_running_loop().create_server(
-            self._connect if tls is None else self._connect_host,
+            self._connect_own if tls is None else self._connect_host,
             *(addresses, self.port),
             ssl=tls,
             backlog=BACKLOG,
         )
+
+    def _connect_own(self) -> Connection:
+        """Make a connection of a merchant with an address of its own."""
+        return self._watch_over(LocatedConnection(self, self._next(), self._came_to.__setitem__))
 
     def _connect_host(self) -> Connection:
         """Make a connection of the shared host as they are now."""
         headers = self._headers.get(self._shared_host)
         if headers is None:
             return self._connect()
+        connection = ClosingConnection(self, self._next(), headers)
+        self._closing.add(connection.number)
+        return self._watch_over(connection)
+
+    def _next(self) -> int:
         self._connection_count += 1
-        self._closing.add(self._connection_count)
-        connection = ClosingConnection(self, self._connection_count, headers)
+        return self._connection_count
+
+    def _watch_over(self, connection: Connection) -> Connection:
         self._connections.add(connection)
         return connection
 

@@ -55,7 +55,7 @@ def _lines(verdict: Verdict, evidence: Evidence, notes: Mapping[str, str]) -> It
 
 
 def _totals(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
-    counts, lags = verdict.counts, verdict.lags
+    counts, lags, follow = verdict.counts, verdict.lags, verdict.follow
     failed = ", ".join(f"{number:,} {reason}" for reason, number in sorted(verdict.failed.items()))
     yield "## What came of it"
     yield ""
@@ -74,6 +74,11 @@ def _totals(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
                 "sent, and lost by a failover",
                 f"{_count(verdict.absent, 'event', 'events')}, {verdict.traced:,} of them noted; "
                 f"the records of {verdict.forgotten:,} requests",
+            ),
+            (
+                "names that moved while nothing else was done",
+                f"{follow.moves:,}; {_count(follow.misled, 'request', 'requests')} came to an old address, "
+                f"the last after {follow.last:.1f} s",
             ),
             ("deleted by an operator", f"{verdict.deleted:,}"),
             ("delivered, and sent once more by `recover`", f"{verdict.replayed:,}"),

@@ -20,7 +20,7 @@ from lab.chaos.fleet import Fleet, Victim
 from lab.chaos.heartbeat import Heartbeat
 from lab.chaos.kinds import NotHitError
 from lab.chaos.link import Link
-from lab.chaos.merchants import PLATFORM_ADDRESS, SHARED_ADDRESS, Merchant, make_merchants
+from lab.chaos.merchants import PLATFORM_ADDRESS, SHARED_ADDRESS, Merchant, make_merchants, other_address
 from lab.chaos.names import Names, name_of
 from lab.chaos.quiet import Quiet
 from lab.chaos.receiver import Setting, SharedHost
@@ -133,6 +133,12 @@ class Testbed:
         self.merchants = list(self.cast)
         self.hosted = [name for name, merchant in self.cast.items() if merchant.is_hosted]
         self.dear = self.hosted[:DEAR]
+        self.movable = {
+            name: merchant.address
+            for name, merchant in self.cast.items()
+            if merchant.is_named and merchant.is_sound and not merchant.is_hosted
+        }
+        """Merchants whose names may move, with their addresses now."""
         self.secrets: dict[str, list[Secret]] = {
             name: [Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES)) for _ in range(SECRETS_EACH)]
             for name in (*self.merchants, PLATFORM)
@@ -228,6 +234,14 @@ class Testbed:
         """Let the host that many merchants share be like this from now on."""
         self._order({"shared_host": how})
 
+    def move(self, merchants: Iterable[str], left_behind: Mapping[str, float | bool]) -> dict[str, str]:
+        """Let names lead to other addresses, for good; return those. left_behind: what the old ones do."""
+        moved = {name: other_address(self.movable[name]) for name in merchants}
+        self.movable |= moved
+        self._order({"moved": moved, "left_behind": left_behind})
+        self.names.move(moved)
+        return moved
+
     def _order(self, order: Mapping[str, Any]) -> None:
         assert self._receiver.stdin is not None
         self._receiver.stdin.write(f"{json.dumps(order)}\n")
@@ -287,6 +301,7 @@ class Testbed:
             addresses=[
                 PLATFORM_ADDRESS,
                 *(merchant.address for merchant in self.cast.values() if not merchant.is_hosted),
+                *map(other_address, self.movable.values()),
             ],
             shared_address=SHARED_ADDRESS,
             hosted=self.hosted,

@@ -38,6 +38,7 @@ class What(StrEnum):
     UNDESERVED = "suspended without a reason"
     UNTRACED = "sent, lost, and noted nowhere"
     MISTRACED = "noted as lost, and there"
+    UNFOLLOWED = "sent to an address that its name had left"
     WRONG_SIGNATURE = "wrong signature"
     WRONG_BODY = "wrong body"
     WRONG_MERCHANT = "sent to another merchant"
@@ -156,6 +157,18 @@ class Untouched:
 
 
 @dataclass(frozen=True, slots=True)
+class Follow:
+    """How names that moved were followed.
+
+    misled: requests to an old address; last: how many seconds after the move the last of them came.
+    """
+
+    moves: int = 0
+    misled: int = 0
+    last: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What became of everything.
 
@@ -190,6 +203,7 @@ class Verdict:
     forgotten: int = 0
     absent: int = 0
     traced: int = 0
+    follow: Follow = field(default_factory=Follow)
     notices: Mapping[str, int] = field(default_factory=dict)
     suspensions: int = 0
     tries: int = 0

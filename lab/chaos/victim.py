@@ -25,6 +25,7 @@ from typing import Any
 
 from lab.chaos.evidence import Phase
 from lab.chaos.gauge import Gauge
+from lab.chaos.moves import AGES
 from webhook_dispatcher import __version__, app
 from webhook_dispatcher.app import daemon as composition
 from webhook_dispatcher.app import outbound
@@ -39,7 +40,7 @@ from webhook_dispatcher.domain.verdict import Answer, Failure, may_always
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.records import PostgresRecords
-from webhook_dispatcher.transport import dialling
+from webhook_dispatcher.transport import dialling, renewal
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.sender import Sender
 
@@ -252,6 +253,9 @@ def main() -> None:
     _replace(outbound, "Sender", HitSender)
     _replace(instruments, "MemoryBudget", CountingMemory)
     _replace(dialling, "HttpConnection", HitConnection)
+    for constant, seconds in AGES.items():
+        assert hasattr(renewal, constant)
+        setattr(renewal, constant, seconds)
     for module in (composition, outbound):
         module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
     threading.Thread(target=orders.listen, daemon=True).start()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.chaos.evidence import arrived_at
+from lab.chaos.merchants import other_address
 from lab.chaos.receiver import Merchants, Setting, SharedHost
 from tests.network.name_server import addresses
 from tests.network.name_server import serving as serving_names
@@ -22,6 +24,7 @@ from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.transport.sender import Sender
 
 OWN, SHARED = "127.1.7.1", "127.200.0.1"
+MOVED = other_address(OWN)
 NAME = "shop.merchants.test"
 
 
@@ -64,7 +67,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mercha
 async def serving(folder: Path) -> AsyncIterator[Place]:
     setting = Setting(
         port=free_port(),
-        addresses=[OWN],
+        addresses=[OWN, MOVED],
         shared_address=SHARED,
         hosted=["shop"],
         names=[NAME],
@@ -92,6 +95,17 @@ async def test_merchants_behave_as_told_until_told_otherwise(place: Place) -> No
         assert await place.post(SHARED, "shop") == 200
 
 
+async def test_where_a_merchant_was_before_it_moved_what_was_left_behind_answers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as place:
+        assert await place.post(OWN, "m1") == 200
+        for address, left_behind, at_own in ((MOVED, {"status": 503}, 503), (OWN, {}, 200)):
+            await place.merchants.obey({"moved": {"m1": address}, "left_behind": left_behind})
+            assert await place.post(OWN, "m1") == at_own
+            assert await place.post(MOVED, "m1") == 200
+    expected = ["", OWN, MOVED, OWN, MOVED]
+    assert [arrived_at(arrival) for arrival in read_log(Path(place.setting.log))] == expected
+
+
 async def test_a_host_that_refuses_takes_no_connection_and_cuts_those_that_are_kept(tmp_path: Path) -> None:
     async with serving(tmp_path) as place:
         async with place.connected(SHARED) as kept:
@@ -108,12 +122,29 @@ async def test_a_host_that_refuses_takes_no_connection_and_cuts_those_that_are_k
     assert [arrival.merchant_id for arrival in read_log(Path(place.setting.log))] == ["shop", "m1", "shop"]
 
 
-async def test_a_host_with_another_authoritys_certificate_is_not_trusted(place: Place) -> None:
-    await place.merchants.obey({"shared_host": SharedHost.UNTRUSTED})
+@pytest.mark.parametrize("how", [SharedHost.UNTRUSTED, SharedHost.EXPIRED])
+async def test_a_certificate_that_is_another_authoritys_or_too_old_is_not_trusted(
+    place: Place, how: SharedHost
+) -> None:
+    await place.merchants.obey({"shared_host": how})
     with pytest.raises(ssl.SSLCertVerificationError):
         await place.post(SHARED, "shop")
     await place.merchants.obey({"shared_host": SharedHost.SOUND})
     assert await place.post(SHARED, "shop") == 200
+
+
+async def test_a_host_that_is_told_to_be_sound_has_a_new_certificate_and_keeps_its_connections(
+    place: Place,
+) -> None:
+    def certificate(writer: asyncio.StreamWriter) -> bytes | None:
+        return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)  # type: ignore[no-any-return]
+
+    async with place.connected(SHARED) as kept:
+        await place.merchants.obey({"shared_host": SharedHost.SOUND})
+        assert await ask(*kept, "shop") == 200
+        async with place.connected(SHARED) as new:
+            assert await ask(*new, "shop") == 200
+            assert certificate(new[1]) != certificate(kept[1])
 
 
 async def test_a_host_that_closes_ends_each_connection_with_its_answer(place: Place) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +24,7 @@ from lab.chaos.judge import judge
 from lab.chaos.verdict import What
 from webhook_dispatcher.local.arrivals import Arrival, Signature
 
+NOBODY: Mapping[str, str] = {}
 SCHEDULE = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0)
 LIMITS = Limits(
     lease=2.5, attempt_timeout=0.8, sweep=1.0, attempts=8, suspend_after=12.0, suspension_interval=6.0
@@ -128,6 +129,11 @@ class EvidenceBuilder:
         self.record(name, at - 0.003, status, trigger, took + 0.006)
         return self.request(name, at, status, daemon, took)
 
+    def attempt_each(self, names: str, at: float, every: float = 0.1) -> None:
+        """Let a request of each of these events arrive, one after the other, and be recorded."""
+        for number, name in enumerate(names):
+            self.attempt(name, at + number * every)
+
     def fail(self, name: str, reason: str, at: float | None = None) -> None:
         """Let a delivery end as failed."""
         self.ends[name] = ("failed", reason)
@@ -154,6 +160,7 @@ class EvidenceBuilder:
         alone_since: float | None = None,
         slowness: float = 0.0,
         forgets_from: float | None = None,
+        moved: Mapping[str, str] = NOBODY,
     ) -> None:
         """Inject a fault."""
         self.injections.append(
@@ -172,6 +179,7 @@ class EvidenceBuilder:
                 alone_since=alone_since,
                 slowness=slowness,
                 forgets_from=forgets_from,
+                moved=moved,
             )
         )
 

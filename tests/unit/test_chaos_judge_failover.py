@@ -68,8 +68,7 @@ def test_an_outcome_that_a_daemon_wrote_afterwards_says_nothing_about_the_order(
     builder.event("d", 4.8)
     builder.event("e", 4.9)
     builder.request("d", 6)
-    builder.attempt("e", 7.9)
-    builder.attempt("d", 10)
+    builder.attempt_each("ed", 7.9, every=2.1)
     assert found(builder) == []
 
 

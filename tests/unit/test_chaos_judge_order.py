@@ -16,36 +16,31 @@ def builder() -> EvidenceBuilder:
 def test_an_event_that_came_before_one_committed_earlier_is_out_of_order(builder: EvidenceBuilder) -> None:
     builder.event("d", 5)
     builder.event("e", 5.1)
-    builder.attempt("e", 5.2)
-    builder.attempt("d", 5.3)
+    builder.attempt_each("ed", 5.2)
     assert found(builder) == [(What.OUT_OF_ORDER, "e")]
 
 
 def test_transactions_that_overlap_have_no_order(builder: EvidenceBuilder) -> None:
     builder.event("d", 5, took=0.2)
     builder.event("e", 5.1)
-    builder.attempt("e", 5.3)
-    builder.attempt("d", 5.4)
+    builder.attempt_each("ed", 5.3)
     builder.event("f", 6, unsure=True)
     builder.event("g", 6.5)
-    builder.attempt("g", 6.6)
-    builder.attempt("f", 6.7)
+    builder.attempt_each("gf", 6.6)
     assert found(builder) == []
 
 
 def test_events_of_one_transaction_keep_their_order(builder: EvidenceBuilder) -> None:
     builder.event("d", 5)
     builder.event("e", 5)
-    builder.attempt("e", 5.2)
-    builder.attempt("d", 5.3)
+    builder.attempt_each("ed", 5.2)
     assert found(builder) == [(What.OUT_OF_ORDER, "e")]
 
 
 def test_merchants_have_no_order_between_them(builder: EvidenceBuilder) -> None:
     builder.event("d", 5)
     builder.event("e", 5.1, merchant="m2")
-    builder.attempt("e", 5.2)
-    builder.attempt("d", 5.3)
+    builder.attempt_each("ed", 5.2)
     assert found(builder) == []
 
 

@@ -27,6 +27,15 @@ MANY = 10
 """The same, where a group is small."""
 MEASURED = 6.0
 """Seconds for which a group accepts what it gets, and then for which it fails."""
+MOVERS = 5
+"""Merchants whose names move at once."""
+FOLLOWED = 12.0
+"""Seconds for which they get events then: twice as long as a connection is kept."""
+LEFT_BEHIND: Mapping[str, Mapping[str, float | bool]] = {
+    "as before": {},
+    "with 503": {"status": 503},
+    "nothing": {"hangs": True},
+}
 FORSAKEN = 4
 """Merchants that fail for so long that they are suspended."""
 FIRST_EVENTS, MORE_EVENTS = 25, 3
@@ -45,6 +54,7 @@ ANSWERS: Mapping[str, Mapping[str, float | bool]] = {
 WAYS = {
     "refuses": SharedHost.REFUSES,
     "has an untrusted certificate": SharedHost.UNTRUSTED,
+    "has an expired certificate": SharedHost.EXPIRED,
 }
 
 Change = Callable[[], None]
@@ -59,7 +69,13 @@ async def maybe_alone(testbed: Testbed, hit: Hit, stack: AsyncExitStack) -> None
 
 
 async def _fail(
-    testbed: Testbed, hit: Hit, merchants: Sequence[str], begin: Change, end: Change, each: int = BURST
+    testbed: Testbed,
+    hit: Hit,
+    merchants: Sequence[str],
+    begin: Change,
+    end: Change,
+    each: int = BURST,
+    seconds: float = MEASURED,
 ) -> None:
     """Let a group get and accept events, so many each at once, then get and refuse them."""
     async with AsyncExitStack() as stack:
@@ -71,18 +87,19 @@ async def _fail(
         testbed.heartbeat.worst()
         begin()
         try:
-            await _keep_busy(testbed, hit, merchants, each)
+            await _keep_busy(testbed, hit, merchants, each, seconds)
         finally:
             end()
             hit.slowness = testbed.heartbeat.worst()
 
 
-async def _keep_busy(testbed: Testbed, hit: Hit, merchants: Sequence[str], each: int) -> None:
-    for _ in range(2):
-        if testbed.stopped.is_set():
-            return
+async def _keep_busy(
+    testbed: Testbed, hit: Hit, merchants: Sequence[str], each: int, seconds: float = MEASURED
+) -> None:
+    while seconds > 0 and not testbed.stopped.is_set():
         await _write(testbed, hit, merchants, each)
         await testbed.wait(MEASURED / 2)
+        seconds -= MEASURED / 2
 
 
 async def _write(testbed: Testbed, hit: Hit, merchants: Sequence[str], each: int) -> None:
@@ -121,17 +138,22 @@ def _hosted_behaving(behaviour: Mapping[str, float | bool]) -> Callable[[Testbed
     return die
 
 
-def _host_turning(how: SharedHost) -> Callable[[Testbed, Hit], Awaitable[None]]:
-    async def die(testbed: Testbed, hit: Hit) -> None:
+def _host_turning(
+    how: SharedHost,
+    whose: Callable[[Testbed], Sequence[str]] = lambda testbed: testbed.hosted,
+    each: int = BURST,
+) -> Callable[[Testbed, Hit], Awaitable[None]]:
+    async def turn(testbed: Testbed, hit: Hit) -> None:
         await _fail(
             testbed,
             hit,
-            testbed.hosted,
+            whose(testbed),
             lambda: testbed.turn_shared_host(how),
             lambda: testbed.turn_shared_host(SharedHost.SOUND),
+            each,
         )
 
-    return die
+    return turn
 
 
 for _what, _behaviour in ANSWERS.items():
@@ -139,19 +161,17 @@ for _what, _behaviour in ANSWERS.items():
     fault(f"all of a shared host {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_hosted_behaving(_behaviour))
 for _what, _how in WAYS.items():
     fault(f"a shared host {_what}", Track.MERCHANTS, Repeats.UNCOUNTED)(_host_turning(_how))
+# A few choose what costs us most, on a new connection for each request.
+fault("handshakes and answers as dear as they may be", Track.MERCHANTS, Repeats.UNHEARD)(
+    _host_turning(SharedHost.DEAR, lambda testbed: testbed.dear, MANY)
+)
 
 
-@fault("handshakes and answers as dear as they may be", Track.MERCHANTS, Repeats.UNHEARD)
-async def be_dear(testbed: Testbed, hit: Hit) -> None:
-    """Have a few merchants choose what costs us most, on a new connection for each request."""
-    await _fail(
-        testbed,
-        hit,
-        testbed.dear,
-        lambda: testbed.turn_shared_host(SharedHost.DEAR),
-        lambda: testbed.turn_shared_host(SharedHost.SOUND),
-        MANY,
-    )
+@fault("a shared host's certificate exchanged", Track.MERCHANTS, Repeats.NONE)
+async def exchange_certificate(testbed: Testbed, hit: Hit) -> None:
+    """Have another one of the same authority, for good: that excuses nobody."""
+    testbed.turn_shared_host(SharedHost.SOUND)
+    hit.note = "connections that there are keep theirs"
 
 
 @fault("the names of a shared host are gone", Track.MERCHANTS, Repeats.UNCOUNTED)
@@ -164,6 +184,19 @@ async def lose_names(testbed: Testbed, hit: Hit) -> None:
         lambda: testbed.names.lose(testbed.hosted),
         lambda: testbed.names.lose(()),
     )
+
+
+@fault("names move to other addresses", Track.MERCHANTS, Repeats.UNCOUNTED)
+async def move_names(testbed: Testbed, hit: Hit) -> None:
+    """Give names new addresses, for good; at the old ones somebody goes on answering, or nobody does."""
+    answer = testbed.random.choice(list(LEFT_BEHIND))
+
+    def begin() -> None:
+        hit.moved = testbed.move(merchants, LEFT_BEHIND[answer])
+
+    with testbed.borrow(min(MOVERS, len(testbed.movable)), list(testbed.movable)) as merchants:
+        await _fail(testbed, hit, merchants, begin, lambda: None, MANY, FOLLOWED)
+    hit.note += f"; the old addresses answer {answer}"
 
 
 @fault("name servers of some are silent or truncate", Track.MERCHANTS, Repeats.UNCOUNTED)
