@@ -1,6 +1,7 @@
 """`make chaos`: load and faults for so many minutes, then the judge; the seed is printed first.
 
-Exit code 1 when a promise was broken.
+From five minutes on the last fifth is a run of its own, in which the database's clock is set; so is its
+report. Exit code 1 when a promise was broken.
 """
 
 import argparse
@@ -11,7 +12,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.chaos.faults import (  # noqa: F401 (they register)
@@ -31,6 +33,19 @@ from lab.chaos.report import write_report
 from lab.chaos.run import run
 from lab.chaos.testbed import Scale, Testbed
 from tests.servers import programs
+from tests.servers.scaled_time import LIBRARY
+
+CLOCK_FROM, CLOCK_PART = 5.0, 0.2
+"""Minutes from which on so large a part of them is a run with a clock of the server's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A run, for so many minutes, and where its report goes. has_clock: the server has a clock of its own."""
+
+    minutes: float
+    has_clock: bool
+    report: Path
 
 
 def main() -> None:
@@ -52,8 +67,8 @@ def main() -> None:
     )
     parser.add_argument(
         "--clock",
-        action="store_true",
-        help="set the database's clock, without notices: under libfaketime no lock_timeout expires",
+        action=argparse.BooleanOptionalAction,
+        help="set the database's clock all the time, or never; by default in the last fifth of five minutes",
     )
     parser.add_argument("--server-bin", type=Path, default=programs(), help="the folder of another Postgres")
     parser.add_argument(
@@ -61,13 +76,31 @@ def main() -> None:
     )
     asked = parser.parse_args()
     print(f"seed {asked.seed}", flush=True)
+    kept = [_keeps_promises(asked, part) for part in parts(asked)]
+    sys.exit(not all(kept))
+
+
+def parts(asked: argparse.Namespace) -> Iterator[Part]:
+    """Say which runs make up what is asked for."""
+    has_both = asked.clock is None and asked.minutes >= CLOCK_FROM and not asked.only and LIBRARY is not None
+    with_clock = CLOCK_PART * asked.minutes if has_both else 0.0
+    yield Part(asked.minutes - with_clock, bool(asked.clock), asked.report)
+    if has_both:
+        yield Part(with_clock, True, asked.report / "clock")
+
+
+def _keeps_promises(asked: argparse.Namespace, part: Part) -> bool:
+    """Run a part, write its report, and tell whether no promise was broken.
+
+    With a clock of the server's own nothing is told to the platform, and no lock_timeout expires.
+    """
     scale = Scale(
         daemons=asked.daemons,
         merchants=asked.merchants,
         rate=asked.rate,
         alone=asked.alone,
-        has_notices=asked.notices and not asked.clock,
-        has_clock=asked.clock,
+        has_notices=asked.notices and not part.has_clock,
+        has_clock=part.has_clock,
         programs=asked.server_bin,
         server_settings=dict(asked.setting),
     )
@@ -81,26 +114,31 @@ def main() -> None:
         Path(folder).chmod(0o711)
         testbed = Testbed(scale, asked.seed, Path(folder))
         kinds = [kind for kind in KINDS.values() if not asked.only or _is_named(kind, asked.only)]
-        first = [kind for kind in kinds if _is_named(kind, asked.first)]
-        outcome = asyncio.run(run(testbed, kinds, asked.minutes * 60, tell, first))
+        first = [
+            kind
+            for kind in kinds
+            if _is_named(kind, asked.first) or (part.has_clock and kind.needs == "clock")
+        ]
+        outcome = asyncio.run(run(testbed, kinds, part.minutes * 60, tell, first))
         verdict = judge(outcome.evidence)
         notes = (
             {"server": outcome.server}
             | scale.notes()
             | {
                 "minutes": f"{asked.minutes:g}",
+                "the database's clock": "set an hour off now and then" if part.has_clock else "the machine's",
                 "machine": f"{os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f} at the end",
                 "faults that could not be brought about": str(outcome.missed or "none"),
                 "kinds left out": ", ".join(outcome.left_out) or "none",
             }
         )
-        report = write_report(verdict, outcome.evidence, asked.report, notes)
+        report = write_report(verdict, outcome.evidence, part.report, notes)
         if verdict.violations or outcome.complaints:
-            keep_logs(testbed.folder, asked.report)
+            keep_logs(testbed.folder, part.report)
     for complaint in outcome.complaints:
         print(f"COMPLAINT: {complaint}")
     print(f"{len(verdict.violations)} violations, {len(outcome.complaints)} complaints; see {report}")
-    sys.exit(1 if verdict.violations or outcome.complaints else 0)
+    return not (verdict.violations or outcome.complaints)
 
 
 def _setting(text: str) -> tuple[str, str]:

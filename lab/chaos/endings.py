@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lab.chaos.cases import Case
 from lab.chaos.commands import Commands
-from lab.chaos.evidence import Delivery, Evidence
+from lab.chaos.evidence import UNPROVEN, Delivery, Evidence
 from lab.chaos.order import BrokenPromise
 from lab.chaos.verdict import What
 from webhook_dispatcher.domain.event import FailedReason, State
@@ -103,6 +103,10 @@ def contents(case: Case) -> Iterator[BrokenPromise]:
     astray = [arrival for arrival in sent if arrival.merchant_id != case.merchant_id]
     if astray:
         yield BrokenPromise(What.WRONG_MERCHANT, case, f"it went to {astray[0].merchant_id}")
+    if any(UNPROVEN in arrival.headers for arrival in sent):
+        yield BrokenPromise(
+            What.UNPROVEN, case, "its receiver's certificate was expired, or another authority's"
+        )
     if not sent:
         return
     body = sent[0].body

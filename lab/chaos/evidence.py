@@ -244,6 +244,10 @@ ARRIVED_AT = "x-arrived-at"
 """The header in which the receiver notes at which address a request came, once its merchant has moved."""
 
 
+UNPROVEN = "x-unproven"
+"""The header in which it notes that a request came though its certificate did not prove who it is."""
+
+
 def arrived_at(arrival: Arrival) -> str:
     """Return at which address a request to a merchant that has moved arrived; "" if that is not known."""
     return arrival.headers.get(ARRIVED_AT, "")

@@ -32,7 +32,7 @@ Inject = Callable[["Testbed", "Hit"], Awaitable[None]]
 class Kind:
     """One kind of fault.
 
-    needs: what the machine must offer ("mount") or the run ("suspension", "clock"); or empty.
+    needs: what the machine must offer ("mount", "resolv.conf") or the run ("suspension", "clock"); or empty.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from enum import Enum, auto
@@ -9,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
+
+import trustme
 
 from lab.chaos.postgres_protocol import GSS_REQUEST, SSL_REQUEST, Conversation, Loss
 
@@ -31,11 +34,17 @@ class Mode(Enum):
 class Link:
     """Listens on a port of its own while entered, and passes on to the server's socket.
 
-    It is in one mode at a time; `restore` makes it sound again.
+    It is in one mode at a time; `restore` makes it sound again. With a file for its authority's certificate
+    it speaks TLS, and its URL asks for that.
     """
 
-    def __init__(self, server: Path) -> None:
+    def __init__(self, server: Path, root_file: Path | None = None) -> None:
         self._path = server
+        self._root_file = root_file
+        self.tls: ssl.SSLContext | None = None
+        if root_file is not None:
+            self.exchange_certificate()
+            self.publish_root()
         self._mode = Mode.SOUND
         self._sound = asyncio.Event()
         self._sound.set()
@@ -62,7 +71,24 @@ class Link:
 
     def dsn(self, user: str, database: str) -> str:
         """Return the URL of a database behind this link."""
-        return f"postgresql://{quote(user, safe='')}@127.0.0.1:{self.port}/{quote(database, safe='')}"
+        url = f"postgresql://{quote(user, safe='')}@127.0.0.1:{self.port}/{quote(database, safe='')}"
+        if self._root_file is None:
+            return url
+        return f"{url}?sslmode=verify-full&sslrootcert={quote(str(self._root_file))}"
+
+    def exchange_certificate(self) -> None:
+        """Take one of another authority, which nobody knows before `publish_root`, for new connections."""
+        authority = trustme.CA()
+        self._root = authority.cert_pem
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(self.tls)
+
+    def publish_root(self) -> None:
+        """Put the authority's certificate where the URL says, in place of the one before."""
+        assert self._root_file is not None
+        new = self._root_file.with_suffix(".new")
+        self._root.write_to_path(str(new))
+        new.replace(self._root_file)
 
     @property
     def connections(self) -> int:
@@ -182,7 +208,7 @@ class _Connection:
             self._server.transport.abort()
 
     async def _read_startup(self) -> bytes:
-        """Read the packet that begins a session; a question for encryption before it is denied."""
+        """Read the packet that begins a session; a question for TLS before it is answered."""
         while True:
             head = await self._reader.readexactly(8)
             if not await self._link.is_passable():
@@ -190,7 +216,23 @@ class _Connection:
             length, code = struct.unpack(">ii", head)
             if code not in (SSL_REQUEST, GSS_REQUEST):
                 return head + await self._reader.readexactly(length - 8)
-            self._client.write(b"N")
+            if code == SSL_REQUEST and self._link.tls is not None:
+                self._client.write(b"S")
+                await self._start_tls(self._link.tls)
+            else:
+                self._client.write(b"N")
+
+    async def _start_tls(self, context: ssl.SSLContext) -> None:
+        """Encrypt what is said to the client; ConnectionAbortedError where it breaks the handshake off."""
+        # Not the writer's own start_tls: where the client is gone, that leaves nothing to close.
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        await self._client.drain()
+        transport = await loop.start_tls(self._client.transport, protocol, context, server_side=True)
+        if transport is None:
+            raise ConnectionAbortedError
+        protocol.connection_made(transport)
+        self._reader, self._client = reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _pass_on_both_ways(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
         ways = [

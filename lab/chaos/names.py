@@ -21,22 +21,34 @@ class Names(NameServer):
         self._outage: Reply | None = None
         self._replies: Mapping[str, Reply] = {}
         self._moved: dict[str, Reply] = {}
+        self._left: list[asyncio.DatagramTransport] = []
         self.address = ""
 
     async def __aenter__(self) -> Self:
+        await self._listen()
+        return self
+
+    async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         self._stream = await asyncio.start_server(self.converse, "127.0.0.1", 0)
         port: int = self._stream.sockets[0].getsockname()[1]
         self._port = port
         await loop.create_datagram_endpoint(lambda: self, ("127.0.0.1", port))
         self.address = f"127.0.0.1:{port}"
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._transport.close()
+        for transport in (*self._left, self._transport):
+            transport.close()
         self._stream.close()
+
+    async def leave(self) -> None:
+        """Answer at another address from now on; the one before falls silent."""
+        self._transport.set_protocol(asyncio.DatagramProtocol())
+        self._left.append(self._transport)
+        self._stream.close()
+        await self._listen()
 
     def move(self, addresses_of: Mapping[str, str]) -> None:
         """Let names of merchants lead to other addresses from now on."""

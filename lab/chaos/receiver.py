@@ -24,7 +24,7 @@ import trustme
 import uvloop
 
 from lab.chaos.dear import choosing, dear_context, dear_headers
-from lab.chaos.evidence import ARRIVED_AT
+from lab.chaos.evidence import ARRIVED_AT, UNPROVEN
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.behaviour import Behaviour
 from webhook_dispatcher.local.certificate import server_context
@@ -135,6 +135,7 @@ class Merchants(Receiver):
             SharedHost.DEAR: dear,
         }
         self._closing: set[int] = set()
+        self._unproven: set[int] = set()
         self._came_to: dict[int, str] = {}
         self._moved: dict[str, tuple[str, Behaviour | None]] = {}
         for merchant_id, known in setting.secrets.items():
@@ -168,7 +169,10 @@ class Merchants(Receiver):
         """Log a request and behave as planned; what comes to a host that is gone reaches nobody."""
         if _merchant(exchange) in self._moved:
             exchange.headers[ARRIVED_AT] = self._came_to.get(exchange.connection, "")
-        if _merchant(exchange) in self._hosted and not self._is_served(exchange):
+        if exchange.connection in self._unproven:
+            exchange.headers[UNPROVEN] = "yes"
+            super().received(exchange)
+        elif _merchant(exchange) in self._hosted and not self._is_served(exchange):
             exchange.disconnect()
         else:
             super().received(exchange)
@@ -226,6 +230,8 @@ class Merchants(Receiver):
         """Make a connection of the shared host as they are now."""
         headers = self._headers.get(self._shared_host)
         if headers is None:
+            if self._shared_host is not SharedHost.SOUND:
+                self._unproven.add(self._connection_count + 1)
             return self._connect()
         connection = ClosingConnection(self, self._next(), headers)
         self._closing.add(connection.number)

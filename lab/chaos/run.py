@@ -120,6 +120,7 @@ def _is_possible(kind: Kind, testbed: Testbed) -> bool:
     offered = {
         "": True,
         "mount": testbed.server.can_mount,
+        "resolv.conf": testbed.resolv_conf is not None,
         "suspension": testbed.scale.has_notices,
         "clock": testbed.scale.has_clock,
     }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -24,6 +24,7 @@ from lab.chaos.merchants import PLATFORM_ADDRESS, SHARED_ADDRESS, Merchant, make
 from lab.chaos.names import Names, name_of
 from lab.chaos.quiet import Quiet
 from lab.chaos.receiver import Setting, SharedHost
+from lab.chaos.resolv_conf import ResolvConf
 from lab.chaos.server import Server
 from lab.chaos.writers import LEDGER, Writers
 from tests.acceptance.installation import ENDPOINT, make_key
@@ -37,6 +38,8 @@ from webhook_dispatcher.local.confinement import death_signal
 SECRETS_EACH = 5
 DEAR = 5
 """Merchants who can be dear. The first connection to each takes no turn: many at once stall a daemon."""
+PLAIN = 1
+"""Daemons that reach the database without TLS."""
 SET_ENDPOINT = """
 INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ($1, $2, $3, $4)
 ON CONFLICT (merchant_id) DO NOTHING
@@ -145,6 +148,8 @@ class Testbed:
         }
         self.server: Server
         self.names: Names
+        self.resolv_conf: ResolvConf | None = None
+        """Where the daemons read who their name server is, if that can be had."""
         self.fleet: Fleet
         self.writers: Writers
         self.quiet = Quiet()
@@ -253,6 +258,7 @@ class Testbed:
         async with AsyncExitStack() as stack:
             self.server = await stack.enter_async_context(self._server())
             self.names = await stack.enter_async_context(Names(self._addresses()))
+            self._name_the_name_server(stack)
             self._receive(stack)
             await self._configure()
             shares = {name: merchant.share for name, merchant in self.cast.items()}
@@ -261,12 +267,19 @@ class Testbed:
             )
             victims = []
             for slot in range(1, self.scale.daemons + 1):
-                link = await stack.enter_async_context(Link(self.server.socket))
+                root_file = self.folder / f"database-{slot}.pem" if slot > PLAIN else None
+                link = await stack.enter_async_context(Link(self.server.socket, root_file))
                 victims.append(Victim(slot, link, self._settings(link), self.scale.durations(), self.folder))
             self.fleet = Fleet(victims)
             stack.callback(self.fleet.end)
             await asyncio.gather(*(victim.start() for victim in victims))
             yield
+
+    def _name_the_name_server(self, stack: AsyncExitStack) -> None:
+        if self.server.can_mount:
+            with suppress(subprocess.CalledProcessError):
+                self.resolv_conf = ResolvConf(self.folder, self.names.address)
+                stack.callback(self.resolv_conf.close)
 
     def _addresses(self) -> dict[str, str]:
         return {name: merchant.address for name, merchant in self.cast.items() if merchant.is_named}
@@ -285,7 +298,7 @@ class Testbed:
             "EGRESS_ALLOW_HTTP": "true",
             "EGRESS_ALLOW_HOSTS": ",".join(map(name_of, self._addresses())),
             "EGRESS_CA_FILE": str(self._ca_file),
-            "EGRESS_NAMESERVERS": self.names.address,
+            **({} if self.resolv_conf else {"EGRESS_NAMESERVERS": self.names.address}),
             "OPS_ADDRESS": "127.0.0.1:0",
             "RETRY_SCHEDULE": ",".join(f"PT{delay}S" for delay in scale.schedule),
             "LEASE": f"PT{scale.lease}S",

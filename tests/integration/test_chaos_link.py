@@ -1,6 +1,7 @@
 """The link that the chaos run puts before the database: each of its breaks does what it says."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -122,6 +123,27 @@ async def test_blackhole_hides_that_the_server_ended_a_session(
         await connection.execute("SELECT 1", timeout=SHORT)
     link.restore()
     await until_found(_true_if(lambda: link.connections == 0), PATIENCE)
+
+
+async def test_link_with_another_authority_is_trusted_once_its_root_is_known(
+    database: Database, tmp_path: Path
+) -> None:
+    async with Link(server_socket(database), tmp_path / "root.pem") as link:
+
+        async def connect() -> asyncpg.Connection:
+            return await asyncpg.connect(link.dsn("postgres", database.name), timeout=PATIENCE)
+
+        standing = await connect()
+        link.exchange_certificate()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await connect()
+        assert await standing.fetchval("SELECT repeat('x', 1000000)") == "x" * 1_000_000
+        link.publish_root()
+        new = await connect()
+        link.cut()
+        for connection in (standing, new):
+            with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+                await connection.execute("SELECT 1")
 
 
 async def test_refusing_link_keeps_what_stands(link: Link, connect: Connect) -> None:

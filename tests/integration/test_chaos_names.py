@@ -53,3 +53,17 @@ async def test_names_that_are_lost_are_found_again(names: Names) -> None:
     assert (await outcomes(names))["m1"] is Outcome.DNS
     names.lose(())
     assert set((await outcomes(names)).values()) == {Outcome.DELIVERED}
+
+
+async def test_a_name_server_that_has_left_is_silent_where_it_was(names: Names) -> None:
+    before = names.address
+    await names.leave()
+    assert set((await outcomes(names)).values()) == {Outcome.DELIVERED}
+    names.address = before
+    assert not {Outcome.DELIVERED} & set((await outcomes(names)).values())
+
+
+async def test_a_name_that_moves_leads_elsewhere(names: Names) -> None:
+    names.move({"m1": "127.0.0.9"})
+    seen = await outcomes(names)
+    assert (seen["m1"], seen["m2"]) == (Outcome.CONNECT, Outcome.DELIVERED)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.chaos.evidence import arrived_at
+from lab.chaos.evidence import UNPROVEN, arrived_at
 from lab.chaos.merchants import other_address
 from lab.chaos.receiver import Merchants, Setting, SharedHost
 from tests.network.name_server import addresses
@@ -37,13 +37,13 @@ class Place:
 
     @asynccontextmanager
     async def connected(
-        self, address: str
+        self, address: str, verify: ssl.VerifyMode = ssl.CERT_REQUIRED
     ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        tls = ssl.create_default_context(cafile=self.setting.ca_file) if address == SHARED else None
-        name = NAME if address == SHARED else None
-        reader, writer = await asyncio.open_connection(
-            address, self.setting.port, ssl=tls, server_hostname=name
-        )
+        tls = ssl.create_default_context(cafile=self.setting.ca_file)
+        tls.check_hostname = verify is ssl.CERT_REQUIRED
+        tls.verify_mode = verify
+        secured = {"ssl": tls, "server_hostname": NAME} if address == SHARED else {}
+        reader, writer = await asyncio.open_connection(address, self.setting.port, **secured)
         try:
             yield reader, writer
         finally:
@@ -124,13 +124,18 @@ async def test_a_host_that_refuses_takes_no_connection_and_cuts_those_that_are_k
 
 @pytest.mark.parametrize("how", [SharedHost.UNTRUSTED, SharedHost.EXPIRED])
 async def test_a_certificate_that_is_another_authoritys_or_too_old_is_not_trusted(
-    place: Place, how: SharedHost
+    tmp_path: Path, how: SharedHost
 ) -> None:
-    await place.merchants.obey({"shared_host": how})
-    with pytest.raises(ssl.SSLCertVerificationError):
-        await place.post(SHARED, "shop")
-    await place.merchants.obey({"shared_host": SharedHost.SOUND})
-    assert await place.post(SHARED, "shop") == 200
+    async with serving(tmp_path) as place:
+        await place.merchants.obey({"shared_host": how})
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await place.post(SHARED, "shop")
+        async with place.connected(SHARED, verify=ssl.CERT_NONE) as trusting:
+            assert await ask(*trusting, "shop") == 200
+        await place.merchants.obey({"shared_host": SharedHost.SOUND})
+        assert await place.post(SHARED, "shop") == 200
+    arrivals = read_log(Path(place.setting.log))
+    assert [UNPROVEN in arrival.headers for arrival in arrivals] == [True, False]
 
 
 async def test_a_host_that_is_told_to_be_sound_has_a_new_certificate_and_keeps_its_connections(

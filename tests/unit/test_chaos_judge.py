@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from lab.chaos.evidence import UNPROVEN
 from lab.chaos.judge import judge
 from lab.chaos.verdict import What
 from tests.unit.chaos_evidence import EvidenceBuilder, calm, found
@@ -147,3 +148,8 @@ def test_the_body_is_the_same_on_every_attempt(builder: EvidenceBuilder) -> None
 def test_an_event_goes_to_its_own_merchant(builder: EvidenceBuilder) -> None:
     builder.arrivals[1].merchant_id = "m2"
     assert found(builder) == [(What.WRONG_MERCHANT, "b")]
+
+
+def test_an_event_goes_to_whose_certificate_proves_who_it_is(builder: EvidenceBuilder) -> None:
+    builder.arrivals[1].headers = {**builder.arrivals[1].headers, UNPROVEN: "yes"}
+    assert found(builder) == [(What.UNPROVEN, "b")]

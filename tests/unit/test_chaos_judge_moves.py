@@ -49,7 +49,9 @@ def test_a_kept_connection_leads_to_an_old_address_until_it_is_too_old(
     send(builder, "f", MADE + age + 0.5, 7, OLD)
     send(builder, "g", MADE + age + 1, 8, NEW)
     assert found(builder) == ([] if is_right else [(What.UNFOLLOWED, "f")])
-    assert judge(builder.evidence()).follow == Follow(1, 2, pytest.approx(MADE + age + 0.5 - MOVED))
+    follow = judge(builder.evidence()).follow
+    assert (follow.moves, follow.misled) == (1, 2)
+    assert follow.last == pytest.approx(MADE + age + 0.5 - MOVED)
 
 
 @pytest.mark.parametrize(("at", "is_right"), [(MOVED + 0.5, True), (MOVED + 4, False)])

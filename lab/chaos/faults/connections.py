@@ -74,6 +74,23 @@ async def slow(testbed: Testbed, hit: Hit) -> None:
         await testbed.wait(2)
 
 
+@fault("database's certificate and root exchanged", Track.SURROUNDINGS, Repeats.EXPOSED)
+async def exchange_certificate(testbed: Testbed, hit: Hit) -> None:
+    """Reset what daemons have open by TLS; the server is another authority's then, whose root comes later."""
+    victims = [victim for victim in testbed.fleet.living() if victim.link.tls is not None]
+    seconds = testbed.random.uniform(0.5, 3)
+    hit.note = f"{named(victims)}, the root {seconds:.1f} s later"
+    hit.strikes(*victims)
+    for victim in victims:
+        victim.link.exchange_certificate()
+        victim.link.cut()
+    try:
+        await testbed.wait(seconds)
+    finally:
+        for victim in victims:
+            victim.link.publish_root()
+
+
 @fault("half-open connections", Track.SURROUNDINGS, Repeats.EXPOSED)
 async def half_open(testbed: Testbed, hit: Hit) -> None:
     """Reset what one daemon has open; the server goes on believing in those sessions, with their locks."""
