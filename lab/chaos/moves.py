@@ -17,7 +17,6 @@ from webhook_dispatcher.local.arrivals import Arrival
 
 AGE, AGE_OF_REFUSED, RETRY = 5.0, 1.0, 0.8
 """Seconds for which daemons of a run keep a connection: a twelfth of the product's, like their lease."""
-AGES = {"_MAX_AGE_SECONDS": AGE, "_MAX_AGE_OF_REFUSED_SECONDS": AGE_OF_REFUSED, "_RETRY_SECONDS": RETRY}
 
 Sent = tuple[Arrival, Case]
 

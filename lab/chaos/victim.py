@@ -25,7 +25,7 @@ from typing import Any
 
 from lab.chaos.evidence import Phase
 from lab.chaos.gauge import Gauge
-from lab.chaos.moves import AGES
+from lab.chaos.moves import AGE, AGE_OF_REFUSED, RETRY
 from webhook_dispatcher import __version__, app
 from webhook_dispatcher.app import daemon as composition
 from webhook_dispatcher.app import outbound
@@ -40,9 +40,17 @@ from webhook_dispatcher.domain.verdict import Answer, Failure, may_always
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.records import PostgresRecords
-from webhook_dispatcher.transport import dialling, renewal
+from webhook_dispatcher.transport import dialling, renewal, resolver
 from webhook_dispatcher.transport.connection import HttpConnection
 from webhook_dispatcher.transport.sender import Sender
+
+SCALED = (
+    (renewal, "_MAX_AGE_SECONDS", AGE),
+    (renewal, "_MAX_AGE_OF_REFUSED_SECONDS", AGE_OF_REFUSED),
+    (renewal, "_RETRY_SECONDS", RETRY),
+    (resolver, "_REREAD_SECONDS", 0.25),
+)
+"""What is in proportion to the time-out of an attempt, and no setting: seconds in place of the product's."""
 
 
 class Point(StrEnum):
@@ -253,9 +261,9 @@ def main() -> None:
     _replace(outbound, "Sender", HitSender)
     _replace(instruments, "MemoryBudget", CountingMemory)
     _replace(dialling, "HttpConnection", HitConnection)
-    for constant, seconds in AGES.items():
-        assert hasattr(renewal, constant)
-        setattr(renewal, constant, seconds)
+    for module, constant, seconds in SCALED:
+        assert hasattr(module, constant)
+        setattr(module, constant, seconds)
     for module in (composition, outbound):
         module.__version__ = f"{__version__}+{name}"  # type: ignore[attr-defined]
     threading.Thread(target=orders.listen, daemon=True).start()

@@ -6,8 +6,8 @@ from lab.chaos.hit import Hit
 from lab.chaos.kinds import Track, fault
 from lab.chaos.testbed import Testbed
 
-READ_WITHIN = 2.0
-"""Seconds: a daemon reads it a second after a look-up that failed (transport/resolver.py)."""
+READ_WITHIN = 1.0
+"""Seconds: a daemon reads it a moment after a look-up has begun (transport/resolver.py)."""
 
 
 @fault("name server down", Track.OPERATORS, Repeats.NONE)
