@@ -38,18 +38,10 @@ def unfollowed(cases: Cases, evidence: Evidence) -> Iterator[BrokenPromise]:
     for one in filter(_is_judged, evidence.injections):
         for sent in _by_connection(cases, one):
             for arrival, case in _misled(sent, one):
-                age = _age(sent, arrival)
                 after = arrival.started_at - one.began
-                if age is None and after > evidence.limits.attempt_timeout + ALLOWANCE:
-                    detail = (
-                        f"its name had moved {after:.1f} s before, and its connection was made after that"
-                    )
-                    yield BrokenPromise(What.UNFOLLOWED, case, detail)
-                elif age is not None and age > 0:
-                    detail = (
-                        f"its name had moved {after:.1f} s before, and its connection's last answer came "
-                        f"{age:.1f} s after the end of its time"
-                    )
+                fault = _fault(sent, arrival, after, evidence.limits.attempt_timeout)
+                if fault is not None:
+                    detail = f"its name had moved {after:.1f} s before, and its connection {fault}"
                     yield BrokenPromise(What.UNFOLLOWED, case, detail)
 
 
@@ -76,12 +68,13 @@ def _misled(sent: Sequence[Sent], one: Injection) -> Iterator[Sent]:
             yield arrival, case
 
 
-def _age(sent: Sequence[Sent], arrival: Arrival) -> float | None:
-    """Return by how much a connection was too old at its answer before a request; None: that is its first."""
+def _fault(sent: Sequence[Sent], arrival: Arrival, after: float, attempt_timeout: float) -> str | None:
+    """Say why a connection should not have carried a request, so many seconds after a move."""
     before = [earlier for earlier, _ in sent if earlier.started_at < arrival.started_at]
     if not before:
-        return None
+        return "was made after that" if after > attempt_timeout + ALLOWANCE else None
     last, made_at = before[-1], before[0].started_at
     is_delivery = last.status is not None and 200 <= last.status <= 299
-    ended_at = made_at if last.ended_at is None else last.ended_at
-    return ended_at - made_at - (AGE if is_delivery else AGE_OF_REFUSED) - RETRY
+    age = (made_at if last.ended_at is None else last.ended_at) - made_at
+    most = AGE if is_delivery else AGE_OF_REFUSED
+    return f"was {age:.1f} s old at the answer before; {most:g} s are right" if age > most + RETRY else None
