@@ -366,6 +366,7 @@ QUESTIONS: Mapping[str, Question] = {
     # upkeep
     "read_schema": Question(()),
     "advance_sequence": Question(("'api_key_id_seq'", "4000000000000000000")),
+    "awaits_standby": Question(()),
     "read_role": Question(()),
     "read_encoding": Question(()),
     "read_gauges": Question((str(ASKED),), 2 * ASKED),
@@ -375,6 +376,10 @@ QUESTIONS: Mapping[str, Question] = {
     "note_milestone": Question(()),
     "forget_milestones": Question((NOW + " - interval '1 day'",)),
     "may_read_secrets": Question(()),
+    # clock
+    "correct_lanes": Question(
+        (MERCHANT, str(ASKED), "'30 seconds'", "ARRAY[interval '1 minute']", "'1 hour'", "'30 seconds'"), 3 * ASKED
+    ),
     # administration
     "name_person": Question(("'cli:ana'",)),
     "insert_endpoint": Question(("'new'", "'https://example.com/'", "'\\x00'", "'k1'")),
@@ -623,6 +628,7 @@ QUESTIONS: Mapping[str, Question] = {
 }
 
 READ_WHOLE: Mapping[str, str] = {
+    "correct_others": "it looks at all dispatchers, once after the clock was set",
     "preview_recovery": "it counts a range of time before it is sent again, and is planned for what is given",
     "count_given_up_later": "as preview_recovery",
     "preview_skip": "it counts what is owed, as far as it is told to",
@@ -671,6 +677,7 @@ SUBJECTS = (
     "reopening",
     "recovering",
     "upkeep",
+    "clock",
     "administration",
     "previewing",
     "chosen_indexes",

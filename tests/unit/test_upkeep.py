@@ -1,15 +1,17 @@
 """Partitions, gauges and the schema: what one step of each does."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.builders import NOW
+from tests.unit.fakes.clock import FakeClock
 from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.storage import FakeClaims
 from webhook_dispatcher.dispatch import sweep as sweeping
-from webhook_dispatcher.dispatch.sweep import RetryMending
+from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
+from webhook_dispatcher.dispatch.sweep import ClockCorrection, RetryMending
 from webhook_dispatcher.dispatch.upkeep import (
     CONTROL_KEPT,
     DAYS_AHEAD,
@@ -19,12 +21,14 @@ from webhook_dispatcher.dispatch.upkeep import (
     confirm_sealing_key,
     keep_logs,
 )
+from webhook_dispatcher.domain.clock import DatabaseClock
 from webhook_dispatcher.domain.errors import SchemaMismatch, StorageUnavailable
-from webhook_dispatcher.domain.ports import Dropped, OldestSearch, Owed
+from webhook_dispatcher.domain.ports import Corrected, Dropped, LongestWaits, OldestSearch, Owed
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 RETENTION = timedelta(days=14)
+HOUR = timedelta(hours=1)
 
 
 class FakeUpkeep:
@@ -43,6 +47,7 @@ class FakeUpkeep:
         self.mismatch: SchemaMismatch | None = None
         self.is_away = False
         self.is_published = True
+        self.pages: list[Corrected] = []
 
     async def check_schema(self) -> None:
         if self.mismatch is not None:
@@ -75,6 +80,13 @@ class FakeUpkeep:
     async def clear_console_rows(self) -> int:
         self.done.append(("clear console", None))
         return self.expired
+
+    async def correct_lanes(self, after_merchant: str, page_size: int, waits: LongestWaits) -> Corrected:
+        self.done.append(("correct", after_merchant))
+        return self.pages.pop(0)
+
+    async def correct_others(self, waits: LongestWaits) -> None:
+        self.done.append(("correct others", None))
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         self.done.append(("measure", search))
@@ -230,6 +242,29 @@ async def test_lanes_are_mended_page_by_page_and_round_after_round(monkeypatch: 
     for _ in range(5):
         await mending.step()
     assert lanes.asked == ["", "b", "d", "", "b"]
+
+
+async def test_a_clock_that_was_set_is_corrected_for_in_two_rounds_once_clocks_agree() -> None:
+    clock, upkeep, waits = FakeClock(), FakeUpkeep(), LongestWaits(HOUR, HOUR, (HOUR,), HOUR, HOUR)
+    database_clock = DatabaseClock(clock)
+    own_faults = OwnFaults(clock, database_clock, Metrics("test"))
+    correction = ClockCorrection(upkeep, database_clock, own_faults, waits)
+
+    def read(ahead: timedelta) -> None:
+        now = datetime.fromtimestamp(clock.unix(), UTC)
+        database_clock.synchronise(now + ahead, clock.elapsed())
+
+    for ahead in (timedelta(), HOUR):
+        read(ahead)
+        assert not await correction.step()
+    assert upkeep.done == []
+    read(timedelta())
+    upkeep.pages = [Corrected("m", 1, 2), Corrected(None, 0, 0), Corrected(None, 0, 1)]
+    with capture_logs() as logs:
+        assert [await correction.step() for _ in range(5)] == [True, False, False, False, False]
+    round_of_all: list[tuple[str, object]] = [("correct others", None), ("correct", "")]
+    assert upkeep.done == [*round_of_all, ("correct", "m"), *round_of_all]
+    assert [(line["lanes"], line["retries"]) for line in logs if "lanes" in line] == [(1, 2), (0, 1)]
 
 
 async def test_a_public_half_that_cannot_be_published_is_logged_each_time() -> None:

@@ -25,11 +25,12 @@ from webhook_dispatcher.app.clock import SystemClock
 from webhook_dispatcher.app.instance import RELEASE_INTERVAL, Instance
 from webhook_dispatcher.app.outbound import make_sender
 from webhook_dispatcher.app.report import Readiness, ShowsOperators
-from webhook_dispatcher.dispatch.attempt import Attempter, Hold
+from webhook_dispatcher.dispatch.attempt import ENDPOINT_WAIT, Attempter, Hold
 from webhook_dispatcher.dispatch.control.controller import Controller
 from webhook_dispatcher.dispatch.control.long_running import LongRunningCommands
 from webhook_dispatcher.dispatch.control.postponed import Postponed
 from webhook_dispatcher.dispatch.control.recalls import RECALL_INTERVAL, obey_recalls
+from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher, Limits
 from webhook_dispatcher.dispatch.heartbeat import HEARTBEAT_INTERVAL, Pulse
 from webhook_dispatcher.dispatch.instruments import Instruments, OperatorPause
@@ -40,7 +41,14 @@ from webhook_dispatcher.dispatch.recorder import Recorder
 from webhook_dispatcher.dispatch.retries import Retrier, RetryLimits
 from webhook_dispatcher.dispatch.sent_lately import LOOK_INTERVAL
 from webhook_dispatcher.dispatch.suspension import SUSPENSION_INTERVAL, Suspension
-from webhook_dispatcher.dispatch.sweep import MEND_INTERVAL, SWEEP_INTERVAL, RetryMending, Sweep
+from webhook_dispatcher.dispatch.sweep import (
+    CORRECTION_INTERVAL,
+    MEND_INTERVAL,
+    SWEEP_INTERVAL,
+    ClockCorrection,
+    RetryMending,
+    Sweep,
+)
 from webhook_dispatcher.dispatch.upkeep import (
     GAUGE_INTERVAL,
     SCHEMA_INTERVAL,
@@ -59,7 +67,7 @@ from webhook_dispatcher.domain.errors import (
     StorageError,
     StorageUnavailable,
 )
-from webhook_dispatcher.domain.ports import Sender
+from webhook_dispatcher.domain.ports import LongestWaits, Sender
 from webhook_dispatcher.domain.record import Sent
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
@@ -135,6 +143,8 @@ class Daemon:
         reasons = []
         if now - self._dispatcher.answered_at > MAX_SILENCE:
             reasons.append(self._outage.trouble or "the database does not answer")
+        elif self._pulse.uncommitted_for() > MAX_SILENCE:
+            reasons.append("the database answers, but commits nothing")
         if self._recorder.is_behind():
             reasons.append("outcomes cannot be written")
         reasons += self._own_faults.reasons
@@ -295,11 +305,24 @@ class Daemon:
         logs = partial(keep_logs, upkeep, settings.retention, instruments.own_faults.clock_doubt)
         suspension = Suspension(suspensions, settings.suspend_after, interval, self.metrics)
         reporting = Reporting(notices, settings.failing_after, self.metrics)
+        correction = ClockCorrection(
+            upkeep,
+            instruments.database_clock,
+            instruments.own_faults,
+            LongestWaits(
+                settings.lease,
+                running_lease(settings.attempt_timeout),
+                settings.retry_schedule.delays,
+                interval,
+                ENDPOINT_WAIT,
+            ),
+        )
         schema_check = partial(check_schema, upkeep, self._end_for)
         sealing = partial(confirm_sealing_key, upkeep, keyring)
         self._pulse = Pulse(
             heartbeats,
             self._recorder,
+            self._clock,
             lanes=lambda: self._dispatcher.lanes_leased,
             in_flight=lambda: self._attempter.in_flight,
             reasons=self.readiness,
@@ -321,6 +344,7 @@ class Daemon:
                 wake=self._dispatcher.needs_sweep,
             ),
             loop(MEND_INTERVAL, RetryMending(claims).step, "mend.failed"),
+            loop(CORRECTION_INTERVAL, correction.step, "clock.uncorrected"),
             loop(RECALL_INTERVAL, obeying, "recall.failed"),
             loop(SUSPENSION_INTERVAL, suspension.step, "suspension.failed"),
             loop(UPKEEP_INTERVAL, logs, "housekeeping.failed", wake=self._recorder.needs_upkeep),

@@ -5,14 +5,23 @@ The sweep limits its load on the database (pace.Interval), but goes on at once w
 left and finds news.
 """
 
+import structlog
+
 from webhook_dispatcher.dispatch.dispatcher import Dispatcher
+from webhook_dispatcher.dispatch.health.own_faults import OwnFaults
 from webhook_dispatcher.dispatch.pace import Interval
-from webhook_dispatcher.domain.ports import Claims
+from webhook_dispatcher.domain.clock import DatabaseClock
+from webhook_dispatcher.domain.ports import Claims, LongestWaits, Upkeep
 
 SWEEP_PAGE = 1_000
 """Merchants read in one statement."""
 SWEEP_INTERVAL = Interval(0.5, limits_load=True)
 MEND_INTERVAL = Interval(15.0, limits_load=True)
+CORRECTION_INTERVAL = Interval(5.0)
+CORRECTION_ROUNDS = 2
+"""Rounds made after the clock was set: the second finds what somebody held in the first."""
+
+_log = structlog.get_logger()
 
 
 class Sweep:
@@ -51,3 +60,44 @@ class RetryMending:
         """Correct those on the next page."""
         merchants = await self._claims.mend_retries(self._after, SWEEP_PAGE)
         self._after = merchants[-1][0] if len(merchants) == SWEEP_PAGE else ""
+
+
+class ClockCorrection:
+    """After the database's clock was set, corrects instants that lie further ahead than they can.
+
+    They were written while it was ahead, or before it was set back: leases, claims, rests and retries would
+    wait until it has come so far. Only once this machine's clock agrees with it: else it may be wrong just
+    now. Who starts later does not know that it was set.
+
+    _corrected_for: when it was set, as far as all is corrected. _rounds: made since. _after: as in Sweep.
+    """
+
+    def __init__(
+        self, upkeep: Upkeep, database_clock: DatabaseClock, own_faults: OwnFaults, waits: LongestWaits
+    ) -> None:
+        self._upkeep = upkeep
+        self._database_clock = database_clock
+        self._own_faults = own_faults
+        self._waits = waits
+        self._corrected_for = self._begun_for = database_clock.stepped_at
+        self._rounds = 0
+        self._after = ""
+
+    async def step(self) -> bool:
+        """Correct a page, if there is anything to correct. True: the round goes on."""
+        stepped_at = self._database_clock.stepped_at
+        if stepped_at == self._corrected_for or not self._own_faults.compare_clocks():
+            return False
+        if stepped_at != self._begun_for:
+            self._begun_for, self._rounds, self._after = stepped_at, 0, ""
+        if not self._after:
+            await self._upkeep.correct_others(self._waits)
+        page = await self._upkeep.correct_lanes(self._after, SWEEP_PAGE, self._waits)
+        if page.lanes or page.retries:
+            _log.warning("clock.corrected", lanes=page.lanes, retries=page.retries)
+        self._after = page.last_merchant or ""
+        if not self._after:
+            self._rounds += 1
+        if self._rounds == CORRECTION_ROUNDS:
+            self._corrected_for = stepped_at
+        return bool(self._after)

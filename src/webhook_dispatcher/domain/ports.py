@@ -470,8 +470,30 @@ class Dropped(NamedTuple):
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class LongestWaits:
+    """How far ahead of the database's clock an instant of ours may lie.
+
+    delays: of a retry, by the attempts made. rest: of a lane that is not suspended.
+    """
+
+    lease: timedelta
+    command_lease: timedelta
+    delays: Sequence[timedelta]
+    suspension_interval: timedelta
+    rest: timedelta
+
+
+class Corrected(NamedTuple):
+    """How many lanes and retries of a page lay too far ahead. last_merchant: None where the round is over."""
+
+    last_merchant: str | None
+    lanes: int
+    retries: int
+
+
 class Upkeep(Protocol):
-    """Partitions, retention and gauges. All methods raise StorageError."""
+    """Partitions, retention, gauges and corrections. All methods raise StorageError."""
 
     async def check_schema(self) -> None:
         """Raise SchemaMismatch when the schema does not serve this program."""
@@ -507,6 +529,14 @@ class Upkeep(Protocol):
 
     async def clear_console_rows(self) -> int:
         """Clear away the console's sessions and codes that expired; return how many these were."""
+        ...
+
+    async def correct_lanes(self, after_merchant: str, page_size: int, waits: LongestWaits) -> Corrected:
+        """Correct lanes of the next merchants, and their retries, that lie too far ahead of the clock."""
+        ...
+
+    async def correct_others(self, waits: LongestWaits) -> None:
+        """Correct what else lies too far ahead: running commands, untold failures, dispatchers' notes."""
         ...
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:

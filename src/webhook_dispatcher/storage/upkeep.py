@@ -1,4 +1,4 @@
-"""Partitions, retention and gauges: the statements of upkeep.sql, bound and mapped.
+"""Partitions, retention, gauges and corrections: upkeep.sql's and clock.sql's statements, bound and mapped.
 
 Partitions are the one thing done as webhook_owner, for the length of a transaction each.
 """
@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.ports import Dropped, OldestSearch, Owed
+from webhook_dispatcher.domain.ports import Corrected, Dropped, LongestWaits, OldestSearch, Owed
 from webhook_dispatcher.domain.sealing import by_public_half, opened_by
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage import heartbeats, keys, numbers, schema
@@ -21,6 +21,7 @@ from webhook_dispatcher.storage.console import expiry as console_expiry
 from webhook_dispatcher.storage.statements import load
 
 _UPKEEP = load("upkeep")
+_CLOCK = load("clock")
 _PURGE = load("control")["purge_control"]
 _PURGE_UNREPORTED = load("notices")["purge_unreported"]
 LOGS = ("delivery_log", "attempt_log")
@@ -124,6 +125,26 @@ class PostgresUpkeep:
     async def clear_console_rows(self) -> int:
         """See domain.ports.Upkeep; source: storage.console.expiry."""
         return await console_expiry.clear(self._pool)
+
+    async def correct_lanes(self, after_merchant: str, page_size: int, waits: LongestWaits) -> Corrected:
+        """See domain.ports.Upkeep; source: clock.sql `correct_lanes`."""
+        with translated():
+            row = await self._pool.fetchrow(
+                _CLOCK["correct_lanes"].text,
+                after_merchant,
+                page_size,
+                waits.lease,
+                list(waits.delays),
+                waits.suspension_interval,
+                waits.rest,
+            )
+        assert row is not None
+        return Corrected(**row)
+
+    async def correct_others(self, waits: LongestWaits) -> None:
+        """See domain.ports.Upkeep; source: clock.sql `correct_others`."""
+        with translated():
+            await self._pool.execute(_CLOCK["correct_others"].text, waits.command_lease)
 
     async def measure(self, count_limit: int, search: OldestSearch) -> Owed:
         """See domain.ports.Upkeep; source: upkeep.sql `read_gauges`, `read_oldest_pending`."""
