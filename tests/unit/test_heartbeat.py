@@ -6,21 +6,23 @@ import pytest
 
 from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.heartbeat import MAX_SAID, MAX_TEXT, Pulse
-from webhook_dispatcher.domain.errors import StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.heartbeat import Heartbeat
 
 
 class FakeHeartbeats:
-    """Keeps what was noted. is_away: nothing can be."""
+    """Keeps what was noted. is_away, refuses: nothing can be."""
 
     def __init__(self) -> None:
         self.noted: list[Heartbeat] = []
         self.removed: list[Mapping[str, int]] = []
-        self.is_away = False
+        self.is_away = self.refuses = False
 
     async def note(self, beat: Heartbeat) -> None:
         if self.is_away:
             raise StorageUnavailable("away")
+        if self.refuses:
+            raise StatementRefused("42501", "no")
         self.noted.append(beat)
 
     async def remove(self, attempts: Mapping[str, int]) -> None:
@@ -40,6 +42,7 @@ class Beating:
         self.pulse = Pulse(
             self.heartbeats,
             self.recording.recorder,
+            self.recording.clock,
             lanes=lambda: 3,
             in_flight=lambda: 2,
             reasons=lambda: self.reasons,
@@ -106,3 +109,23 @@ async def test_what_is_wrong_is_said_within_bounds() -> None:
     [beat] = beating.heartbeats.noted
     assert (beat.lanes, beat.attempts_in_flight) == (3, 2)
     assert (beat.reasons, beat.faults) == (["x" * MAX_TEXT, "ab"], ["fault"] * MAX_SAID)
+
+
+async def test_it_tells_how_long_nothing_was_committed() -> None:
+    beating = Beating()
+    clock, heartbeats = beating.recording.clock, beating.heartbeats
+    heartbeats.is_away = True
+    for _ in range(2):
+        with pytest.raises(StorageUnavailable):
+            await beating.pulse.step()
+        clock.advance(7)
+    assert beating.pulse.uncommitted_for() == 14
+    heartbeats.is_away, heartbeats.refuses = False, True
+    with pytest.raises(StatementRefused):
+        await beating.pulse.step()
+    clock.advance(7)
+    assert beating.pulse.uncommitted_for() == 0
+    heartbeats.refuses = False
+    await beating.pulse.step()
+    clock.advance(7)
+    assert beating.pulse.uncommitted_for() == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch
+from webhook_dispatcher.domain.errors import ConfigurationError, Refused, SchemaMismatch, StorageUnavailable
 from webhook_dispatcher.storage import installation, inventory, numbers
 from webhook_dispatcher.storage.chosen_indexes import AS_BEFORE, ChosenIndexes
 from webhook_dispatcher.storage.chosen_indexes import settle as settle_indexes
@@ -109,6 +109,14 @@ def migration_sql(paused: bool = False) -> str:
     if paused:
         output.write("\nUPDATE webhook.state SET paused = true;\n")
     return output.getvalue()
+
+
+async def check_commits(connection: PoolConnectionProxy) -> None:
+    """Raise StorageUnavailable while each COMMIT waits for a standby that is not there."""
+    with translated():
+        is_awaiting = await connection.fetchval(load("upkeep")["awaits_standby"].text)
+    if is_awaiting:
+        raise StorageUnavailable("COMMIT waits for a synchronous standby, and none is connected")
 
 
 async def check(connection: asyncpg.Connection | asyncpg.Pool | PoolConnectionProxy) -> datetime:

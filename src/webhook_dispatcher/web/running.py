@@ -141,6 +141,7 @@ class Running(ABC):
                     await schema.check(connection)
                     (await installation.read(connection)).verify(self._options.installation)
                     await refuse_powerful(connection)
+                    await schema.check_commits(connection)
         except StorageUnavailable as error:
             _log.warning("database.awaited", shard=name, error=str(error))
             self._away[name] = str(error)

@@ -8,6 +8,15 @@ SELECT state.schema_version, state.compatible_from, pg_postmaster_start_time() A
 FROM webhook.state
 WHERE state.is_only;
 
+-- name: awaits_standby
+-- Tell whether commits wait for a synchronous standby although none is connected. Which are is not shown to everybody.
+-- row: awaits_standby boolean
+-- order: one row
+SELECT
+    current_setting('synchronous_standby_names') <> ''
+    AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+    AND NOT EXISTS (SELECT FROM pg_stat_replication) AS awaits_standby;
+
 -- name: read_role
 -- Read as whom we are connected, and whether that role may deliver.
 -- row: role name, may_deliver boolean
