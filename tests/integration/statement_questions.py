@@ -378,7 +378,8 @@ QUESTIONS: Mapping[str, Question] = {
     "may_read_secrets": Question(()),
     # clock
     "correct_lanes": Question(
-        (MERCHANT, str(ASKED), "'30 seconds'", "ARRAY[interval '1 minute']", "'1 hour'", "'30 seconds'"), 3 * ASKED
+        (MERCHANT, str(ASKED), "'30 seconds'", "ARRAY[interval '1 minute']", "'1 hour'", "'30 seconds'"),
+        3 * ASKED,
     ),
     # administration
     "name_person": Question(("'cli:ana'",)),
@@ -424,6 +425,7 @@ QUESTIONS: Mapping[str, Question] = {
     "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
     "read_own_command": Question((OWNER, "1"), VIEWS),
     # administration
+    "read_lock_room": Question((), 10),
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
     # notices

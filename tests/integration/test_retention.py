@@ -6,6 +6,7 @@ import asyncpg
 
 from tests.integration.storage_harness import StorageHarness
 from webhook_dispatcher.domain.ports import Dropped
+from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
 PATIENCE = timedelta(seconds=20)
@@ -50,3 +51,19 @@ async def test_nothing_is_old_that_was_written_last_whatever_the_clock_says(stor
         # As with a clock that is ahead: the oldest day's rows are the newest, and were kept for no day yet.
         assert await PostgresUpkeep(pool).drop_partitions(timedelta(0)) is None
     assert await _days(storage.db) == days
+
+
+async def test_a_look_at_all_days_takes_as_many_locks_as_check_says(storage: StorageHarness) -> None:
+    """The bound that docs/operations.md names: eight for each day of the log, and a few."""
+    admin = await storage.session(user="webhook_admin")
+    room = await Administration(admin).read_lock_room()
+    days = await storage.db.fetchval(
+        "SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook.delivery_log'::regclass"
+    )
+    async with admin.transaction():
+        await admin.fetch("SELECT state FROM webhook.deliveries WHERE event_id = gen_random_uuid()")
+        taken = await admin.fetchval(
+            "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'"
+        )
+    assert room.locks_a_day == 8
+    assert days * room.locks_a_day < taken < (days + 3) * room.locks_a_day

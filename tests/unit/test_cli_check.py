@@ -18,6 +18,7 @@ from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.storage.administration import (
     Administration,
     DispatcherFacts,
+    LockRoom,
     PauseOfEverything,
     Stranded,
     SuspendedMerchant,
@@ -200,6 +201,24 @@ async def test_missing_partitions_are_named() -> None:
     database.missing = [("webhook.attempt_log", date(2026, 11, 21))]
     results = await examine(session(database))
     assert problems(results) == {"partitions": ("1 missing (webhook.attempt_log: 2026-11-21)", 1)}
+
+
+@pytest.mark.parametrize(
+    ("room", "note"),
+    [
+        (32, None),
+        (
+            31,
+            "all there; a look at all days takes 320 locks, so set max_locks_per_transaction to 32 "
+            "(it is 31) or shorten WEBHOOK_RETENTION",
+        ),
+    ],
+)
+async def test_a_log_of_more_days_than_the_server_has_locks_for_is_noted(room: int, note: str | None) -> None:
+    database = await configured()
+    database.lock_room = LockRoom(8, room, 100)
+    [told] = [result for result in await examine(session(database)) if result.check == "partitions"]
+    assert (told.problem, told.note) == (None, note)
 
 
 async def test_rows_that_cannot_be_read_are_named() -> None:

@@ -41,6 +41,10 @@ from webhook_dispatcher.transport.tls import lacking_groups
 
 MAY_NOT = "42501"
 """The SQLSTATE of a permission that is wanting."""
+LOOKS_AT_ONCE = 10
+"""Looks at all days of the log, by people, merchants and commands, that the server should have locks for."""
+DAYS_BESIDE = 10
+"""Days that have partitions beside those of the retention: eight to come, today, and the one dropped next."""
 MAX_NAMED = 10
 MAX_READ = 1_000
 """Rows of lanes that wait which are read to find those that cannot be."""
@@ -170,7 +174,7 @@ async def _database(
         yield _installation(await database.read_installation(), settings.installation)
         for result in await _stored_keys(keyring, database):
             yield result
-        yield await _partitions(database)
+        yield await _partitions(settings, database)
         yield _said("lost", diagnosed.of_lost(await database.read_lost()))
         yield await _dispatchers(database)
         for result in await _unreadable(database):
@@ -298,8 +302,19 @@ def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
     return "ok; " + "; ".join(notes) if notes else None
 
 
-async def _partitions(database: Administration) -> CheckResult:
-    return _said("partitions", diagnosed.of_missing_partitions(await database.missing_partitions(DAYS_AHEAD)))
+async def _partitions(settings: Settings, database: Administration) -> CheckResult:
+    if missing := await database.missing_partitions(DAYS_AHEAD):
+        return _said("partitions", diagnosed.of_missing_partitions(missing))
+    room = await database.read_lock_room()
+    locks = (settings.retention.days + DAYS_BESIDE) * room.locks_a_day
+    wanted = -(-LOOKS_AT_ONCE * locks // room.transactions)
+    if wanted <= room.of_a_transaction:
+        return CheckResult("partitions")
+    note = (
+        f"all there; a look at all days takes {locks} locks, so set max_locks_per_transaction to {wanted} "
+        f"(it is {room.of_a_transaction}) or shorten WEBHOOK_RETENTION"
+    )
+    return CheckResult("partitions", note=note)
 
 
 async def _dispatchers(database: Administration) -> CheckResult:

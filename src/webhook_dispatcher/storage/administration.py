@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -206,6 +206,17 @@ class UnreadableRow:
     seq: int
     event_id: UUID
     error: str
+
+
+class LockRoom(NamedTuple):
+    """Locks that a look at all days of the log takes for each, and what the server has room for.
+
+    The room is `of_a_transaction` (max_locks_per_transaction) times `transactions` that there may be at once.
+    """
+
+    locks_a_day: int
+    of_a_transaction: int
+    transactions: int
 
 
 class Administration:
@@ -472,6 +483,11 @@ class Administration:
         """Return table and day of each log partition that is missing, today and the next days."""
         rows = await self._rows("missing_partitions", list(PARTITIONED), days)
         return [(row["parent"], row["day"]) for row in rows]
+
+    async def read_lock_room(self) -> LockRoom:
+        """Read how many locks looks at the log take, and how many the server has room for."""
+        [row] = await self._rows("read_lock_room")
+        return LockRoom(**row)
 
     async def read_lost(self) -> lost.Lost | None:
         """Say what was sent and is not here since another server took over."""

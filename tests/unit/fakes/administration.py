@@ -20,6 +20,7 @@ from webhook_dispatcher.storage.administration import (
     DeliveryView,
     DispatcherFacts,
     EndpointChange,
+    LockRoom,
     PauseOfEverything,
     StoredSecrets,
     Stranded,
@@ -74,6 +75,7 @@ class FakeAdministration(Administration):
         self.suspended_in_all = 0
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
+        self.lock_room = LockRoom(8, 64, 100)
         self.missing: list[tuple[str, date]] = []
         self.pooler_is_there = False
         self.unreadable: list[UnreadableRow] = []
@@ -252,6 +254,9 @@ class FakeAdministration(Administration):
 
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
         return self.missing
+
+    async def read_lock_room(self) -> LockRoom:
+        return self.lock_room
 
     async def read_lost(self) -> Lost | None:
         return self.lost

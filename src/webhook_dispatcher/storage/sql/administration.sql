@@ -515,6 +515,15 @@ WHERE NOT EXISTS (
 )
 ORDER BY parent, day;
 
+-- name: read_lock_room
+-- Read how many locks a look at all days of the log takes for each day, and how many the server has room for.
+-- row: locks_a_day bigint, of_a_transaction bigint, transactions bigint
+-- order: one row; room is the product of the last two
+SELECT
+    (SELECT 1 + count(*) FROM pg_index WHERE pg_index.indrelid = 'webhook.delivery_log'::regclass) AS locks_a_day,
+    current_setting('max_locks_per_transaction')::bigint AS of_a_transaction,
+    current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint AS transactions;
+
 -- name: name_waiting_rows
 -- Name the rows that lanes may wait for: the next one of each lane that waits, or waited a minute ago, and due
 -- rows that nobody has claimed for ten seconds. Reads no objects.
