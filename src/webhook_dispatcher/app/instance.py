@@ -5,6 +5,7 @@ that nobody locks is a dead one's. A broken connection and a silence do not say 
 cut off may have a request under way. A copy proves nothing, so each file names itself and its kernel.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -25,6 +26,8 @@ RELEASE_INTERVAL = Interval(0.5)
 SUFFIX = ".owner"
 MAX_SIZE = 4_096
 """Bytes of a file that are read."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What passes: whoever starts on a full disk makes its file when there is room."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _log = structlog.get_logger()
@@ -46,10 +49,13 @@ class Instance:
         self._trouble = ""
 
     def __enter__(self) -> Self:
-        """Make the file; ConfigurationError where that cannot be."""
+        """Make the file, later where the disk is full; ConfigurationError where that cannot be."""
         try:
             self._hold()
         except OSError as error:
+            if error.errno in FULL:
+                self._tell(error)
+                return self
             raise ConfigurationError(
                 f"WEBHOOK_INSTANCE_DIR: no file can be kept in {self._folder}: {error.strerror}",
                 remedy="name a folder that this user may write to, or leave it out",
@@ -70,9 +76,14 @@ class Instance:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.__exit__()
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        # Whoever locks it before us finds it empty, and leaves it.
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        os.write(self._file, json.dumps(self._content(self._file, self._owner)).encode())
+        try:
+            # Whoever locks it before us finds it empty, and leaves it.
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            os.write(self._file, json.dumps(self._content(self._file, self._owner)).encode())
+        except OSError:
+            self.__exit__()
+            self._path.unlink(missing_ok=True)
+            raise
 
     def _content(self, file: int, owner: str) -> dict[str, object]:
         """Return what stands in a file of this folder; a copy of it is another file."""
@@ -106,9 +117,12 @@ class Instance:
                         self._found_empty.add(path)
             self._trouble = ""
         except OSError as error:
-            if self._trouble != str(error):
-                self._trouble = str(error)
-                _log.warning("instance.unseen", folder=str(self._folder), error=self._trouble)
+            self._tell(error)
+
+    def _tell(self, error: OSError) -> None:
+        if self._trouble != str(error):
+            self._trouble = str(error)
+            _log.warning("instance.unseen", folder=str(self._folder), error=self._trouble)
 
     @contextmanager
     def _taken(self, path: Path) -> Iterator[str | None]:
