@@ -214,3 +214,23 @@ async def test_a_role_that_may_not_deliver_is_refused_with_2_and_told_which_may(
     line = await refused(installation.spawn(DATABASE_URL=installation.database.dsn("webhook_admin")), 2)
     assert "'webhook_admin' may not deliver" in line
     assert "webhook_dispatcher" in line
+
+
+async def test_rights_that_are_taken_from_a_running_daemon_and_given_back_lose_nothing(
+    installation: Installation,
+) -> None:
+    await installation.configure("m")
+    daemon = await installation.start()
+    await installation.emit("m")
+    await installation.all_delivered(1)
+    await installation.owner.execute("REVOKE UPDATE ON webhook.lane FROM webhook_dispatcher")
+    await installation.emit("m")
+
+    async def says(status: int, reason: str) -> bool:
+        code, text = await daemon.asked("/readyz")
+        return code == status and reason in text
+
+    await until_found(lambda: says(503, "the database refuses claims"))
+    await installation.owner.execute("GRANT UPDATE ON webhook.lane TO webhook_dispatcher")
+    await installation.all_delivered(2)
+    await until_found(lambda: says(200, "ready"))
