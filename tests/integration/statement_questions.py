@@ -425,7 +425,7 @@ QUESTIONS: Mapping[str, Question] = {
     "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
     "read_own_command": Question((OWNER, "1"), VIEWS),
     # administration
-    "read_lock_room": Question((), 10),
+    "read_lock_capacity": Question((), 10),
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
     # notices

@@ -56,7 +56,7 @@ async def test_nothing_is_old_that_was_written_last_whatever_the_clock_says(stor
 async def test_a_look_at_all_days_takes_as_many_locks_as_check_says(storage: StorageHarness) -> None:
     """The bound that docs/operations.md names: eight for each day of the log, and a few."""
     admin = await storage.session(user="webhook_admin")
-    room = await Administration(admin).read_lock_room()
+    capacity = await Administration(admin).read_lock_capacity()
     days = await storage.db.fetchval(
         "SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook.delivery_log'::regclass"
     )
@@ -65,5 +65,5 @@ async def test_a_look_at_all_days_takes_as_many_locks_as_check_says(storage: Sto
         taken = await admin.fetchval(
             "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'"
         )
-    assert room.locks_a_day == 8
-    assert days * room.locks_a_day < taken < (days + 3) * room.locks_a_day
+    assert capacity.locks_a_day == 8
+    assert days * capacity.locks_a_day < taken < (days + 3) * capacity.locks_a_day

@@ -18,7 +18,7 @@ from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.storage.administration import (
     Administration,
     DispatcherFacts,
-    LockRoom,
+    LockCapacity,
     PauseOfEverything,
     Stranded,
     SuspendedMerchant,
@@ -204,7 +204,7 @@ async def test_missing_partitions_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "note"),
+    ("of_a_transaction", "note"),
     [
         (32, None),
         (
@@ -214,9 +214,11 @@ async def test_missing_partitions_are_named() -> None:
         ),
     ],
 )
-async def test_a_log_of_more_days_than_the_server_has_locks_for_is_noted(room: int, note: str | None) -> None:
+async def test_a_log_of_more_days_than_the_server_has_locks_for_is_noted(
+    of_a_transaction: int, note: str | None
+) -> None:
     database = await configured()
-    database.lock_room = LockRoom(8, room, 100)
+    database.lock_capacity = LockCapacity(8, of_a_transaction, 100)
     [told] = [result for result in await examine(session(database)) if result.check == "partitions"]
     assert (told.problem, told.note) == (None, note)
 

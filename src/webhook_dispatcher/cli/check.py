@@ -305,14 +305,14 @@ def _old_keys(keyring: Keyring | None, used: set[str]) -> str | None:
 async def _partitions(settings: Settings, database: Administration) -> CheckResult:
     if missing := await database.missing_partitions(DAYS_AHEAD):
         return _said("partitions", diagnosed.of_missing_partitions(missing))
-    room = await database.read_lock_room()
-    locks = (settings.retention.days + DAYS_BESIDE) * room.locks_a_day
-    wanted = -(-LOOKS_AT_ONCE * locks // room.transactions)
-    if wanted <= room.of_a_transaction:
+    capacity = await database.read_lock_capacity()
+    locks = (settings.retention.days + DAYS_BESIDE) * capacity.locks_a_day
+    wanted = -(-LOOKS_AT_ONCE * locks // capacity.transactions)
+    if wanted <= capacity.of_a_transaction:
         return CheckResult("partitions")
     note = (
         f"all there; a look at all days takes {locks} locks, so set max_locks_per_transaction to {wanted} "
-        f"(it is {room.of_a_transaction}) or shorten WEBHOOK_RETENTION"
+        f"(it is {capacity.of_a_transaction}) or shorten WEBHOOK_RETENTION"
     )
     return CheckResult("partitions", note=note)
 

@@ -208,10 +208,10 @@ class UnreadableRow:
     error: str
 
 
-class LockRoom(NamedTuple):
-    """Locks that a look at all days of the log takes for each, and what the server has room for.
+class LockCapacity(NamedTuple):
+    """Locks that a look at all days of the log takes for each, and what the server has of them.
 
-    The room is `of_a_transaction` (max_locks_per_transaction) times `transactions` that there may be at once.
+    The server has `of_a_transaction` (max_locks_per_transaction) times as many as transactions at once.
     """
 
     locks_a_day: int
@@ -484,10 +484,10 @@ class Administration:
         rows = await self._rows("missing_partitions", list(PARTITIONED), days)
         return [(row["parent"], row["day"]) for row in rows]
 
-    async def read_lock_room(self) -> LockRoom:
-        """Read how many locks looks at the log take, and how many the server has room for."""
-        [row] = await self._rows("read_lock_room")
-        return LockRoom(**row)
+    async def read_lock_capacity(self) -> LockCapacity:
+        """Read how many locks looks at the log take, and how many the server has."""
+        [row] = await self._rows("read_lock_capacity")
+        return LockCapacity(**row)
 
     async def read_lost(self) -> lost.Lost | None:
         """Say what was sent and is not here since another server took over."""

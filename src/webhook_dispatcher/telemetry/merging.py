@@ -21,7 +21,7 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder; it must be there before prometheus_client is imported."""
 
 
-ROOM = 64 * 1024
+INITIAL_BYTES = 64 * 1024
 """Bytes that a file begins with; it doubles when they are used up."""
 ENTRY = 32
 """Bytes of an entry beside its key, at most."""
@@ -37,10 +37,10 @@ class _Reserved(MmapedDict):
     def __init__(self, filename: str) -> None:
         try:
             with open(filename, "a+b") as file:
-                os.posix_fallocate(file.fileno(), 0, max(ROOM, os.fstat(file.fileno()).st_size))
+                os.posix_fallocate(file.fileno(), 0, max(INITIAL_BYTES, os.fstat(file.fileno()).st_size))
             super().__init__(filename)  # type: ignore[no-untyped-call]
         except OSError:
-            memory = _memory(b"", ROOM)
+            memory = _memory(b"", INITIAL_BYTES)
             super().__init__(f"/proc/self/fd/{memory}")  # type: ignore[no-untyped-call]
             os.close(memory)
 

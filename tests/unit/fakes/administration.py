@@ -20,7 +20,7 @@ from webhook_dispatcher.storage.administration import (
     DeliveryView,
     DispatcherFacts,
     EndpointChange,
-    LockRoom,
+    LockCapacity,
     PauseOfEverything,
     StoredSecrets,
     Stranded,
@@ -75,7 +75,7 @@ class FakeAdministration(Administration):
         self.suspended_in_all = 0
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
-        self.lock_room = LockRoom(8, 64, 100)
+        self.lock_capacity = LockCapacity(8, 64, 100)
         self.missing: list[tuple[str, date]] = []
         self.pooler_is_there = False
         self.unreadable: list[UnreadableRow] = []
@@ -255,8 +255,8 @@ class FakeAdministration(Administration):
     async def missing_partitions(self, days: int) -> list[tuple[str, date]]:
         return self.missing
 
-    async def read_lock_room(self) -> LockRoom:
-        return self.lock_room
+    async def read_lock_capacity(self) -> LockCapacity:
+        return self.lock_capacity
 
     async def read_lost(self) -> Lost | None:
         return self.lost

@@ -173,6 +173,11 @@ TEXTS: Texts = {
         "ru": "база данных не отвечает: {error}",
         "uz": "ma’lumotlar bazasi javob bermayapti: {error}",
     },
+    "database_commits_nothing": {
+        "en": "the database answers, but commits nothing",
+        "ru": "база данных отвечает, но ничего не фиксирует",
+        "uz": "ma’lumotlar bazasi javob beryapti, lekin hech narsani saqlamayapti",
+    },
     "database_refuses": {
         "en": "the database refuses claims: {error}",
         "ru": "база данных не даёт брать события: {error}",

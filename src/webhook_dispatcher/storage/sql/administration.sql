@@ -515,10 +515,10 @@ WHERE NOT EXISTS (
 )
 ORDER BY parent, day;
 
--- name: read_lock_room
--- Read how many locks a look at all days of the log takes for each day, and how many the server has room for.
+-- name: read_lock_capacity
+-- Read how many locks a look at all days of the log takes for each day, and how many the server has.
 -- row: locks_a_day bigint, of_a_transaction bigint, transactions bigint
--- order: one row; room is the product of the last two
+-- order: one row; the server has as many as the product of the last two
 SELECT
     (SELECT 1 + count(*) FROM pg_index WHERE pg_index.indrelid = 'webhook.delivery_log'::regclass) AS locks_a_day,
     current_setting('max_locks_per_transaction')::bigint AS of_a_transaction,
