@@ -103,7 +103,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """A row of webhook.attempts; started_at on the monotonic clock."""
+    """A row of webhook.attempts; started_at on the monotonic clock.
+
+    is_unresolved: it got no further than to the look-up of its name.
+    """
 
     attempt: int
     trigger: str
@@ -111,6 +114,7 @@ class Attempted:
     duration: float
     status: int | None
     outcome: str
+    is_unresolved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from lab.chaos.history import Historian
 from lab.chaos.injections import Injections
 from lab.chaos.order import BrokenPromise
 from lab.chaos.repetitions import Ledger, Repetition, explaining, repetitions
+from lab.chaos.unresolved import unresolved
 from lab.chaos.verdict import Extra, KindFigures, OthersWait, Verdict, Violation, What
 from webhook_dispatcher.domain.event import State
 
@@ -37,6 +38,7 @@ def judge(evidence: Evidence) -> Verdict:
         *isolation.worse_off(comparisons),
         *(BrokenPromise(*found) for found in lost.mistraced(cases, injections, evidence)),
         *moves.unfollowed(cases, evidence),
+        *unresolved(cases, injections),
     ]
     historian = Historian(evidence, cases, injections)
     violations = [

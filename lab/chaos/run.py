@@ -46,7 +46,8 @@ FROM webhook.deliveries
 """
 _ATTEMPTS = """
 SELECT event_id, attempt, trigger, extract(epoch FROM started_at)::float8 AS started_at,
-    duration_ms / 1000.0::float8 AS duration, status, outcome
+    duration_ms / 1000.0::float8 AS duration, status, outcome,
+    coalesce(outcome = 'dns' OR reason LIKE '%(resolving the name)', false) AS is_unresolved
 FROM webhook.attempts ORDER BY started_at
 """
 _TRACED = "SELECT event_id FROM webhook.lost_event"
@@ -159,6 +160,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
                     duration=float(row["duration"]),
                     status=row["status"],
                     outcome=row["outcome"],
+                    is_unresolved=row["is_unresolved"],
                 )
             )
         deliveries = {

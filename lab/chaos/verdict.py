@@ -41,6 +41,7 @@ class What(StrEnum):
     UNFOLLOWED = "sent to an address that its name had left"
     WRONG_SIGNATURE = "wrong signature"
     WRONG_BODY = "wrong body"
+    UNRESOLVED = "not sent, since its name was not resolved"
     UNPROVEN = "sent to who did not prove who it is"
     WRONG_MERCHANT = "sent to another merchant"
     UNKNOWN = "an event that nobody wrote"

@@ -1,4 +1,4 @@
-"""The judge of chaos runs on names that move: who goes on sending to the old address, and for how long."""
+"""The judge of chaos runs on names: who sends to an address that one has left, and who resolves none."""
 
 from dataclasses import replace
 
@@ -67,3 +67,16 @@ def test_what_other_faults_may_have_kept_there_is_not_judged(builder: EvidenceBu
     builder.injections = [replace(one, alone_since=None) for one in builder.injections]
     assert found(builder) == []
     assert judge(builder.evidence()).follow == Follow()
+
+
+@pytest.mark.parametrize(("answers_from", "is_right"), [(42.0, True), (40.5, False)])
+def test_a_name_is_resolved_soon_after_its_name_server_answers_again(
+    builder: EvidenceBuilder, answers_from: float, is_right: bool
+) -> None:
+    builder.fault("name server", 39, answers_from, stops_all=True)
+    builder.event("d", 39.9)
+    for at in (40, 43, 46):
+        builder.record("d", at, None, took=0.8)
+    builder.rows["d"] = [replace(row, is_unresolved=True) for row in builder.rows["d"]]
+    builder.attempt("d", 47)
+    assert found(builder) == ([] if is_right else [(What.UNRESOLVED, "d")])
