@@ -42,8 +42,13 @@ class Place:
         tls = ssl.create_default_context(cafile=self.setting.ca_file)
         tls.check_hostname = verify is ssl.CERT_REQUIRED
         tls.verify_mode = verify
-        secured = {"ssl": tls, "server_hostname": NAME} if address == SHARED else {}
-        reader, writer = await asyncio.open_connection(address, self.setting.port, **secured)
+        is_shared = address == SHARED
+        reader, writer = await asyncio.open_connection(
+            address,
+            self.setting.port,
+            ssl=tls if is_shared else None,
+            server_hostname=NAME if is_shared else None,
+        )
         try:
             yield reader, writer
         finally:
