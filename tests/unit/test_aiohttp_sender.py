@@ -10,12 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from aiohttp import (
-    ClientOSError,
-    ClientPayloadError,
-    ClientResponseError,
-    ServerDisconnectedError,
-)
+from aiohttp import ClientOSError, ClientPayloadError, ClientResponseError, ServerDisconnectedError
 from aioresponses import aioresponses
 
 from tests.unit.fakes.network import FakeBuffers, Replied

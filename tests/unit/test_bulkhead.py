@@ -159,8 +159,7 @@ async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
     assert [await sweep.step() for _ in range(4)] == [True, True, False, False], (
         "it rests at the end of a round, and where a page held nothing new"
     )
-    assert pages.asked == ["", "m02", "m05", ""]
-    assert harness.dispatcher._ready._sweep == 2
+    assert (pages.asked, harness.dispatcher._ready._sweep) == (["", "m02", "m05", ""], 2)
 
 
 async def test_the_sweep_rests_while_no_lanes_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +232,7 @@ async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: p
         picked = await lanes.pick(Slots(MOST, full), 1, 10)
         found += picked.merchants
         assert picked.round_goes_on == round_goes_on
-    assert found == ["well"]
-    assert harness.claims.looks[0] == START
+    assert (found, harness.claims.looks[0]) == (["well"], START)
     assert (await lanes.pick(Slots(MOST, full), 1, 10)).merchants == []
     assert harness.claims.looks[3] == START
 
@@ -247,8 +245,7 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
         harness.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     taken = [await lanes.pick(Slots(MOST, {Health.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
     picked = [name for some in taken for name in some.merchants]
-    assert picked[:5] == names
-    assert set(picked[5:]) == set(names)
+    assert (picked[:5], set(picked[5:])) == (names, set(names))
 
 
 @pytest.mark.parametrize("look", [10, 100])

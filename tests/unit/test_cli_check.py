@@ -310,10 +310,7 @@ async def test_the_way_to_the_database_is_told(setting: str, is_there: bool, not
 
 async def test_every_configuration_problem_is_reported() -> None:
     results = await examine(Session({"WEBHOOK_LEASE": "1", "WEBHOOK_X": "1"}))
-    assert [(result.check, result.code) for result in results] == [
-        ("configuration", 2),
-        ("configuration", 2),
-    ]
+    assert [(result.check, result.code) for result in results] == [("configuration", 2), ("configuration", 2)]
 
 
 def test_the_exit_code_is_that_of_the_worst_problem(capsys: pytest.CaptureFixture[str]) -> None:

@@ -238,8 +238,7 @@ def test_what_is_not_found_may_have_been_dropped(commands: list[CommandFacts]) -
 
 
 @pytest.mark.parametrize(
-    ("is_delivered", "words"),
-    [(True, "m accepted it at 2026-"), (False, "it was sent to m at 2026-")],
+    ("is_delivered", "words"), [(True, "m accepted it at 2026-"), (False, "it was sent to m at 2026-")]
 )
 def test_what_a_server_that_took_over_lacks_was_sent(is_delivered: bool, words: str) -> None:
     told = unknown(str(EVENT), date(2026, 10, 21), [], LostEvent("m", NOW, is_delivered, NOW))
@@ -268,8 +267,7 @@ def test_spans(seconds: float, words: str) -> None:
     ],
 )
 def test_periods(text: str, period: timedelta) -> None:
-    assert parse_period(text) == period
-    assert parse_moment(text).ago == period
+    assert (parse_period(text), parse_moment(text).ago) == (period, period)
 
 
 @pytest.mark.parametrize("text", ["", "5", "m5", "5m1h", "0m", "5 m", "PT", "9999999w", "-5m"])
@@ -281,8 +279,7 @@ def test_what_is_no_period(text: str) -> None:
 def test_moments() -> None:
     assert parse_moment("2026-11-20").instant == datetime(2026, 11, 20, tzinfo=UTC)
     assert parse_moment("2026-11-20T08:15:00+01:00").instant == datetime(2026, 11, 20, 7, 15, tzinfo=UTC)
-    assert parse_moment("02:00").of_day == time(2, tzinfo=UTC)
-    assert parse_moment("now") == Moment()
+    assert (parse_moment("02:00").of_day, parse_moment("now")) == (time(2, tzinfo=UTC), Moment())
     for text in ("25:00", "yesterday", "2026-13-01", "02:00:00:00"):
         with pytest.raises(typer.BadParameter, match="is no time"):
             parse_moment(text)
@@ -419,8 +416,7 @@ def test_a_screen_with_everything() -> None:
     assert shown["lag"] == "20 ms at the median, 1,500 ms at 95 % (500 first attempts)"
     assert shown["attempts"] == "3.0/s in the last 5 min: 600 delivered, 300 timeout"
     assert shown["behind"] == "1 merchant: slow (5 min)"
-    assert shown["no endpoint"] == "1 merchant: new (2 h)"
-    assert shown["held"] == "1 merchant: held (1 h)"
+    assert (shown["no endpoint"], shown["held"]) == ("1 merchant: new (2 h)", "1 merchant: held (1 h)")
     assert shown["dispatchers"] == "host/1/\N{REPLACEMENT CHARACTER} holds 3 lanes"
     assert shown["suspended"] == "2 merchants, the next try at 2026-11-20 08:16:30"
     assert shown["partitions"].startswith("MISSING: webhook.attempt_log of 2026-11-21")

@@ -53,8 +53,7 @@ def test_what_changes_something_refuses_another_installation(
     database = FakeAdministration()
     database.preview = Preview(1, False, {"failed": 1}, {"merchant-1": 1}, 0)
     assert main(shlex.split(line), session(database, **STAGING)) == 2
-    assert capsys.readouterr().err == REFUSED
-    assert (database.requests, database.endpoints) == ([], {})
+    assert (capsys.readouterr().err, database.requests, database.endpoints) == (REFUSED, [], {})
 
 
 @pytest.mark.parametrize("line", CHANGES)

@@ -13,11 +13,7 @@ from webhook_dispatcher.storage.previews import PauseOf, Preview
 
 RANGE = "--since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z"
 MANY = Preview(
-    100_000,
-    True,
-    {"failed": 60_001, "delivered": 40_000},
-    {f"m{n}": 100 - n for n in range(20)},
-    1_234,
+    100_000, True, {"failed": 60_001, "delivered": 40_000}, {f"m{n}": 100 - n for n in range(20)}, 1_234
 )
 
 

@@ -113,11 +113,7 @@ def test_migrate_goes_on_after_a_failure(
     names = {url: name for name, url in URLS.items()}
 
     async def migrate(
-        dsn: str,
-        indexes: ChosenIndexes,
-        tell: Callable[[str], None],
-        installation: str | None,
-        paused: bool,
+        dsn: str, indexes: ChosenIndexes, tell: Callable[[str], None], installation: str | None, paused: bool
     ) -> Migrated:
         if names[dsn] in failing:
             raise failing[names[dsn]]

@@ -65,9 +65,7 @@ def test_a_step_of_this_machines_wall_clock_moves_nothing_but_the_difference() -
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1), st.floats(-4, 4))))
-def test_it_never_runs_backwards_however_far_estimates_err(
-    answers: list[tuple[float, float, float]],
-) -> None:
+def test_it_never_runs_backwards_however_far_estimates_err(answers: list[tuple[float, float, float]]) -> None:
     clock = FakeClock()
     database_clock = DatabaseClock(clock)
     database_clock.synchronise(NOW, clock.elapsed())

@@ -50,8 +50,12 @@ class Beating:
         return [beat.attempts for beat in self.heartbeats.noted]
 
 
-async def test_what_was_recorded_is_noted_once() -> None:
-    beating = Beating()
+@pytest.fixture
+def beating() -> Beating:
+    return Beating()
+
+
+async def test_what_was_recorded_is_noted_once(beating: Beating) -> None:
     session = beating.recording.session("m", 1, 2, 3)
     beating.recording.attempt(session)
     await beating.pulse.step()
@@ -64,8 +68,7 @@ async def test_what_was_recorded_is_noted_once() -> None:
     assert beating.attempts() == [{}, {"delivered": 2, "status": 1}, {}]
 
 
-async def test_what_came_too_late_for_its_fence_is_counted_too() -> None:
-    beating = Beating()
+async def test_what_came_too_late_for_its_fence_is_counted_too(beating: Beating) -> None:
     session = beating.recording.session("m", 1)
     beating.recording.attempt(session)
     beating.recording.database.lease("m")
@@ -74,8 +77,7 @@ async def test_what_came_too_late_for_its_fence_is_counted_too() -> None:
     assert beating.attempts() == [{"delivered": 1}]
 
 
-async def test_a_note_that_failed_is_made_up_for() -> None:
-    beating = Beating()
+async def test_a_note_that_failed_is_made_up_for(beating: Beating) -> None:
     session = beating.recording.session("m", 1, 2)
     beating.recording.attempt(session)
     beating.recording.settle()
@@ -89,8 +91,7 @@ async def test_a_note_that_failed_is_made_up_for() -> None:
     assert beating.attempts() == [{"delivered": 2}]
 
 
-async def test_the_end_takes_the_last_attempts_along() -> None:
-    beating = Beating()
+async def test_the_end_takes_the_last_attempts_along(beating: Beating) -> None:
     session = beating.recording.session("m", 1)
     beating.recording.attempt(session)
     beating.recording.settle()
@@ -98,8 +99,7 @@ async def test_the_end_takes_the_last_attempts_along() -> None:
     assert (beating.heartbeats.noted, beating.heartbeats.removed) == ([], [{"delivered": 1}])
 
 
-async def test_what_is_wrong_is_said_within_bounds() -> None:
-    beating = Beating()
+async def test_what_is_wrong_is_said_within_bounds(beating: Beating) -> None:
     beating.reasons = ["x" * 1000, "a\0b"]
     beating.faults = ["fault"] * 50
     await beating.pulse.step()

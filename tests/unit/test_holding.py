@@ -137,8 +137,7 @@ def test_who_is_let_go_waits_with_the_others_again() -> None:
     for name in "abc":
         lanes.add(name, ord(name))
     room = Slots(10, {})
-    assert lanes.waiting(room) == 1
-    assert list(lanes.take(9, room)) == ["c"]
+    assert (lanes.waiting(room), list(lanes.take(9, room))) == (1, ["c"])
     held.remove("a")
     lanes.requeue(["a", "never seen"])
     assert lanes.take(9, room) == {"a": ord("a")}
@@ -150,8 +149,7 @@ def test_who_is_held_back_while_it_waits_is_not_taken() -> None:
     lanes = ReadyLanes(MerchantHealth(FakeClock(), held))
     lanes.add("a", 1)
     held.add("a")
-    assert lanes.take(9, Slots(10, {})) == {}
-    assert lanes.waiting(Slots(10, {})) == 0
+    assert (lanes.take(9, Slots(10, {})), lanes.waiting(Slots(10, {}))) == ({}, 0)
 
 
 def test_every_other_probe_is_of_one_that_worked_lately() -> None:

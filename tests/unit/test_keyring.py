@@ -7,14 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
-from webhook_dispatcher.domain.signing import (
-    Keyring,
-    SealedSecret,
-    SealingKey,
-    Secret,
-    is_signed,
-    signature,
-)
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret, is_signed, signature
 
 OLD = "old:" + base64.b64encode(b"o" * 32).decode()
 NEW = "new:" + base64.b64encode(b"n" * 32).decode()

@@ -37,16 +37,19 @@ def run_of(session: LaneSession) -> list[int]:
     return [event.seq for event in session.run]
 
 
-def test_what_a_read_brings_is_run_in_order() -> None:
-    session = make_session()
+@pytest.fixture
+def session() -> LaneSession:
+    return make_session()
+
+
+def test_what_a_read_brings_is_run_in_order(session: LaneSession) -> None:
     session.take_in(events(2, 3), EVERYTHING, stable=3)
     assert run_of(session) == [2, 3]
     assert not session.has_more
     assert session.complete_up_to == 3
 
 
-def test_what_is_read_again_is_taken_in_once() -> None:
-    session = make_session()
+def test_what_is_read_again_is_taken_in_once(session: LaneSession) -> None:
     session.take_in(events(2, 3, 4), EVERYTHING, stable=0)
     written = take(session)
     session.settle_outcome(written)
@@ -56,8 +59,7 @@ def test_what_is_read_again_is_taken_in_once() -> None:
     assert in_flight.seq in session.unfinished
 
 
-def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
-    session = make_session()
+def test_one_that_appears_in_between_goes_before_what_is_not_started(session: LaneSession) -> None:
     session.take_in(events(2, 5, 6), EVERYTHING, stable=1)
     take(session)
     session.notice(4)
@@ -67,8 +69,7 @@ def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
     assert run_of(session) == [4, 5, 6]
 
 
-def test_one_that_was_not_waited_for_ends_the_session() -> None:
-    session = make_session()
+def test_one_that_was_not_waited_for_ends_the_session(session: LaneSession) -> None:
     session.take_in(events(7, 8), EVERYTHING, stable=8)
     session.notice(5)
     session.notice(3)
@@ -77,8 +78,7 @@ def test_one_that_was_not_waited_for_ends_the_session() -> None:
     assert not session.may_start(0.0)
 
 
-def test_what_was_read_in_this_session_is_no_straggler_even_when_it_is_written() -> None:
-    session = make_session()
+def test_what_was_read_in_this_session_is_no_straggler_even_when_it_is_written(session: LaneSession) -> None:
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     session.settle_outcome(take(session))
     for seq in (2, 3):
@@ -87,8 +87,7 @@ def test_what_was_read_in_this_session_is_no_straggler_even_when_it_is_written()
     assert not session.has_more
 
 
-def test_what_was_dropped_is_no_straggler_either() -> None:
-    session = make_session()
+def test_what_was_dropped_is_no_straggler_either(session: LaneSession) -> None:
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     session.end()
     session.notice(3)
@@ -96,8 +95,7 @@ def test_what_was_dropped_is_no_straggler_either() -> None:
     assert session.has_more
 
 
-def test_a_read_that_was_cut_leaves_more() -> None:
-    session = make_session()
+def test_a_read_that_was_cut_leaves_more(session: LaneSession) -> None:
     session.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6, NOW), stable=9)
     assert session.has_more
     assert session.complete_up_to == 4
@@ -117,36 +115,30 @@ def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() 
     assert not session.has_more
 
 
-def test_what_is_noticed_during_a_read_is_asked_for_again() -> None:
-    session = make_session()
+def test_what_is_noticed_during_a_read_is_asked_for_again(session: LaneSession) -> None:
     ask = session.ask(20, 1000)
     session.notice(5)
     session.take_in(events(3), ask, stable=2)
     assert session.has_more
 
 
-def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
-    session = make_session()
+def test_a_read_that_comes_back_after_the_end_is_not_taken_in(session: LaneSession) -> None:
     session.end()
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     assert run_of(session) == []
     assert session.has_more
-    assert session.memory.used == 0
-    assert session.complete_up_to == 0
+    assert (session.memory.used, session.complete_up_to) == (0, 0)
 
 
-def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
-    session = make_session()
+def test_the_end_forgets_the_run_and_what_it_weighs(session: LaneSession) -> None:
     session.take_in(events(2, 3, 4), EVERYTHING, stable=9)
     take(session)
     session.end()
     assert session.has_more
-    assert session.memory.used == len(make_event(2).object)
-    assert session.complete_up_to == 2
+    assert (session.memory.used, session.complete_up_to) == (len(make_event(2).object), 2)
 
 
-def test_an_empty_session_that_ends_owes_nothing() -> None:
-    session = make_session()
+def test_an_empty_session_that_ends_owes_nothing(session: LaneSession) -> None:
     session.take_in([], EVERYTHING, stable=9)
     session.end()
     assert not session.has_more
@@ -176,8 +168,7 @@ def test_nothing_starts_in_a_session_that_ends(end: Callable[[LaneSession], obje
     assert not session.may_start(0.0)
 
 
-def test_a_session_never_goes_back_to_an_earlier_state() -> None:
-    session = make_session()
+def test_a_session_never_goes_back_to_an_earlier_state(session: LaneSession) -> None:
     states = []
     for step in (session.recall, session.expire, session.end, session.recall, session.lose):
         step()
@@ -192,8 +183,7 @@ def test_an_attempt_that_starts_while_a_lease_is_trusted_ends_before_it(
     assert trust(timedelta(seconds=lease), timedelta(seconds=timeout)) == trusted
 
 
-def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> None:
-    session = make_session()
+def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is(session: LaneSession) -> None:
     session.take_in([], EVERYTHING, stable=9)
     assert session.turn(()).reach == 9
     session.disown()
@@ -202,8 +192,7 @@ def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> No
     assert not session.lose(), "nobody took it"
 
 
-def test_a_lane_is_lost_once() -> None:
-    session = make_session()
+def test_a_lane_is_lost_once(session: LaneSession) -> None:
     session.end()
     assert session.lose()
     assert not session.lose()
@@ -225,8 +214,7 @@ def test_a_session_that_ends_while_it_is_read_on_says_so_until_the_read_has_been
     assert not session.has_more
 
 
-def test_a_session_is_unblocked_when_all_its_outcomes_are_written() -> None:
-    session = make_session()
+def test_a_session_is_unblocked_when_all_its_outcomes_are_written(session: LaneSession) -> None:
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     first, second = take(session), take(session)
     session.block()

@@ -48,8 +48,12 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-async def test_lines_of_one_turn_of_the_loop_are_written_together() -> None:
-    stream = io.StringIO()
+@pytest.fixture
+def stream() -> io.StringIO:
+    return io.StringIO()
+
+
+async def test_lines_of_one_turn_of_the_loop_are_written_together(stream: io.StringIO) -> None:
     configure("json", "info", stream)
     log = structlog.get_logger()
     log.info("first.done")
@@ -61,8 +65,7 @@ async def test_lines_of_one_turn_of_the_loop_are_written_together() -> None:
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.done"]
 
 
-async def test_what_is_worse_is_written_at_once_behind_what_came_before() -> None:
-    stream = io.StringIO()
+async def test_what_is_worse_is_written_at_once_behind_what_came_before(stream: io.StringIO) -> None:
     configure("json", "info", stream)
     log = structlog.get_logger()
     log.info("first.done")
@@ -70,8 +73,7 @@ async def test_what_is_worse_is_written_at_once_behind_what_came_before() -> Non
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.failed"]
 
 
-def test_no_line_waits_for_a_loop_that_has_ended() -> None:
-    stream = io.StringIO()
+def test_no_line_waits_for_a_loop_that_has_ended(stream: io.StringIO) -> None:
     configure("json", "info", stream)
     log = structlog.get_logger()
 
@@ -84,8 +86,7 @@ def test_no_line_waits_for_a_loop_that_has_ended() -> None:
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.done", "third.done"]
 
 
-def test_a_warning_that_says_the_same_again_is_left_out() -> None:
-    stream = io.StringIO()
+def test_a_warning_that_says_the_same_again_is_left_out(stream: io.StringIO) -> None:
     configure("json", "info", stream)
     log = structlog.get_logger()
     for _ in range(5):
@@ -93,15 +94,13 @@ def test_a_warning_that_says_the_same_again_is_left_out() -> None:
     assert [line["event"] for line in lines(stream)] == ["claim.failed"]
 
 
-def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
-    stream = io.StringIO()
+def test_numbers_beyond_64_bits_are_written_as_they_are(stream: io.StringIO) -> None:
     configure("json", "info", stream)
     structlog.get_logger().info("count.read", count=2**70)
     assert lines(stream)[0]["count"] == 2**70
 
 
-def test_an_event_is_one_line_of_json_with_time_and_level() -> None:
-    stream = io.StringIO()
+def test_an_event_is_one_line_of_json_with_time_and_level(stream: io.StringIO) -> None:
     configure("json", "info", stream)
     structlog.get_logger().info(
         "delivery.attempted", attempt=1, state=State.DELIVERED, note="a\nb\u2028\udce9"
@@ -117,8 +116,7 @@ def test_an_event_is_one_line_of_json_with_time_and_level() -> None:
     }
 
 
-def test_values_that_json_does_not_know_are_written_plainly() -> None:
-    stream = io.StringIO()
+def test_values_that_json_does_not_know_are_written_plainly(stream: io.StringIO) -> None:
     configure("json", "info", stream)
     structlog.get_logger().info(
         "x.happened",
@@ -136,8 +134,7 @@ def test_values_that_json_does_not_know_are_written_plainly() -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
 @pytest.mark.parametrize("key", sorted(MASKED))
-def test_what_could_be_secret_is_masked_at_any_depth(log_format: Any, key: str) -> None:
-    stream = io.StringIO()
+def test_what_could_be_secret_is_masked_at_any_depth(stream: io.StringIO, log_format: Any, key: str) -> None:
     configure(log_format, "debug", stream)
     structlog.get_logger().debug(
         "x.happened", **{key: PROCESS_SECRET}, request={"headers": {key: PROCESS_SECRET}}
@@ -147,8 +144,7 @@ def test_what_could_be_secret_is_masked_at_any_depth(log_format: Any, key: str) 
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_a_traceback_shows_no_local_variables(log_format: Any) -> None:
-    stream = io.StringIO()
+def test_a_traceback_shows_no_local_variables(stream: io.StringIO, log_format: Any) -> None:
     configure(log_format, "info", stream)
     local = Secret(PROCESS_SECRET).revealed.decode()
     try:
@@ -159,8 +155,7 @@ def test_a_traceback_shows_no_local_variables(log_format: Any) -> None:
     assert PROCESS_SECRET not in stream.getvalue()
 
 
-def test_levels_below_the_chosen_one_are_left_out() -> None:
-    stream = io.StringIO()
+def test_levels_below_the_chosen_one_are_left_out(stream: io.StringIO) -> None:
     configure("json", "warning", stream)
     log = structlog.get_logger()
     log.info("a.happened")
@@ -175,8 +170,7 @@ def test_without_a_format_a_terminal_gets_console_and_others_json(stream: io.Str
     assert stream.getvalue().startswith("{") is is_json
 
 
-def test_libraries_and_warnings_log_through_us_from_warning_on() -> None:
-    stream = io.StringIO()
+def test_libraries_and_warnings_log_through_us_from_warning_on(stream: io.StringIO) -> None:
     configure("json", "debug", stream)
     logging.getLogger("asyncio").warning("Task was destroyed: %s", "x")
     logging.getLogger("aiohttp.access").info("GET /metrics")

@@ -81,8 +81,7 @@ async def test_a_database_that_fails_is_logged_and_counted_and_asked_again() -> 
     with capture_logs() as logs:
         await loop.run(interval)
     assert logs == [{"event": "sweep.failed", "error": "away", "log_level": "warning"}]
-    assert loop.counted() == 1
-    assert interval.rests == [(0.0, True), (0.0, False)]
+    assert (loop.counted(), interval.rests) == (1, [(0.0, True), (0.0, False)])
 
 
 async def test_any_other_error_ends_the_loop() -> None:

@@ -93,8 +93,7 @@ def test_named_database_labels_what_is_its_own() -> None:
     text = generate_latest(metrics.registry).decode()
     assert 'webhook_pending{shard="eu1"} 5.0' in text
     labelled = {line.partition("{")[0] for line in text.splitlines() if 'shard="eu1"' in line}
-    assert labelled == OF_A_DATABASE
-    assert names(metrics.registry) == set(CONTRACT)
+    assert (labelled, names(metrics.registry)) == (OF_A_DATABASE, set(CONTRACT))
 
 
 def test_the_api_shows_its_own_and_no_others() -> None:

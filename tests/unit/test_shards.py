@@ -38,8 +38,7 @@ def test_single_database_may_stand_bare_or_have_a_name() -> None:
     assert bare.shard_name is None
     assert bare.database_dsn() == BARE["WEBHOOK_DATABASE_URL"]
     named = load_settings({"WEBHOOK_DATABASE_URL": "only=" + BARE["WEBHOOK_DATABASE_URL"]})
-    assert named.shard_name == "only"
-    assert named.database_dsn() == bare.database_dsn()
+    assert (named.shard_name, named.database_dsn()) == ("only", bare.database_dsn())
     assert named.of_shard("only") == named
 
 

@@ -57,8 +57,7 @@ def test_end_of_a_process_is_told_in_words(code: int, said: str) -> None:
 
 
 def test_place_names_the_database_where_it_has_a_name() -> None:
-    assert str(Place(3, None)) == "process 3"
-    assert str(Place(3, "eu1")) == "process 3 (eu1)"
+    assert (str(Place(3, None)), str(Place(3, "eu1"))) == ("process 3", "process 3 (eu1)")
     assert Place(3, "eu1").log_fields == {"process": 3, "shard": "eu1"}
 
 

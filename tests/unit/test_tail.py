@@ -89,8 +89,7 @@ def test_what_was_there_at_the_first_look_is_settled_once_its_transactions_have_
     for tenth in range(100):
         step(tail, outbox, tenth / 10)
         stable[tenth] = tail.stable
-    assert stable[49] == 0
-    assert stable[51] == 2
+    assert (stable[49], stable[51]) == (0, 2)
 
 
 def test_a_gap_is_looked_at_again_and_again_ever_less_often() -> None:
@@ -116,11 +115,9 @@ def test_a_gap_is_not_settled_while_its_transaction_is_open() -> None:
     outbox.take(3, 1.0, 2.0, True)
     outbox.take(1, 1.0, 0.0, True)
     reported = [step(tail, outbox, 1.0 + tenth / 10) for tenth in range(20)]
-    assert reported[0] == [4]
-    assert tail.stable == 0
+    assert (reported[0], tail.stable) == ([4], 0)
     found = [seq for tenth in range(10) for seq in step(tail, outbox, 3.1 + tenth / 10)]
-    assert found == [1, 2, 3]
-    assert tail.stable == 4
+    assert (found, tail.stable) == ([1, 2, 3], 4)
 
 
 def test_a_rolled_back_number_is_settled_after_a_moment_and_no_longer_looked_at() -> None:
@@ -133,8 +130,7 @@ def test_a_rolled_back_number_is_settled_after_a_moment_and_no_longer_looked_at(
     step(tail, outbox, 1.0 + SETTLING + 0.001)  # from here on its taker's id is known to be given
     assert tail.stable == 0
     step(tail, outbox, 1.0 + SETTLING + 0.002)
-    assert tail.stable == 1
-    assert tail.due_gaps(FOREVER) == []
+    assert (tail.stable, tail.due_gaps(FOREVER)) == (1, [])
 
 
 def test_a_gap_kept_open_for_too_long_is_given_up_after_a_last_look() -> None:

@@ -102,8 +102,12 @@ def shown(metrics: Metrics, name: str) -> float | None:
     return metrics.registry.get_sample_value(f"webhook_{name}")
 
 
-async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> None:
-    upkeep = FakeUpkeep()
+@pytest.fixture
+def upkeep() -> FakeUpkeep:
+    return FakeUpkeep()
+
+
+async def test_partitions_are_made_and_dropped_and_old_commands_forgotten(upkeep: FakeUpkeep) -> None:
     await keep_logs(upkeep, RETENTION, lambda: "")
     assert upkeep.done == [
         *[("make", DAYS_AHEAD), ("note", None), ("drop", RETENTION)],
@@ -113,8 +117,7 @@ async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> N
 
 
 @pytest.mark.parametrize("made", [0, 2])
-async def test_partitions_that_were_made_or_dropped_are_logged(made: int) -> None:
-    upkeep = FakeUpkeep()
+async def test_partitions_that_were_made_or_dropped_are_logged(upkeep: FakeUpkeep, made: int) -> None:
     upkeep.made = made
     with capture_logs() as logs:
         await keep_logs(upkeep, RETENTION, lambda: "")
@@ -125,27 +128,23 @@ async def test_partitions_that_were_made_or_dropped_are_logged(made: int) -> Non
     assert logs == (lines if made else [])
 
 
-async def test_nothing_is_forgotten_while_a_clock_is_in_doubt() -> None:
-    upkeep = FakeUpkeep()
+async def test_nothing_is_forgotten_while_a_clock_is_in_doubt(upkeep: FakeUpkeep) -> None:
     with capture_logs() as logs:
         await keep_logs(upkeep, RETENTION, lambda: "it was set")
     assert upkeep.done == [("make", DAYS_AHEAD)]
     assert logs == [{"event": "retention.waits", "reason": "it was set", "log_level": "warning"}]
 
 
-async def test_what_is_owed_is_shown() -> None:
-    upkeep = FakeUpkeep()
+async def test_what_is_owed_is_shown(upkeep: FakeUpkeep) -> None:
     upkeep.owed = Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 6)
     measuring, metrics = gauges(upkeep)
     await measuring.step()
     names = ("pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds")
     assert [shown(metrics, name) for name in names] == [3, 2, 1.5, 0.5]
-    assert shown(metrics, "suspended_merchants") == 4
-    assert shown(metrics, "lost_events") == 6
+    assert (shown(metrics, "suspended_merchants"), shown(metrics, "lost_events")) == (4, 6)
 
 
-async def test_an_event_of_the_future_is_of_no_age() -> None:
-    upkeep = FakeUpkeep()
+async def test_an_event_of_the_future_is_of_no_age(upkeep: FakeUpkeep) -> None:
     upkeep.owed = Owed(1, 0, -30.0, 0.0, OldestSearch())
     measuring, metrics = gauges(upkeep)
     await measuring.step()
@@ -165,8 +164,7 @@ async def test_the_search_for_the_oldest_goes_on_and_takes_low_numbers_from_the_
     ]
 
 
-async def test_a_key_that_is_missing_is_named_once_until_it_is_there() -> None:
-    upkeep = FakeUpkeep()
+async def test_a_key_that_is_missing_is_named_once_until_it_is_there(upkeep: FakeUpkeep) -> None:
     upkeep.needed = {"k1", "k2"}
     measuring, _ = gauges(upkeep)
     with capture_logs() as logs:
@@ -179,8 +177,7 @@ async def test_a_key_that_is_missing_is_named_once_until_it_is_there() -> None:
     assert measuring.missing_keys == frozenset()
 
 
-async def test_a_key_that_turns_out_to_be_wrong_is_named_once_until_it_is_right() -> None:
-    upkeep = FakeUpkeep()
+async def test_a_key_that_turns_out_to_be_wrong_is_named_once_until_it_is_right(upkeep: FakeUpkeep) -> None:
     upkeep.wrong = frozenset({"k1"})
     measuring, _ = gauges(upkeep)
     with capture_logs() as logs:
@@ -193,8 +190,7 @@ async def test_a_key_that_turns_out_to_be_wrong_is_named_once_until_it_is_right(
     assert measuring.wrong_keys == frozenset()
 
 
-async def test_what_was_measured_is_shown_though_keys_could_not_be_looked_at() -> None:
-    upkeep = FakeUpkeep()
+async def test_what_was_measured_is_shown_though_keys_could_not_be_looked_at(upkeep: FakeUpkeep) -> None:
     upkeep.owed, upkeep.is_away = Owed(3, 2, 1.5, 0.5, OldestSearch()), True
     measuring, metrics = gauges(upkeep)
     with pytest.raises(StorageUnavailable):

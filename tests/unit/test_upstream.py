@@ -85,8 +85,7 @@ def test_an_id_is_one_segment_that_means_it_or_it_is_refused(text: str) -> None:
     except Unaddressable:
         return
     segment = target.removeprefix("/v1/cards/").removesuffix("/confirm")
-    assert SEGMENT.sub("", segment) == ""
-    assert unquote(segment) == text
+    assert (SEGMENT.sub("", segment), unquote(segment)) == ("", text)
     assert not re.search("%(2F|5C|25|0[0-9A-F]|1[0-9A-F]|7F)", segment)
     assert str(URL(target, encoded=True)) == target
 
@@ -148,8 +147,7 @@ def test_no_two_merchants_are_one_in_their_header(first: str, second: str) -> No
     # Blanks at the ends of a header are no part of it.
     headers = [headers_of(request(merchant_id=merchant), "test/1") for merchant in (first, second)]
     sent = [each["Service-Merchant-Id"].strip() for each in headers]
-    assert (sent[0] == sent[1]) == (first == second)
-    assert unquote(sent[0]) == first
+    assert (sent[0] == sent[1], unquote(sent[0])) == (first == second, first)
     assert all(name.isascii() and name.isprintable() for name in sent)
 
 

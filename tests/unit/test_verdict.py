@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.builders import make_event
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.verdict import (
-    MAX_DETAIL,
-    Answer,
-    Failure,
-    Outcome,
-    Verdict,
-    judge,
-)
+from webhook_dispatcher.domain.verdict import MAX_DETAIL, Answer, Failure, Outcome, Verdict, judge
 
 SCHEDULE = Schedule()
 MINUTES = (1, 5, 15, 60, 180, 360, 720)

@@ -186,8 +186,7 @@ async def test_nothing_starts_after_the_end(end: Callable[[WorkerHarness], None]
     harness = WorkerHarness(1, 2, 3)
     harness.on_start = lambda seq: end(harness) if seq == 2 else None
     await harness.follow()
-    assert harness.started == [1, 2]
-    assert len(harness.records) == 2
+    assert (harness.started, len(harness.records)) == ([1, 2], 2)
     assert harness.session.has_more
 
 
@@ -198,8 +197,7 @@ async def test_a_session_that_must_end_before_it_began_starts_nothing(
     harness = WorkerHarness(1)
     end(harness)
     await harness.follow()
-    assert harness.started == []
-    assert harness.session.state is SessionState.OVER
+    assert (harness.started, harness.session.state) == ([], SessionState.OVER)
 
 
 async def test_a_probe_makes_one_attempt() -> None:
@@ -252,8 +250,7 @@ async def test_more_is_asked_for_before_the_run_is_empty() -> None:
     async with harness.following():
         await until(lambda: len(harness.records) == PREFETCH + 3)
         harness.read_on(50)
-    assert harness.started[1::2] == [0, 0, 0] + [-1] * (PREFETCH + 1)
-    assert harness.started[-2] == 50
+    assert (harness.started[1::2], harness.started[-2]) == ([0, 0, 0] + [-1] * (PREFETCH + 1), 50)
     assert harness.asked == 1
 
 

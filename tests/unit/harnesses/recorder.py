@@ -49,11 +49,7 @@ class RecorderHarness:
         return record
 
     def retry(
-        self,
-        seq: int,
-        claim: int,
-        state: State | None = State.DELIVERED,
-        on_failure: State | None = None,
+        self, seq: int, claim: int, state: State | None = State.DELIVERED, on_failure: State | None = None
     ) -> Record:
         """Make an attempt of a claimed row outside the order, and hand over its record."""
         event = make_event(seq, "r", attempts=1, on_failure=on_failure)
