@@ -68,13 +68,6 @@ def test_what_only_reads_does_not_ask(line: str) -> None:
     assert main(shlex.split(line), session(FakeAdministration(), **STAGING)) == 0
 
 
-async def test_check_tells_another_installation_with_its_mend() -> None:
-    [finding] = [found for found in await examine(checking(await configured(), **STAGING)) if found.problem]
-    assert (finding.check, finding.code) == ("installation", 2)
-    assert finding.problem == REFUSED.partition(": ")[2].partition(";")[0]
-    assert "adopt" in (finding.mend or "")
-
-
 @pytest.mark.parametrize(
     ("found", "note"),
     [

@@ -52,12 +52,8 @@ def failing(error: DispatcherError) -> Session:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Refused("no"), 1),
-        (StatementRefused("23514", "no"), 1),
-        (UnknownKey("k1", "no"), 1),
-        (ConfigurationError("no"), 2),
-        (SchemaMismatch("no"), 3),
-        (StorageUnavailable("no"), 4),
+        *((Refused("no"), 1), (StatementRefused("23514", "no"), 1), (UnknownKey("k1", "no"), 1)),
+        *((ConfigurationError("no"), 2), (SchemaMismatch("no"), 3), (StorageUnavailable("no"), 4)),
     ],
 )
 def test_each_error_has_its_exit_code_and_one_line(

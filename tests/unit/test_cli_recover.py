@@ -147,23 +147,14 @@ RETRIED = replace(DONE, result={"in_flight": False})
 @pytest.mark.parametrize(
     ("made", "code", "said"),
     [
-        (
-            AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None),
-            0,
-            "attempt 9: delivered 204, after 31 ms",
-        ),
-        (
-            AttemptView(9, "manual", NOW, 31, 503, "status", None, None),
-            1,
-            "attempt 9: not delivered: status 503, after 31 ms",
-        ),
-        (
-            AttemptView(9, "manual", NOW, 9, None, "dns", None, None),
-            1,
-            "attempt 9: not delivered: dns, after 9 ms",
-        ),
+        (AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None), 0,
+         "attempt 9: delivered 204, after 31 ms"),
+        (AttemptView(9, "manual", NOW, 31, 503, "status", None, None), 1,
+         "attempt 9: not delivered: status 503, after 31 ms"),
+        (AttemptView(9, "manual", NOW, 9, None, "dns", None, None), 1,
+         "attempt 9: not delivered: dns, after 9 ms"),
     ],
-)
+)  # fmt: skip
 def test_a_retry_shows_what_came_of_its_attempt(
     shell: Shell, made: AttemptView, code: int, said: str
 ) -> None:

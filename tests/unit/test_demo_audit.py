@@ -85,24 +85,16 @@ def test_what_agrees_is_not_complained_about() -> None:
         (BOTH, [arrival(EVENT, 2), arrival(LATER, 1)], "against the order"),
         (BOTH, [arrival(EVENT, 1), arrival(LATER, 1.4)], "before the first attempt of"),
         (BOTH, [arrival(EVENT), arrival(LATER, 2, signature=Signature.WRONG)], "a signature that is wrong"),
-        (
-            BOTH,
-            [arrival(EVENT, body=arrival(EVENT).body.replace(b"1.10", b"1.1")), arrival(LATER, 2)],
-            "another body",
-        ),
-        (
-            BOTH,
-            [arrival(EVENT, body=arrival(EVENT).body.replace(b"created", b"createt")), arrival(LATER, 2)],
-            "another",
-        ),
+        (BOTH, [arrival(EVENT, body=arrival(EVENT).body.replace(b"1.10", b"1.1")), arrival(LATER, 2)],
+         "another body"),
+        (BOTH,
+         [arrival(EVENT, body=arrival(EVENT).body.replace(b"created", b"createt")), arrival(LATER, 2)],
+         "another"),
         (BOTH[:1], [arrival(EVENT), arrival(LATER, 2)], "is not in the database"),
-        (
-            BOTH,
-            [arrival(EVENT), arrival(LATER, 2), arrival(EVENT, 3, event_id="x")],
-            "reached the receiver only",
-        ),
+        (BOTH, [arrival(EVENT), arrival(LATER, 2), arrival(EVENT, 3, event_id="x")],
+         "reached the receiver only"),
     ],
-)
+)  # fmt: skip
 def test_what_disagrees_is_named(
     deliveries: list[DeliveryView], arrivals: list[Arrival], complaint: str
 ) -> None:
@@ -122,19 +114,13 @@ def test_a_cancelled_event_must_not_arrive() -> None:
         (cast.FLAKY, {"attempts": 3}, True),
         (cast.HEALTHY, {"state": State.PENDING_RETRY}, False),
         (cast.FAILING, {"state": State.FAILED, "failed_reason": FailedReason.EXHAUSTED, "attempts": 8}, True),
-        (
-            cast.FAILING,
-            {"state": State.FAILED, "failed_reason": FailedReason.EXHAUSTED, "attempts": 7},
-            False,
-        ),
-        (
-            cast.HANGING,
-            {"state": State.FAILED, "failed_reason": FailedReason.UNSENDABLE, "attempts": 8},
-            False,
-        ),
+        (cast.FAILING, {"state": State.FAILED, "failed_reason": FailedReason.EXHAUSTED, "attempts": 7},
+         False),
+        (cast.HANGING, {"state": State.FAILED, "failed_reason": FailedReason.UNSENDABLE, "attempts": 8},
+         False),
         (cast.HANGING, {}, False),
     ],
-)
+)  # fmt: skip
 def test_the_schedule_alone_decides_before_the_commands(
     merchant: cast.Merchant, changes: dict[str, Any], agrees: bool
 ) -> None:

@@ -49,16 +49,6 @@ def test_what_a_read_brings_is_run_in_order(session: LaneSession) -> None:
     assert session.complete_up_to == 3
 
 
-def test_what_is_read_again_is_taken_in_once(session: LaneSession) -> None:
-    session.take_in(events(2, 3, 4), EVERYTHING, stable=0)
-    written = take(session)
-    session.settle_outcome(written)
-    in_flight = take(session)
-    session.take_in(events(2, 3, 4, 5), EVERYTHING, stable=0)
-    assert run_of(session) == [4, 5]
-    assert in_flight.seq in session.unfinished
-
-
 def test_one_that_appears_in_between_goes_before_what_is_not_started(session: LaneSession) -> None:
     session.take_in(events(2, 5, 6), EVERYTHING, stable=1)
     take(session)

@@ -31,18 +31,12 @@ def harness() -> ControllerHarness:
     ("seen", "state", "told"),
     [
         (Answer(204), State.DELIVERED, {"outcome": "delivered", "status": 204}),
-        (
-            Answer(500, excerpt="out of order"),
-            State.FAILED,
-            {"outcome": "status", "status": 500, "reason": "500 Internal Server Error"},
-        ),
-        (
-            Failure(Outcome.DNS, "name does not exist"),
-            State.FAILED,
-            {"outcome": "dns", "status": None, "reason": "name does not exist"},
-        ),
+        (Answer(500, excerpt="out of order"), State.FAILED,
+         {"outcome": "status", "status": 500, "reason": "500 Internal Server Error"}),
+        (Failure(Outcome.DNS, "name does not exist"), State.FAILED,
+         {"outcome": "dns", "status": None, "reason": "name does not exist"}),
     ],
-)
+)  # fmt: skip
 async def test_a_test_event_is_sent_once_and_written_down(
     harness: ControllerHarness, seen: Answer | Failure, state: State, told: dict[str, object]
 ) -> None:

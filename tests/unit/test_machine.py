@@ -42,11 +42,8 @@ def test_without_a_quota_the_affinity_counts(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("quota", "count"),
     [
-        ("400000 100000", 4),
-        ("250000 100000", 2),
-        ("50000 100000", 1),
-        ("6400000 100000", 16),
-        ("nonsense", 16),
+        *(("400000 100000", 4), ("250000 100000", 2), ("50000 100000", 1)),
+        *(("6400000 100000", 16), ("nonsense", 16)),
     ],
 )
 def test_quota_counts_whole_cpus(machine: Machine, quota: str, count: int) -> None:

@@ -100,12 +100,8 @@ def test_what_is_no_name_is_never_quoted(name: str) -> None:
 @pytest.mark.parametrize(
     ("processes", "cpus", "databases", "count"),
     [
-        ("1", 8, BARE, 1),
-        ("5", 1, BOTH, 5),
-        ("auto", 8, BARE, 8),
-        ("AUTO", 8, BOTH, 4),
-        ("auto", 7, BOTH, 4),
-        ("auto", 1, BOTH, 1),
+        *(("1", 8, BARE, 1), ("5", 1, BOTH, 5), ("auto", 8, BARE, 8), ("AUTO", 8, BOTH, 4)),
+        *(("auto", 7, BOTH, 4), ("auto", 1, BOTH, 1)),
     ],
 )
 def test_processes_are_counted_for_each_database(

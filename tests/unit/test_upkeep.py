@@ -1,6 +1,7 @@
 """Partitions, gauges and the schema: what one step of each does."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -164,30 +165,26 @@ async def test_the_search_for_the_oldest_goes_on_and_takes_low_numbers_from_the_
     ]
 
 
-async def test_a_key_that_is_missing_is_named_once_until_it_is_there(upkeep: FakeUpkeep) -> None:
-    upkeep.needed = {"k1", "k2"}
+@pytest.mark.parametrize(
+    ("given", "event", "named"),
+    [
+        ({"needed": {"k1", "k2"}}, "key.missing", (frozenset({"k2"}), frozenset())),
+        ({"wrong": frozenset({"k1"})}, "key.refused", (frozenset(), frozenset({"k1"}))),
+    ],
+)
+async def test_a_key_that_is_missing_or_wrong_is_named_once_until_it_is_right(
+    upkeep: FakeUpkeep, given: dict[str, Any], event: str, named: tuple[frozenset[str], ...]
+) -> None:
+    vars(upkeep).update(given)
     measuring, _ = gauges(upkeep)
     with capture_logs() as logs:
         await measuring.step()
         await measuring.step()
-    assert [line["key_id"] for line in logs] == ["k2"]
-    assert measuring.missing_keys == {"k2"}
-    upkeep.needed = {"k1"}
+    assert [(line["event"], frozenset({line["key_id"]})) for line in logs] == [(event, named[0] | named[1])]
+    assert (measuring.missing_keys, measuring.wrong_keys) == named
+    upkeep.needed, upkeep.wrong = {"k1"}, frozenset()
     await measuring.step()
-    assert measuring.missing_keys == frozenset()
-
-
-async def test_a_key_that_turns_out_to_be_wrong_is_named_once_until_it_is_right(upkeep: FakeUpkeep) -> None:
-    upkeep.wrong = frozenset({"k1"})
-    measuring, _ = gauges(upkeep)
-    with capture_logs() as logs:
-        await measuring.step()
-        await measuring.step()
-    assert [(line["event"], line["key_id"]) for line in logs] == [("key.refused", "k1")]
-    assert measuring.wrong_keys == {"k1"}
-    upkeep.wrong = frozenset()
-    await measuring.step()
-    assert measuring.wrong_keys == frozenset()
+    assert (measuring.missing_keys, measuring.wrong_keys) == (frozenset(), frozenset())
 
 
 async def test_what_was_measured_is_shown_though_keys_could_not_be_looked_at(upkeep: FakeUpkeep) -> None:
