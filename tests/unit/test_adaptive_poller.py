@@ -79,23 +79,14 @@ def test_a_poll_interval_below_the_shortest_wait_is_kept_to(clock: FakeClock) ->
     assert poller.next(took=0.0) == MIN_REST / 2
 
 
-async def test_arrivals_hasten_the_next_look() -> None:
+@pytest.mark.parametrize("is_committed", [True, False], ids=["events", "numbers of open transactions"])
+async def test_what_arrives_hastens_the_next_look(is_committed: bool) -> None:
     harness = DispatcherHarness()
     async with harness.open("m") as group:
         for number in (1, 2):
             harness.clock.advance(MIN_REST)
-            harness.database.insert(make_event(number))
-            await harness.dispatcher.step(group)
-            harness.dispatcher._tell_poller()
-        assert harness.dispatcher._poller.next(took=0.0) < LONGEST
-
-
-async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None:
-    harness = DispatcherHarness()
-    async with harness.open("m") as group:
-        for _ in range(2):
-            harness.clock.advance(MIN_REST)
-            harness.database.last_seq += 1
+            harness.database.last_seq = number
+            harness.database.insert(*[make_event(number)] * is_committed)
             await harness.dispatcher.step(group)
             harness.dispatcher._tell_poller()
         assert harness.dispatcher._poller.next(took=0.0) < LONGEST

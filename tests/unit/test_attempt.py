@@ -157,31 +157,24 @@ async def test_a_failed_attempt_says_why_and_a_delivered_one_nothing(
     assert "out of order" not in str(logs)
 
 
-async def test_what_cannot_be_sent_says_why() -> None:
-    attempt = (await AttempterHarness().attempt(make_event(5, object=b"[]"))).attempt
-    assert attempt is not None
-    assert attempt.reason == "its object is not a JSON object of at most 256 KiB"
+async def test_what_cannot_be_sent_is_not_sent_and_says_why(harness: AttempterHarness) -> None:
+    record = await harness.attempt(make_event(5, object=b"[]"))
+    assert (harness.sender.sent, record.state, record.reason) == ([], State.FAILED, FailedReason.UNSENDABLE)
+    assert record.attempt is not None
+    assert record.attempt.reason == "its object is not a JSON object of at most 256 KiB"
 
 
-async def test_the_wait_for_a_body_is_no_part_of_the_attempt() -> None:
-    record = await AttempterHarness(Answer(503, excerpt="out of order", lingered=0.5)).attempt(make_event(5))
+@pytest.mark.parametrize(("attempts", "minutes"), [(0, 1), (1, 5)])
+async def test_the_wait_for_a_body_is_no_part_of_the_attempt_and_the_delay_counts_from_its_end(
+    attempts: int, minutes: int
+) -> None:
+    harness = AttempterHarness(Answer(503, excerpt="out of order", lingered=0.5))
+    record = await harness.attempt(make_event(5, attempts=attempts))
     attempt = record.attempt
     assert attempt is not None
     assert attempt.duration_ms == 1000
     assert record.at == attempt.finished_at == attempt.started_at + timedelta(seconds=1)
-    assert record.due_at == attempt.finished_at + timedelta(minutes=1)
-
-
-async def test_the_delay_counts_from_the_end_of_the_attempt() -> None:
-    record = await AttempterHarness(Answer(503)).attempt(make_event(5, attempts=1))
-    assert record.attempt is not None
-    assert record.due_at == record.attempt.finished_at + timedelta(minutes=5)
-
-
-async def test_what_cannot_be_sent_is_not_sent(harness: AttempterHarness) -> None:
-    record = await harness.attempt(make_event(5, object=b"[]"))
-    assert harness.sender.sent == []
-    assert (record.state, record.reason) == (State.FAILED, FailedReason.UNSENDABLE)
+    assert record.due_at == attempt.finished_at + timedelta(minutes=minutes)
 
 
 async def test_what_is_not_sent_has_no_lag(harness: AttempterHarness) -> None:

@@ -10,7 +10,7 @@ from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.storage import FakeClaims
 from tests.unit.harnesses.dispatcher import DispatcherHarness
 from tests.unit.harnesses.retrier import RetrierHarness
-from tests.unit.loop_turns import quiet, until
+from tests.unit.loop_turns import quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import finding, retries
 from webhook_dispatcher.dispatch import sweep as sweeping
@@ -193,22 +193,6 @@ async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:
         await quiet()
         assert harness.sender.event_ids[before:] == [100]
         assert DOUBTFUL >= before >= SUSPECTS
-        assert harness.sender.gate is not None
-        harness.sender.gate.set()
-
-
-async def test_known_suspects_take_half_of_the_places_for_retries() -> None:
-    harness = RetrierHarness(most=MOST)
-    hang(harness, is_tarpit)
-    harness.database.configure(*TARPITS)
-    for name in TARPITS:
-        harness.merchants.learn(name, Outcome.TIMEOUT, 10.0)
-    harness.owe_of(TARPITS, 1)
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        for _ in range(5):
-            await harness.retrier.step(group)
-        await until(lambda: len(harness.sender.sent) == SUSPECTS)
-        assert (await harness.retrier.step(group)).started == 0
         assert harness.sender.gate is not None
         harness.sender.gate.set()
 

@@ -48,9 +48,6 @@ SOME = Preview(5, False, {"failed": 3, "delivered": 2}, {"m1": 5}, 0)
 ASKED = ControlView(12, "retry", CommandStatus.PENDING, None, None, None, None)
 RUNNING = replace(ASKED, status=CommandStatus.RUNNING, result={"matched": 5})
 DONE = replace(ASKED, status=CommandStatus.DONE, handled_at=NOW, result={"matched": 5, "retried": 5})
-REJECTED = replace(
-    ASKED, status=CommandStatus.REJECTED, handled_at=NOW, error_code=-14004, error_message="it was delivered"
-)
 
 
 class Clock:
@@ -197,11 +194,6 @@ def test_a_change_of_the_url_alone_uses_no_key(database: FakeAdministration, she
     environ = ENVIRON | {"WEBHOOK_SECRET_KEYS": KEYS.replace("a", "b", 1)}
     assert main(["endpoint", "set", "m1", "https://merchant.com/other"], session(database, environ)) == 0
     assert database.endpoints["m1"].url == "https://merchant.com/other"
-
-
-def test_the_first_secret_under_a_key_keeps_its_check(database: FakeAdministration, shell: Shell) -> None:
-    shell("endpoint set m1 https://merchant.com/", database)
-    assert database.checks == {"k1": Keyring.parse(KEYS).check_value("k1")}
 
 
 @pytest.mark.parametrize("line", ["show m1", "rotate-secret m1", "remove m1 --yes"])
@@ -354,18 +346,6 @@ def test_control_commands_are_asked_for(
     assert request.requested_by.startswith("cli:")
     assert request.event_id == (EVENT if command == "retry" else None)
     assert "retried 5" in out
-
-
-def test_who_asks_can_be_named(shell: Shell) -> None:
-    database = FakeAdministration([DONE])
-    shell("pause m1 --requested-by panel:ana", database)
-    assert database.requests[0].requested_by == "panel:ana"
-
-
-def test_a_rejected_command_is_exit_1_with_its_code(shell: Shell) -> None:
-    code, out, err = shell(f"deliveries retry {EVENT}", FakeAdministration([ASKED, REJECTED]))
-    assert (code, out) == (1, "")
-    assert err == "webhook-dispatcher: retry (command 12) was rejected: it was delivered (-14004)\n"
 
 
 def test_without_waiting_the_command_is_only_asked_for(shell: Shell) -> None:

@@ -137,10 +137,6 @@ async def test_a_malformed_command_is_rejected_and_the_next_is_taken_up(name: st
     await harness.assert_done(harness.controls.insert("pause"), {}, ("pause", None, True))
 
 
-async def test_arguments_that_cannot_be_read_are_malformed(harness: ControllerHarness) -> None:
-    await harness.assert_rejected(harness.controls.insert("pause", args=None), Code.MALFORMED)
-
-
 async def test_values_that_the_database_refuses_do_not_hold_up_later_commands() -> None:
     harness = ControllerHarness()
     harness.database.faults["set_url"].append(StatementRefused("22021", "a zero byte"))

@@ -64,22 +64,15 @@ async def test_a_failed_read_ends_the_session_and_the_lane_is_claimed_again() ->
     assert (harness.sent, harness.database.lanes["a"].epoch) == (list(range(1, RUN + 2)), 2)
 
 
-async def test_a_lane_that_is_missing_is_made_and_claimed(harness: DispatcherHarness) -> None:
-    harness.claims.missing = {"a"}
-    async with harness.open("a") as group:
-        harness.database.insert(make_event(1, "a"))
-        await harness.rounds(group)
-    assert (harness.claims.leases_asked, harness.sent) == ([{"a": 1}, {"a": 1}], [1])
-
-
-async def test_once_a_missing_lane_is_made_it_is_claimed_without_waiting_for_the_next_poll() -> None:
-    harness = DispatcherHarness()
+async def test_a_lane_that_is_missing_is_made_and_claimed_at_once(harness: DispatcherHarness) -> None:
     harness.claims.missing = {"a"}
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"))
         harness.dispatcher._wake.clear()
         await harness.dispatcher.step(group)
         await until(harness.dispatcher._wake.is_set)
+        await harness.rounds(group)
+    assert (harness.claims.leases_asked, harness.sent) == ([{"a": 1}, {"a": 1}], [1])
 
 
 async def test_while_a_lane_is_being_made_no_other_is(harness: DispatcherHarness) -> None:
@@ -146,11 +139,12 @@ async def test_events_without_endpoint_wait_until_the_hold_ends(harness: Dispatc
         old, new = NOW - HOLD, NOW - timedelta(hours=1)
         harness.database.insert(make_event(1, "a", created_at=old), make_event(2, "a", created_at=new))
         await harness.rounds(group)
-    assert (harness.sent, harness.database.finished[1].reason) == ([], FailedReason.NOT_CONFIGURED)
-    assert harness.database.finished[1].attempt is None
+    finished = harness.database.finished[1]
+    assert (harness.sent, finished.reason, finished.attempt) == ([], FailedReason.NOT_CONFIGURED, None)
     assert 2 in harness.database.owed
-    assert harness.database.lanes["a"].wait_until == new + HOLD
-    assert len(harness.claims.leases_asked) == 1
+    assert (harness.database.lanes["a"].wait_until, len(harness.claims.leases_asked)) == (new + HOLD, 1)
+    labels = {"state": "failed", "type": "charge.created", "reason": "not_configured"}
+    assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
 
 
 async def test_events_older_than_their_removed_endpoint_fail_at_once(harness: DispatcherHarness) -> None:
@@ -160,14 +154,6 @@ async def test_events_older_than_their_removed_endpoint_fail_at_once(harness: Di
         await harness.rounds(group)
     assert harness.database.finished[1].reason is FailedReason.NOT_CONFIGURED
     assert harness.database.lanes["a"].wait_until is None
-
-
-async def test_a_delivery_that_ends_without_attempt_is_counted(harness: DispatcherHarness) -> None:
-    async with harness.open() as group:
-        harness.database.insert(make_event(1, "a", created_at=NOW - HOLD))
-        await harness.rounds(group)
-    labels = {"state": "failed", "type": "charge.created", "reason": "not_configured"}
-    assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 1
 
 
 async def test_a_lane_whose_key_is_unknown_waits_and_loses_nothing(harness: DispatcherHarness) -> None:

@@ -68,15 +68,6 @@ async def test_what_was_recorded_is_noted_once(beating: Beating) -> None:
     assert beating.attempts() == [{}, {"delivered": 2, "status": 1}, {}]
 
 
-async def test_what_came_too_late_for_its_fence_is_counted_too(beating: Beating) -> None:
-    session = beating.recording.session("m", 1)
-    beating.recording.attempt(session)
-    beating.recording.database.lease("m")
-    beating.recording.settle()
-    await beating.pulse.step()
-    assert beating.attempts() == [{"delivered": 1}]
-
-
 async def test_a_note_that_failed_is_made_up_for(beating: Beating) -> None:
     session = beating.recording.session("m", 1, 2)
     beating.recording.attempt(session)

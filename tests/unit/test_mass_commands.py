@@ -1,7 +1,6 @@
 """Recover and skip: look by look through outbox and log, paced, resumed, stopped, past what is refused."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.unit.builders import NOW
 from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_WAITING
+from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.dispatch.control.skipping import SKIP_SIZE
 from webhook_dispatcher.domain.command import Code, CommandRow
@@ -146,15 +145,6 @@ async def test_a_recovery_that_waits_for_its_attempts_is_stopped_without_them() 
     }
 
 
-async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted() -> None:
-    harness = ControllerHarness()
-    harness.controls.looks = [found(is_over=True), found(*range(100)), found(200, is_over=True)]
-    harness.controls.waiting.extend([100, MAX_WAITING + 1, MAX_WAITING])
-    await carry_out(harness, "recover")
-    assert harness.controls.counted[:3] == [tuple(range(100))] * 3
-    assert len(harness.controls.asked_looks) == 3
-
-
 async def test_looks_that_find_nothing_take_no_lock_and_write_once_a_second() -> None:
     harness = ControllerHarness()
     harness.controls.looks = [found(looked=10_000)] * 5
@@ -179,15 +169,6 @@ async def test_a_recovery_passes_over_what_cannot_be_made_owed_again(harness: Co
     command = await carry_out(harness, "recover", args={"states": ["failed"]})
     assert harness.controls.handlings[command.id].result == {"matched": {"failed": 2}, "recovered": 1}
     assert [limit for _, _, limit in harness.controls.asked_looks] == [*halvings, 1, CHUNK_SIZE]
-
-
-async def test_a_stop_of_the_daemon_hands_a_recovery_over(harness: ControllerHarness) -> None:
-    command = harness.controls.insert("recover", "m")
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        await harness.controller.step(group)
-        harness.stop.set()
-    assert harness.controls.handlings[command.id].status == "running"
-    assert harness.controls.done[-1] == ("mark_running", timedelta())
 
 
 BEFORE = {"before": NOW.isoformat()}

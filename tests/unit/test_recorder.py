@@ -80,34 +80,6 @@ def test_what_could_not_be_written_goes_before_what_is_newer(harness: RecorderHa
     assert seqs == list(range(1, MAX_BATCH // 2 + 1))
 
 
-def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late() -> None:
-    harness = RecorderHarness()
-    harness.records.loses_answers.append(True)
-    session = harness.session("m", 1)
-    record = harness.attempt(session)
-    with pytest.raises(StorageUnavailable):
-        harness.step()
-    harness.step()
-    assert (harness.records.written, harness.records.late) == ([record], [record])
-    assert harness.recorder.unwritten == 0
-
-
-@pytest.mark.parametrize("method", ["read_unwritten", "write_late"])
-def test_a_failure_while_the_rest_is_settled_loses_nothing(harness: RecorderHarness, method: str) -> None:
-    harness.database.faults[method].append(DOWN)
-    robbed, other = harness.session("robbed", 1), harness.session("other", 2)
-    harness.database.lease("robbed")
-    for session in (robbed, other):
-        harness.attempt(session)
-        harness.end(session)
-    with pytest.raises(StorageUnavailable):
-        harness.step()
-    assert harness.recorder.unwritten == 1
-    harness.settle()
-    assert (seqs_of(harness.records.written), seqs_of(harness.records.late)) == ([2], [1])
-    assert set(harness.closed) == {robbed, other}
-
-
 async def test_a_cancelled_statement_is_written_again(harness: RecorderHarness) -> None:
     harness.records.gate = asyncio.Event()
     harness.attempt(harness.session("m", 1))
@@ -229,34 +201,6 @@ def test_a_locked_row_is_tried_again_after_a_moment(harness: RecorderHarness) ->
     harness.step()
     assert len(harness.records.statements) == 2
     assert session.trusted_until == harness.clock.elapsed() + TRUST, "renewed all the same"
-
-
-def test_a_lane_with_a_locked_row_is_not_released(harness: RecorderHarness) -> None:
-    session = harness.session("m", 1)
-    harness.attempt(session)
-    harness.end(session)
-    harness.database.owed[1].is_locked = True
-    for _ in range(3):
-        harness.clock.advance(LOCKED_WAIT)
-        harness.step()
-    assert harness.closed == []
-    assert harness.database.lanes["m"].is_leased
-    harness.database.owed[1].is_locked = False
-    harness.settle()
-    assert harness.closed == [session]
-
-
-def test_a_locked_lane_is_released_later(harness: RecorderHarness) -> None:
-    session = harness.session("m", 1)
-    harness.attempt(session)
-    harness.end(session)
-    harness.database.lanes["m"].is_locked = True
-    harness.step()
-    assert harness.closed == []
-    harness.database.lanes["m"].is_locked = False
-    harness.settle()
-    assert harness.closed == [session]
-    assert is_delivered(harness.database, 1)
 
 
 def test_a_row_is_never_twice_in_a_statement(harness: RecorderHarness) -> None:

@@ -18,7 +18,8 @@ from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import MAX_BEHIND
 from webhook_dispatcher.dispatch.retries import BURST, MAX_START_WAIT, MIN_POLL, POLL, UNCOUNTED_WAIT
 from webhook_dispatcher.domain.claim import ClaimedRetry
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -61,6 +62,10 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
         await until(lambda: harness.recorder.unwritten == 4)
         await quiet()
         assert (await harness.retrier.step(group)).started == 1
+
+
+SECOND = timedelta(seconds=1)
+DAMAGED = replace(make_endpoint("another"), merchant_id="m")
 
 
 def pause(harness: RetrierHarness) -> None:
@@ -132,21 +137,23 @@ async def test_a_row_whose_endpoint_took_long_to_be_read_is_rescheduled(harness:
     harness.assert_rescheduled()
 
 
-async def test_a_row_whose_secret_cannot_be_opened_waits(harness: RetrierHarness) -> None:
-    harness.database.endpoints["m"] = make_endpoint(key_id="gone")
-    harness.owe(1)
+@pytest.mark.parametrize(
+    ("endpoint", "age", "wait", "told"),
+    [
+        pytest.param(make_endpoint(key_id="gone"), timedelta(), KEY_WAIT, (["gone"], []), id="no key"),
+        pytest.param(DAMAGED, timedelta(), KEY_WAIT, ([], ["m"]), id="a damaged secret"),
+        pytest.param(None, timedelta(), ENDPOINT_WAIT, ([], []), id="no endpoint"),
+        pytest.param(None, HOLD - SECOND, SECOND, ([], []), id="no endpoint, and the hold ends"),
+    ],
+)
+async def test_a_row_that_cannot_be_sent_waits(
+    harness: RetrierHarness, endpoint: Endpoint | None, age: timedelta, wait: timedelta, told: object
+) -> None:
+    harness.database.endpoints = {"m": endpoint} if endpoint else {}
+    harness.owe(1, created_at=NOW - age)
     await harness.round()
-    harness.assert_rescheduled(KEY_WAIT)
-    assert list(harness.attempter.missing_keys) == ["gone"]
-
-
-async def test_a_row_whose_secret_is_damaged_waits_and_its_merchant_is_counted() -> None:
-    harness = RetrierHarness()
-    harness.database.endpoints["m"] = replace(make_endpoint("another"), merchant_id="m")
-    harness.owe(1)
-    await harness.round()
-    harness.assert_rescheduled(KEY_WAIT)
-    assert (list(harness.attempter.unopened), harness.attempter.missing_keys) == (["m"], {})
+    harness.assert_rescheduled(wait)
+    assert (list(harness.attempter.missing_keys), list(harness.attempter.unopened)) == told
 
 
 async def test_a_row_whose_attempt_did_not_count_waits_while_the_fault_may_last() -> None:
@@ -155,20 +162,6 @@ async def test_a_row_whose_attempt_did_not_count_waits_while_the_fault_may_last(
     harness.owe(1)
     await harness.round()
     harness.assert_rescheduled(UNCOUNTED_WAIT, sent=[1])
-
-
-async def test_a_row_without_endpoint_waits_for_one(harness: RetrierHarness) -> None:
-    harness.database.endpoints.clear()
-    harness.owe(1)
-    await harness.round()
-    harness.assert_rescheduled(ENDPOINT_WAIT)
-
-
-async def test_a_row_without_endpoint_waits_no_longer_than_the_hold(harness: RetrierHarness) -> None:
-    harness.database.endpoints.clear()
-    harness.owe(1, created_at=NOW - HOLD + timedelta(seconds=1))
-    await harness.round()
-    harness.assert_rescheduled(timedelta(seconds=1))
 
 
 async def test_a_repetition_without_endpoint_stays_delivered(harness: RetrierHarness) -> None:
@@ -221,21 +214,6 @@ async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight(
         harness.sender.gate.set()
         await running
     assert harness.recorder.unwritten == 1
-
-
-async def test_those_due_with_a_damaged_row_are_attempted_in_the_next_round(harness: RetrierHarness) -> None:
-    harness.owe(1, 2, 3)
-    harness.database.damaged = {2}
-    assert [await harness.round() for _ in range(3)] == [0, 2, 0]
-    assert sorted(harness.sender.event_ids) == [1, 3]
-
-
-async def test_a_claim_that_is_refused_for_want_of_rights_finishes_nothing(harness: RetrierHarness) -> None:
-    harness.owe(1)
-    harness.database.faults["claim_longest_due"].append(StatementRefused("42501", "permission denied"))
-    with pytest.raises(ExceptionGroup):
-        await harness.round()
-    assert len(harness.claims.retries) == 1
 
 
 async def test_retries_whose_endpoint_cannot_be_read_are_handed_back(harness: RetrierHarness) -> None:

@@ -94,11 +94,6 @@ def harness() -> SuspicionsHarness:
     return SuspicionsHarness()
 
 
-def test_one_merchant_that_fails_is_its_own_fault(harness: SuspicionsHarness) -> None:
-    harness.fleet(20)
-    assert not any(harness.fails("m1") for _ in range(50))
-
-
 def test_a_third_of_all_merchants_failing_alike_is_their_fault(harness: SuspicionsHarness) -> None:
     for number, merchant_id in enumerate(harness.fleet(60) * 3):
         harness.clock.advance(0.001)

@@ -33,7 +33,6 @@ from webhook_dispatcher.api.charge_service.upstream import (
     target_of,
 )
 from webhook_dispatcher.api.charge_service.upstream_answers import (
-    Forwarded,
     UpstreamAway,
     UpstreamBroken,
     UpstreamError,
@@ -184,27 +183,11 @@ def charge_service() -> Iterator[ChargeService]:
         yield charge_service
 
 
-async def test_a_success_is_forwarded(upstream: Upstream, charge_service: ChargeService) -> None:
-    charge_service.answer(status=201, body=b'{"id": 1.10}')
-    assert await upstream.forward(request()) == Forwarded(201, b'{"id": 1.10}')
-    [[call]] = charge_service.requests.values()
-    assert call.kwargs["data"] == b"{}"
-    assert call.kwargs["allow_redirects"] is False
-
-
 async def test_an_error_is_judged_with_its_retry_after(
     upstream: Upstream, charge_service: ChargeService
 ) -> None:
     charge_service.answer(status=409, payload={"code": -11003}, headers={"Retry-After": "7"})
     assert await upstream.forward(request()) == UpstreamError(-11003, 409, retry_after=7)
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip"])
-async def test_a_compressed_answer_is_broken(
-    upstream: Upstream, charge_service: ChargeService, encoding: str
-) -> None:
-    charge_service.answer(status=200, body=b"{}", headers={"Content-Encoding": encoding})
-    assert isinstance(await upstream.forward(request()), UpstreamBroken)
 
 
 @pytest.mark.parametrize(

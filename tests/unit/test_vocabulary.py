@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, timedelta, timezone
 from pathlib import Path
 from string import Formatter
 from uuid import UUID
@@ -205,11 +205,6 @@ def test_every_explanation_is_said_in_every_language(
         assert words.replace("\N{NO-BREAK SPACE}", " ").isprintable()
     for each in unknown(given.delivery.merchant_id, date(2026, 11, 20), given.commands):
         assert say(each, language, UTC)
-
-
-def test_an_instant_needs_no_particular_zone_to_be_told_apart() -> None:
-    east = datetime(2026, 11, 20, 13, 15, 30, tzinfo=ZoneInfo("Asia/Tashkent"))
-    assert amounts.at(east, UTC) == amounts.at(NOW, UTC)
 
 
 def test_a_viewer_may_look_and_change_nothing() -> None:

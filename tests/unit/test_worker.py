@@ -148,29 +148,9 @@ async def test_what_is_held_up_until_the_lease_is_not_trusted_any_more_is_not_se
     assert harness.session.complete_up_to == 1
 
 
-def recall(harness: WorkerHarness) -> None:
-    harness.session.recall()
-
-
-def lose(harness: WorkerHarness) -> None:
-    harness.session.lose()
-
-
-def distrust(harness: WorkerHarness) -> None:
-    harness.clock.advance(harness.session.trusted_until - harness.clock.elapsed())
-
-
 def straggle(harness: WorkerHarness) -> None:
     harness.session.complete_up_to = 10
     harness.session.notice(9)
-
-
-def expire(harness: WorkerHarness) -> None:
-    harness.session.expire()
-
-
-def time_out(harness: WorkerHarness) -> None:
-    harness.clock.advance(harness.session.expires_at - harness.clock.elapsed())
 
 
 def open_circuit(harness: WorkerHarness) -> None:
@@ -178,22 +158,29 @@ def open_circuit(harness: WorkerHarness) -> None:
     harness.own_faults.learn(make_event(99, "other"), ours, harness.clock.elapsed())
 
 
-ENDS = [recall, lose, distrust, straggle, expire, time_out, open_circuit]
+End = Callable[[WorkerHarness], object]
+ENDS: dict[str, End] = {
+    "recall": lambda it: it.session.recall(),
+    "lose": lambda it: it.session.lose(),
+    "distrust": lambda it: it.clock.advance(it.session.trusted_until - it.clock.elapsed()),
+    "straggle": straggle,
+    "expire": lambda it: it.session.expire(),
+    "time out": lambda it: it.clock.advance(it.session.expires_at - it.clock.elapsed()),
+    "open circuit": open_circuit,
+}
+ending = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 
 
-@pytest.mark.parametrize("end", ENDS)
-async def test_nothing_starts_after_the_end(end: Callable[[WorkerHarness], None]) -> None:
+@ending
+async def test_nothing_starts_after_the_end(end: End) -> None:
     harness = WorkerHarness(1, 2, 3)
     harness.on_start = lambda seq: end(harness) if seq == 2 else None
     await harness.follow()
-    assert (harness.started, len(harness.records)) == ([1, 2], 2)
-    assert harness.session.has_more
+    assert (harness.started, len(harness.records), harness.session.has_more) == ([1, 2], 2, True)
 
 
-@pytest.mark.parametrize("end", ENDS)
-async def test_a_session_that_must_end_before_it_began_starts_nothing(
-    end: Callable[[WorkerHarness], None],
-) -> None:
+@ending
+async def test_a_session_that_must_end_before_it_began_starts_nothing(end: End) -> None:
     harness = WorkerHarness(1)
     end(harness)
     await harness.follow()
@@ -209,16 +196,13 @@ async def test_a_probe_makes_one_attempt() -> None:
     assert harness.session.has_more
 
 
-@pytest.mark.parametrize("end", ENDS)
-async def test_nothing_starts_when_the_end_came_while_it_waited_for_the_recorder(
-    end: Callable[[WorkerHarness], None],
-) -> None:
+@ending
+async def test_nothing_starts_when_the_end_came_while_it_waited_for_the_recorder(end: End) -> None:
     harness = WorkerHarness(1, 2)
     harness.recorder.behind = True
     async with harness.following() as task:
         await quiet()
-        assert harness.started == []
-        assert not task.done()
+        assert (harness.started, task.done()) == ([], False)
         end(harness)
         harness.recorder.behind = False
         harness.progress.set()
@@ -285,7 +269,6 @@ async def test_a_read_answered_after_a_recall_starts_nothing() -> None:
     harness.session.missed_read()
     async with harness.following():
         await until(lambda: harness.records)
-        recall(harness)
+        harness.session.recall()
         harness.read_on(2, 3)
-    assert harness.started == [1]
-    assert harness.session.has_more
+    assert (harness.started, harness.session.has_more) == ([1], True)
