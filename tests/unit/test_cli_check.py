@@ -13,7 +13,12 @@ from tests.unit.fakes.administration import NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import MAX_NAMED, MAX_READ, CheckResult, examine
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import (
+    DispatcherError,
+    SchemaMismatch,
+    StatementRefused,
+    StorageUnavailable,
+)
 from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.storage.administration import (
     Administration,
@@ -212,30 +217,29 @@ async def test_more_lanes_than_open_files_are_found() -> None:
     assert ("open files" in problems(results)) is too_few
 
 
-async def test_an_absent_database_calls_for_exit_4() -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "mend"),
+    [
+        (StorageUnavailable("cannot reach database 'charges' at db"), 4, None),
+        (
+            PoolerInBetween("a pooler is there", remedy="set WEBHOOK_DATABASE_POOLER"),
+            2,
+            "set WEBHOOK_DATABASE_POOLER",
+        ),
+    ],
+)
+async def test_a_database_that_cannot_be_opened_is_named_with_its_mend(
+    error: DispatcherError, code: int, mend: str | None
+) -> None:
     @asynccontextmanager
-    async def absent(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
-        if dsn:
-            raise StorageUnavailable("cannot reach database 'charges' at db")
-        yield FakeAdministration()
-
-    results = await examine(Session(ENVIRON, absent))
-    assert problems(results) == {"database": ("cannot reach database 'charges' at db", 4)}
-
-
-async def test_a_pooler_that_was_not_expected_is_named_with_its_setting() -> None:
-    @asynccontextmanager
-    async def found(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
+    async def refusing(dsn: str, pooled: bool) -> AsyncIterator[Administration]:
         if not pooled:
-            raise PoolerInBetween(
-                "a pooler stands before the database", remedy="set WEBHOOK_DATABASE_POOLER=transaction"
-            )
+            raise error
         yield FakeAdministration()
 
-    results = await examine(Session(ENVIRON, found))
-    assert problems(results) == {"database": ("a pooler stands before the database", 2)}
-    [mend] = [result.mend for result in results if result.check == "database"]
-    assert mend == "set WEBHOOK_DATABASE_POOLER=transaction"
+    results = await examine(Session(ENVIRON, refusing))
+    assert problems(results) == {"database": (str(error).partition(": ")[0], code)}
+    assert mend in (None, *(result.mend for result in results if result.check == "database"))
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from uuid import UUID
 
 import pytest
 import typer
 
 from tests.unit.builders import NOW
+from tests.unit.delivery_facts import AROUND, EVENT
 from webhook_dispatcher.cli import merchants, status
 from webhook_dispatcher.cli.deliveries import list_lines
 from webhook_dispatcher.cli.explanation import command, lines, summary, unknown
 from webhook_dispatcher.cli.options import Moment, last, parse_merchant, parse_moment, parse_period
 from webhook_dispatcher.diagnosis.explanation import Explanation, Rules, explain
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import AttemptView, DeliveryView, Stranded
 from webhook_dispatcher.storage.insight import (
     MAX_COUNTED,
-    Circumstances,
     CommandFacts,
     Commands,
     DeliveryFacts,
@@ -33,7 +31,6 @@ from webhook_dispatcher.storage.insight import (
 from webhook_dispatcher.storage.lost import LostEvent
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 RULES = Rules(timedelta(days=1), Schedule())
 DELIVERY = DeliveryFacts(
     EVENT, 7, "m1", "charge.created", NOW - MINUTE, "pending", None, 0, None, None, None, None, "ch_1", None,
@@ -45,26 +42,6 @@ RETRIED = replace(
 )  # fmt: skip
 FAILED = replace(
     DELIVERY, state="failed", failed_reason="exhausted", attempts=8, last_outcome="timeout", finished_at=NOW
-)
-AROUND = Circumstances(
-    NOW,
-    False,
-    "https://m1/",
-    SealedSecret("k1", b""),
-    False,
-    False,
-    None,
-    None,
-    None,
-    None,
-    None,
-    None,
-    0,
-    None,
-    None,
-    None,
-    None,
-    0,
 )
 TIMEOUT = AttemptView(1, "schedule", NOW - 30 * SECOND, 10_000, None, "timeout", None, None)
 PAUSE = Pause(3, "anna", NOW - HOUR)
@@ -384,18 +361,11 @@ def test_a_screen_with_everything() -> None:
         owing("new", 2 * HOUR, endpoint=False),
     ]
     shown = screen(
-        owed,
-        everything_is_paused=True,
-        general_pause=PAUSE,
-        pending=MAX_COUNTED + 1,
-        suspended=2,
-        next_try_at=NOW + MINUTE,
-        recent={"delivered": 600, "timeout": 300},
-        lag=Lag(500, 0.02, 1.5),
-        holders={"host/1/\x1b": 3},
-        commands=Commands(2, 1, NOW - MINUTE),
+        owed, everything_is_paused=True, general_pause=PAUSE, pending=MAX_COUNTED + 1, suspended=2,
+        next_try_at=NOW + MINUTE, recent={"delivered": 600, "timeout": 300}, lag=Lag(500, 0.02, 1.5),
+        holders={"host/1/\x1b": 3}, commands=Commands(2, 1, NOW - MINUTE),
         missing_partitions=[("webhook.attempt_log", date(2026, 11, 21))],
-    )
+    )  # fmt: skip
     assert shown["PAUSED"] == "everything, since 2026-11-20 07:15:30 by anna; `resume --all` ends it"
     assert shown["backlog"].startswith("100,000+ wait")
     assert shown["oldest"] == f"waits for 2 h: event {EVENT} of new"

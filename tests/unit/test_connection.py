@@ -65,6 +65,7 @@ async def test_an_answer_means_the_same_however_it_is_cut(answer: bytes, status:
     for at in range(len(answer) + 1):
         loop = FakeLoop()
         wire, transport, waiter = sent(loop)
+        assert not wire.is_idle
         for piece in (answer[:at], answer[at:]):
             if piece and not transport.is_aborted:
                 wire.data_received(piece)

@@ -28,37 +28,19 @@ class FakeStage:
 
 def delivery(event: Written, **changes: Any) -> DeliveryView:
     view = DeliveryView(
-        event_id=event.id,
-        seq=event.seq,
-        merchant_id=event.merchant_id,
-        type=event.type,
-        created_at=NOW,
-        state=State.DELIVERED,
-        failed_reason=None,
-        attempts=1,
-        next_attempt_at=None,
-        last_status=200,
-        last_outcome="delivered",
-        finished_at=NOW,
-    )
+        event_id=event.id, seq=event.seq, merchant_id=event.merchant_id, type=event.type, created_at=NOW,
+        state=State.DELIVERED, failed_reason=None, attempts=1, next_attempt_at=None, last_status=200,
+        last_outcome="delivered", finished_at=NOW,
+    )  # fmt: skip
     return dataclasses.replace(view, **changes)
 
 
 def arrival(event: Written, at: float = 1.0, **changes: Any) -> Arrival:
     body = Event(event.seq, event.id, event.merchant_id, event.type, NOW, event.object.encode()).body()
     came = Arrival(
-        merchant_id=event.merchant_id,
-        event_id=str(event.id),
-        type=event.type,
-        attempt=1,
-        started_at=at,
-        connection=1,
-        signature=Signature.RIGHT,
-        headers={},
-        body=body,
-        ended_at=at + 0.5,
-        status=200,
-    )
+        merchant_id=event.merchant_id, event_id=str(event.id), type=event.type, attempt=1, started_at=at,
+        connection=1, signature=Signature.RIGHT, headers={}, body=body, ended_at=at + 0.5, status=200,
+    )  # fmt: skip
     return dataclasses.replace(came, **changes)
 
 

@@ -48,40 +48,20 @@ WAITS = Owing("m1", True, EVENT, 1, NOW - HOUR, None, False, True)
 
 counts = st.sampled_from([0, 1, 2, 5, 21, 100_001])
 merchants = st.builds(
-    MerchantFacts,
-    merchant_id=texts,
-    has_endpoint=st.booleans(),
-    is_paused=st.booleans(),
-    failing_since=maybe_instants,
-    failures_in_a_row=counts,
-    last_success_at=maybe_instants,
-    suspended_at=maybe_instants,
-    next_try_at=maybe_instants,
-    oldest_waiting_at=maybe_instants,
+    MerchantFacts, merchant_id=texts, has_endpoint=st.booleans(), is_paused=st.booleans(),
+    failing_since=maybe_instants, failures_in_a_row=counts, last_success_at=maybe_instants,
+    suspended_at=maybe_instants, next_try_at=maybe_instants, oldest_waiting_at=maybe_instants,
     waiting=counts,
-)
+)  # fmt: skip
 owing = st.builds(
-    Owing,
-    merchant_id=texts,
-    is_in_order=st.booleans(),
-    event_id=st.just(EVENT),
-    seq=st.integers(1, 9),
-    created_at=instants,
-    due_at=maybe_instants,
-    is_paused=st.booleans(),
-    has_endpoint=st.booleans(),
-)
+    Owing, merchant_id=texts, is_in_order=st.booleans(), event_id=st.just(EVENT), seq=st.integers(1, 9),
+    created_at=instants, due_at=maybe_instants, is_paused=st.booleans(), has_endpoint=st.booleans(),
+)  # fmt: skip
 dispatchers = st.builds(
-    DispatcherFacts,
-    owner=texts,
-    version=texts,
-    started_at=instants,
-    beat_at=instants,
-    is_ready=st.booleans(),
-    reasons=st.lists(texts, max_size=2),
-    faults=st.lists(texts, max_size=2),
+    DispatcherFacts, owner=texts, version=texts, started_at=instants, beat_at=instants,
+    is_ready=st.booleans(), reasons=st.lists(texts, max_size=2), faults=st.lists(texts, max_size=2),
     lanes=counts,
-)
+)  # fmt: skip
 status = st.builds(
     StatusFacts,
     now=st.just(NOW),

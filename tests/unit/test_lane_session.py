@@ -42,13 +42,6 @@ def session() -> LaneSession:
     return make_session()
 
 
-def test_what_a_read_brings_is_run_in_order(session: LaneSession) -> None:
-    session.take_in(events(2, 3), EVERYTHING, stable=3)
-    assert run_of(session) == [2, 3]
-    assert not session.has_more
-    assert session.complete_up_to == 3
-
-
 def test_one_that_appears_in_between_goes_before_what_is_not_started(session: LaneSession) -> None:
     session.take_in(events(2, 5, 6), EVERYTHING, stable=1)
     take(session)

@@ -50,11 +50,13 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def stream() -> io.StringIO:
-    return io.StringIO()
+    """Return what is written to as JSON from the level info on, until another is chosen."""
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    return stream
 
 
 async def test_lines_of_one_turn_of_the_loop_are_written_together(stream: io.StringIO) -> None:
-    configure("json", "info", stream)
     log = structlog.get_logger()
     log.info("first.done")
     log.info("second.done")
@@ -66,7 +68,6 @@ async def test_lines_of_one_turn_of_the_loop_are_written_together(stream: io.Str
 
 
 async def test_what_is_worse_is_written_at_once_behind_what_came_before(stream: io.StringIO) -> None:
-    configure("json", "info", stream)
     log = structlog.get_logger()
     log.info("first.done")
     log.warning("second.failed")
@@ -74,7 +75,6 @@ async def test_what_is_worse_is_written_at_once_behind_what_came_before(stream: 
 
 
 def test_no_line_waits_for_a_loop_that_has_ended(stream: io.StringIO) -> None:
-    configure("json", "info", stream)
     log = structlog.get_logger()
 
     async def tell(event: str) -> None:
@@ -87,7 +87,6 @@ def test_no_line_waits_for_a_loop_that_has_ended(stream: io.StringIO) -> None:
 
 
 def test_a_warning_that_says_the_same_again_is_left_out(stream: io.StringIO) -> None:
-    configure("json", "info", stream)
     log = structlog.get_logger()
     for _ in range(5):
         log.warning("claim.failed", error="the database is away")
@@ -95,13 +94,11 @@ def test_a_warning_that_says_the_same_again_is_left_out(stream: io.StringIO) -> 
 
 
 def test_numbers_beyond_64_bits_are_written_as_they_are(stream: io.StringIO) -> None:
-    configure("json", "info", stream)
     structlog.get_logger().info("count.read", count=2**70)
     assert lines(stream)[0]["count"] == 2**70
 
 
 def test_an_event_is_one_line_of_json_with_time_and_level(stream: io.StringIO) -> None:
-    configure("json", "info", stream)
     structlog.get_logger().info(
         "delivery.attempted", attempt=1, state=State.DELIVERED, note="a\nb\u2028\udce9"
     )
@@ -117,7 +114,6 @@ def test_an_event_is_one_line_of_json_with_time_and_level(stream: io.StringIO) -
 
 
 def test_values_that_json_does_not_know_are_written_plainly(stream: io.StringIO) -> None:
-    configure("json", "info", stream)
     structlog.get_logger().info(
         "x.happened",
         event_id=UUID(int=1),
@@ -182,12 +178,11 @@ def test_libraries_and_warnings_log_through_us_from_warning_on(stream: io.String
     assert (asyncio_line["level"], warning_line["logger"]) == ("warning", "py.warnings")
 
 
-def test_configuring_again_replaces_the_stream() -> None:
-    first, second = io.StringIO(), io.StringIO()
-    configure("json", "info", first)
+def test_configuring_again_replaces_the_stream(stream: io.StringIO) -> None:
+    second = io.StringIO()
     configure("json", "info", second)
     logging.getLogger("x").error("once")
-    assert (first.getvalue(), len(lines(second))) == ("", 1)
+    assert (stream.getvalue(), len(lines(second))) == ("", 1)
 
 
 def test_a_stream_that_cannot_be_written_to_never_fails_the_caller() -> None:

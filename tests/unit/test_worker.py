@@ -123,9 +123,9 @@ class WorkerHarness:
 async def test_events_are_sent_in_order_under_the_lanes_epoch() -> None:
     harness = WorkerHarness(1, 2, 3)
     await harness.follow()
-    assert harness.started == [1, 2, 3]
+    assert (harness.started, harness.session.state) == ([1, 2, 3], SessionState.OVER)
     assert [(record.fence, record.is_retry) for record in harness.records] == [(3, False)] * 3
-    assert harness.session.state is SessionState.OVER
+    assert harness.asked == 0, "the run holds all there is"
 
 
 async def test_the_next_starts_only_when_the_one_before_has_ended_and_was_handed_over() -> None:
@@ -219,12 +219,6 @@ async def test_a_lane_with_a_locked_row_starts_nothing_until_it_is_unblocked() -
         assert harness.started == []
         harness.session.settle_outcome(locked)
     assert harness.started == [2, 3]
-
-
-async def test_a_run_that_holds_all_there_is_asks_for_nothing() -> None:
-    harness = WorkerHarness(1, 2)
-    await harness.follow()
-    assert harness.asked == 0
 
 
 async def test_more_is_asked_for_before_the_run_is_empty() -> None:
