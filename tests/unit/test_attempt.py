@@ -92,15 +92,6 @@ async def test_what_might_not_be_sent_any_more_does_not_count_and_is_no_fault() 
     await harness.attempt(make_event(5))
 
 
-async def test_every_attempt_is_signed_anew_over_the_same_body(harness: AttempterHarness) -> None:
-    await harness.attempt(make_event(5))
-    harness.clock.advance(60)
-    await harness.attempt(make_event(5, attempts=1))
-    (_, first, body), (_, second, same_body) = harness.sender.sent
-    assert body == same_body
-    assert first["Service-Signature"] != second["Service-Signature"]
-
-
 async def test_the_attempt_is_recorded_in_the_databases_time(harness: AttempterHarness) -> None:
     harness.database_clock.synchronise(NOW + timedelta(seconds=20), harness.clock.elapsed())
     record = await harness.attempt(make_event(5, attempts=2), is_retry=True)

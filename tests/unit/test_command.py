@@ -116,18 +116,14 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
         (make("retry_failed"), "retry_failed needs merchant_id or args.since"),
         (make("retry_failed", until=SINCE), "retry_failed needs merchant_id or args.since"),
         (make("retry_failed", "m", limit=0), "args.limit is a whole number from 1"),
-        (make("retry_failed", "m", limit=-1), "args.limit is a whole number"),
-        (make("retry_failed", "m", limit=MAX_RETRIED + 1), "args.limit is a whole number"),
-        (make("retry_failed", "m", limit=True), "args.limit is a whole number"),
-        (make("retry_failed", "m", limit=1.0), "args.limit is a whole number"),
-        (make("retry_failed", "m", limit="10"), "args.limit is a whole number"),
-        (make("retry_failed", "m", limit=None), "args.limit is a whole number"),
-        (make("retry_failed", since=""), "args.since is an instant"),
-        (make("retry_failed", since="yesterday"), "args.since is an instant"),
-        (make("retry_failed", since=5), "args.since is an instant"),
-        (make("retry_failed", since=["2026"]), "args.since is an instant"),
-        (make("retry_failed", since="infinity"), "args.since is an instant"),
-        (make("retry_failed", since="0001-01-01T00:00:00+14:00"), "args.since is an instant"),
+        *(
+            (make("retry_failed", "m", limit=limit), "args.limit is a whole number")
+            for limit in (-1, MAX_RETRIED + 1, True, 1.0, "10", None)
+        ),
+        *(
+            (make("retry_failed", since=since), "args.since is an instant")
+            for since in ("", "yesterday", 5, ["2026"], "infinity", "0001-01-01T00:00:00+14:00")
+        ),
         (make("retry_failed", "m", until="9999-12-31T23:59:59-14:00"), "args.until is an instant"),
         (replace(make("retry", event_id=ID), result=None), "result is not what a worker wrote"),
         (make("retry_failed", since="2026-11-20T08:15:30"), "args.since needs an offset"),

@@ -14,6 +14,7 @@ from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch.attempt import KEY_WAIT
 from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import SweptLane
+from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason
 
@@ -156,28 +157,25 @@ async def test_events_older_than_their_removed_endpoint_fail_at_once(harness: Di
     assert harness.database.lanes["a"].wait_until is None
 
 
-async def test_a_lane_whose_key_is_unknown_waits_and_loses_nothing(harness: DispatcherHarness) -> None:
+@pytest.mark.parametrize(
+    ("endpoint", "told"),
+    [
+        pytest.param(make_endpoint("a", key_id="gone"), (["gone"], []), id="unknown key"),
+        pytest.param(replace(make_endpoint("b"), merchant_id="a"), ([], ["a"]), id="damaged secret"),
+    ],
+)
+async def test_a_lane_whose_secret_cannot_be_opened_waits_and_loses_nothing(
+    harness: DispatcherHarness, endpoint: Endpoint, told: tuple[list[str], list[str]]
+) -> None:
     async with harness.open() as group:
-        harness.database.endpoints["a"] = make_endpoint("a", key_id="gone")
+        harness.database.endpoints["a"] = endpoint
         harness.database.insert(make_event(1, "a"))
         await harness.rounds(group)
-    assert harness.sent == []
-    assert 1 in harness.database.owed
+    assert (harness.sent, 1 in harness.database.owed, len(harness.claims.leases_asked)) == ([], True, 1)
     wait_until = harness.database.lanes["a"].wait_until
     assert wait_until is not None
     assert abs(wait_until - NOW - KEY_WAIT) < timedelta(seconds=1)
-    assert (list(harness.attempter.missing_keys), len(harness.claims.leases_asked)) == (["gone"], 1)
-
-
-async def test_a_lane_whose_secret_is_damaged_waits_and_its_merchant_is_counted() -> None:
-    harness = DispatcherHarness()
-    async with harness.open() as group:
-        harness.database.endpoints["a"] = replace(make_endpoint("b"), merchant_id="a")
-        harness.database.insert(make_event(1, "a"))
-        await harness.rounds(group)
-    assert harness.sent == []
-    assert 1 in harness.database.owed
-    assert (list(harness.attempter.unopened), harness.attempter.missing_keys) == (["a"], {})
+    assert (list(harness.attempter.missing_keys), list(harness.attempter.unopened)) == told
 
 
 async def test_run_follows_until_stopped_and_survives_a_failed_look(harness: DispatcherHarness) -> None:

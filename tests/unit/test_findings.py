@@ -154,18 +154,6 @@ def test_a_screen_has_few_dispatchers_and_those_first_that_do_not_work() -> None
     assert say(told[2].said, "en", UTC).endswith("works for 1 h and holds 3 lanes"), "as they are held now"
 
 
-def test_numbers_are_written_as_each_language_does() -> None:
-    busy = replace(QUIET, pending=100_001, recent={"delivered": 5_400}, lag=Lag(21, 0.0204, 1.5))
-    told = {finding.subject: finding.said for finding in of_status(busy)}
-    assert say(told["backlog"], "en", UTC).startswith("100,000+ wait")
-    assert "100\N{NO-BREAK SPACE}000+" in say(told["backlog"], "ru", UTC)
-    assert say(told["attempts"], "en", UTC) == "1.5/s in the last 1 h: 5,400 delivered"
-    assert say(told["attempts"], "uz", UTC) == (
-        "oxirgi 1 soat ichida soniyasiga 1,5: 5\N{NO-BREAK SPACE}400 × yetkazildi"
-    )
-    assert say(told["lag"], "ru", UTC).endswith("(21 первая попытка)")
-
-
 @given(status, st.sampled_from(LANGUAGES))
 def test_every_finding_is_said_in_every_language(measured: StatusFacts, language: Language) -> None:
     for finding in of_status(measured):

@@ -14,7 +14,7 @@ from tests.waiting import MAX_WAIT, until
 from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.domain.command import LONG_AGO, Code
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import ReopenedChunk
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -166,14 +166,24 @@ async def test_a_stop_hands_a_mass_retry_over_at_once(harness: ControllerHarness
     assert harness.controls.asked_chunks == []
 
 
-@pytest.mark.parametrize("method", ["reopen_failed", "mark_running", "finish"])
-async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(method: str) -> None:
-    harness = ControllerHarness()
-    harness.database.faults[method].extend([None] * (method == "mark_running") + [DOWN])
+@pytest.mark.parametrize(
+    ("method", "error", "asked"),
+    [
+        ("reopen_failed", DOWN, 0),
+        ("reopen_failed", StatementRefused("42501", "permission denied"), 0),
+        ("mark_running", DOWN, 1),
+        ("finish", DOWN, 2),
+    ],
+)
+async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(
+    harness: ControllerHarness, method: str, error: StorageError, asked: int
+) -> None:
+    harness.database.faults[method].extend([None] * (method == "mark_running") + [error])
     harness.controls.chunks = [chunk(1, 1, 9)]
     command = harness.controls.insert("retry_failed", "m")
     await harness.step()
     assert harness.controls.handlings[command.id].status == "running"
+    assert len(harness.controls.asked_chunks) == asked, "nothing is passed over"
 
 
 async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again(harness: ControllerHarness) -> None:
@@ -204,32 +214,21 @@ async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_n
     )
 
 
-async def test_a_mass_retry_that_is_refused_for_want_of_rights_passes_nothing_over() -> None:
-    harness = ControllerHarness()
-    harness.database.faults["reopen_failed"].append(StatementRefused("42501", "permission denied"))
-    harness.controls.chunks = [chunk(1, 1, 9)]
-    command = harness.controls.insert("retry_failed", "m")
-    await harness.step()
-    assert harness.controls.handlings[command.id].status == "running"
-    assert harness.controls.asked_chunks == []
-
-
-async def test_a_worker_whose_command_was_taken_over_stops(harness: ControllerHarness) -> None:
-    harness.controls.chunks = [chunk(1, 1, 9), chunk(1, 1, 10)]
+@pytest.mark.parametrize(
+    "chunks", [[chunk(1, 1, 9), chunk(1, 1, 10)], []], ids=["stops", "does not finish it"]
+)
+async def test_a_worker_whose_command_was_taken_over(
+    harness: ControllerHarness, chunks: list[ReopenedChunk]
+) -> None:
+    harness.controls.chunks = chunks
     command = harness.controls.insert("retry_failed", "m")
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await harness.controller.step(group)
         harness.controls.handlings[command.id].token = NOW
-    assert harness.controls.handlings[command.id].status == "running"
-    assert len(harness.controls.asked_chunks) == 1
-
-
-async def test_a_worker_whose_command_was_taken_over_does_not_finish_it(harness: ControllerHarness) -> None:
-    command = harness.controls.insert("retry_failed", "m")
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        await harness.controller.step(group)
-        harness.controls.handlings[command.id].token = NOW
-    assert harness.controls.handlings[command.id].status == "running"
+    assert (harness.controls.handlings[command.id].status, len(harness.controls.asked_chunks)) == (
+        "running",
+        1,
+    )
 
 
 async def test_a_mass_retry_makes_way_for_an_operators_command(harness: ControllerHarness) -> None:

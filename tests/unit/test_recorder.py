@@ -197,8 +197,7 @@ def test_a_locked_row_is_tried_again_after_a_moment(harness: RecorderHarness) ->
     harness.step()
     harness.step()
     assert len(harness.records.statements) == 1
-    harness.clock.advance(LOCKED_WAIT)
-    harness.step()
+    harness.step(after=LOCKED_WAIT)
     assert len(harness.records.statements) == 2
     assert session.trusted_until == harness.clock.elapsed() + TRUST, "renewed all the same"
 

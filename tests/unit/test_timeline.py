@@ -68,17 +68,6 @@ def test_a_whole_story_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "words"),
-    [
-        ("ru", "Попытка 1 не удалась через 10 с: нет ответа вовремя."),
-        ("uz", "1-urinish 10 soniya dan keyin muvaffaqiyatsiz tugadi: o‘z vaqtida javob kelmadi."),
-    ],
-)
-def test_outcomes_are_told_in_words(language: Language, words: str) -> None:
-    assert words in dict(story(build(known(RETRIED, TIMEOUT)), language)).values()
-
-
-@pytest.mark.parametrize(
     ("change", "at", "words"),
     [
         ({}, NOW + MINUTE, "Attempt 3 is due, in 1 min."),
