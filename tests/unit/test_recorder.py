@@ -80,6 +80,22 @@ def test_what_could_not_be_written_goes_before_what_is_newer(harness: RecorderHa
     assert seqs == list(range(1, MAX_BATCH // 2 + 1))
 
 
+@pytest.mark.parametrize("method", ["read_unwritten", "write_late"])
+def test_a_failure_while_the_rest_is_settled_loses_nothing(harness: RecorderHarness, method: str) -> None:
+    harness.database.faults[method].append(DOWN)
+    robbed, other = harness.session("robbed", 1), harness.session("other", 2)
+    harness.database.lease("robbed")
+    for session in (robbed, other):
+        harness.attempt(session)
+        harness.end(session)
+    with pytest.raises(StorageUnavailable):
+        harness.step()
+    assert harness.recorder.unwritten == 1
+    harness.settle()
+    assert (seqs_of(harness.records.written), seqs_of(harness.records.late)) == ([2], [1])
+    assert set(harness.closed) == {robbed, other}
+
+
 async def test_a_cancelled_statement_is_written_again(harness: RecorderHarness) -> None:
     harness.records.gate = asyncio.Event()
     harness.attempt(harness.session("m", 1))
@@ -93,18 +109,6 @@ async def test_a_cancelled_statement_is_written_again(harness: RecorderHarness) 
     assert is_delivered(harness.database, 1)
 
 
-def test_a_lane_is_released_with_its_last_outcome(harness: RecorderHarness) -> None:
-    session = harness.session("m", 1, 2)
-    harness.attempt(session)
-    harness.step()
-    harness.attempt(session)
-    harness.end(session)
-    harness.step()
-    assert [[turn.is_over for turn in turns] for _, turns in harness.records.statements] == [[False], [True]]
-    assert harness.closed == [session]
-    assert not harness.database.lanes["m"].is_leased
-
-
 def test_a_lane_without_outcome_is_released_alone(harness: RecorderHarness) -> None:
     session = harness.session("m", 1)
     session.wait_until = harness.clock.now
@@ -115,8 +119,7 @@ def test_a_lane_without_outcome_is_released_alone(harness: RecorderHarness) -> N
     assert len(harness.records.statements) == 1
 
 
-def test_a_lane_whose_outcomes_fill_more_than_a_batch_ends_with_the_last_of_them() -> None:
-    harness = RecorderHarness()
+def test_a_lane_of_more_than_a_batch_ends_with_the_last(harness: RecorderHarness) -> None:
     session = harness.session("m", *range(1, MAX_BATCH + 2))
     for _ in range(MAX_BATCH + 1):
         harness.attempt(session)

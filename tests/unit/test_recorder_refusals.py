@@ -5,15 +5,14 @@ import pytest
 from tests.unit.fakes.database import is_delivered, seqs_of
 from tests.unit.harnesses.recorder import RecorderHarness
 from webhook_dispatcher.dispatch.recorder import MAX_BATCH, MAX_BEHIND
-from webhook_dispatcher.domain.errors import PartitionMissing, StatementRefused
+from webhook_dispatcher.domain.errors import PartitionMissing, StatementRefused, StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.verdict import Outcome
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, MAX_BATCH])
 @pytest.mark.parametrize("bad", ["first", "last", "all"])
-def test_the_bad_record_is_found_and_what_was_delivered_stays_so(size: int, bad: str) -> None:
-    harness = RecorderHarness()
+def test_the_bad_record_is_found(harness: RecorderHarness, size: int, bad: str) -> None:
     seqs = list(range(1, size + 1))
     harness.records.refused = {"first": {1}, "last": {size}, "all": set(seqs)}[bad]
     session = harness.session("m", *seqs)
@@ -76,6 +75,21 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept(harness: Recorder
     assert ({1, 2, 3}, harness.closed) == (set(harness.database.finished), [session])
 
 
+def test_a_failure_in_the_midst_of_halving_loses_nothing(harness: RecorderHarness) -> None:
+    harness.records.refused = {1}
+    harness.database.faults["write"].extend([None, None, None, StorageUnavailable("down")])
+    session = harness.session("m", 1, 2, 3)
+    for _ in range(3):
+        harness.attempt(session)
+    harness.end(session)
+    with pytest.raises(StorageUnavailable):
+        harness.step()
+    assert harness.recorder.unwritten == 3
+    harness.settle()
+    assert (sorted(seqs_of(harness.records.written)), harness.closed) == ([1, 2, 3], [session])
+    assert harness.memory.used == 0
+
+
 def test_a_late_record_that_is_refused_does_not_stop_everything(harness: RecorderHarness) -> None:
     harness.records.refused = harness.records.refuses_late = {1}
     robbed, other = harness.session("robbed", 1), harness.session("other", 2)
@@ -88,8 +102,7 @@ def test_a_late_record_that_is_refused_does_not_stop_everything(harness: Recorde
 @pytest.mark.parametrize(
     "error", [PartitionMissing("23514", "no partition"), StatementRefused("42501", "permission denied")]
 )
-def test_what_is_refused_for_no_fault_of_a_row_is_written_unchanged_later(error: StatementRefused) -> None:
-    harness = RecorderHarness()
+def test_what_no_row_is_to_blame_for_is_kept(harness: RecorderHarness, error: StatementRefused) -> None:
     harness.database.faults["write"].append(error)
     session = harness.session("m", 1)
     harness.retry(7, claim=1, state=None)
