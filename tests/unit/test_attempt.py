@@ -156,7 +156,7 @@ async def test_what_cannot_be_sent_is_not_sent_and_says_why(harness: AttempterHa
 
 
 @pytest.mark.parametrize(("attempts", "minutes"), [(0, 1), (1, 5)])
-async def test_the_wait_for_a_body_is_no_part_of_the_attempt_and_the_delay_counts_from_its_end(
+async def test_the_attempt_ends_before_its_body_and_the_delay_begins_there(
     attempts: int, minutes: int
 ) -> None:
     harness = AttempterHarness(Answer(503, excerpt="out of order", lingered=0.5))

@@ -149,9 +149,7 @@ class Pages(FakeClaims):
         return [SweptLane(name, 1, is_free=True) for name in names if name > after_merchant][:page_size]
 
 
-async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_sweep_hurries_for_news_and_rests_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "SWEEP_PAGE", 3)
     harness = DispatcherHarness()
     pages = Pages(harness.database)
@@ -233,7 +231,7 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
 
 
 @pytest.mark.parametrize("look", [10, 100])
-async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_turn(
+async def test_a_lane_due_before_those_who_are_probed_has_its_turn(
     look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "LOOK", look)
@@ -297,9 +295,7 @@ async def test_merchants_without_a_retry_in_flight_are_not_kept() -> None:
     assert not harness.retrier._in_flight
 
 
-async def test_those_whom_the_sweep_brings_have_their_turn_in_a_full_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_whom_the_sweep_brings_has_its_turn_in_a_full_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "MAX_READY", 1)
     harness = DispatcherHarness(max_lanes=1)
     harness.sender.gate = asyncio.Event()

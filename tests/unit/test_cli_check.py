@@ -309,7 +309,7 @@ SAID_OF_ALL = [
 
 
 @pytest.mark.parametrize(("check", "code", "found", "mend"), SAID_OF_ALL)
-async def test_what_the_console_says_too_is_said_to_the_letter(
+async def test_what_the_console_says_is_said_here(
     check: str, code: int | None, found: str, mend: str
 ) -> None:
     """The code is None where nothing is wrong: it is what somebody wanted."""

@@ -78,8 +78,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(capsys)
 
 
-def test_a_new_endpoints_secret_is_printed_once_and_stored_sealed(shell: Shell) -> None:
-    database = FakeAdministration()
+def test_a_new_secret_is_printed_once_and_stored_sealed(database: FakeAdministration, shell: Shell) -> None:
     code, out, _ = shell("endpoint set m1 https://merchant.com/hooks", database)
     secret = out.splitlines()[-1]
     assert code == 0
@@ -137,16 +136,14 @@ def test_setting_an_endpoint_again_changes_its_url_only(database: FakeAdministra
 @pytest.mark.parametrize(
     "url", ["http://merchant.com/", "https://10.0.0.1/", "https://localhost/", "merchant.com"]
 )
-def test_a_forbidden_url_is_refused_before_anything_is_opened(shell: Shell, url: str) -> None:
-    database = FakeAdministration()
+def test_a_forbidden_url_opens_nothing(database: FakeAdministration, shell: Shell, url: str) -> None:
     code, _, err = shell(f"endpoint set m1 {url}", database)
     assert code == 2
     assert err.startswith("webhook-dispatcher: URL: ")
     assert (err.count("\n"), database.opened) == (1, [])
 
 
-def test_rotation_replaces_the_secret_at_once_or_with_an_overlap(shell: Shell) -> None:
-    database = FakeAdministration()
+def test_a_secret_is_rotated_at_once_or_with_an_overlap(database: FakeAdministration, shell: Shell) -> None:
     first = shell.json("endpoint set m1 https://merchant.com/", database)["secret"]
     second = shell.json("endpoint rotate-secret m1", database)
     assert (second["secret"] != first, second["previous_until"]) == (True, None)
@@ -258,7 +255,7 @@ def test_filters_reach_the_database(database: FakeAdministration, shell: Shell) 
         ("--since P9D", "P9D"),
     ],
 )
-def test_a_list_without_filters_is_of_the_last_day(shell: Shell, line: str, since: object) -> None:
+def test_no_filter_means_the_last_day(shell: Shell, line: str, since: object) -> None:
     database = FakeAdministration()
     shell.json(f"deliveries list {line}", database)
     assert database.wanted is not None
@@ -399,8 +396,7 @@ def test_a_waiting_command_is_withdrawn_and_no_other(shell: Shell) -> None:
     assert (code, "command 12 is done: only what is pending can be withdrawn" in err) == (1, True)
 
 
-def test_a_list_of_endpoints_says_that_everything_is_paused(shell: Shell) -> None:
-    database = FakeAdministration()
+def test_a_list_of_endpoints_tells_the_pause(database: FakeAdministration, shell: Shell) -> None:
     shell("endpoint set m1 https://merchant.com/", database)
     assert "paused (" not in shell("endpoint list", database)[1]
     database.pause = PauseOfEverything("ana", NOW)

@@ -64,7 +64,7 @@ def said(told: Explanation) -> str:
         (NOW - 2 * HOUR, NOW - HOUR, "it waits for one until"),
     ],
 )
-def test_how_long_an_event_waits_for_an_endpoint(
+def test_how_long_it_waits_for_an_endpoint(
     removed_at: datetime | None, created_at: datetime, words: str
 ) -> None:
     given = facts(replace(DELIVERY, created_at=created_at), endpoint_removed_at=removed_at, secret=None)
@@ -128,9 +128,7 @@ def test_what_a_retry_waits_for(change: dict[str, object], words: str) -> None:
         ({"secret": None}, "when that is mended"),
     ],
 )
-def test_only_what_waits_for_its_first_attempt_goes_on_in_order(
-    around: dict[str, object], words: str
-) -> None:
+def test_only_what_waits_for_a_first_attempt_is_in_order(around: dict[str, object], words: str) -> None:
     assert f"Next: It goes on, in order, {words}." in said(explain(facts(DELIVERY, **around), RULES))
     for due_at, ending in ((NOW - SECOND, "."), (NOW + MINUTE, ", and not before it is due.")):
         told = said(explain(facts(replace(RETRIED, due_at=due_at), **around), RULES))

@@ -47,9 +47,7 @@ def session(database: FakeAdministration, **environ: str) -> Session:
 
 
 @pytest.mark.parametrize("line", CHANGES)
-def test_what_changes_something_refuses_another_installation(
-    line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changes_refuse_another_installation(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     database = FakeAdministration()
     database.preview = Preview(1, False, {"failed": 1}, {"merchant-1": 1}, 0)
     assert main(shlex.split(line), session(database, **STAGING)) == 2

@@ -155,9 +155,7 @@ RETRIED = replace(DONE, result={"in_flight": False})
          "attempt 9: not delivered: dns, after 9 ms"),
     ],
 )  # fmt: skip
-def test_a_retry_shows_what_came_of_its_attempt(
-    shell: Shell, made: AttemptView, code: int, said: str
-) -> None:
+def test_a_retry_shows_what_came_of_it(shell: Shell, made: AttemptView, code: int, said: str) -> None:
     database = FakeAdministration([RETRIED])
     database.attempts, database.attempts_to_come = [OLD], [made]
     found, out, _ = shell(f"deliveries retry {EVENT}", database)

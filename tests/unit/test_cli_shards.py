@@ -135,8 +135,6 @@ def test_child_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "child" not in capsys.readouterr().out
 
 
-def test_configuration_of_no_database_starts_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_database_nothing_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run"], Session({"WEBHOOK_PROCESSES": "2", "WEBHOOK_DATA_DIR": str(tmp_path)})) == 2
     assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_DATABASE_URL: not set")

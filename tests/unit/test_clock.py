@@ -40,9 +40,7 @@ def test_a_database_that_is_ahead_is_followed(clock: FakeClock, database_clock: 
 
 
 @given(st.floats(0, 5), st.floats(0, 1), st.floats(-1e6, 1e6))
-def test_the_error_is_at_most_half_of_how_long_the_answer_took(
-    took: float, share: float, ahead: float
-) -> None:
+def test_the_error_is_at_most_half_of_what_the_answer_took(took: float, share: float, ahead: float) -> None:
     clock = FakeClock()
     database_clock = DatabaseClock(clock)
     asked = clock.elapsed()
@@ -78,9 +76,7 @@ def test_it_never_runs_backwards_however_far_estimates_err(answers: list[tuple[f
         before = database_clock.now()
 
 
-def test_it_stands_until_a_better_estimate_has_caught_up(
-    clock: FakeClock, database_clock: DatabaseClock
-) -> None:
+def test_it_stands_until_an_estimate_has_caught_up(clock: FakeClock, database_clock: DatabaseClock) -> None:
     for ahead in (3, 0):
         database_clock.synchronise(clock.now + timedelta(seconds=ahead), clock.elapsed())
     seen = []

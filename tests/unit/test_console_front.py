@@ -253,9 +253,7 @@ def test_plots_end_at_even_numbers(highest: int, top: int) -> None:
     assert nice_top(highest) == top
 
 
-async def test_addresses_take_turns_in_having_passwords_computed_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_addresses_take_turns_at_computing_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one address (an IPv6 /64) one is computed with and others wait; that keeps no other address out."""
     begun, goes_on = list[str](), threading.Event()
 

@@ -69,7 +69,7 @@ async def test_retries_that_make_no_sense_are_rejected(harness: ControllerHarnes
 
 
 @pytest.mark.parametrize(("state", "is_owed"), [(State.PENDING_RETRY, True), (State.FAILED, False)])
-async def test_a_retry_of_a_suspended_merchants_event_is_rejected(state: State, is_owed: bool) -> None:
+async def test_a_suspended_merchants_retry_is_rejected(state: State, is_owed: bool) -> None:
     harness = ControllerHarness()
     harness.controls.suspended["m"] = NOW
     harness.controls.find(state, is_owed=is_owed)
@@ -116,8 +116,7 @@ async def test_merchants_or_all_are_paused_and_resumed(
     )
 
 
-async def test_a_url_is_changed_when_there_is_one_and_the_new_one_is_public() -> None:
-    harness = ControllerHarness()
+async def test_a_url_is_changed_if_the_new_one_is_public(harness: ControllerHarness) -> None:
     insert = harness.controls.insert
     await harness.assert_rejected(insert("set_url", "m", args={"url": "https://10.0.0.1/"}), Code.INVALID_URL)
     await harness.assert_rejected(insert("set_url", "stranger", args={"url": URL}), Code.NOT_CONFIGURED)
@@ -130,15 +129,13 @@ async def test_a_merchant_without_endpoint_is_not_configured(harness: Controller
 
 
 @pytest.mark.parametrize("name", ["retry", "no such command"])
-async def test_a_malformed_command_is_rejected_and_the_next_is_taken_up(name: str) -> None:
-    harness = ControllerHarness()
+async def test_a_malformed_command_stops_no_other(harness: ControllerHarness, name: str) -> None:
     await harness.assert_rejected(harness.controls.insert(name), Code.MALFORMED)
     assert harness.counted("unknown", "rejected") == (1 if name != "retry" else None)
     await harness.assert_done(harness.controls.insert("pause"), {}, ("pause", None, True))
 
 
-async def test_values_that_the_database_refuses_do_not_hold_up_later_commands() -> None:
-    harness = ControllerHarness()
+async def test_values_that_the_database_refuses_are_malformed(harness: ControllerHarness) -> None:
     harness.database.faults["set_url"].append(StatementRefused("22021", "a zero byte"))
     await harness.assert_rejected(harness.controls.insert("set_url", "m", args={"url": URL}), Code.MALFORMED)
 
@@ -170,8 +167,7 @@ async def test_a_command_that_could_not_be_read_once_is_carried_out(harness: Con
     await harness.assert_done(command, {}, ("pause", None, True))
 
 
-async def test_a_command_that_was_read_in_between_is_not_rejected_as_unreadable() -> None:
-    harness = ControllerHarness()
+async def test_a_command_that_was_read_in_between_is_not_unreadable(harness: ControllerHarness) -> None:
     command = harness.controls.insert("set_url", "m", args={"url": URL})
     faults = harness.database.faults
     faults["read_command"].append(DAMAGE)
@@ -197,7 +193,7 @@ async def test_a_command_that_was_read_in_between_is_not_rejected_as_unreadable(
         ("set_url", StatementRefused("42501", "permission denied")),
     ],
 )
-async def test_only_a_commands_own_row_and_values_can_reject_it(method: str, error: StatementRefused) -> None:
+async def test_only_its_own_values_reject_a_command(method: str, error: StatementRefused) -> None:
     harness = ControllerHarness()
     command = harness.controls.insert("set_url", "m", args={"url": URL})
     harness.database.faults[method].append(error)
@@ -206,8 +202,7 @@ async def test_only_a_commands_own_row_and_values_can_reject_it(method: str, err
     assert harness.controls.handlings[command.id].status == "pending"
 
 
-async def test_a_command_that_could_not_be_carried_out_lets_later_ones_pass_for_a_moment() -> None:
-    harness = ControllerHarness()
+async def test_a_command_that_failed_lets_later_ones_pass_for_a_moment(harness: ControllerHarness) -> None:
     harness.database.faults["find_delivery"].append(DOWN)
     stuck = harness.controls.insert("retry", event_id=EVENT_ID)
     async with asyncio.TaskGroup() as group:
@@ -228,8 +223,7 @@ async def test_a_round_takes_one_command_of_each_merchant(harness: ControllerHar
     assert statuses == ["done", "pending", "pending", "done"]
 
 
-async def test_a_round_is_made_in_order_of_id_but_what_has_failed_before_comes_last() -> None:
-    harness = ControllerHarness()
+async def test_a_round_is_in_order_of_id_but_what_has_failed_is_last(harness: ControllerHarness) -> None:
     harness.database.faults["find_delivery"].append(DOWN)
     stuck = harness.controls.insert("retry", event_id=EVENT_ID)
     async with asyncio.TaskGroup() as group:
@@ -245,8 +239,7 @@ async def test_a_round_is_made_in_order_of_id_but_what_has_failed_before_comes_l
     assert statuses == ["pending", "done", "done"]
 
 
-async def test_a_command_that_is_withdrawn_before_it_is_taken_is_left_alone() -> None:
-    harness = ControllerHarness()
+async def test_a_command_that_is_withdrawn_is_left_alone(harness: ControllerHarness) -> None:
     withdrawn, other = harness.controls.insert("pause", "m"), harness.controls.insert("resume")
 
     def withdraw() -> None:
@@ -259,8 +252,7 @@ async def test_a_command_that_is_withdrawn_before_it_is_taken_is_left_alone() ->
     assert harness.controls.handlings[other.id].status == "done"
 
 
-async def test_a_command_whose_values_are_refused_is_not_rejected_once_it_is_withdrawn() -> None:
-    harness = ControllerHarness()
+async def test_a_command_that_is_withdrawn_meanwhile_is_not_rejected(harness: ControllerHarness) -> None:
     command = harness.controls.insert("set_url", "m", args={"url": URL})
     harness.database.faults["set_url"].append(StatementRefused("22021", "a zero byte"))
 

@@ -77,7 +77,7 @@ def test_what_agrees_is_not_complained_about() -> None:
          "reached the receiver only"),
     ],
 )  # fmt: skip
-def test_what_disagrees_is_named(
+def test_disagreements_are_named(
     deliveries: list[DeliveryView], arrivals: list[Arrival], complaint: str
 ) -> None:
     assert complaint in "\n".join(judge(deliveries, arrivals))

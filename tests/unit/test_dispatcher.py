@@ -17,8 +17,7 @@ from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import SweptLane
 
 
-async def test_what_arrives_is_delivered_in_order_and_its_lanes_are_released() -> None:
-    harness = DispatcherHarness()
+async def test_what_arrives_is_delivered_in_order(harness: DispatcherHarness) -> None:
     async with harness.open("a", "b") as group:
         harness.database.insert(make_event(1, "a"), make_event(2, "b"), make_event(3, "a"))
         await harness.rounds(group)
@@ -67,8 +66,7 @@ async def test_an_arrival_for_a_held_lane_goes_to_the_session(harness: Dispatche
     assert (harness.sent, harness.database.lanes["a"].epoch) == ([1, 2], 1)
 
 
-async def test_another_server_ends_sessions_after_the_event_in_flight_and_all_is_read_anew() -> None:
-    harness = DispatcherHarness()
+async def test_another_server_ends_sessions_and_all_is_read_anew(harness: DispatcherHarness) -> None:
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"), make_event(2, "a"))
@@ -84,8 +82,7 @@ async def test_another_server_ends_sessions_after_the_event_in_flight_and_all_is
     assert (harness.sent, harness.database.lanes["a"].epoch) == ([1, 2], 2)
 
 
-async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_session() -> None:
-    harness = DispatcherHarness()
+async def test_an_arrival_while_a_lane_is_leased_goes_to_the_session(harness: DispatcherHarness) -> None:
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"))
@@ -95,8 +92,7 @@ async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_session(
         assert not harness.dispatcher._ready.kinds
 
 
-async def test_a_straggler_is_read_by_the_next_session_before_anything_else() -> None:
-    harness = DispatcherHarness()
+async def test_a_straggler_is_read_first_by_the_next_session(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.database.last_seq = 5
         await harness.rounds(group)  # 1 to 5 are settled: nobody waits for them
@@ -153,8 +149,7 @@ async def test_nothing_starts_after_a_recall_a_pause_or_a_stop(
     assert not harness.database.lanes["a"].is_leased
 
 
-async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full() -> None:
-    harness = DispatcherHarness()
+async def test_nothing_is_claimed_while_paused_or_memory_is_full(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"))
         pause(harness)
@@ -183,9 +178,7 @@ async def test_a_session_that_needs_more_while_memory_is_full_ends(harness: Disp
     assert harness.sent == list(range(1, RUN + 3))
 
 
-async def test_a_lane_that_is_closed_while_it_is_read_on_is_claimed_again_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_lane_closed_while_it_is_read_on_is_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "RUN", 1)
     harness = DispatcherHarness()
     async with harness.open("a") as group:

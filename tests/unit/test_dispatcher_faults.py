@@ -37,8 +37,7 @@ async def test_a_failed_claim_gives_the_heads_back(harness: DispatcherHarness) -
 
 
 @pytest.mark.parametrize("method", ["read_runs", "read_endpoints"])
-async def test_a_failed_read_gives_the_leased_lanes_back_and_they_are_claimed_again(method: str) -> None:
-    harness = DispatcherHarness()
+async def test_a_failed_read_gives_leased_lanes_back(harness: DispatcherHarness, method: str) -> None:
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"))
         harness.database.faults[method].append(DOWN)
@@ -50,8 +49,7 @@ async def test_a_failed_read_gives_the_leased_lanes_back_and_they_are_claimed_ag
     assert (harness.sent, harness.database.lanes["a"].epoch) == ([1], 2)
 
 
-async def test_a_failed_read_ends_the_session_and_the_lane_is_claimed_again() -> None:
-    harness = DispatcherHarness()
+async def test_a_failed_read_ends_the_session_and_begins_anew(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.database.insert(*[make_event(seq, "a") for seq in range(1, RUN + 2)])
         harness.database.faults["read_runs"].extend([None, DOWN])
@@ -125,8 +123,7 @@ async def test_a_lane_that_another_holds_is_forgotten(harness: DispatcherHarness
     assert harness.sent == [1]
 
 
-async def test_an_event_past_the_rules_ends_unsendable_without_an_endpoint_too() -> None:
-    harness = DispatcherHarness()
+async def test_an_unsendable_event_needs_no_endpoint(harness: DispatcherHarness) -> None:
     async with harness.open() as group:
         never = datetime.max.replace(tzinfo=UTC)
         harness.database.insert(make_event(1, "a", created_at=never), make_event(2, "a"))

@@ -89,9 +89,7 @@ async def test_who_is_held_back_is_sent_a_probe_a_second_and_others_are_served(
     assert not [owed.event.seq for owed in harness.database.owed.values() if owed.is_in_order]
 
 
-async def test_a_session_ends_when_its_merchant_is_held_back(
-    harness: DispatcherHarness, network: Network
-) -> None:
+async def test_a_session_ends_once_its_merchant_is_held(harness: DispatcherHarness, network: Network) -> None:
     def hold_once() -> None:
         network.on_post = lambda: None
         hold(harness.own_faults, COLLUDERS)

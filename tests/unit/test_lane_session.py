@@ -17,10 +17,8 @@ from webhook_dispatcher.domain.event import Event
 EVERYTHING = RunAsk("m", 0, 1000, 10**6, NOW)
 
 
-def make_session(from_seq: int = 0) -> LaneSession:
-    return LaneSession(
-        Lease("m", 1, from_seq, None, False, NOW), MemoryBudget(), trusted_until=100.0, expires_at=50.0
-    )
+def make_session(from_seq: int = 0, trusted_until: float = 100.0, expires_at: float = 50.0) -> LaneSession:
+    return LaneSession(Lease("m", 1, from_seq, None, False, NOW), MemoryBudget(), trusted_until, expires_at)
 
 
 def events(*seqs: int) -> list[Event]:
@@ -130,18 +128,14 @@ def test_an_empty_session_that_ends_owes_nothing(session: LaneSession) -> None:
 
 @pytest.mark.parametrize(("trusted_until", "expires_at"), [(50.0, 100.0), (100.0, 50.0)])
 def test_nothing_starts_once_trust_or_time_is_over(trusted_until: float, expires_at: float) -> None:
-    session = LaneSession(Lease("m", 1, 0, None, False, NOW), MemoryBudget(), trusted_until, expires_at)
-    assert session.may_start(49.9)
-    assert not session.may_start(50.0)
+    session = make_session(0, trusted_until, expires_at)
+    assert (session.may_start(49.9), session.may_start(50.0)) == (True, False)
 
 
 def test_a_renewed_session_is_trusted_for_longer() -> None:
-    session = LaneSession(
-        Lease("m", 1, 0, None, False, NOW), MemoryBudget(), trusted_until=50.0, expires_at=100.0
-    )
+    session = make_session(trusted_until=50.0, expires_at=100.0)
     session.renew(70.0)
-    assert session.may_start(69.9)
-    assert not session.may_start(70.0)
+    assert (session.may_start(69.9), session.may_start(70.0)) == (True, False)
 
 
 @pytest.mark.parametrize("end", [LaneSession.recall, LaneSession.expire, LaneSession.lose, LaneSession.end])
@@ -160,7 +154,7 @@ def test_a_session_never_goes_back_to_an_earlier_state(session: LaneSession) -> 
 
 
 @pytest.mark.parametrize(("lease", "timeout", "trusted"), [(30, 10, 19.0), (15, 10, 4.0), (12, 10, 1.5)])
-def test_an_attempt_that_starts_while_a_lease_is_trusted_ends_before_it(
+def test_an_attempt_that_starts_in_time_ends_before_the_lease(
     lease: int, timeout: int, trusted: float
 ) -> None:
     assert trust(timedelta(seconds=lease), timedelta(seconds=timeout)) == trusted

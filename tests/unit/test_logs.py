@@ -202,9 +202,7 @@ def test_what_a_terminal_cannot_show_is_escaped_not_lost() -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_what_nobody_reads_is_dropped_and_counted_and_holds_up_nobody(
-    log_format: Literal["json", "console"],
-) -> None:
+def test_what_nobody_reads_is_dropped_and_holds_up_nobody(log_format: Literal["json", "console"]) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w", encoding="utf-8") as stream:
         configure(log_format, "info", stream)

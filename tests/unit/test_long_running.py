@@ -69,8 +69,7 @@ async def test_a_test_is_its_workers_for_longer_than_its_attempt_may_take(harnes
 @pytest.mark.parametrize(
     ("paused", "said"), [("m", "the merchant is paused"), (None, "everything is paused")]
 )
-async def test_a_test_to_who_is_paused_is_rejected(paused: str | None, said: str) -> None:
-    harness = ControllerHarness()
+async def test_no_test_to_who_is_paused(harness: ControllerHarness, paused: str | None, said: str) -> None:
     harness.controls.paused = {paused}
     command = harness.controls.insert("test_event", "m")
     await harness.assert_rejected(command, Code.WRONG_STATE)
@@ -217,9 +216,7 @@ async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_n
 @pytest.mark.parametrize(
     "chunks", [[chunk(1, 1, 9), chunk(1, 1, 10)], []], ids=["stops", "does not finish it"]
 )
-async def test_a_worker_whose_command_was_taken_over(
-    harness: ControllerHarness, chunks: list[ReopenedChunk]
-) -> None:
+async def test_a_command_that_was_taken_over(harness: ControllerHarness, chunks: list[ReopenedChunk]) -> None:
     harness.controls.chunks = chunks
     command = harness.controls.insert("retry_failed", "m")
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
@@ -254,8 +251,7 @@ async def test_a_mass_retry_waits_while_another_carries_out_a_command(harness: C
     assert not harness.controls.lock_answers
 
 
-async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted() -> None:
-    harness = ControllerHarness()
+async def test_the_next_chunk_follows_half_of_the_last(harness: ControllerHarness) -> None:
     first = replace(chunk(100, 100, 5), seqs=tuple(range(100)))
     harness.controls.chunks = [first, replace(chunk(1, 1, 9), seqs=(100,))]
     harness.controls.waiting.extend([100, MAX_WAITING + 1, MAX_WAITING])
@@ -265,8 +261,7 @@ async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted()
     assert len(harness.controls.asked_chunks) == 3
 
 
-async def test_a_chunk_that_is_not_attempted_holds_up_the_next_for_a_while_only() -> None:
-    harness = ControllerHarness()
+async def test_a_chunk_holds_up_the_next_for_a_while_only(harness: ControllerHarness) -> None:
     harness.controls.chunks = [replace(chunk(100, 100, 5), seqs=tuple(range(100))), chunk(1, 1, 9)]
     harness.controls.waiting.extend([100] * 1000)
     command = harness.controls.insert("retry_failed", "m")

@@ -62,9 +62,7 @@ async def test_cancels_do_not_pass_a_command_of_another_kind(harness: Controller
 
 
 @pytest.mark.parametrize("merchants", [1, 3, MAX_CANCELS])
-async def test_merchants_share_the_cancels_of_one_transaction(
-    harness: ControllerHarness, merchants: int
-) -> None:
+async def test_merchants_share_one_transactions_cancels(harness: ControllerHarness, merchants: int) -> None:
     for number in range(merchants):
         insert_cancels(harness, f"m{number}", 1)
     await harness.step()
@@ -84,9 +82,7 @@ async def test_a_pause_of_another_merchant_goes_beside_any_number_of_cancels(
 
 
 @pytest.mark.parametrize("method", ["find_deliveries", "cancel", "finish_all"])
-async def test_what_is_refused_together_is_carried_out_one_by_one(
-    harness: ControllerHarness, method: str
-) -> None:
+async def test_what_is_refused_together_is_tried_one_by_one(harness: ControllerHarness, method: str) -> None:
     commands = insert_cancels(harness, "m", 3)
     harness.database.faults[method].append(DAMAGE)
     assert await harness.step()
@@ -112,7 +108,7 @@ async def test_the_one_that_is_refused_is_rejected_alone(harness: ControllerHarn
 @pytest.mark.parametrize(
     ("method", "error"), [("cancel", NO_RIGHT), ("cancel", DOWN), ("await_control", DAMAGE)]
 )
-async def test_what_is_no_commands_fault_rejects_none(
+async def test_no_commands_fault_rejects_none(
     harness: ControllerHarness, method: str, error: StorageError
 ) -> None:
     commands = insert_cancels(harness, "m", 2)

@@ -127,8 +127,7 @@ async def test_a_command_that_is_stopped_is_done_and_says_so(harness: Controller
     assert harness.controls.asked_looks == []
 
 
-async def test_a_recovery_that_waits_for_its_attempts_is_stopped_without_them() -> None:
-    harness = ControllerHarness()
+async def test_a_recovery_that_waits_for_attempts_is_stopped(harness: ControllerHarness) -> None:
     harness.controls.looks = [found(is_over=True), found(*range(100)), found(200)]
     harness.controls.waiting.extend([100] * 1000)
     command = harness.controls.insert("recover", "m")
@@ -145,8 +144,7 @@ async def test_a_recovery_that_waits_for_its_attempts_is_stopped_without_them() 
     }
 
 
-async def test_looks_that_find_nothing_take_no_lock_and_write_once_a_second() -> None:
-    harness = ControllerHarness()
+async def test_looks_that_find_nothing_take_no_lock(harness: ControllerHarness) -> None:
     harness.controls.looks = [found(looked=10_000)] * 5
     harness.database.faults["lock_control"].extend([None, StorageUnavailable("a lock was taken")])
     command = await carry_out(harness, "recover", args={"states": ["delivered"]})

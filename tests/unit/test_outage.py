@@ -39,14 +39,12 @@ def absence(clock: FakeClock) -> Outage:
     return Outage(clock)
 
 
-async def test_a_database_that_answers_is_not_probed(
-    absence: Outage, clock: FakeClock, database: Database
-) -> None:
+async def test_who_answers_is_not_probed(absence: Outage, clock: FakeClock, database: Database) -> None:
     assert await absence.may_claim(database.probe)
     assert (database.asked, absence.trouble) == (0, "")
 
 
-async def test_nobody_claims_for_a_moment_when_it_is_back(
+async def test_nobody_claims_at_once_when_it_is_back(
     absence: Outage, clock: FakeClock, database: Database
 ) -> None:
     absence.failed(clock.elapsed(), AWAY)
@@ -59,9 +57,7 @@ async def test_nobody_claims_for_a_moment_when_it_is_back(
     assert database.asked == 1
 
 
-async def test_it_is_away_for_as_long_as_it_cannot_write(
-    absence: Outage, clock: FakeClock, database: Database
-) -> None:
+async def test_it_is_away_until_it_can_write(absence: Outage, clock: FakeClock, database: Database) -> None:
     absence.failed(clock.elapsed(), AWAY)
     database.is_away = True
     clock.advance(40)
@@ -71,7 +67,7 @@ async def test_it_is_away_for_as_long_as_it_cannot_write(
     assert not await absence.may_claim(database.probe)
 
 
-async def test_the_time_that_a_statement_hung_counts(
+async def test_the_time_of_a_hung_statement_counts(
     absence: Outage, clock: FakeClock, database: Database
 ) -> None:
     asked = clock.elapsed()
@@ -80,9 +76,7 @@ async def test_the_time_that_a_statement_hung_counts(
     assert not await absence.may_claim(database.probe)
 
 
-async def test_a_moment_s_absence_costs_no_head_start(
-    absence: Outage, clock: FakeClock, database: Database
-) -> None:
+async def test_a_moment_costs_no_head_start(absence: Outage, clock: FakeClock, database: Database) -> None:
     absence.failed(clock.elapsed(), AWAY)
     clock.advance(SHORT_OUTAGE / 2)
     assert await absence.may_claim(database.probe)

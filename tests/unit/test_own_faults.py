@@ -70,8 +70,7 @@ def harness() -> OwnFaultsHarness:
     return OwnFaultsHarness()
 
 
-def test_a_local_fault_needs_no_second_witness_and_lasts_until_one_who_showed_it_gets_further() -> None:
-    harness = OwnFaultsHarness()
+def test_a_local_fault_needs_no_second_witness_and_lasts(harness: OwnFaultsHarness) -> None:
     assert not harness.attempt("m1", NO_FILES)
     for _ in range(2):
         assert harness.faults.reasons == ["a fault of our own (local): EMFILE"]
@@ -105,8 +104,7 @@ def test_a_local_fault_that_comes_and_goes_is_told_once(harness: OwnFaultsHarnes
 
 
 @pytest.mark.parametrize("is_fresh", [True, False])
-def test_only_who_asked_a_name_server_shows_that_one_can_be_reached(is_fresh: bool) -> None:
-    harness = OwnFaultsHarness()
+def test_who_asked_a_name_server_shows_that_it_is_there(harness: OwnFaultsHarness, is_fresh: bool) -> None:
     harness.attempt("m1", NO_NAMES)
     harness.wait(1)
     assert harness.attempt("m1", Answer(200, is_fresh=is_fresh))
@@ -168,8 +166,9 @@ def test_a_time_out_of_a_loop_that_ran_counts(harness: OwnFaultsHarness) -> None
 
 
 @pytest.mark.parametrize("seen", [Answer(500), REFUSED, ACCEPTED])
-def test_a_local_fault_is_over_when_one_who_showed_it_gets_further(seen: Answer | Failure) -> None:
-    harness = OwnFaultsHarness()
+def test_a_local_fault_is_over_once_one_gets_further(
+    harness: OwnFaultsHarness, seen: Answer | Failure
+) -> None:
     harness.attempt("m1", NO_FILES)
     harness.attempt("m2", NO_FILES)
     harness.wait(1)
@@ -258,8 +257,7 @@ def test_names_that_cannot_be_looked_up_are_a_mark_of_their_own(harness: OwnFaul
     assert not harness.faults.held
 
 
-def test_what_makes_things_old_is_in_doubt_until_clocks_agree_and_for_a_day_after_one_was_set() -> None:
-    harness = OwnFaultsHarness()
+def test_what_makes_things_old_is_in_doubt_for_a_day(harness: OwnFaultsHarness) -> None:
     assert harness.faults.clock_doubt() == "the database's clock was not read yet"
     for ahead, doubt in (
         (0, ""),

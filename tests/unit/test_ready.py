@@ -92,7 +92,7 @@ def test_who_has_become_better_leaves_the_line_of_suspects_when_heard_of_again()
 
 
 @given(KINDS, st.integers(1, 12), st.data())
-def test_nobody_starves_and_each_kind_keeps_its_order(
+def test_nobody_starves_and_each_kind_is_in_order(
     kinds: list[Health], most: int, data: st.DataObject
 ) -> None:
     names = {f"m{number}": kind for number, kind in enumerate(kinds)}
@@ -123,9 +123,7 @@ def sweep(lanes: ReadyLanes, names: list[str]) -> None:
         lanes.add(name, is_swept=True)
 
 
-def test_places_in_a_full_line_are_given_out_in_the_order_of_the_sweep(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_places_in_a_full_line_go_by_the_order_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "MAX_READY", 3)
     names = [f"m{number}" for number in range(8)]
     lanes = make_lanes()

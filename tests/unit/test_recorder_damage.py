@@ -114,9 +114,7 @@ def test_an_outcome_set_aside_that_is_put_back_hides_no_older_answer() -> None:
 
 
 @pytest.mark.parametrize("is_moved", [True, False], ids=["moved away", "claimed by another"])
-def test_an_outcome_set_aside_whose_fence_has_fallen_is_kept_until_it_can_be_written_late(
-    is_moved: bool,
-) -> None:
+def test_an_outcome_set_aside_whose_fence_has_fallen_is_written_late(is_moved: bool) -> None:
     harness, ill = with_one_set_aside()
     harness.database.lease("ill")
     harness.step(after=DAMAGE_WAIT)
@@ -130,25 +128,18 @@ def test_an_outcome_set_aside_whose_fence_has_fallen_is_kept_until_it_can_be_wri
     assert harness.recorder.unwritten == 0
 
 
-async def test_a_drain_tries_what_was_set_aside_once_more_and_does_not_wait_for_it() -> None:
-    harness, _ = with_one_set_aside()
+@pytest.mark.parametrize("is_mended", [True, False])
+async def test_a_drain_tries_what_was_set_aside_once_more_and_does_not_wait_for_it(is_mended: bool) -> None:
+    harness, ill = with_one_set_aside()
+    harness.database.damaged -= {2} if is_mended else set()
     asked = len(harness.records.statements)
     harness.recorder.stop()
     assert not harness.recorder.is_drained
     async with asyncio.timeout(MAX_WAIT):
         await harness.run()
     assert [seqs for seqs, _ in harness.records.statements[asked:]] == [[2]]
-    assert harness.recorder.unwritten == 1, "and the daemon says so"
-
-
-async def test_what_is_mended_before_a_drain_is_written_by_its_last_try() -> None:
-    harness, ill = with_one_set_aside()
-    harness.database.damaged = set()
-    harness.recorder.stop()
-    async with asyncio.timeout(MAX_WAIT):
-        await harness.run()
-    assert is_delivered(harness.database, 2)
-    assert (harness.closed[-1], harness.recorder.unwritten) == (ill, 0)
+    assert (is_delivered(harness.database, 2), harness.closed[-1] is ill) == (is_mended, is_mended)
+    assert harness.recorder.unwritten == (not is_mended), "and the daemon says so"
 
 
 async def test_a_drain_waits_for_what_is_locked_though_something_is_set_aside() -> None:
@@ -216,9 +207,7 @@ def test_a_late_outcome_whose_row_is_damaged_is_named_and_kept_until_it_is_mende
 
 
 @pytest.mark.parametrize("probe", [None, DAMAGE])
-def test_a_late_outcome_refused_for_damage_elsewhere_is_dropped_and_named(
-    probe: StatementRefused | None,
-) -> None:
+def test_a_late_outcome_refused_for_damage_elsewhere_is_dropped(probe: StatementRefused | None) -> None:
     harness = robbed_of_a_damaged_row()
     harness.database.damaged = set()
     harness.database.faults["write_late"].append(DAMAGE)

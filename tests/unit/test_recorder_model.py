@@ -141,9 +141,7 @@ class Model:
 
 @settings(max_examples=120)
 @given(st.lists(ACTIONS, max_size=60))
-def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
-    actions: list[tuple[str, str, int]],
-) -> None:
+def test_every_outcome_is_written_once_or_settled_as_late(actions: list[tuple[str, str, int]]) -> None:
     model = Model()
     for action in actions:
         model.act(*action)

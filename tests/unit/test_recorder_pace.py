@@ -115,8 +115,7 @@ async def test_the_first_outcome_waits_for_company_and_no_longer(
     assert statements == written
 
 
-def test_outcomes_that_are_too_many_for_a_slow_database_are_written_in_smaller_batches() -> None:
-    harness = RecorderHarness()
+def test_a_slow_database_has_smaller_batches(harness: RecorderHarness) -> None:
     harness.records.times_out_beyond = MAX_BATCH // 5
     session = harness.session("m", *range(1, 2 * MAX_BATCH + 1))
     for _ in range(2 * MAX_BATCH):
@@ -153,8 +152,7 @@ def test_a_batch_is_never_larger_than_the_largest() -> None:
     assert size.limit == MAX_BATCH
 
 
-def test_lanes_that_ended_while_the_database_was_slow_are_released_in_batches() -> None:
-    harness = RecorderHarness()
+def test_a_slow_database_releases_lanes_in_batches(harness: RecorderHarness) -> None:
     harness.records.times_out_beyond = MAX_BATCH // 5
     sessions = [harness.session(f"m{seq}", seq) for seq in range(1, 2 * MAX_BATCH + 1)]
     for session in sessions:

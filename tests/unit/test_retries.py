@@ -40,15 +40,6 @@ async def test_due_rows_are_attempted_and_recorded_under_their_claims(harness: R
     assert harness.memory.used == 0
 
 
-async def test_retries_of_one_merchant_do_not_wait_for_each_other(harness: RetrierHarness) -> None:
-    harness.sender.gate = asyncio.Event()
-    harness.owe(1, 2)
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        await harness.retrier.step(group)
-        await until(lambda: len(harness.sender.sent) == 2)
-        harness.sender.gate.set()
-
-
 async def test_no_more_is_claimed_than_there_is_room_for() -> None:
     harness = RetrierHarness(most=4)
     harness.sender.gate = asyncio.Event()
@@ -112,8 +103,7 @@ async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(
 
 
 @pytest.mark.parametrize("seconds", [MAX_START_WAIT * 1.1, 15.0])
-async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: float) -> None:
-    harness = RetrierHarness()
+async def test_a_row_that_waited_long_is_handed_back(harness: RetrierHarness, seconds: float) -> None:
     harness.owe(1)
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await harness.retrier.step(group)
@@ -156,8 +146,7 @@ async def test_a_row_that_cannot_be_sent_waits(
     assert (list(harness.attempter.missing_keys), list(harness.attempter.unopened)) == told
 
 
-async def test_a_row_whose_attempt_did_not_count_waits_while_the_fault_may_last() -> None:
-    harness = RetrierHarness()
+async def test_a_row_whose_attempt_did_not_count_waits(harness: RetrierHarness) -> None:
     harness.sender.answers.append(Failure(Outcome.CONNECT, "EMFILE", is_ours=True))
     harness.owe(1)
     await harness.round()
@@ -199,8 +188,7 @@ async def test_rows_are_handed_back_when_their_endpoints_cannot_be_read(harness:
     assert harness.memory.used == 0
 
 
-async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight() -> None:
-    harness = RetrierHarness()
+async def test_run_survives_a_failed_claim_and_ends_with_the_last(harness: RetrierHarness) -> None:
     harness.sender.gate = asyncio.Event()
     harness.database.faults["claim_longest_due"].append(StorageUnavailable("down"))
     harness.owe(1)

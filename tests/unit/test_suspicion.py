@@ -134,8 +134,7 @@ def test_results_of_long_ago_are_not_compared_with_todays(harness: SuspicionsHar
         harness.clock.advance(WINDOW / (MIN_ORIGINS - 1) + 0.1)
 
 
-def test_late_failures_of_attempts_begun_before_others_succeeded_do_not_outweigh_them() -> None:
-    harness = SuspicionsHarness()
+def test_late_failures_do_not_outweigh_successes(harness: SuspicionsHarness) -> None:
     merchants = harness.fleet(60)
     begun = harness.clock.elapsed()
     harness.clock.advance(1)
@@ -144,8 +143,7 @@ def test_late_failures_of_attempts_begun_before_others_succeeded_do_not_outweigh
 
 
 @pytest.mark.parametrize("pause", [0.001, 0.1, 2.0])
-def test_a_fault_of_ours_uses_up_no_more_than_a_sample_at_any_rate(pause: float) -> None:
-    harness = SuspicionsHarness()
+def test_a_fault_of_ours_uses_up_a_sample_at_any_rate(harness: SuspicionsHarness, pause: float) -> None:
     merchants = harness.fleet(1000)
     for merchant_id in merchants[:500]:
         harness.clock.advance(pause / 100)
@@ -163,8 +161,7 @@ def test_a_hundred_merchants_of_one_network_are_one_witness(harness: SuspicionsH
     assert not any(harness.fails(merchant_id) for merchant_id in merchants)
 
 
-def test_names_that_cannot_be_looked_up_outweigh_the_networks_that_answered_before() -> None:
-    harness = SuspicionsHarness()
+def test_names_not_found_outweigh_networks_that_answered(harness: SuspicionsHarness) -> None:
     merchants = harness.fleet(MIN_ORIGINS)
     harness.networks = dict.fromkeys(merchants, "203.0.113.0/24")
     harness.works(*merchants)
@@ -304,8 +301,7 @@ def test_nothing_is_believed_before_others_had_time_to_be_answered(harness: Susp
     assert harness.suspicions.believed() == TIMEOUT
 
 
-def test_who_was_excused_beside_others_is_no_witness_until_it_accepts_something() -> None:
-    harness = SuspicionsHarness()
+def test_who_was_excused_is_no_witness_until_it_accepts(harness: SuspicionsHarness) -> None:
     merchants = harness.suspects()
     harness.works("honest")
     harness.answers(merchants[-1])
@@ -344,8 +340,7 @@ def test_a_fault_of_ours_is_seen_beside_merchants_that_collude(harness: Suspicio
     assert counted <= len(honest), "no honest merchant loses more than one attempt"
 
 
-def test_busy_origins_on_kept_connections_do_not_outweigh_names_that_cannot_be_looked_up() -> None:
-    harness = SuspicionsHarness()
+def test_busy_origins_do_not_outweigh_names_not_found(harness: SuspicionsHarness) -> None:
     merchants, busy = harness.fleet(1000), harness.fleet(20, "busy")
     counted = 0
     for merchant_id in merchants:

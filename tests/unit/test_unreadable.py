@@ -79,8 +79,7 @@ async def test_a_lane_waits_at_its_damaged_row_and_goes_on_once_that_is_mended(
     assert "XX001" in told["detail"]
 
 
-async def test_a_row_of_values_that_cannot_be_read_ends_unsendable_in_its_turn() -> None:
-    harness = DispatcherHarness()
+async def test_a_row_of_unreadable_values_ends_unsendable(harness: DispatcherHarness) -> None:
     async with harness.open("m") as group:
         owe(harness, "m", each=5)
         harness.database.unread = {2, 3}
@@ -117,8 +116,7 @@ async def test_what_no_row_is_to_blame_for_blocks_none(errors: list[StatementRef
     assert sorted(harness.sent) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_lane_whose_next_row_cannot_even_be_named_waits_and_the_others_go_on() -> None:
-    harness = DispatcherHarness()
+async def test_a_lane_whose_next_row_cannot_be_named_waits_alone(harness: DispatcherHarness) -> None:
     async with harness.open("ill", "well") as group:
         owe(harness, "ill", "well")
         harness.database.damaged = {1}
@@ -302,8 +300,7 @@ async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(faults: dict[st
     assert await claim(unreadable) == [1, 2]
 
 
-async def test_an_endpoint_that_cannot_be_read_lets_its_lane_wait_and_the_others_go_on() -> None:
-    harness = DispatcherHarness()
+async def test_a_lane_whose_endpoint_cannot_be_read_waits_alone(harness: DispatcherHarness) -> None:
     async with harness.open("a", "b", "ill", "z") as group:
         numbers = owe(harness, "a", "b", "ill", "z")
         harness.database.unreadable_endpoints = {"ill"}
@@ -313,8 +310,7 @@ async def test_an_endpoint_that_cannot_be_read_lets_its_lane_wait_and_the_others
     assert not set(numbers["ill"]) & ({*harness.sent} | harness.database.finished.keys())
 
 
-async def test_a_lane_that_cannot_be_leased_waits_alone_and_is_tried_again() -> None:
-    harness = DispatcherHarness()
+async def test_a_lane_that_cannot_be_leased_waits_alone(harness: DispatcherHarness) -> None:
     names = [f"m{number}" for number in range(7)]
     async with harness.open(*names) as group:
         harness.database.unchangeable_lanes = {"m3"}

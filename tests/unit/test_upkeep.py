@@ -136,20 +136,21 @@ async def test_nothing_is_forgotten_while_a_clock_is_in_doubt(upkeep: FakeUpkeep
     assert logs == [{"event": "retention.waits", "reason": "it was set", "log_level": "warning"}]
 
 
-async def test_what_is_owed_is_shown(upkeep: FakeUpkeep) -> None:
-    upkeep.owed = Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 6)
+@pytest.mark.parametrize(
+    ("owed", "values"),
+    [
+        (Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 6), [3, 2, 1.5, 0.5, 4, 6]),
+        pytest.param(
+            Owed(1, 0, -30.0, 0.0, OldestSearch()), [1, 0, 0, 0, 0, 0], id="of the future: of no age"
+        ),
+    ],
+)
+async def test_what_is_owed_is_shown(upkeep: FakeUpkeep, owed: Owed, values: list[float]) -> None:
+    upkeep.owed = owed
     measuring, metrics = gauges(upkeep)
     await measuring.step()
-    names = ("pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds")
-    assert [shown(metrics, name) for name in names] == [3, 2, 1.5, 0.5]
-    assert (shown(metrics, "suspended_merchants"), shown(metrics, "lost_events")) == (4, 6)
-
-
-async def test_an_event_of_the_future_is_of_no_age(upkeep: FakeUpkeep) -> None:
-    upkeep.owed = Owed(1, 0, -30.0, 0.0, OldestSearch())
-    measuring, metrics = gauges(upkeep)
-    await measuring.step()
-    assert shown(metrics, "oldest_pending_age_seconds") == 0
+    names = ["pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds"]
+    assert [shown(metrics, name) for name in [*names, "suspended_merchants", "lost_events"]] == values
 
 
 async def test_the_search_for_the_oldest_goes_on_and_takes_low_numbers_from_the_beginning_at_times() -> None:

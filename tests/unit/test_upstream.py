@@ -183,9 +183,7 @@ def charge_service() -> Iterator[ChargeService]:
         yield charge_service
 
 
-async def test_an_error_is_judged_with_its_retry_after(
-    upstream: Upstream, charge_service: ChargeService
-) -> None:
+async def test_an_error_has_its_retry_after(upstream: Upstream, charge_service: ChargeService) -> None:
     charge_service.answer(status=409, payload={"code": -11003}, headers={"Retry-After": "7"})
     assert await upstream.forward(request()) == UpstreamError(-11003, 409, retry_after=7)
 

@@ -195,9 +195,7 @@ def everything(told: Explanation) -> Iterator[Said]:
 
 
 @given(facts, rules, st.sampled_from(LANGUAGES))
-def test_every_explanation_is_said_in_every_language(
-    given: EventFacts, rules: Rules, language: Language
-) -> None:
+def test_explanations_are_said_in_every_language(given: EventFacts, rules: Rules, language: Language) -> None:
     told = explain(given, rules)
     for each in everything(told):
         words = say(each, language, UTC)
