@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.fakes.administration import NOW, FakeAdministration
+from tests.unit.fakes.administration import ENVIRON, KEYS, NOW, FakeAdministration, session
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import MAX_NAMED, MAX_READ, CheckResult, examine
 from webhook_dispatcher.cli.session import Session
@@ -33,25 +33,15 @@ from webhook_dispatcher.storage.pooler import PoolerInBetween
 
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 HOUR = timedelta(hours=1)
-KEY = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 OTHER_KEY = "b2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
-ENVIRON = {
-    "WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges",
-    "WEBHOOK_SECRET_KEYS": f"k1:{KEY}",
-    "WEBHOOK_MAX_LANES": "1",
-}
 
 
 async def configured(url: str = "https://merchant.com/") -> FakeAdministration:
     database = FakeAdministration()
-    keyring = Keyring.parse(f"k1:{KEY}")
+    keyring = Keyring.parse(KEYS)
     sealed = keyring.seal("m1", Secret("whsec_0123456789abcdef0123"))
     await database.insert_endpoint("m1", url, sealed, keyring)
     return database
-
-
-def session(database: FakeAdministration, **environ: str) -> Session:
-    return Session({**ENVIRON, **environ}, database.open, unix_time=NOW.timestamp)
 
 
 def problems(results: list[CheckResult]) -> dict[str, tuple[str, int]]:
@@ -119,7 +109,7 @@ async def test_a_clock_that_is_off_is_found(off: int, said: str | None) -> None:
 
 
 async def test_a_missing_key_is_found() -> None:
-    results = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=f"k2:{KEY}"))
+    results = await examine(session(await configured(), WEBHOOK_SECRET_KEYS=KEYS.replace("k1", "k2")))
     problem, code = problems(results)["keys"]
     assert "'k1': not among WEBHOOK_SECRET_KEYS" in problem
     assert code == 1

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.fakes.administration import NOW, FakeAdministration
+from tests.unit.fakes.administration import ENVIRON, KEYS, NOW, FakeAdministration
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
@@ -27,8 +27,6 @@ from webhook_dispatcher.storage.administration import (
 )
 from webhook_dispatcher.storage.previews import Preview
 
-KEYS = "k1:" + "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
-ENVIRON = {"WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges", "WEBHOOK_SECRET_KEYS": KEYS}
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
 DELIVERY = DeliveryView(
     EVENT, 7, "m1", "charge.created", NOW, "failed", "exhausted", 8, None, 500, "status",

@@ -5,22 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.fakes.administration import NOW, FakeAdministration
+from tests.unit.fakes.administration import NOW, FakeAdministration, session
 from tests.unit.test_cli_check import configured, problems
-from tests.unit.test_cli_check import session as checking
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
-from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.storage.administration import ControlView
 from webhook_dispatcher.storage.installation import Backlog, Installation
 from webhook_dispatcher.storage.previews import Preview
 
-ENVIRON = {
-    "WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges",
-    "WEBHOOK_SECRET_KEYS": "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=",
-}
 STAGING = {"WEBHOOK_INSTALLATION": "staging"}
 REFUSED = (
     "webhook-dispatcher: WEBHOOK_INSTALLATION: the database belongs to 'prod-eu1', not to 'staging'; "
@@ -40,10 +34,6 @@ CHANGES = [
     "commands withdraw 12",
     "commands stop 12",
 ]
-
-
-def session(database: FakeAdministration, **environ: str) -> Session:
-    return Session({**ENVIRON, **environ}, database.open)
 
 
 @pytest.mark.parametrize("line", CHANGES)
@@ -83,7 +73,7 @@ def test_what_only_reads_does_not_ask(line: str) -> None:
 async def test_check_notes_the_name_and_another_server(found: Installation, note: str) -> None:
     database = await configured()
     database.installation = found
-    findings = await examine(checking(database))
+    findings = await examine(session(database))
     assert problems(findings) == {}
     assert [finding.note for finding in findings if finding.check == "installation"] == [note]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fakes.administration import FakeAdministration
+from tests.unit.fakes.administration import KEYS, FakeAdministration
 from webhook_dispatcher.cli import daemon, main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS
@@ -17,7 +17,6 @@ from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.inventory import Migrated
 
-KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 URLS = {"eu1": "postgresql://u:sesame@localhost/a", "eu2": "postgresql://u:sesame@localhost/b"}
 ENVIRON = {
     "WEBHOOK_DATABASE_URL": " ".join(f"{name}={url}" for name, url in URLS.items()),

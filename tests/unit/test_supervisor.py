@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.fakes.administration import KEYS
 from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.app.child import Child, Place, said_of
 from webhook_dispatcher.app.supervisor import MAX_WAIT, RestartWait, environment_of
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.telemetry.metrics import ProcessState
 
-KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 ENVIRON = {
     "PATH": "/bin",
     "WEBHOOK_DATABASE_URL": "eu1=postgresql://u:one@localhost/a eu2=postgresql://u:two@localhost/b",
