@@ -72,7 +72,7 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept(harness: Recorder
     harness.records.hopeless = set()
     harness.end(session)
     harness.settle()
-    assert ({1, 2, 3}, harness.closed) == (set(harness.database.finished), [session])
+    assert (set(harness.database.finished), harness.closed) == ({1, 2, 3}, [session])
 
 
 def test_a_failure_in_the_midst_of_halving_loses_nothing(harness: RecorderHarness) -> None:
