@@ -84,23 +84,6 @@ async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
         assert harness.dispatcher._wake.is_set()
 
 
-async def test_those_who_hang_for_the_first_time_leave_a_place_to_who_is_known_to_be_good() -> None:
-    harness = DispatcherHarness(max_lanes=MOST)
-    hang(harness, is_tarpit)
-    async with harness.open(*TARPITS, "good", "new") as group:
-        harness.database.insert(make_event(1, "good"))
-        await harness.rounds(group)
-        harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(TARPITS, 2)])
-        await harness.rounds(group, 6)
-        assert harness.dispatcher.lanes_leased == DOUBTFUL
-        harness.clock.advance(SLOW * 2)
-        harness.database.insert(make_event(100, "good"), make_event(101, "new"))
-        await harness.rounds(group, 6)
-        assert 100 in harness.sent
-        assert 101 not in harness.sent, "nothing tells it from those that hang"
-        assert harness.dispatcher.lanes_leased == DOUBTFUL
-
-
 async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
     harness = DispatcherHarness(max_lanes=1000)
     hang(harness, is_tarpit)

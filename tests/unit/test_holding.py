@@ -177,28 +177,6 @@ async def test_every_other_probe_of_a_retry_is_of_one_that_worked_lately() -> No
     assert network.to(*COLLUDERS) == network.to(*strangers) == len(COLLUDERS)
 
 
-async def test_who_is_connected_goes_on_while_this_machine_reaches_nobody_new(
-    harness: DispatcherHarness, network: Network
-) -> None:
-    network.failure = Failure(Outcome.CONNECT, "EMFILE", is_ours=True)
-    network.down.update(COLLUDERS)
-    async with harness.open(*COLLUDERS, "connected") as group:
-        names = [*COLLUDERS, "connected"] * 3
-        harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(names, 1)])
-        await harness.rounds(group)
-        assert network.to(*COLLUDERS) == len(COLLUDERS), "one attempt each"
-        assert network.to("connected") == 3
-        assert not harness.own_faults.circuit_is_open
-        network.down.clear()
-        for _ in range(5):
-            harness.clock.advance(PROBE_INTERVAL)
-            await harness.rounds(group)
-        assert not harness.own_faults.held
-    written = [record.attempt for record in harness.records.written if record.attempt is not None]
-    assert {(attempt.number, attempt.outcome) for attempt in written} == {(1, Outcome.DELIVERED)}
-    assert len(written) == len(names)
-
-
 def test_probes_come_out_of_what_is_left_for_all() -> None:
     assert Slots(10, {}, probes=1).left(Health.HELD_BACK) == 1
     assert Slots(10, {}).left(Health.HELD_BACK) == 0

@@ -37,18 +37,6 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement(harness: RecorderHa
     assert harness.memory.used == 0
 
 
-def test_a_batch_is_bounded_and_oldest_first(harness: RecorderHarness) -> None:
-    session = harness.session("m", *range(1, MAX_BATCH + 3))
-    for _ in range(MAX_BATCH + 2):
-        harness.attempt(session)
-    harness.step()
-    harness.step()
-    assert [seqs for seqs, _ in harness.records.statements] == [
-        list(range(1, MAX_BATCH + 1)),
-        [MAX_BATCH + 1, MAX_BATCH + 2],
-    ]
-
-
 def test_nothing_to_write_asks_nothing_of_the_database(harness: RecorderHarness) -> None:
     harness.step()
     assert harness.records.statements == []
