@@ -74,12 +74,7 @@ class EvidenceBuilder:
         self.ends[name] = ("delivered", None)
 
     def request(
-        self,
-        name: str,
-        at: float,
-        status: int | None = 200,
-        daemon: str = "d1.1",
-        took: float = 0.02,
+        self, name: str, at: float, status: int | None = 200, daemon: str = "d1.1", took: float = 0.02
     ) -> Arrival:
         """Let a request arrive that is not recorded."""
         event = self.events[name]

@@ -27,6 +27,11 @@ from webhook_dispatcher.storage.insight import (
 
 HOSTILE = ["m1", "{at}", "{0.__class__}", "{", "}}", "<b>x</b>", "\x1b[2J", "\u202eevil", "it's", "%s", "м"]
 EVENT = UUID("0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11")
+AROUND = Circumstances(
+    NOW, False, "https://m1/", SealedSecret("k1", b""), False, False, None, None, None, None, None, None, 0,
+    None, None, None, None, 0,
+)  # fmt: skip
+"""A merchant of whom there is nothing to say."""
 
 texts = st.sampled_from(HOSTILE)
 instants = st.integers(-200_000, 100_000).map(lambda seconds: NOW + timedelta(seconds=seconds))
@@ -34,16 +39,10 @@ maybe_instants = st.none() | instants
 statuses = st.none() | st.sampled_from([200, 401, 503])
 outcomes = st.sampled_from([*Outcome, "new_outcome"]).map(str)
 attempts = st.builds(
-    AttemptView,
-    attempt=st.integers(1, 9),
-    trigger=st.sampled_from([*Trigger, "new_trigger"]).map(str),
-    started_at=instants,
-    duration_ms=st.integers(0, 100_000),
-    status=statuses,
-    outcome=outcomes,
-    reason=st.none() | texts,
-    response_excerpt=st.none() | texts | st.just("x" * 300),
-)
+    AttemptView, attempt=st.integers(1, 9), trigger=st.sampled_from([*Trigger, "new_trigger"]).map(str),
+    started_at=instants, duration_ms=st.integers(0, 100_000), status=statuses, outcome=outcomes,
+    reason=st.none() | texts, response_excerpt=st.none() | texts | st.just("x" * 300),
+)  # fmt: skip
 commands = st.builds(
     CommandFacts,
     id=st.integers(1, 10**9),
@@ -55,26 +54,14 @@ commands = st.builds(
 )
 pauses = st.none() | st.builds(Pause, command_id=st.integers(1, 9), requested_by=texts, handled_at=instants)
 circumstances = st.builds(
-    Circumstances,
-    now=st.just(NOW),
-    everything_is_paused=st.booleans(),
-    url=st.none() | texts,
-    secret=st.none() | st.just(SealedSecret("k1", b"")),
-    is_paused=st.booleans(),
-    is_held=st.booleans(),
-    owner=st.none() | texts,
-    leased_at=maybe_instants,
-    wait_until=maybe_instants,
-    endpoint_removed_at=maybe_instants,
-    last_success_at=maybe_instants,
-    failing_since=maybe_instants,
-    failures_in_a_row=st.integers(0, 9),
-    suspended_at=maybe_instants,
-    head_event_id=st.none() | st.just(EVENT),
-    head_seq=st.none() | st.integers(1, 10**9),
-    head_created_at=maybe_instants,
-    ahead=st.sampled_from([0, 0, 1, 2, 5, 21, 1_234, 10_000, 10_001]),
-)
+    Circumstances, now=st.just(NOW), everything_is_paused=st.booleans(), url=st.none() | texts,
+    secret=st.none() | st.just(SealedSecret("k1", b"")), is_paused=st.booleans(), is_held=st.booleans(),
+    owner=st.none() | texts, leased_at=maybe_instants, wait_until=maybe_instants,
+    endpoint_removed_at=maybe_instants, last_success_at=maybe_instants, failing_since=maybe_instants,
+    failures_in_a_row=st.integers(0, 9), suspended_at=maybe_instants,
+    head_event_id=st.none() | st.just(EVENT), head_seq=st.none() | st.integers(1, 10**9),
+    head_created_at=maybe_instants, ahead=st.sampled_from([0, 0, 1, 2, 5, 21, 1_234, 10_000, 10_001]),
+)  # fmt: skip
 
 
 def _settled(delivery: DeliveryFacts) -> DeliveryFacts:
@@ -125,16 +112,10 @@ rules = st.builds(
 
 
 changes = st.builds(
-    EndpointChange,
-    id=st.integers(1, 9),
-    at=instants,
-    role=texts,
-    person=st.none() | texts,
+    EndpointChange, id=st.integers(1, 9), at=instants, role=texts, person=st.none() | texts,
     action=st.sampled_from(["endpoint set", "secret rotated", "url changed", "something new"]),
-    command_id=st.none() | st.integers(1, 9),
-    url_before=st.none() | texts,
-    url_after=st.none() | texts,
-)
+    command_id=st.none() | st.integers(1, 9), url_before=st.none() | texts, url_after=st.none() | texts,
+)  # fmt: skip
 surroundings = st.builds(
     Surroundings,
     predecessor=st.none()

@@ -32,8 +32,7 @@ def test_what_can_be_no_code_is_none() -> None:
 
 def test_a_token_is_read_as_it_was_made_and_shown_to_nobody() -> None:
     token = SessionToken.from_random(bytes(range(32)))
-    assert SessionToken.parse(token.revealed) == token
-    assert len(token.hash) == 32
+    assert (SessionToken.parse(token.revealed), len(token.hash)) == (token, 32)
     assert token.revealed not in f"{token} {token!r}"
     code = SignInCode.from_random(bytes(range(10)))
     assert code.revealed not in f"{code} {code!r}"

@@ -28,16 +28,19 @@ def test_where_nothing_is_found_the_wait_is_the_poll_interval() -> None:
     assert AdaptivePoller(FakeClock(), LONGEST).next(took=0.0) == LONGEST
 
 
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
 @pytest.mark.parametrize("gap", [0.01, 0.05, 0.1])
-def test_in_a_stream_there_are_several_looks_for_each_find(gap: float) -> None:
-    clock = FakeClock()
+def test_in_a_stream_there_are_several_looks_for_each_find(clock: FakeClock, gap: float) -> None:
     poller = AdaptivePoller(clock, LONGEST)
     found_every(poller, clock, gap)
     assert poller.next(took=0.0) == pytest.approx(gap / POLLS_PER_FIND, rel=0.001)
 
 
-def test_a_dense_stream_is_found_in_pieces_and_a_thin_one_by_the_poll_interval() -> None:
-    clock = FakeClock()
+def test_a_dense_stream_is_found_in_pieces_and_a_thin_one_by_the_poll_interval(clock: FakeClock) -> None:
     poller = AdaptivePoller(clock, LONGEST)
     found_every(poller, clock, MIN_REST)
     assert poller.next(took=0.0) == MIN_REST
@@ -45,8 +48,7 @@ def test_a_dense_stream_is_found_in_pieces_and_a_thin_one_by_the_poll_interval()
     assert poller.next(took=0.0) == pytest.approx(LONGEST)
 
 
-def test_a_stream_that_ends_is_forgotten_as_time_passes() -> None:
-    clock = FakeClock()
+def test_a_stream_that_ends_is_forgotten_as_time_passes(clock: FakeClock) -> None:
     poller = AdaptivePoller(clock, LONGEST)
     found_every(poller, clock, MIN_REST)
     clock.advance(POLLS_PER_FIND * 4 * MIN_REST)
@@ -55,8 +57,7 @@ def test_a_stream_that_ends_is_forgotten_as_time_passes() -> None:
     assert poller.next(took=0.0) == LONGEST
 
 
-def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on() -> None:
-    clock = FakeClock()
+def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on(clock: FakeClock) -> None:
     poller = AdaptivePoller(clock, LONGEST)
     clock.advance(3600)
     poller.found(clock.elapsed())
@@ -66,38 +67,26 @@ def test_a_stream_after_a_quiet_hour_is_followed_from_its_first_events_on() -> N
     assert poller.next(took=0.0) < 0.005
 
 
-def test_whoever_takes_long_to_answer_is_left_alone_for_half_as_long() -> None:
-    clock = FakeClock()
+def test_whoever_takes_long_to_answer_is_left_alone_for_half_as_long(clock: FakeClock) -> None:
     poller = AdaptivePoller(clock, LONGEST)
     found_every(poller, clock, MIN_REST)
-    assert poller.next(took=6 * MIN_REST) == 3 * MIN_REST
-    assert poller.next(took=4 * LONGEST) == LONGEST
+    assert (poller.next(took=6 * MIN_REST), poller.next(took=4 * LONGEST)) == (3 * MIN_REST, LONGEST)
 
 
-def test_a_poll_interval_below_the_shortest_wait_is_kept_to() -> None:
-    clock = FakeClock()
+def test_a_poll_interval_below_the_shortest_wait_is_kept_to(clock: FakeClock) -> None:
     poller = AdaptivePoller(clock, MIN_REST / 2)
     found_every(poller, clock, MIN_REST)
     assert poller.next(took=0.0) == MIN_REST / 2
 
 
-async def test_arrivals_hasten_the_next_look() -> None:
+@pytest.mark.parametrize("is_committed", [True, False], ids=["events", "numbers of open transactions"])
+async def test_what_arrives_hastens_the_next_look(is_committed: bool) -> None:
     harness = DispatcherHarness()
     async with harness.open("m") as group:
         for number in (1, 2):
             harness.clock.advance(MIN_REST)
-            harness.database.insert(make_event(number))
-            await harness.dispatcher.step(group)
-            harness.dispatcher._tell_poller()
-        assert harness.dispatcher._poller.next(took=0.0) < LONGEST
-
-
-async def test_numbers_taken_by_open_transactions_hasten_the_next_look() -> None:
-    harness = DispatcherHarness()
-    async with harness.open("m") as group:
-        for _ in range(2):
-            harness.clock.advance(MIN_REST)
-            harness.database.last_seq += 1
+            harness.database.last_seq = number
+            harness.database.insert(*[make_event(number)] * is_committed)
             await harness.dispatcher.step(group)
             harness.dispatcher._tell_poller()
         assert harness.dispatcher._poller.next(took=0.0) < LONGEST
@@ -113,8 +102,7 @@ async def test_whatever_wakes_a_rest_ends_it_only_after_a_moment() -> None:
     assert clock.elapsed() - began >= MIN_REST / 2  # the loop's timers are of whole milliseconds
 
 
-async def test_a_loop_that_was_kept_from_turning_is_behind() -> None:
-    clock = FakeClock()
+async def test_a_loop_that_was_kept_from_turning_is_behind(clock: FakeClock) -> None:
     poller = AdaptivePoller(clock, LONGEST)
     asyncio.get_running_loop().call_soon(clock.advance, 3 * MAX_LATENESS)
     await poller.rest(0.0, asyncio.Event())

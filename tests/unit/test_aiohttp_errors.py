@@ -1,7 +1,6 @@
 """Each of aiohttp's exceptions in our own words; what those mean, test_reading has."""
 
 import errno
-import ssl
 
 import pytest
 from aiohttp import (
@@ -22,6 +21,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from tests.unit.fakes.network import SECRET, caused_by, tls_error, unverified
 from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.transport.aiohttp_errors import EXPECTED, translate
 from webhook_dispatcher.transport.failures import Phase, classify
@@ -29,27 +29,9 @@ from webhook_dispatcher.transport.guard import Forbidden
 from webhook_dispatcher.transport.local_faults import ResolverFault, is_local
 from webhook_dispatcher.transport.proxy import TunnelRefused
 
-SECRET = "what the receiver sent"
 REQUEST = RequestInfo(URL("https://hooks.example.org/"), "POST", CIMultiDictProxy(CIMultiDict()))
 KEY = ConnectionKey("hooks.example.org", 443, True, True, None, None, None)
 RESOLVING, CONNECTING, WAITING, READING = Phase.RESOLVING, Phase.CONNECTING, Phase.WAITING, Phase.READING
-
-
-def unverified() -> ssl.SSLCertVerificationError:
-    error = ssl.SSLCertVerificationError(1, SECRET)
-    error.verify_message = "certificate has expired"
-    return error
-
-
-def tls_error(reason: str) -> ssl.SSLError:
-    error = ssl.SSLError(1, SECRET)
-    error.reason = reason
-    return error
-
-
-def caused_by(error: Exception, cause: Exception) -> Exception:
-    error.__cause__ = cause
-    return error
 
 
 def connector_error(number: int) -> ClientConnectorError:
@@ -66,7 +48,7 @@ READINGS = [
     (connector_error(errno.ECONNRESET), CONNECTING, Failure(Outcome.TLS, "ECONNRESET in the TLS handshake")),
     (connector_error(errno.ECONNABORTED), CONNECTING,
      Failure(Outcome.TLS, "ECONNABORTED in the TLS handshake")),
-    (ClientConnectorCertificateError(KEY, unverified()), CONNECTING,
+    (ClientConnectorCertificateError(KEY, unverified("certificate has expired")), CONNECTING,
      Failure(Outcome.TLS, "certificate has expired")),
     (ClientConnectorSSLError(KEY, tls_error("WRONG_VERSION_NUMBER")), CONNECTING,
      Failure(Outcome.TLS, "TLS: WRONG_VERSION_NUMBER")),

@@ -54,20 +54,10 @@ def is_read(value: str) -> bool:
 @pytest.mark.parametrize(
     ("value", "key"),
     [
-        ("k", "k"),
-        ('"k"', "k"),
-        ("a b", "a b"),
-        ('" a "', " a "),
-        ("x" * 255, "x" * 255),
-        (f'"{"x" * 255}"', "x" * 255),
-        (r'"%s"' % (r"\"" * 255), '"' * 255),
-        (r'"a\"b\\c"', 'a"b\\c'),
-        (r"a\"b", r"a\"b"),
-        ('"', '"'),
-        ('"a', '"a'),
-        ('"a"b"', '"a"b"'),
-        (r'"a\b"', r'"a\b"'),
-        (" k\t", "k"),
+        *(("k", "k"), ('"k"', "k"), ("a b", "a b"), ('" a "', " a "), ("x" * 255, "x" * 255)),
+        *((f'"{"x" * 255}"', "x" * 255), (r'"%s"' % (r"\"" * 255), '"' * 255)),
+        *((r'"a\"b\\c"', 'a"b\\c'), (r"a\"b", r"a\"b"), ('"', '"'), ('"a', '"a'), ('"a"b"', '"a"b"')),
+        *((r'"a\b"', r'"a\b"'), (" k\t", "k")),
     ],
 )
 def test_a_quoted_key_is_what_it_quotes_and_any_other_is_itself(value: str, key: str) -> None:
@@ -78,18 +68,8 @@ def test_a_quoted_key_is_what_it_quotes_and_any_other_is_itself(value: str, key:
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        " ",
-        '""',
-        "x" * 256,
-        f'"{"x" * 256}"',
-        "ключ",
-        "k\u00a0",
-        "\u0085k",
-        '"é"',
-        "a\tb",
-        "k\x7f",
-        "\udcff",
+        *("", " ", '""', "x" * 256, f'"{"x" * 256}"', "ключ", "k\u00a0", "\u0085k", '"é"', "a\tb"),
+        *("k\x7f", "\udcff"),
     ],
 )
 def test_what_is_no_key_is_told_as_if_there_were_none(value: str) -> None:

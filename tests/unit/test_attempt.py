@@ -53,8 +53,12 @@ async def test_a_costly_attempt_makes_its_merchant_slow(result: Answer | Failure
     assert harness.merchants.of(make_event(5).merchant_id) is Health.SUSPECT
 
 
-async def test_the_request_is_the_contracts() -> None:
-    harness = AttempterHarness()
+@pytest.fixture
+def harness() -> AttempterHarness:
+    return AttempterHarness()
+
+
+async def test_the_request_is_the_contracts(harness: AttempterHarness) -> None:
     event = make_event(5, type="charge.failed")
     harness.clock.advance(0.9)
     stamp = int(harness.clock.unix())
@@ -69,8 +73,7 @@ async def test_the_request_is_the_contracts() -> None:
     }
 
 
-async def test_nothing_is_signed_by_a_clock_that_was_just_set_wrong() -> None:
-    harness = AttempterHarness()
+async def test_nothing_is_signed_by_a_clock_that_was_just_set_wrong(harness: AttempterHarness) -> None:
     harness.database_clock.synchronise(harness.clock.now, harness.clock.elapsed())
     harness.clock.wall += 3600
     attempt = harness.attempter.attempt(make_event(5), 9, False, make_endpoint(), (SECRET,), may_always)
@@ -89,18 +92,7 @@ async def test_what_might_not_be_sent_any_more_does_not_count_and_is_no_fault() 
     await harness.attempt(make_event(5))
 
 
-async def test_every_attempt_is_signed_anew_over_the_same_body() -> None:
-    harness = AttempterHarness()
-    await harness.attempt(make_event(5))
-    harness.clock.advance(60)
-    await harness.attempt(make_event(5, attempts=1))
-    (_, first, body), (_, second, same_body) = harness.sender.sent
-    assert body == same_body
-    assert first["Service-Signature"] != second["Service-Signature"]
-
-
-async def test_the_attempt_is_recorded_in_the_databases_time() -> None:
-    harness = AttempterHarness()
+async def test_the_attempt_is_recorded_in_the_databases_time(harness: AttempterHarness) -> None:
     harness.database_clock.synchronise(NOW + timedelta(seconds=20), harness.clock.elapsed())
     record = await harness.attempt(make_event(5, attempts=2), is_retry=True)
     attempt = record.attempt
@@ -130,8 +122,7 @@ async def test_the_verdict_becomes_the_record(
     reason: FailedReason | None,
 ) -> None:
     record = await AttempterHarness(seen).attempt(make_event(5, attempts=attempts, on_failure=on_failure))
-    assert (record.state, record.reason) == (state, reason)
-    assert (record.due_at is None) == (state is not None)
+    assert (record.state, record.reason, record.due_at is None) == (state, reason, state is not None)
     assert record.attempt is not None
     assert record.attempt.outcome is seen.outcome
 
@@ -157,43 +148,33 @@ async def test_a_failed_attempt_says_why_and_a_delivered_one_nothing(
     assert "out of order" not in str(logs)
 
 
-async def test_what_cannot_be_sent_says_why() -> None:
-    attempt = (await AttempterHarness().attempt(make_event(5, object=b"[]"))).attempt
-    assert attempt is not None
-    assert attempt.reason == "its object is not a JSON object of at most 256 KiB"
+async def test_what_cannot_be_sent_is_not_sent_and_says_why(harness: AttempterHarness) -> None:
+    record = await harness.attempt(make_event(5, object=b"[]"))
+    assert (harness.sender.sent, record.state, record.reason) == ([], State.FAILED, FailedReason.UNSENDABLE)
+    assert record.attempt is not None
+    assert record.attempt.reason == "its object is not a JSON object of at most 256 KiB"
 
 
-async def test_the_wait_for_a_body_is_no_part_of_the_attempt() -> None:
-    record = await AttempterHarness(Answer(503, excerpt="out of order", lingered=0.5)).attempt(make_event(5))
+@pytest.mark.parametrize(("attempts", "minutes"), [(0, 1), (1, 5)])
+async def test_the_attempt_ends_before_its_body_and_the_delay_begins_there(
+    attempts: int, minutes: int
+) -> None:
+    harness = AttempterHarness(Answer(503, excerpt="out of order", lingered=0.5))
+    record = await harness.attempt(make_event(5, attempts=attempts))
     attempt = record.attempt
     assert attempt is not None
     assert attempt.duration_ms == 1000
     assert record.at == attempt.finished_at == attempt.started_at + timedelta(seconds=1)
-    assert record.due_at == attempt.finished_at + timedelta(minutes=1)
+    assert record.due_at == attempt.finished_at + timedelta(minutes=minutes)
 
 
-async def test_the_delay_counts_from_the_end_of_the_attempt() -> None:
-    record = await AttempterHarness(Answer(503)).attempt(make_event(5, attempts=1))
-    assert record.attempt is not None
-    assert record.due_at == record.attempt.finished_at + timedelta(minutes=5)
-
-
-async def test_what_cannot_be_sent_is_not_sent() -> None:
-    harness = AttempterHarness()
-    record = await harness.attempt(make_event(5, object=b"[]"))
-    assert harness.sender.sent == []
-    assert (record.state, record.reason) == (State.FAILED, FailedReason.UNSENDABLE)
-
-
-async def test_what_is_not_sent_has_no_lag() -> None:
-    harness = AttempterHarness()
+async def test_what_is_not_sent_has_no_lag(harness: AttempterHarness) -> None:
     await harness.attempt(make_event(5, created_at=datetime.min.replace(tzinfo=UTC)))
     assert harness.sender.sent == []
     assert harness.metrics.registry.get_sample_value("webhook_delivery_lag_seconds_count") == 0
 
 
-async def test_attempts_in_flight_are_counted_even_when_cut_off() -> None:
-    harness = AttempterHarness()
+async def test_attempts_in_flight_are_counted_even_when_cut_off(harness: AttempterHarness) -> None:
     harness.sender.gate = asyncio.Event()
     task = asyncio.create_task(harness.attempt(make_event(5)))
     await until(lambda: harness.sender.sent)
@@ -238,8 +219,7 @@ def test_secrets_are_opened_newest_first_or_the_key_is_named() -> None:
         attempter.open_secrets(make_endpoint(key_id="gone"))
 
 
-def test_merchants_whose_secret_does_not_open_are_counted_and_named_once() -> None:
-    harness = AttempterHarness()
+def test_merchants_whose_secret_does_not_open_are_counted_and_named_once(harness: AttempterHarness) -> None:
     attempter = harness.attempter
     moved = replace(make_endpoint("a"), merchant_id="b")
     with capture_logs() as logs:
@@ -256,9 +236,8 @@ def test_merchants_whose_secret_does_not_open_are_counted_and_named_once() -> No
     assert harness.metrics.registry.get_sample_value("webhook_unopened_secrets") == 0
 
 
-async def test_attempts_do_not_start_before_one_that_ended_earlier() -> None:
+async def test_attempts_do_not_start_before_one_that_ended_earlier(harness: AttempterHarness) -> None:
     """The estimate of the database's clock was half a second ahead at first, and is put right meanwhile."""
-    harness = AttempterHarness()
     harness.database_clock.synchronise(harness.clock.now + timedelta(seconds=0.5), harness.clock.elapsed())
 
     harness.sender.on_post = lambda: harness.clock.advance(0.01)
@@ -272,9 +251,8 @@ async def test_attempts_do_not_start_before_one_that_ended_earlier() -> None:
     assert times == sorted(times)
 
 
-async def test_an_attempt_ends_as_long_after_its_start_as_it_took() -> None:
+async def test_an_attempt_ends_as_long_after_its_start_as_it_took(harness: AttempterHarness) -> None:
     """Though the database's clock was set back meanwhile, and its estimate stands until it has caught up."""
-    harness = AttempterHarness()
     harness.database_clock.synchronise(harness.clock.now, harness.clock.elapsed())
 
     def while_it_is_set_back() -> None:

@@ -10,7 +10,7 @@ from tests.unit.fakes.database import FakeDatabase
 from tests.unit.fakes.storage import FakeClaims
 from tests.unit.harnesses.dispatcher import DispatcherHarness
 from tests.unit.harnesses.retrier import RetrierHarness
-from tests.unit.loop_turns import quiet, until
+from tests.unit.loop_turns import quiet
 from tests.waiting import MAX_WAIT
 from webhook_dispatcher.dispatch import finding, retries
 from webhook_dispatcher.dispatch import sweep as sweeping
@@ -84,23 +84,6 @@ async def test_who_leaves_a_place_wakes_only_those_who_may_have_it() -> None:
         assert harness.dispatcher._wake.is_set()
 
 
-async def test_those_who_hang_for_the_first_time_leave_a_place_to_who_is_known_to_be_good() -> None:
-    harness = DispatcherHarness(max_lanes=MOST)
-    hang(harness, is_tarpit)
-    async with harness.open(*TARPITS, "good", "new") as group:
-        harness.database.insert(make_event(1, "good"))
-        await harness.rounds(group)
-        harness.database.insert(*[make_event(seq, name) for seq, name in enumerate(TARPITS, 2)])
-        await harness.rounds(group, 6)
-        assert harness.dispatcher.lanes_leased == DOUBTFUL
-        harness.clock.advance(SLOW * 2)
-        harness.database.insert(make_event(100, "good"), make_event(101, "new"))
-        await harness.rounds(group, 6)
-        assert 100 in harness.sent
-        assert 101 not in harness.sent, "nothing tells it from those that hang"
-        assert harness.dispatcher.lanes_leased == DOUBTFUL
-
-
 async def test_bodies_of_those_that_hang_leave_memory_to_others() -> None:
     harness = DispatcherHarness(max_lanes=1000)
     hang(harness, is_tarpit)
@@ -149,9 +132,7 @@ class Pages(FakeClaims):
         return [SweptLane(name, 1, is_free=True) for name in names if name > after_merchant][:page_size]
 
 
-async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_sweep_hurries_for_news_and_rests_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "SWEEP_PAGE", 3)
     harness = DispatcherHarness()
     pages = Pages(harness.database)
@@ -159,8 +140,7 @@ async def test_the_sweep_hurries_for_news_and_rests_where_all_is_known(
     assert [await sweep.step() for _ in range(4)] == [True, True, False, False], (
         "it rests at the end of a round, and where a page held nothing new"
     )
-    assert pages.asked == ["", "m02", "m05", ""]
-    assert harness.dispatcher._ready._sweep == 2
+    assert (pages.asked, harness.dispatcher._ready._sweep) == (["", "m02", "m05", ""], 2)
 
 
 async def test_the_sweep_rests_while_no_lanes_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,22 +178,6 @@ async def test_hanging_retries_leave_half_of_the_places_to_others() -> None:
         harness.sender.gate.set()
 
 
-async def test_known_suspects_take_half_of_the_places_for_retries() -> None:
-    harness = RetrierHarness(most=MOST)
-    hang(harness, is_tarpit)
-    harness.database.configure(*TARPITS)
-    for name in TARPITS:
-        harness.merchants.learn(name, Outcome.TIMEOUT, 10.0)
-    harness.owe_of(TARPITS, 1)
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        for _ in range(5):
-            await harness.retrier.step(group)
-        await until(lambda: len(harness.sender.sent) == SUSPECTS)
-        assert (await harness.retrier.step(group)).started == 0
-        assert harness.sender.gate is not None
-        harness.sender.gate.set()
-
-
 def owe(harness: RetrierHarness, *merchants: str) -> DueLanes:
     harness.claims.retries = [
         ClaimedRetry(make_event(seq, name, attempts=1), 1, None) for seq, name in enumerate(merchants, 1)
@@ -233,8 +197,7 @@ async def test_a_round_over_more_lanes_than_a_look_reads_them_all(monkeypatch: p
         picked = await lanes.pick(Slots(MOST, full), 1, 10)
         found += picked.merchants
         assert picked.round_goes_on == round_goes_on
-    assert found == ["well"]
-    assert harness.claims.looks[0] == START
+    assert (found, harness.claims.looks[0]) == (["well"], START)
     assert (await lanes.pick(Slots(MOST, full), 1, 10)).merchants == []
     assert harness.claims.looks[3] == START
 
@@ -247,12 +210,11 @@ async def test_suspects_take_turns_at_the_places_they_have() -> None:
         harness.merchants.learn(name, Outcome.TIMEOUT, 10.0)
     taken = [await lanes.pick(Slots(MOST, {Health.SUSPECT: SUSPECTS - 1}), 2, 10) for _ in range(11)]
     picked = [name for some in taken for name in some.merchants]
-    assert picked[:5] == names
-    assert set(picked[5:]) == set(names)
+    assert (picked[:5], set(picked[5:])) == (names, set(names))
 
 
 @pytest.mark.parametrize("look", [10, 100])
-async def test_a_lane_due_before_those_who_are_probed_again_and_again_has_its_turn(
+async def test_a_lane_due_before_those_who_are_probed_has_its_turn(
     look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "LOOK", look)
@@ -316,9 +278,7 @@ async def test_merchants_without_a_retry_in_flight_are_not_kept() -> None:
     assert not harness.retrier._in_flight
 
 
-async def test_those_whom_the_sweep_brings_have_their_turn_in_a_full_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_whom_the_sweep_brings_has_its_turn_in_a_full_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "MAX_READY", 1)
     harness = DispatcherHarness(max_lanes=1)
     harness.sender.gate = asyncio.Event()

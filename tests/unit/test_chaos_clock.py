@@ -34,7 +34,6 @@ def test_instants_are_put_right(off: float) -> None:
     )
     put = put_right(wrong)
     assert judge(put).is_clean
-    assert list(put.commands) == list(right.commands)
-    assert put.deliveries["a"].finished_at == 0.125
+    assert (list(put.commands), put.deliveries["a"].finished_at) == (list(right.commands), 0.125)
     [row], [known] = put.deliveries["a"].attempted, right.deliveries["a"].attempted
     assert row.started_at == pytest.approx(known.started_at)

@@ -52,15 +52,11 @@ def failing(error: DispatcherError) -> Session:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Refused("no"), 1),
-        (StatementRefused("23514", "no"), 1),
-        (UnknownKey("k1", "no"), 1),
-        (ConfigurationError("no"), 2),
-        (SchemaMismatch("no"), 3),
-        (StorageUnavailable("no"), 4),
+        *((Refused("no"), 1), (StatementRefused("23514", "no"), 1), (UnknownKey("k1", "no"), 1)),
+        *((ConfigurationError("no"), 2), (SchemaMismatch("no"), 3), (StorageUnavailable("no"), 4)),
     ],
 )
-def test_each_error_has_its_exit_code_and_one_line(
+def test_each_error_has_its_exit_code(
     error: DispatcherError, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["endpoint", "list"], failing(error)) == code
@@ -125,9 +121,7 @@ def test_embedded_and_a_database_url_exclude_each_other(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example_of_itself(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"], Session({})) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"Example: webhook-dispatcher {command}" in shown

@@ -13,11 +13,7 @@ from webhook_dispatcher.storage.previews import PauseOf, Preview
 
 RANGE = "--since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z"
 MANY = Preview(
-    100_000,
-    True,
-    {"failed": 60_001, "delivered": 40_000},
-    {f"m{n}": 100 - n for n in range(20)},
-    1_234,
+    100_000, True, {"failed": 60_001, "delivered": 40_000}, {f"m{n}": 100 - n for n in range(20)}, 1_234
 )
 
 
@@ -151,26 +147,15 @@ RETRIED = replace(DONE, result={"in_flight": False})
 @pytest.mark.parametrize(
     ("made", "code", "said"),
     [
-        (
-            AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None),
-            0,
-            "attempt 9: delivered 204, after 31 ms",
-        ),
-        (
-            AttemptView(9, "manual", NOW, 31, 503, "status", None, None),
-            1,
-            "attempt 9: not delivered: status 503, after 31 ms",
-        ),
-        (
-            AttemptView(9, "manual", NOW, 9, None, "dns", None, None),
-            1,
-            "attempt 9: not delivered: dns, after 9 ms",
-        ),
+        (AttemptView(9, "manual", NOW, 31, 204, "delivered", None, None), 0,
+         "attempt 9: delivered 204, after 31 ms"),
+        (AttemptView(9, "manual", NOW, 31, 503, "status", None, None), 1,
+         "attempt 9: not delivered: status 503, after 31 ms"),
+        (AttemptView(9, "manual", NOW, 9, None, "dns", None, None), 1,
+         "attempt 9: not delivered: dns, after 9 ms"),
     ],
-)
-def test_a_retry_shows_what_came_of_its_attempt(
-    shell: Shell, made: AttemptView, code: int, said: str
-) -> None:
+)  # fmt: skip
+def test_a_retry_shows_what_came_of_it(shell: Shell, made: AttemptView, code: int, said: str) -> None:
     database = FakeAdministration([RETRIED])
     database.attempts, database.attempts_to_come = [OLD], [made]
     found, out, _ = shell(f"deliveries retry {EVENT}", database)

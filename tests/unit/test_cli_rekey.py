@@ -12,7 +12,6 @@ from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.check import examine
 from webhook_dispatcher.cli.rekey import BATCH, MAX_ROUNDS
 from webhook_dispatcher.cli.session import Session
-from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret, Secret
 
 
@@ -77,44 +76,6 @@ def test_every_secret_is_put_under_the_newest_key_and_stays_the_same(rekey: Reke
     assert NEW.open("m7", database.previous["m7"]).revealed == text("m7").encode()
 
 
-def test_a_second_run_changes_nothing(rekey: Rekey) -> None:
-    database = stored(OLD, "m1", "m2")
-    rekey(database)
-    before = dict(database.sealed)
-    code, said, _ = rekey(database)
-    assert (code, said["reencrypted"], said["already_current"]) == (0, 0, 2)
-    assert database.sealed == before
-
-
-def test_a_run_cut_short_is_finished_by_the_next(rekey: Rekey, capsys: pytest.CaptureFixture[str]) -> None:
-    database = stored(OLD, *(f"m{number:03}" for number in range(BATCH + 10)))
-
-    def die() -> None:
-        raise StorageUnavailable("the connection was lost")
-
-    database.meanwhile = [lambda: None, die]
-    assert main(["endpoint", "rekey"], session(database)) == 4
-    capsys.readouterr()
-    assert [sealed.key_id for sealed in database.sealed.values()].count("new") == BATCH
-    code, said, _ = rekey(database)
-    assert (code, said["reencrypted"], said["already_current"]) == (0, 10, BATCH)
-
-
-def test_a_rotation_at_the_same_time_is_not_undone(rekey: Rekey) -> None:
-    database = stored(OLD, "m1", "m2")
-
-    def rotate() -> None:
-        # By somebody whose newest key is still the old one: it is put under the new one in the next round.
-        database.previous["m1"] = database.sealed["m1"]
-        database.sealed["m1"] = seal(OLD, "m1", "whsec_rotated-in-between")
-
-    database.meanwhile = [rotate]
-    code, said, _ = rekey(database)
-    assert (code, said["reencrypted"], said["changed_meanwhile"]) == (0, 3, [])
-    assert NEW.open("m1", database.sealed["m1"]).revealed == b"whsec_rotated-in-between"
-    assert NEW.open("m1", database.previous["m1"]).revealed == text("m1").encode()
-
-
 def test_what_changes_again_and_again_is_left_to_the_next_run(rekey: Rekey) -> None:
     database = stored(OLD, "m1")
 
@@ -133,15 +94,13 @@ def test_secrets_of_a_missing_key_are_named_and_stay(rekey: Rekey) -> None:
     database.sealed["m3"] = lost = seal(LOST, "m3")
     database.previous = {"m3": seal(OLD, "m3"), "m4": seal(LOST, "m4")}
     code, said, err = rekey(database)
-    assert code == 1
-    assert said["reencrypted"] == 4
+    assert (code, said["reencrypted"]) == (1, 4)
     reason = "not among WEBHOOK_SECRET_KEYS"
     assert said["unopened"] == [
         {"merchant_id": merchant, "key_id": "lost", "reason": reason} for merchant in ("m3", "m4")
     ]
     assert err == f"webhook-dispatcher: encryption key 'lost': {reason}; it stays for m3, m4\n"
-    assert database.sealed["m3"] == lost
-    assert database.previous["m3"].key_id == "new"
+    assert (database.sealed["m3"], database.previous["m3"].key_id) == (lost, "new")
     # With the key at hand the next run finishes it.
     assert rekey(database, "new", "lost")[0] == 0
 

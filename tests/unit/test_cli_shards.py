@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fakes.administration import FakeAdministration
+from tests.unit.fakes.administration import KEYS, FakeAdministration
 from webhook_dispatcher.cli import daemon, main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS
@@ -17,7 +17,6 @@ from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.chosen_indexes import ChosenIndexes
 from webhook_dispatcher.storage.inventory import Migrated
 
-KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 URLS = {"eu1": "postgresql://u:sesame@localhost/a", "eu2": "postgresql://u:sesame@localhost/b"}
 ENVIRON = {
     "WEBHOOK_DATABASE_URL": " ".join(f"{name}={url}" for name, url in URLS.items()),
@@ -113,11 +112,7 @@ def test_migrate_goes_on_after_a_failure(
     names = {url: name for name, url in URLS.items()}
 
     async def migrate(
-        dsn: str,
-        indexes: ChosenIndexes,
-        tell: Callable[[str], None],
-        installation: str | None,
-        paused: bool,
+        dsn: str, indexes: ChosenIndexes, tell: Callable[[str], None], installation: str | None, paused: bool
     ) -> Migrated:
         if names[dsn] in failing:
             raise failing[names[dsn]]
@@ -139,8 +134,6 @@ def test_child_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "child" not in capsys.readouterr().out
 
 
-def test_configuration_of_no_database_starts_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_database_nothing_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run"], Session({"WEBHOOK_PROCESSES": "2", "WEBHOOK_DATA_DIR": str(tmp_path)})) == 2
     assert capsys.readouterr().err.startswith("webhook-dispatcher: WEBHOOK_DATABASE_URL: not set")

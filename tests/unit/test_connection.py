@@ -25,11 +25,7 @@ def ok(*lines: bytes, body: bytes = b"") -> bytes:
     [
         (OK, 200, True),
         (EMPTY, 200, True),
-        (
-            CONTINUE + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK,
-            200,
-            True,
-        ),
+        (CONTINUE + b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK, 200, True),
         (b"HTTP/1.1 103 E\r\nContent-Length: 0\r\n\r\n" + CHUNKED + b"2\r\nok\r\n0\r\n\r\n", 200, True),
         (b"HTTP/1.1 103 E\r\nConnection: close\r\n\r\n" + OK, 200, True),
         (ok(b"X: a", b" folded \xff", b"Content-Length: 0"), 200, True),
@@ -69,6 +65,7 @@ async def test_an_answer_means_the_same_however_it_is_cut(answer: bytes, status:
     for at in range(len(answer) + 1):
         loop = FakeLoop()
         wire, transport, waiter = sent(loop)
+        assert not wire.is_idle
         for piece in (answer[:at], answer[at:]):
             if piece and not transport.is_aborted:
                 wire.data_received(piece)

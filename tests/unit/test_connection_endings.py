@@ -27,9 +27,13 @@ async def test_an_answer_counts_only_before_the_deadline(late: float, status: in
         assert await waiter == status
 
 
+@pytest.fixture
+def loop() -> FakeLoop:
+    return FakeLoop()
+
+
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nX-Slow: "])
-async def test_an_exchange_ends_at_its_deadline(said: bytes) -> None:
-    loop = FakeLoop()
+async def test_an_exchange_ends_at_its_deadline(loop: FakeLoop, said: bytes) -> None:
     wire, transport, waiter = sent(loop)
     if said:
         wire.data_received(said)
@@ -42,14 +46,14 @@ async def test_an_exchange_ends_at_its_deadline(said: bytes) -> None:
         await waiter
 
 
-async def test_the_deadline_of_one_exchange_does_not_end_the_next() -> None:
-    loop = FakeLoop()
+@pytest.mark.parametrize("seconds", [TIMEOUT, 1])
+async def test_each_exchange_has_a_deadline_of_its_own(loop: FakeLoop, seconds: float) -> None:
     wire, transport, waiter = sent(loop)
     wire.data_received(OK)
     assert await waiter == 200
     loop.advance(TIMEOUT / 2)
-    second = wire.send(b"POST / HTTP/1.1\r\n\r\n", b"", loop.now + TIMEOUT)
-    loop.advance(TIMEOUT - 0.001)
+    second = wire.send(b"POST / HTTP/1.1\r\n\r\n", b"", loop.now + seconds)
+    loop.advance(seconds - 0.001)
     assert not second.done()
     loop.advance(0.001)
     with pytest.raises(Expired):
@@ -57,22 +61,10 @@ async def test_the_deadline_of_one_exchange_does_not_end_the_next() -> None:
     assert transport.is_aborted
 
 
-async def test_a_shorter_deadline_rings_first() -> None:
-    loop = FakeLoop()
-    wire, _, waiter = sent(loop)
-    wire.data_received(OK)
-    assert await waiter == 200
-    second = wire.send(b"", b"", loop.now + 1)
-    loop.advance(1)
-    with pytest.raises(Expired):
-        await second
-
-
 @pytest.mark.parametrize(
     "head", [b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n", CHUNKED], ids=["length", "chunks"]
 )
-async def test_the_rest_of_a_small_body_is_waited_for_only_a_moment(head: bytes) -> None:
-    loop = FakeLoop()
+async def test_the_rest_of_a_small_body_is_waited_for_only_a_moment(loop: FakeLoop, head: bytes) -> None:
     wire, transport, waiter = sent(loop)
     wire.data_received(head)
     loop.advance(0.049)
@@ -92,8 +84,7 @@ async def test_no_more_than_4_kib_of_a_body_are_waited_for() -> None:
     assert transport.is_aborted
 
 
-async def test_a_body_is_not_waited_for_beyond_the_deadline() -> None:
-    loop = FakeLoop()
+async def test_a_body_is_not_waited_for_beyond_the_deadline(loop: FakeLoop) -> None:
     wire, _, waiter = sent(loop)
     loop.advance(TIMEOUT - 0.01)
     wire.data_received(CHUNKED)
@@ -141,14 +132,6 @@ async def test_an_idle_connection_that_the_receiver_closes_is_closed() -> None:
     assert transport.is_aborted
 
 
-async def test_a_connection_is_idle_only_between_exchanges() -> None:
-    wire, _, waiter = sent(FakeLoop())
-    assert not wire.is_idle
-    wire.data_received(OK)
-    assert await waiter == 200
-    assert wire.is_idle
-
-
 @pytest.mark.parametrize(("said", "is_stale"), [(b"", True), (b"H", False)])
 async def test_a_reused_connection_is_stale_if_it_ends_without_a_byte(said: bytes, is_stale: bool) -> None:
     loop = FakeLoop()
@@ -164,8 +147,7 @@ async def test_a_reused_connection_is_stale_if_it_ends_without_a_byte(said: byte
     assert wire.is_stale is is_stale
 
 
-async def test_a_request_on_a_closed_connection_fails_at_once() -> None:
-    loop = FakeLoop()
+async def test_a_request_on_a_closed_connection_fails_at_once(loop: FakeLoop) -> None:
     wire, transport = connected(loop)
     transport.abort()
     with pytest.raises(Disconnected):
@@ -209,10 +191,9 @@ async def test_a_connection_whose_request_was_not_received_is_not_used_again() -
 
 @pytest.mark.parametrize(("requests", "unreceived", "counts"), [(2, 20, False), (2, 19, True), (1, 20, True)])
 async def test_what_was_sent_before_the_request_was_received_is_no_answer_to_it(
-    requests: int, unreceived: int, counts: bool
+    loop: FakeLoop, requests: int, unreceived: int, counts: bool
 ) -> None:
     """It may be to the one before; on a fresh connection there was none."""
-    loop = FakeLoop()
     wire, transport = connected(loop)
     for _ in range(requests):
         waiter = wire.send(b"POST / HTTP/1.1\r\n\r\n", b"1", loop.now + TIMEOUT)
@@ -233,9 +214,8 @@ async def test_what_was_sent_before_the_request_was_received_is_no_answer_to_it(
     [(2, 408, 1.0, True), (2, 408, 1.1, False), (1, 408, 0, False), (2, 503, 0, False)],
 )
 async def test_a_408_on_a_reused_connection_crossed_the_request(
-    requests: int, status: int, after: float, is_stale: bool
+    loop: FakeLoop, requests: int, status: int, after: float, is_stale: bool
 ) -> None:
-    loop = FakeLoop()
     wire, transport = connected(loop)
     for _ in range(requests - 1):
         waiter = wire.send(b"", b"", loop.now + TIMEOUT)
@@ -274,9 +254,8 @@ class FakeTls:
     ],
 )
 async def test_a_handshake_that_the_receiver_never_confirmed_is_what_failed(
-    tls: FakeTls | None, error: Exception | None, expected: type[Exception]
+    loop: FakeLoop, tls: FakeTls | None, error: Exception | None, expected: type[Exception]
 ) -> None:
-    loop = FakeLoop()
     wire, _ = connected(loop, tls=tls)
     waiter = wire.send(b"", b"", loop.now + TIMEOUT)
     wire.connection_lost(error)
@@ -285,8 +264,7 @@ async def test_a_handshake_that_the_receiver_never_confirmed_is_what_failed(
     assert error is None or error in (raised.value, raised.value.__cause__)
 
 
-async def test_a_handshake_is_confirmed_by_an_answer() -> None:
-    loop = FakeLoop()
+async def test_a_handshake_is_confirmed_by_an_answer(loop: FakeLoop) -> None:
     wire, _ = connected(loop, tls=FakeTls("TLSv1.3", False))
     waiter = wire.send(b"", b"", loop.now + TIMEOUT)
     wire.data_received(OK)
@@ -297,8 +275,7 @@ async def test_a_handshake_is_confirmed_by_an_answer() -> None:
         await waiter
 
 
-async def test_what_comes_after_a_cancelled_exchange_harms_nobody() -> None:
-    loop = FakeLoop()
+async def test_what_comes_after_a_cancelled_exchange_harms_nobody(loop: FakeLoop) -> None:
     wire, transport, waiter = sent(loop)
     waiter.cancel()
     wire.abort()

@@ -43,7 +43,7 @@ def refused(wanted: DeliveryFilter | CommandFilter) -> tuple[str, Refusal]:
         (CommandFilter(requested_by="\udfff"), "requested_by", Refusal.UNREADABLE),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(
+def test_what_cannot_be_is_refused(
     wanted: DeliveryFilter | CommandFilter, field: str, refusal: Refusal
 ) -> None:
     assert refused(wanted) == (field, refusal)

@@ -145,8 +145,7 @@ def test_routes_are_found_by_method_and_path() -> None:
     routes = Routes(
         [Route("GET", "/a/b", nothing), Route("GET", "/a/{id}", nothing), Route("POST", "/a/{id}", nothing)]
     )
-    assert routes.find("GET", "/a/b")[1] == {}
-    assert routes.find("HEAD", "/a/c")[1] == {"id": "c"}
+    assert (routes.find("GET", "/a/b")[1], routes.find("HEAD", "/a/c")[1]) == ({}, {"id": "c"})
     for method, path, status in (("GET", "/a/b/c", 404), ("GET", "/a/é", 404), ("DELETE", "/a/c", 405)):
         with pytest.raises(Refused) as refused:
             routes.find(method, path)
@@ -254,9 +253,7 @@ def test_plots_end_at_even_numbers(highest: int, top: int) -> None:
     assert nice_top(highest) == top
 
 
-async def test_addresses_take_turns_in_having_passwords_computed_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_addresses_take_turns_at_computing_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one address (an IPv6 /64) one is computed with and others wait; that keeps no other address out."""
     begun, goes_on = list[str](), threading.Event()
 

@@ -83,6 +83,5 @@ def test_what_others_wrote_is_no_template() -> None:
 
 def test_counts_take_the_form_of_the_language() -> None:
     said = {count: texts.say("act.retry_do", "ru", count=count) for count in (1, 3, 1005)}
-    assert said[1] == "Повторить 1 доставку"
-    assert said[3] == "Повторить 3 доставки"
+    assert (said[1], said[3]) == ("Повторить 1 доставку", "Повторить 3 доставки")
     assert said[1005] == "Повторить 1\N{NO-BREAK SPACE}005 доставок"

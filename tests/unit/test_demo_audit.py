@@ -28,37 +28,19 @@ class FakeStage:
 
 def delivery(event: Written, **changes: Any) -> DeliveryView:
     view = DeliveryView(
-        event_id=event.id,
-        seq=event.seq,
-        merchant_id=event.merchant_id,
-        type=event.type,
-        created_at=NOW,
-        state=State.DELIVERED,
-        failed_reason=None,
-        attempts=1,
-        next_attempt_at=None,
-        last_status=200,
-        last_outcome="delivered",
-        finished_at=NOW,
-    )
+        event_id=event.id, seq=event.seq, merchant_id=event.merchant_id, type=event.type, created_at=NOW,
+        state=State.DELIVERED, failed_reason=None, attempts=1, next_attempt_at=None, last_status=200,
+        last_outcome="delivered", finished_at=NOW,
+    )  # fmt: skip
     return dataclasses.replace(view, **changes)
 
 
 def arrival(event: Written, at: float = 1.0, **changes: Any) -> Arrival:
     body = Event(event.seq, event.id, event.merchant_id, event.type, NOW, event.object.encode()).body()
     came = Arrival(
-        merchant_id=event.merchant_id,
-        event_id=str(event.id),
-        type=event.type,
-        attempt=1,
-        started_at=at,
-        connection=1,
-        signature=Signature.RIGHT,
-        headers={},
-        body=body,
-        ended_at=at + 0.5,
-        status=200,
-    )
+        merchant_id=event.merchant_id, event_id=str(event.id), type=event.type, attempt=1, started_at=at,
+        connection=1, signature=Signature.RIGHT, headers={}, body=body, ended_at=at + 0.5, status=200,
+    )  # fmt: skip
     return dataclasses.replace(came, **changes)
 
 
@@ -85,25 +67,17 @@ def test_what_agrees_is_not_complained_about() -> None:
         (BOTH, [arrival(EVENT, 2), arrival(LATER, 1)], "against the order"),
         (BOTH, [arrival(EVENT, 1), arrival(LATER, 1.4)], "before the first attempt of"),
         (BOTH, [arrival(EVENT), arrival(LATER, 2, signature=Signature.WRONG)], "a signature that is wrong"),
-        (
-            BOTH,
-            [arrival(EVENT, body=arrival(EVENT).body.replace(b"1.10", b"1.1")), arrival(LATER, 2)],
-            "another body",
-        ),
-        (
-            BOTH,
-            [arrival(EVENT, body=arrival(EVENT).body.replace(b"created", b"createt")), arrival(LATER, 2)],
-            "another",
-        ),
+        (BOTH, [arrival(EVENT, body=arrival(EVENT).body.replace(b"1.10", b"1.1")), arrival(LATER, 2)],
+         "another body"),
+        (BOTH,
+         [arrival(EVENT, body=arrival(EVENT).body.replace(b"created", b"createt")), arrival(LATER, 2)],
+         "another"),
         (BOTH[:1], [arrival(EVENT), arrival(LATER, 2)], "is not in the database"),
-        (
-            BOTH,
-            [arrival(EVENT), arrival(LATER, 2), arrival(EVENT, 3, event_id="x")],
-            "reached the receiver only",
-        ),
+        (BOTH, [arrival(EVENT), arrival(LATER, 2), arrival(EVENT, 3, event_id="x")],
+         "reached the receiver only"),
     ],
-)
-def test_what_disagrees_is_named(
+)  # fmt: skip
+def test_disagreements_are_named(
     deliveries: list[DeliveryView], arrivals: list[Arrival], complaint: str
 ) -> None:
     assert complaint in "\n".join(judge(deliveries, arrivals))
@@ -122,19 +96,13 @@ def test_a_cancelled_event_must_not_arrive() -> None:
         (cast.FLAKY, {"attempts": 3}, True),
         (cast.HEALTHY, {"state": State.PENDING_RETRY}, False),
         (cast.FAILING, {"state": State.FAILED, "failed_reason": FailedReason.EXHAUSTED, "attempts": 8}, True),
-        (
-            cast.FAILING,
-            {"state": State.FAILED, "failed_reason": FailedReason.EXHAUSTED, "attempts": 7},
-            False,
-        ),
-        (
-            cast.HANGING,
-            {"state": State.FAILED, "failed_reason": FailedReason.UNSENDABLE, "attempts": 8},
-            False,
-        ),
+        (cast.FAILING, {"state": State.FAILED, "failed_reason": FailedReason.EXHAUSTED, "attempts": 7},
+         False),
+        (cast.HANGING, {"state": State.FAILED, "failed_reason": FailedReason.UNSENDABLE, "attempts": 8},
+         False),
         (cast.HANGING, {}, False),
     ],
-)
+)  # fmt: skip
 def test_the_schedule_alone_decides_before_the_commands(
     merchant: cast.Merchant, changes: dict[str, Any], agrees: bool
 ) -> None:

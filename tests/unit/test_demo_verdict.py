@@ -45,8 +45,7 @@ def test_what_agrees_is_counted_and_not_complained_about() -> None:
 def test_an_event_that_failed_once_and_is_still_owed_is_not_lost() -> None:
     owed = delivery(LATER, state=State.PENDING_RETRY, attempts=1)
     found = verdict([delivery(EVENT), owed], arrival(EVENT, 1), arrival(LATER, 2, status=503))
-    assert found.problems() == []
-    assert found.states == {State.DELIVERED: 1, State.PENDING_RETRY: 1}
+    assert (found.problems(), found.states) == ([], {State.DELIVERED: 1, State.PENDING_RETRY: 1})
 
 
 @pytest.mark.parametrize(
@@ -60,11 +59,7 @@ def test_an_event_that_failed_once_and_is_still_owed_is_not_lost() -> None:
             [arrival(EVENT, 1), arrival(LATER, 2)],
             f"sent more or less often than is on record: {EVENT.id}",
         ),
-        (
-            BOTH,
-            [arrival(EVENT, 1, signature=Signature.WRONG), arrival(LATER, 2)],
-            "signed wrong: 1 requests",
-        ),
+        (BOTH, [arrival(EVENT, 1, signature=Signature.WRONG), arrival(LATER, 2)], "signed wrong: 1 requests"),
     ],
 )
 def test_what_is_wrong_is_found(

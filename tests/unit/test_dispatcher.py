@@ -17,8 +17,7 @@ from webhook_dispatcher.dispatch.worker import RUN
 from webhook_dispatcher.domain.claim import SweptLane
 
 
-async def test_what_arrives_is_delivered_in_order_and_its_lanes_are_released() -> None:
-    harness = DispatcherHarness()
+async def test_what_arrives_is_delivered_in_order(harness: DispatcherHarness) -> None:
     async with harness.open("a", "b") as group:
         harness.database.insert(make_event(1, "a"), make_event(2, "b"), make_event(3, "a"))
         await harness.rounds(group)
@@ -29,13 +28,16 @@ async def test_what_arrives_is_delivered_in_order_and_its_lanes_are_released() -
     assert harness.metrics.leases_lost._value.get() == 0
 
 
-async def test_a_long_lane_is_read_on_without_a_new_lease() -> None:
-    harness = DispatcherHarness()
+@pytest.fixture
+def harness() -> DispatcherHarness:
+    return DispatcherHarness()
+
+
+async def test_a_long_lane_is_read_on_without_a_new_lease(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.database.insert(*[make_event(seq, "a") for seq in range(1, 3 * RUN + 2)])
         await harness.rounds(group, 12)
-    assert harness.sent == list(range(1, 3 * RUN + 2))
-    assert harness.database.lanes["a"].epoch == 1
+    assert (harness.sent, harness.database.lanes["a"].epoch) == (list(range(1, 3 * RUN + 2)), 1)
 
 
 async def test_no_more_lanes_are_claimed_than_there_is_room_for() -> None:
@@ -51,8 +53,7 @@ async def test_no_more_lanes_are_claimed_than_there_is_room_for() -> None:
     assert harness.sent == [1, 2, 3]
 
 
-async def test_an_arrival_for_a_held_lane_goes_to_the_session() -> None:
-    harness = DispatcherHarness()
+async def test_an_arrival_for_a_held_lane_goes_to_the_session(harness: DispatcherHarness) -> None:
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"))
@@ -62,12 +63,10 @@ async def test_an_arrival_for_a_held_lane_goes_to_the_session() -> None:
         assert len(harness.claims.leases_asked) == 1
         harness.sender.gate.set()
         await harness.rounds(group)
-    assert harness.sent == [1, 2]
-    assert harness.database.lanes["a"].epoch == 1
+    assert (harness.sent, harness.database.lanes["a"].epoch) == ([1, 2], 1)
 
 
-async def test_another_server_ends_sessions_after_the_event_in_flight_and_all_is_read_anew() -> None:
-    harness = DispatcherHarness()
+async def test_another_server_ends_sessions_and_all_is_read_anew(harness: DispatcherHarness) -> None:
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"), make_event(2, "a"))
@@ -80,12 +79,10 @@ async def test_another_server_ends_sessions_after_the_event_in_flight_and_all_is
         assert not harness.instruments.blocked.is_left("b")
         harness.sender.gate.set()
         await harness.rounds(group)
-    assert harness.sent == [1, 2]
-    assert harness.database.lanes["a"].epoch == 2
+    assert (harness.sent, harness.database.lanes["a"].epoch) == ([1, 2], 2)
 
 
-async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_session() -> None:
-    harness = DispatcherHarness()
+async def test_an_arrival_while_a_lane_is_leased_goes_to_the_session(harness: DispatcherHarness) -> None:
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"))
@@ -95,8 +92,7 @@ async def test_an_arrival_between_the_asking_and_the_answer_goes_to_the_session(
         assert not harness.dispatcher._ready.kinds
 
 
-async def test_a_straggler_is_read_by_the_next_session_before_anything_else() -> None:
-    harness = DispatcherHarness()
+async def test_a_straggler_is_read_first_by_the_next_session(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.database.last_seq = 5
         await harness.rounds(group)  # 1 to 5 are settled: nobody waits for them
@@ -112,18 +108,15 @@ async def test_a_straggler_is_read_by_the_next_session_before_anything_else() ->
         harness.dispatcher.notice_swept(SweptLane("a", 3, True))
         harness.sender.gate.set()
         await harness.rounds(group)
-    assert harness.sent == [6, 3, 7]
-    assert harness.database.lanes["a"].epoch == 2
+    assert (harness.sent, harness.database.lanes["a"].epoch) == ([6, 3, 7], 2)
 
 
-async def test_a_spent_session_makes_room_and_is_claimed_again() -> None:
-    harness = DispatcherHarness()
+async def test_a_spent_session_makes_room_and_is_claimed_again(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.sender.on_post = lambda: harness.clock.advance(SESSION_TIME)
         harness.database.insert(make_event(1, "a"), make_event(2, "a"))
         await harness.rounds(group)
-    assert harness.sent == [1, 2]
-    assert harness.database.lanes["a"].epoch == 2
+    assert (harness.sent, harness.database.lanes["a"].epoch) == ([1, 2], 2)
 
 
 def recall(harness: DispatcherHarness) -> None:
@@ -140,9 +133,8 @@ def stop(harness: DispatcherHarness) -> None:
 
 @pytest.mark.parametrize("end", [recall, pause, stop])
 async def test_nothing_starts_after_a_recall_a_pause_or_a_stop(
-    end: Callable[[DispatcherHarness], None],
+    harness: DispatcherHarness, end: Callable[[DispatcherHarness], None]
 ) -> None:
-    harness = DispatcherHarness()
     harness.sender.gate = asyncio.Event()
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"), make_event(2, "a"))
@@ -152,14 +144,12 @@ async def test_nothing_starts_after_a_recall_a_pause_or_a_stop(
         harness.sender.gate.set()
         await quiet()
         await harness.write()
-        assert harness.sent == [1]
-        assert harness.dispatcher.lanes_leased == 0
+        assert (harness.sent, harness.dispatcher.lanes_leased) == ([1], 0)
     assert is_delivered(harness.database, 1)
     assert not harness.database.lanes["a"].is_leased
 
 
-async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full() -> None:
-    harness = DispatcherHarness()
+async def test_nothing_is_claimed_while_paused_or_memory_is_full(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.database.insert(make_event(1, "a"))
         pause(harness)
@@ -174,8 +164,7 @@ async def test_nothing_is_claimed_while_everything_is_paused_or_memory_is_full()
     assert harness.sent == [1]
 
 
-async def test_a_session_that_needs_more_while_memory_is_full_ends() -> None:
-    harness = DispatcherHarness()
+async def test_a_session_that_needs_more_while_memory_is_full_ends(harness: DispatcherHarness) -> None:
     async with harness.open("a") as group:
         harness.database.insert(*[make_event(seq, "a") for seq in range(1, RUN + 3)])
         await harness.dispatcher.step(group)
@@ -189,9 +178,7 @@ async def test_a_session_that_needs_more_while_memory_is_full_ends() -> None:
     assert harness.sent == list(range(1, RUN + 3))
 
 
-async def test_a_lane_that_is_closed_while_it_is_read_on_is_claimed_again_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_lane_closed_while_it_is_read_on_is_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "RUN", 1)
     harness = DispatcherHarness()
     async with harness.open("a") as group:

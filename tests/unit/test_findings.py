@@ -9,26 +9,8 @@ from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
 from tests.unit.delivery_facts import EVENT, instants, maybe_instants, outcomes, pauses, texts
-from webhook_dispatcher.diagnosis.findings import (
-    MAX_SHOWN,
-    Finding,
-    Level,
-    of_allowed,
-    of_charges,
-    of_clock,
-    of_database,
-    of_dispatchers,
-    of_forbidden,
-    of_installation,
-    of_lost,
-    of_missing_partitions,
-    of_more_forbidden,
-    of_pause,
-    of_sealing_key,
-    of_status,
-    of_stranded,
-    of_suspended,
-)
+from webhook_dispatcher.diagnosis import findings
+from webhook_dispatcher.diagnosis.findings import MAX_SHOWN, Finding, Level
 from webhook_dispatcher.diagnosis.vocabulary import choices, label, say
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.language import LANGUAGES, Language
@@ -48,40 +30,20 @@ WAITS = Owing("m1", True, EVENT, 1, NOW - HOUR, None, False, True)
 
 counts = st.sampled_from([0, 1, 2, 5, 21, 100_001])
 merchants = st.builds(
-    MerchantFacts,
-    merchant_id=texts,
-    has_endpoint=st.booleans(),
-    is_paused=st.booleans(),
-    failing_since=maybe_instants,
-    failures_in_a_row=counts,
-    last_success_at=maybe_instants,
-    suspended_at=maybe_instants,
-    next_try_at=maybe_instants,
-    oldest_waiting_at=maybe_instants,
+    MerchantFacts, merchant_id=texts, has_endpoint=st.booleans(), is_paused=st.booleans(),
+    failing_since=maybe_instants, failures_in_a_row=counts, last_success_at=maybe_instants,
+    suspended_at=maybe_instants, next_try_at=maybe_instants, oldest_waiting_at=maybe_instants,
     waiting=counts,
-)
+)  # fmt: skip
 owing = st.builds(
-    Owing,
-    merchant_id=texts,
-    is_in_order=st.booleans(),
-    event_id=st.just(EVENT),
-    seq=st.integers(1, 9),
-    created_at=instants,
-    due_at=maybe_instants,
-    is_paused=st.booleans(),
-    has_endpoint=st.booleans(),
-)
+    Owing, merchant_id=texts, is_in_order=st.booleans(), event_id=st.just(EVENT), seq=st.integers(1, 9),
+    created_at=instants, due_at=maybe_instants, is_paused=st.booleans(), has_endpoint=st.booleans(),
+)  # fmt: skip
 dispatchers = st.builds(
-    DispatcherFacts,
-    owner=texts,
-    version=texts,
-    started_at=instants,
-    beat_at=instants,
-    is_ready=st.booleans(),
-    reasons=st.lists(texts, max_size=2),
-    faults=st.lists(texts, max_size=2),
+    DispatcherFacts, owner=texts, version=texts, started_at=instants, beat_at=instants,
+    is_ready=st.booleans(), reasons=st.lists(texts, max_size=2), faults=st.lists(texts, max_size=2),
     lanes=counts,
-)
+)  # fmt: skip
 status = st.builds(
     StatusFacts,
     now=st.just(NOW),
@@ -113,13 +75,10 @@ def levels(found: tuple[Finding, ...]) -> dict[str, Level]:
     return {finding.subject: finding.level for finding in found if finding.level is not Level.GOOD}
 
 
-def test_a_quiet_installation_is_good() -> None:
-    assert levels(of_status(QUIET)) == {}
-
-
 @pytest.mark.parametrize(
     ("change", "worse"),
     [
+        ({}, {}),
         ({"everything_is_paused": True}, {"everything": Level.NOTE}),
         ({"failing": 1}, {"failing": Level.NOTE}),
         ({"suspended": 1, "next_try_at": NOW}, {"suspended": Level.NOTE}),
@@ -136,7 +95,7 @@ def test_a_quiet_installation_is_good() -> None:
     ],
 )
 def test_what_is_worth_a_look_and_what_is_bad(change: dict[str, object], worse: dict[str, Level]) -> None:
-    assert levels(of_status(replace(QUIET, **change))) == worse  # type: ignore[arg-type]
+    assert levels(findings.of_status(replace(QUIET, **change))) == worse  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -154,14 +113,14 @@ def test_what_is_worth_a_look_and_what_is_bad(change: dict[str, object], worse: 
 )
 def test_how_a_dispatcher_fares(change: dict[str, object], level: Level, words: str) -> None:
     other = replace(WORKS, owner="other")
-    first, second = of_dispatchers(NOW, [replace(WORKS, **change), other])  # type: ignore[arg-type]
+    first, second = findings.of_dispatchers(NOW, [replace(WORKS, **change), other])  # type: ignore[arg-type]
     assert (first.level, second.level) == (level, Level.GOOD)
     assert words in say(first.said, "en", UTC)
 
 
 @pytest.mark.parametrize("known", [[], [replace(WORKS, beat_at=NOW - 2 * SILENT)]])
 def test_no_dispatcher_at_all_is_bad(known: list[DispatcherFacts]) -> None:
-    first, *others = of_dispatchers(NOW, known)
+    first, *others = findings.of_dispatchers(NOW, known)
     assert (first.level, len(others)) == (Level.BAD, len(known))
     assert "nothing is delivered until one runs" in say(first.said, "en", UTC)
 
@@ -170,28 +129,16 @@ def test_a_screen_has_few_dispatchers_and_those_first_that_do_not_work() -> None
     many = [replace(WORKS, owner=f"host/{number}") for number in range(8)]
     broken = replace(WORKS, owner="broken", faults=["clock"])
     facts = replace(QUIET, dispatchers=[*many, broken], holders={"host/1": 3, "older": 2})
-    told = [finding for finding in of_status(facts) if finding.subject == "dispatchers"]
+    told = [finding for finding in findings.of_status(facts) if finding.subject == "dispatchers"]
     first, *_, last = (say(finding.said, "en", UTC) for finding in told)
     assert (first, last) == ("broken has a fault of its own: clock", "and 5 more")
     assert len(told) == MAX_SHOWN + 1
     assert say(told[2].said, "en", UTC).endswith("works for 1 h and holds 3 lanes"), "as they are held now"
 
 
-def test_numbers_are_written_as_each_language_does() -> None:
-    busy = replace(QUIET, pending=100_001, recent={"delivered": 5_400}, lag=Lag(21, 0.0204, 1.5))
-    told = {finding.subject: finding.said for finding in of_status(busy)}
-    assert say(told["backlog"], "en", UTC).startswith("100,000+ wait")
-    assert "100\N{NO-BREAK SPACE}000+" in say(told["backlog"], "ru", UTC)
-    assert say(told["attempts"], "en", UTC) == "1.5/s in the last 1 h: 5,400 delivered"
-    assert say(told["attempts"], "uz", UTC) == (
-        "oxirgi 1 soat ichida soniyasiga 1,5: 5\N{NO-BREAK SPACE}400 × yetkazildi"
-    )
-    assert say(told["lag"], "ru", UTC).endswith("(21 первая попытка)")
-
-
 @given(status, st.sampled_from(LANGUAGES))
 def test_every_finding_is_said_in_every_language(measured: StatusFacts, language: Language) -> None:
-    for finding in of_status(measured):
+    for finding in findings.of_status(measured):
         assert say(finding.said, language, UTC)
         assert finding.subject in choices("subject")
         assert label(finding.label, language)
@@ -199,36 +146,36 @@ def test_every_finding_is_said_in_every_language(measured: StatusFacts, language
 
 SUSPENDED = [SuspendedMerchant(name, NOW - HOUR, NOW) for name in ("m1", "m2")]
 CHECKED = [
-    of_stranded(Stranded("m1", EVENT, NOW)),
+    findings.of_stranded(Stranded("m1", EVENT, NOW)),
     *(
-        of_clock(timedelta(seconds=ahead), is_console)
+        findings.of_clock(timedelta(seconds=ahead), is_console)
         for ahead in (0, 31, -31)
         for is_console in (True, False)
     ),
-    of_pause(None, None),
-    of_pause(NOW, "ana"),
-    of_suspended([], 0),
-    of_suspended(SUSPENDED, 1_002),
+    findings.of_pause(None, None),
+    findings.of_pause(NOW, "ana"),
+    findings.of_suspended([], 0),
+    findings.of_suspended(SUSPENDED, 1_002),
     *(
-        of_installation(*each)
+        findings.of_installation(*each)
         for each in [("a", "b", 1, 1), (None, "b", 1, 1), ("a", "a", 1, 2), ("a", None, 1, 1)]
     ),
-    of_lost(None),
+    findings.of_lost(None),
     *(
-        of_lost(Lost(events, 1, 7, 9, NOW, NOW, NOW, is_recent))
+        findings.of_lost(Lost(events, 1, 7, 9, NOW, NOW, NOW, is_recent))
         for events in (1, 2, 5)
         for is_recent in (True, False)
     ),
-    of_missing_partitions([]),
-    of_missing_partitions([("attempt_log", date(2026, 11, 21))] * 11),
-    of_forbidden("m1", "the URL has a fragment"),
-    of_more_forbidden(7),
-    of_allowed(),
-    of_allowed(1_000),
-    *(of_sealing_key(NOW, "k1", at) for at in (NOW, NOW - 2 * HOUR, None)),
-    *(of_charges(is_indexed) for is_indexed in (True, False)),
-    of_database("15.1", 9, None),
-    of_database("15.1", 9, (date(2026, 11, 1), date(2026, 11, 30))),
+    findings.of_missing_partitions([]),
+    findings.of_missing_partitions([("attempt_log", date(2026, 11, 21))] * 11),
+    findings.of_forbidden("m1", "the URL has a fragment"),
+    findings.of_more_forbidden(7),
+    findings.of_allowed(),
+    findings.of_allowed(1_000),
+    *(findings.of_sealing_key(NOW, "k1", at) for at in (NOW, NOW - 2 * HOUR, None)),
+    *(findings.of_charges(is_indexed) for is_indexed in (True, False)),
+    findings.of_database("15.1", 9, None),
+    findings.of_database("15.1", 9, (date(2026, 11, 1), date(2026, 11, 30))),
 ]
 
 
@@ -243,21 +190,18 @@ def test_what_check_finds_is_said_in_every_language(finding: Finding, language: 
 
 
 def test_what_check_finds_is_said_with_its_facts() -> None:
-    assert say(of_suspended(SUSPENDED, 1_002).said, "en", UTC) == (
-        "m1 since 2026-11-20 07:15:30, next try at 2026-11-20 08:15:30; "
-        "m2 since 2026-11-20 07:15:30, next try at 2026-11-20 08:15:30; and 1000 more"
-    )
-    assert say(of_forbidden("m1", "the URL has a fragment").said, "ru", UTC) == "m1: в URL есть фрагмент (#)"
-    assert say(of_clock(timedelta(seconds=31), is_console=True).said, "en", UTC) == (
+    forbidden = findings.of_forbidden("m1", "the URL has a fragment")
+    assert say(forbidden.said, "ru", UTC) == "m1: в URL есть фрагмент (#)"
+    assert say(findings.of_clock(timedelta(seconds=31), is_console=True).said, "en", UTC) == (
         "the console's machine is 31 s ahead of the database"
     )
-    missing = of_missing_partitions([("attempt_log", date(2026, 11, day)) for day in range(1, 12)])
+    missing = findings.of_missing_partitions([("attempt_log", date(2026, 11, day)) for day in range(1, 12)])
     assert say(missing.said, "en", UTC).startswith("11 missing (attempt_log: 2026-11-01, ")
     assert "2026-11-10)" in say(missing.said, "en", UTC)
 
 
 def test_another_installation_is_said_as_daemons_say_it() -> None:
-    finding = of_installation("a", "b", 1, 1)
+    finding = findings.of_installation("a", "b", 1, 1)
     with pytest.raises(ConfigurationError) as refused:
         Installation("a", 1, 1).verify("b")
     assert say(finding.said, "en", UTC) == refused.value.problems[0]
@@ -266,6 +210,6 @@ def test_another_installation_is_said_as_daemons_say_it() -> None:
 
 
 def test_several_versions_are_worth_a_note() -> None:
-    first, *others = of_dispatchers(NOW, [WORKS, replace(WORKS, owner="b", version="1.2.4")])
+    first, *others = findings.of_dispatchers(NOW, [WORKS, replace(WORKS, owner="b", version="1.2.4")])
     assert (first.level, len(others)) == (Level.NOTE, 2)
     assert say(first.said, "en", UTC) == "several versions are at work: 1.2.3, 1.2.4"

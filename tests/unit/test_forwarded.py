@@ -70,9 +70,7 @@ def test_each_card_of_a_merchant_has_one_name_that_nobody_else_has() -> None:
         ((0, 0), 700, {"RateLimit": '"key";r=0;t=700, "card";r=0;t=700', "Retry-After": "700"}),
     ],
 )
-def test_two_limits_are_told_together(
-    left: tuple[int, int], seconds: int | None, told: dict[str, str]
-) -> None:
+def test_two_limits_are_told(left: tuple[int, int], seconds: int | None, told: dict[str, str]) -> None:
     taken = Taken(None if seconds is None else timedelta(seconds=seconds), 0, None, left)
     assert headers_of_limits(LIMITS, taken) == {"RateLimit-Policy": POLICY, **told}
 

@@ -53,8 +53,12 @@ class Beating:
         return [beat.attempts for beat in self.heartbeats.noted]
 
 
-async def test_what_was_recorded_is_noted_once() -> None:
-    beating = Beating()
+@pytest.fixture
+def beating() -> Beating:
+    return Beating()
+
+
+async def test_what_was_recorded_is_noted_once(beating: Beating) -> None:
     session = beating.recording.session("m", 1, 2, 3)
     beating.recording.attempt(session)
     await beating.pulse.step()
@@ -67,18 +71,7 @@ async def test_what_was_recorded_is_noted_once() -> None:
     assert beating.attempts() == [{}, {"delivered": 2, "status": 1}, {}]
 
 
-async def test_what_came_too_late_for_its_fence_is_counted_too() -> None:
-    beating = Beating()
-    session = beating.recording.session("m", 1)
-    beating.recording.attempt(session)
-    beating.recording.database.lease("m")
-    beating.recording.settle()
-    await beating.pulse.step()
-    assert beating.attempts() == [{"delivered": 1}]
-
-
-async def test_a_note_that_failed_is_made_up_for() -> None:
-    beating = Beating()
+async def test_a_note_that_failed_is_made_up_for(beating: Beating) -> None:
     session = beating.recording.session("m", 1, 2)
     beating.recording.attempt(session)
     beating.recording.settle()
@@ -92,8 +85,7 @@ async def test_a_note_that_failed_is_made_up_for() -> None:
     assert beating.attempts() == [{"delivered": 2}]
 
 
-async def test_the_end_takes_the_last_attempts_along() -> None:
-    beating = Beating()
+async def test_the_end_takes_the_last_attempts_along(beating: Beating) -> None:
     session = beating.recording.session("m", 1)
     beating.recording.attempt(session)
     beating.recording.settle()
@@ -101,8 +93,7 @@ async def test_the_end_takes_the_last_attempts_along() -> None:
     assert (beating.heartbeats.noted, beating.heartbeats.removed) == ([], [{"delivered": 1}])
 
 
-async def test_what_is_wrong_is_said_within_bounds() -> None:
-    beating = Beating()
+async def test_what_is_wrong_is_said_within_bounds(beating: Beating) -> None:
     beating.reasons = ["x" * 1000, "a\0b"]
     beating.faults = ["fault"] * 50
     await beating.pulse.step()

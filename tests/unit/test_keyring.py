@@ -7,14 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook_dispatcher.domain.errors import ConfigurationError, UnknownKey, UnopenedSecret
-from webhook_dispatcher.domain.signing import (
-    Keyring,
-    SealedSecret,
-    SealingKey,
-    Secret,
-    is_signed,
-    signature,
-)
+from webhook_dispatcher.domain.signing import Keyring, SealedSecret, SealingKey, Secret, is_signed, signature
 
 OLD = "old:" + base64.b64encode(b"o" * 32).decode()
 NEW = "new:" + base64.b64encode(b"n" * 32).decode()
@@ -112,6 +105,7 @@ SHORT = base64.b64encode(b"x" * 31).decode()
         (f"a b:{SHORT}", "key 1 is not of the form"),
         ("k:not base64!", "key 'k' is not valid base64"),
         ("k:YQ", "key 'k' is not valid base64"),
+        ("k:" + "é" * 43 + "=", "key 'k' is not valid base64"),
         (f"k:{SHORT}", "key 'k' has 31 bytes, not 32"),
         ("k:", "key 'k' has 0 bytes, not 32"),
         (f"{NEW},{NEW}", "key id 'new' is given twice"),
@@ -121,11 +115,6 @@ def test_malformed_keys_are_refused(text: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says) as caught:
         Keyring.parse(text)
     assert SHORT not in str(caught.value)
-
-
-def test_a_key_with_letters_beyond_ascii_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="not valid base64"):
-        Keyring.parse("k:" + "é" * 43 + "=")
 
 
 def test_no_key_is_a_configuration_error() -> None:

@@ -17,10 +17,8 @@ from webhook_dispatcher.domain.event import Event
 EVERYTHING = RunAsk("m", 0, 1000, 10**6, NOW)
 
 
-def make_session(from_seq: int = 0) -> LaneSession:
-    return LaneSession(
-        Lease("m", 1, from_seq, None, False, NOW), MemoryBudget(), trusted_until=100.0, expires_at=50.0
-    )
+def make_session(from_seq: int = 0, trusted_until: float = 100.0, expires_at: float = 50.0) -> LaneSession:
+    return LaneSession(Lease("m", 1, from_seq, None, False, NOW), MemoryBudget(), trusted_until, expires_at)
 
 
 def events(*seqs: int) -> list[Event]:
@@ -37,27 +35,12 @@ def run_of(session: LaneSession) -> list[int]:
     return [event.seq for event in session.run]
 
 
-def test_what_a_read_brings_is_run_in_order() -> None:
-    session = make_session()
-    session.take_in(events(2, 3), EVERYTHING, stable=3)
-    assert run_of(session) == [2, 3]
-    assert not session.has_more
-    assert session.complete_up_to == 3
+@pytest.fixture
+def session() -> LaneSession:
+    return make_session()
 
 
-def test_what_is_read_again_is_taken_in_once() -> None:
-    session = make_session()
-    session.take_in(events(2, 3, 4), EVERYTHING, stable=0)
-    written = take(session)
-    session.settle_outcome(written)
-    in_flight = take(session)
-    session.take_in(events(2, 3, 4, 5), EVERYTHING, stable=0)
-    assert run_of(session) == [4, 5]
-    assert in_flight.seq in session.unfinished
-
-
-def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
-    session = make_session()
+def test_one_that_appears_in_between_goes_before_what_is_not_started(session: LaneSession) -> None:
     session.take_in(events(2, 5, 6), EVERYTHING, stable=1)
     take(session)
     session.notice(4)
@@ -67,8 +50,7 @@ def test_one_that_appears_in_between_goes_before_what_is_not_started() -> None:
     assert run_of(session) == [4, 5, 6]
 
 
-def test_one_that_was_not_waited_for_ends_the_session() -> None:
-    session = make_session()
+def test_one_that_was_not_waited_for_ends_the_session(session: LaneSession) -> None:
     session.take_in(events(7, 8), EVERYTHING, stable=8)
     session.notice(5)
     session.notice(3)
@@ -77,8 +59,7 @@ def test_one_that_was_not_waited_for_ends_the_session() -> None:
     assert not session.may_start(0.0)
 
 
-def test_what_was_read_in_this_session_is_no_straggler_even_when_it_is_written() -> None:
-    session = make_session()
+def test_what_was_read_in_this_session_is_no_straggler_even_when_it_is_written(session: LaneSession) -> None:
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     session.settle_outcome(take(session))
     for seq in (2, 3):
@@ -87,8 +68,7 @@ def test_what_was_read_in_this_session_is_no_straggler_even_when_it_is_written()
     assert not session.has_more
 
 
-def test_what_was_dropped_is_no_straggler_either() -> None:
-    session = make_session()
+def test_what_was_dropped_is_no_straggler_either(session: LaneSession) -> None:
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     session.end()
     session.notice(3)
@@ -96,8 +76,7 @@ def test_what_was_dropped_is_no_straggler_either() -> None:
     assert session.has_more
 
 
-def test_a_read_that_was_cut_leaves_more() -> None:
-    session = make_session()
+def test_a_read_that_was_cut_leaves_more(session: LaneSession) -> None:
     session.take_in(events(2, 4), RunAsk("m", 0, 2, 10**6, NOW), stable=9)
     assert session.has_more
     assert session.complete_up_to == 4
@@ -117,36 +96,30 @@ def test_an_ask_starts_where_all_is_read_and_leaves_room_for_what_comes_again() 
     assert not session.has_more
 
 
-def test_what_is_noticed_during_a_read_is_asked_for_again() -> None:
-    session = make_session()
+def test_what_is_noticed_during_a_read_is_asked_for_again(session: LaneSession) -> None:
     ask = session.ask(20, 1000)
     session.notice(5)
     session.take_in(events(3), ask, stable=2)
     assert session.has_more
 
 
-def test_a_read_that_comes_back_after_the_end_is_not_taken_in() -> None:
-    session = make_session()
+def test_a_read_that_comes_back_after_the_end_is_not_taken_in(session: LaneSession) -> None:
     session.end()
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     assert run_of(session) == []
     assert session.has_more
-    assert session.memory.used == 0
-    assert session.complete_up_to == 0
+    assert (session.memory.used, session.complete_up_to) == (0, 0)
 
 
-def test_the_end_forgets_the_run_and_what_it_weighs() -> None:
-    session = make_session()
+def test_the_end_forgets_the_run_and_what_it_weighs(session: LaneSession) -> None:
     session.take_in(events(2, 3, 4), EVERYTHING, stable=9)
     take(session)
     session.end()
     assert session.has_more
-    assert session.memory.used == len(make_event(2).object)
-    assert session.complete_up_to == 2
+    assert (session.memory.used, session.complete_up_to) == (len(make_event(2).object), 2)
 
 
-def test_an_empty_session_that_ends_owes_nothing() -> None:
-    session = make_session()
+def test_an_empty_session_that_ends_owes_nothing(session: LaneSession) -> None:
     session.take_in([], EVERYTHING, stable=9)
     session.end()
     assert not session.has_more
@@ -155,18 +128,14 @@ def test_an_empty_session_that_ends_owes_nothing() -> None:
 
 @pytest.mark.parametrize(("trusted_until", "expires_at"), [(50.0, 100.0), (100.0, 50.0)])
 def test_nothing_starts_once_trust_or_time_is_over(trusted_until: float, expires_at: float) -> None:
-    session = LaneSession(Lease("m", 1, 0, None, False, NOW), MemoryBudget(), trusted_until, expires_at)
-    assert session.may_start(49.9)
-    assert not session.may_start(50.0)
+    session = make_session(0, trusted_until, expires_at)
+    assert (session.may_start(49.9), session.may_start(50.0)) == (True, False)
 
 
 def test_a_renewed_session_is_trusted_for_longer() -> None:
-    session = LaneSession(
-        Lease("m", 1, 0, None, False, NOW), MemoryBudget(), trusted_until=50.0, expires_at=100.0
-    )
+    session = make_session(trusted_until=50.0, expires_at=100.0)
     session.renew(70.0)
-    assert session.may_start(69.9)
-    assert not session.may_start(70.0)
+    assert (session.may_start(69.9), session.may_start(70.0)) == (True, False)
 
 
 @pytest.mark.parametrize("end", [LaneSession.recall, LaneSession.expire, LaneSession.lose, LaneSession.end])
@@ -176,8 +145,7 @@ def test_nothing_starts_in_a_session_that_ends(end: Callable[[LaneSession], obje
     assert not session.may_start(0.0)
 
 
-def test_a_session_never_goes_back_to_an_earlier_state() -> None:
-    session = make_session()
+def test_a_session_never_goes_back_to_an_earlier_state(session: LaneSession) -> None:
     states = []
     for step in (session.recall, session.expire, session.end, session.recall, session.lose):
         step()
@@ -186,14 +154,13 @@ def test_a_session_never_goes_back_to_an_earlier_state() -> None:
 
 
 @pytest.mark.parametrize(("lease", "timeout", "trusted"), [(30, 10, 19.0), (15, 10, 4.0), (12, 10, 1.5)])
-def test_an_attempt_that_starts_while_a_lease_is_trusted_ends_before_it(
+def test_an_attempt_that_starts_in_time_ends_before_the_lease(
     lease: int, timeout: int, trusted: float
 ) -> None:
     assert trust(timedelta(seconds=lease), timedelta(seconds=timeout)) == trusted
 
 
-def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> None:
-    session = make_session()
+def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is(session: LaneSession) -> None:
     session.take_in([], EVERYTHING, stable=9)
     assert session.turn(()).reach == 9
     session.disown()
@@ -202,8 +169,7 @@ def test_a_disowned_session_ends_and_says_nothing_of_how_far_its_lane_is() -> No
     assert not session.lose(), "nobody took it"
 
 
-def test_a_lane_is_lost_once() -> None:
-    session = make_session()
+def test_a_lane_is_lost_once(session: LaneSession) -> None:
     session.end()
     assert session.lose()
     assert not session.lose()
@@ -225,8 +191,7 @@ def test_a_session_that_ends_while_it_is_read_on_says_so_until_the_read_has_been
     assert not session.has_more
 
 
-def test_a_session_is_unblocked_when_all_its_outcomes_are_written() -> None:
-    session = make_session()
+def test_a_session_is_unblocked_when_all_its_outcomes_are_written(session: LaneSession) -> None:
     session.take_in(events(2, 3), EVERYTHING, stable=9)
     first, second = take(session), take(session)
     session.block()

@@ -48,9 +48,15 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-async def test_lines_of_one_turn_of_the_loop_are_written_together() -> None:
+@pytest.fixture
+def stream() -> io.StringIO:
+    """Return what is written to as JSON from the level info on, until another is chosen."""
     stream = io.StringIO()
     configure("json", "info", stream)
+    return stream
+
+
+async def test_lines_of_one_turn_of_the_loop_are_written_together(stream: io.StringIO) -> None:
     log = structlog.get_logger()
     log.info("first.done")
     log.info("second.done")
@@ -61,18 +67,14 @@ async def test_lines_of_one_turn_of_the_loop_are_written_together() -> None:
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.done"]
 
 
-async def test_what_is_worse_is_written_at_once_behind_what_came_before() -> None:
-    stream = io.StringIO()
-    configure("json", "info", stream)
+async def test_what_is_worse_is_written_at_once_behind_what_came_before(stream: io.StringIO) -> None:
     log = structlog.get_logger()
     log.info("first.done")
     log.warning("second.failed")
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.failed"]
 
 
-def test_no_line_waits_for_a_loop_that_has_ended() -> None:
-    stream = io.StringIO()
-    configure("json", "info", stream)
+def test_no_line_waits_for_a_loop_that_has_ended(stream: io.StringIO) -> None:
     log = structlog.get_logger()
 
     async def tell(event: str) -> None:
@@ -84,25 +86,19 @@ def test_no_line_waits_for_a_loop_that_has_ended() -> None:
     assert [line["event"] for line in lines(stream)] == ["first.done", "second.done", "third.done"]
 
 
-def test_a_warning_that_says_the_same_again_is_left_out() -> None:
-    stream = io.StringIO()
-    configure("json", "info", stream)
+def test_a_warning_that_says_the_same_again_is_left_out(stream: io.StringIO) -> None:
     log = structlog.get_logger()
     for _ in range(5):
         log.warning("claim.failed", error="the database is away")
     assert [line["event"] for line in lines(stream)] == ["claim.failed"]
 
 
-def test_numbers_beyond_64_bits_are_written_as_they_are() -> None:
-    stream = io.StringIO()
-    configure("json", "info", stream)
+def test_numbers_beyond_64_bits_are_written_as_they_are(stream: io.StringIO) -> None:
     structlog.get_logger().info("count.read", count=2**70)
     assert lines(stream)[0]["count"] == 2**70
 
 
-def test_an_event_is_one_line_of_json_with_time_and_level() -> None:
-    stream = io.StringIO()
-    configure("json", "info", stream)
+def test_an_event_is_one_line_of_json_with_time_and_level(stream: io.StringIO) -> None:
     structlog.get_logger().info(
         "delivery.attempted", attempt=1, state=State.DELIVERED, note="a\nb\u2028\udce9"
     )
@@ -117,9 +113,7 @@ def test_an_event_is_one_line_of_json_with_time_and_level() -> None:
     }
 
 
-def test_values_that_json_does_not_know_are_written_plainly() -> None:
-    stream = io.StringIO()
-    configure("json", "info", stream)
+def test_values_that_json_does_not_know_are_written_plainly(stream: io.StringIO) -> None:
     structlog.get_logger().info(
         "x.happened",
         event_id=UUID(int=1),
@@ -136,8 +130,7 @@ def test_values_that_json_does_not_know_are_written_plainly() -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
 @pytest.mark.parametrize("key", sorted(MASKED))
-def test_what_could_be_secret_is_masked_at_any_depth(log_format: Any, key: str) -> None:
-    stream = io.StringIO()
+def test_what_could_be_secret_is_masked_at_any_depth(stream: io.StringIO, log_format: Any, key: str) -> None:
     configure(log_format, "debug", stream)
     structlog.get_logger().debug(
         "x.happened", **{key: PROCESS_SECRET}, request={"headers": {key: PROCESS_SECRET}}
@@ -147,8 +140,7 @@ def test_what_could_be_secret_is_masked_at_any_depth(log_format: Any, key: str) 
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_a_traceback_shows_no_local_variables(log_format: Any) -> None:
-    stream = io.StringIO()
+def test_a_traceback_shows_no_local_variables(stream: io.StringIO, log_format: Any) -> None:
     configure(log_format, "info", stream)
     local = Secret(PROCESS_SECRET).revealed.decode()
     try:
@@ -159,8 +151,7 @@ def test_a_traceback_shows_no_local_variables(log_format: Any) -> None:
     assert PROCESS_SECRET not in stream.getvalue()
 
 
-def test_levels_below_the_chosen_one_are_left_out() -> None:
-    stream = io.StringIO()
+def test_levels_below_the_chosen_one_are_left_out(stream: io.StringIO) -> None:
     configure("json", "warning", stream)
     log = structlog.get_logger()
     log.info("a.happened")
@@ -175,8 +166,7 @@ def test_without_a_format_a_terminal_gets_console_and_others_json(stream: io.Str
     assert stream.getvalue().startswith("{") is is_json
 
 
-def test_libraries_and_warnings_log_through_us_from_warning_on() -> None:
-    stream = io.StringIO()
+def test_libraries_and_warnings_log_through_us_from_warning_on(stream: io.StringIO) -> None:
     configure("json", "debug", stream)
     logging.getLogger("asyncio").warning("Task was destroyed: %s", "x")
     logging.getLogger("aiohttp.access").info("GET /metrics")
@@ -188,12 +178,11 @@ def test_libraries_and_warnings_log_through_us_from_warning_on() -> None:
     assert (asyncio_line["level"], warning_line["logger"]) == ("warning", "py.warnings")
 
 
-def test_configuring_again_replaces_the_stream() -> None:
-    first, second = io.StringIO(), io.StringIO()
-    configure("json", "info", first)
+def test_configuring_again_replaces_the_stream(stream: io.StringIO) -> None:
+    second = io.StringIO()
     configure("json", "info", second)
     logging.getLogger("x").error("once")
-    assert (first.getvalue(), len(lines(second))) == ("", 1)
+    assert (stream.getvalue(), len(lines(second))) == ("", 1)
 
 
 def test_a_stream_that_cannot_be_written_to_never_fails_the_caller() -> None:
@@ -213,9 +202,7 @@ def test_what_a_terminal_cannot_show_is_escaped_not_lost() -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_what_nobody_reads_is_dropped_and_counted_and_holds_up_nobody(
-    log_format: Literal["json", "console"],
-) -> None:
+def test_what_nobody_reads_is_dropped_and_holds_up_nobody(log_format: Literal["json", "console"]) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w", encoding="utf-8") as stream:
         configure(log_format, "info", stream)

@@ -14,7 +14,7 @@ from tests.waiting import MAX_WAIT, until
 from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_CHUNK_WAIT_SECONDS, MAX_WAITING
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.domain.command import LONG_AGO, Code
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.errors import StatementRefused, StorageError, StorageUnavailable
 from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import ReopenedChunk
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
@@ -22,39 +22,35 @@ from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 DOWN = StorageUnavailable("down")
 
 
+@pytest.fixture
+def harness() -> ControllerHarness:
+    return ControllerHarness()
+
+
 @pytest.mark.parametrize(
     ("seen", "state", "told"),
     [
         (Answer(204), State.DELIVERED, {"outcome": "delivered", "status": 204}),
-        (
-            Answer(500, excerpt="out of order"),
-            State.FAILED,
-            {"outcome": "status", "status": 500, "reason": "500 Internal Server Error"},
-        ),
-        (
-            Failure(Outcome.DNS, "name does not exist"),
-            State.FAILED,
-            {"outcome": "dns", "status": None, "reason": "name does not exist"},
-        ),
+        (Answer(500, excerpt="out of order"), State.FAILED,
+         {"outcome": "status", "status": 500, "reason": "500 Internal Server Error"}),
+        (Failure(Outcome.DNS, "name does not exist"), State.FAILED,
+         {"outcome": "dns", "status": None, "reason": "name does not exist"}),
     ],
-)
+)  # fmt: skip
 async def test_a_test_event_is_sent_once_and_written_down(
-    seen: Answer | Failure, state: State, told: dict[str, object]
+    harness: ControllerHarness, seen: Answer | Failure, state: State, told: dict[str, object]
 ) -> None:
-    harness = ControllerHarness()
     harness.sender.answers.append(seen)
     command = harness.controls.insert("test_event", "m")
     assert await harness.step()
     handling, [test] = harness.controls.handlings[command.id], harness.controls.tests
     assert handling.result == {"event_id": str(test.event.id), **told}
-    assert test.attempt.reason == told.get("reason")
-    assert test.attempt.response_excerpt == seen.excerpt
+    assert (test.attempt.reason, test.attempt.response_excerpt) == (told.get("reason"), seen.excerpt)
     assert (handling.status, test.state, test.event.type) == ("done", state, "webhook.test")
     assert len(harness.sender.sent) == 1
 
 
-async def test_a_resumed_test_keeps_its_id() -> None:
-    harness = ControllerHarness()
+async def test_a_resumed_test_keeps_its_id(harness: ControllerHarness) -> None:
     result = {"event_id": str(EVENT_ID), "created_at": NOW.isoformat()}
     harness.controls.insert("test_event", "m", result=result)
     await harness.step()
@@ -62,8 +58,7 @@ async def test_a_resumed_test_keeps_its_id() -> None:
     assert UUID(harness.sender.sent[0][1]["Service-Event-Id"]) == EVENT_ID
 
 
-async def test_a_test_is_its_workers_for_longer_than_its_attempt_may_take() -> None:
-    harness = ControllerHarness()
+async def test_a_test_is_its_workers_for_longer_than_its_attempt_may_take(harness: ControllerHarness) -> None:
     harness.controls.insert("test_event", "m")
     await harness.step()
     [(marked, lease)] = harness.controls.done
@@ -74,26 +69,22 @@ async def test_a_test_is_its_workers_for_longer_than_its_attempt_may_take() -> N
 @pytest.mark.parametrize(
     ("paused", "said"), [("m", "the merchant is paused"), (None, "everything is paused")]
 )
-async def test_a_test_to_who_is_paused_is_rejected(paused: str | None, said: str) -> None:
-    harness = ControllerHarness()
+async def test_no_test_to_who_is_paused(harness: ControllerHarness, paused: str | None, said: str) -> None:
     harness.controls.paused = {paused}
     command = harness.controls.insert("test_event", "m")
     await harness.assert_rejected(command, Code.WRONG_STATE)
     assert harness.controls.handlings[command.id].message == f"{said}: resume it first"
 
 
-async def test_a_test_that_cannot_be_sent_is_rejected() -> None:
-    harness = ControllerHarness()
+async def test_a_test_that_cannot_be_sent_is_rejected(harness: ControllerHarness) -> None:
     harness.database.endpoints["m"] = make_endpoint("m", key_id="gone")
     command = harness.controls.insert("test_event", "m")
     await harness.step()
-    assert harness.controls.handlings[command.id].code is Code.WRONG_STATE
-    assert harness.sender.sent == []
+    assert (harness.controls.handlings[command.id].code, harness.sender.sent) == (Code.WRONG_STATE, [])
     assert harness.attempter.missing_keys == {}, "no delivery waits for it"
 
 
-async def test_a_test_whose_worker_fails_stays_running_for_another() -> None:
-    harness = ControllerHarness()
+async def test_a_test_whose_worker_fails_stays_running_for_another(harness: ControllerHarness) -> None:
     harness.database.faults["read_endpoints"].append(DOWN)
     command = harness.controls.insert("test_event", "m")
     await harness.step()
@@ -104,8 +95,7 @@ def chunk(matched: int, retried: int, reached: int, **heads: int | None) -> Reop
     return ReopenedChunk(matched, retried, heads, (NOW + timedelta(seconds=reached), reached))
 
 
-async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None:
-    harness = ControllerHarness()
+async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress(harness: ControllerHarness) -> None:
     harness.controls.chunks = [chunk(100, 99, 5, a=None, b=3), chunk(50, 50, 9, a=None)]
     command = harness.controls.insert("retry_failed", "m")
     await harness.step()
@@ -118,16 +108,14 @@ async def test_a_mass_retry_goes_chunk_by_chunk_and_shows_its_progress() -> None
     assert harness.controls.done == [running, woken[0], running, woken[1], running]
 
 
-async def test_a_mass_retry_stops_at_its_limit() -> None:
-    harness = ControllerHarness()
+async def test_a_mass_retry_stops_at_its_limit(harness: ControllerHarness) -> None:
     harness.controls.chunks = [chunk(CHUNK_SIZE, CHUNK_SIZE - 1, 5), chunk(7, 7, 9), chunk(1, 1, 10)]
     harness.controls.insert("retry_failed", "m", args={"limit": CHUNK_SIZE + 7})
     await harness.step()
     assert [most for _, most in harness.controls.asked_chunks] == [CHUNK_SIZE, 7]
 
 
-async def test_a_resumed_mass_retry_goes_on_where_it_was() -> None:
-    harness = ControllerHarness()
+async def test_a_resumed_mass_retry_goes_on_where_it_was(harness: ControllerHarness) -> None:
     harness.controls.chunks = [chunk(1, 1, 9)]
     progress = {"matched": 101, "retried": 100, "passed": 100, "reached": [NOW.isoformat(), 4]}
     command = harness.controls.insert("retry_failed", "m", result=progress)
@@ -166,8 +154,7 @@ async def test_progress_that_no_worker_wrote_is_rejected(command: str, changed: 
         await harness.assert_rejected(harness.controls.insert(command, "m", result=written), Code.MALFORMED)
 
 
-async def test_a_stop_hands_a_mass_retry_over_at_once() -> None:
-    harness = ControllerHarness()
+async def test_a_stop_hands_a_mass_retry_over_at_once(harness: ControllerHarness) -> None:
     harness.controls.chunks = [chunk(1, 1, 9)]
     command = harness.controls.insert("retry_failed", "m")
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
@@ -178,18 +165,27 @@ async def test_a_stop_hands_a_mass_retry_over_at_once() -> None:
     assert harness.controls.asked_chunks == []
 
 
-@pytest.mark.parametrize("method", ["reopen_failed", "mark_running", "finish"])
-async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(method: str) -> None:
-    harness = ControllerHarness()
-    harness.database.faults[method].extend([None] * (method == "mark_running") + [DOWN])
+@pytest.mark.parametrize(
+    ("method", "error", "asked"),
+    [
+        ("reopen_failed", DOWN, 0),
+        ("reopen_failed", StatementRefused("42501", "permission denied"), 0),
+        ("mark_running", DOWN, 1),
+        ("finish", DOWN, 2),
+    ],
+)
+async def test_an_interrupted_mass_retry_is_left_to_whoever_resumes(
+    harness: ControllerHarness, method: str, error: StorageError, asked: int
+) -> None:
+    harness.database.faults[method].extend([None] * (method == "mark_running") + [error])
     harness.controls.chunks = [chunk(1, 1, 9)]
     command = harness.controls.insert("retry_failed", "m")
     await harness.step()
     assert harness.controls.handlings[command.id].status == "running"
+    assert len(harness.controls.asked_chunks) == asked, "nothing is passed over"
 
 
-async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again() -> None:
-    harness = ControllerHarness()
+async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again(harness: ControllerHarness) -> None:
     refused = StatementRefused("XX001", "missing chunk number 0")
     halvings = [CHUNK_SIZE, 5, 2, 1]
     harness.database.faults["reopen_failed"].extend([refused] * len(halvings))
@@ -203,9 +199,8 @@ async def test_a_mass_retry_passes_over_what_cannot_be_made_owed_again() -> None
 
 @pytest.mark.parametrize("method", ["transaction", "lock_control", "wake_lanes", "mark_running"])
 async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_nothing_over(
-    method: str,
+    harness: ControllerHarness, method: str
 ) -> None:
-    harness = ControllerHarness()
     refused = StatementRefused("XX000", "unable to check out connection from the pool")
     before = {"transaction": 2, "lock_control": 1, "wake_lanes": 0, "mark_running": 1}[method]
     harness.database.faults[method].extend([None] * before + [refused])
@@ -218,19 +213,11 @@ async def test_a_mass_retry_that_is_refused_elsewhere_than_in_its_chunk_passes_n
     )
 
 
-async def test_a_mass_retry_that_is_refused_for_want_of_rights_passes_nothing_over() -> None:
-    harness = ControllerHarness()
-    harness.database.faults["reopen_failed"].append(StatementRefused("42501", "permission denied"))
-    harness.controls.chunks = [chunk(1, 1, 9)]
-    command = harness.controls.insert("retry_failed", "m")
-    await harness.step()
-    assert harness.controls.handlings[command.id].status == "running"
-    assert harness.controls.asked_chunks == []
-
-
-async def test_a_worker_whose_command_was_taken_over_stops() -> None:
-    harness = ControllerHarness()
-    harness.controls.chunks = [chunk(1, 1, 9), chunk(1, 1, 10)]
+@pytest.mark.parametrize(
+    "chunks", [[chunk(1, 1, 9), chunk(1, 1, 10)], []], ids=["stops", "does not finish it"]
+)
+async def test_a_command_that_was_taken_over(harness: ControllerHarness, chunks: list[ReopenedChunk]) -> None:
+    harness.controls.chunks = list(chunks)
     command = harness.controls.insert("retry_failed", "m")
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await harness.controller.step(group)
@@ -239,17 +226,7 @@ async def test_a_worker_whose_command_was_taken_over_stops() -> None:
     assert len(harness.controls.asked_chunks) == 1
 
 
-async def test_a_worker_whose_command_was_taken_over_does_not_finish_it() -> None:
-    harness = ControllerHarness()
-    command = harness.controls.insert("retry_failed", "m")
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        await harness.controller.step(group)
-        harness.controls.handlings[command.id].token = NOW
-    assert harness.controls.handlings[command.id].status == "running"
-
-
-async def test_a_mass_retry_makes_way_for_an_operators_command() -> None:
-    harness = ControllerHarness()
+async def test_a_mass_retry_makes_way_for_an_operators_command(harness: ControllerHarness) -> None:
     harness.controls.chunks = [chunk(1, 1, 9)]
     harness.controls.insert("retry_failed", "m")
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
@@ -263,8 +240,7 @@ async def test_a_mass_retry_makes_way_for_an_operators_command() -> None:
     assert harness.controls.asked_chunks != []
 
 
-async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:
-    harness = ControllerHarness()
+async def test_a_mass_retry_waits_while_another_carries_out_a_command(harness: ControllerHarness) -> None:
     harness.controls.chunks = [chunk(1, 1, 9)]
     harness.controls.lock_answers.extend([True, False, False, True])
     command = harness.controls.insert("retry_failed", "m")
@@ -273,8 +249,7 @@ async def test_a_mass_retry_waits_while_another_carries_out_a_command() -> None:
     assert not harness.controls.lock_answers
 
 
-async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted() -> None:
-    harness = ControllerHarness()
+async def test_the_next_chunk_follows_half_of_the_last(harness: ControllerHarness) -> None:
     first = replace(chunk(100, 100, 5), seqs=tuple(range(100)))
     harness.controls.chunks = [first, replace(chunk(1, 1, 9), seqs=(100,))]
     harness.controls.waiting.extend([100, MAX_WAITING + 1, MAX_WAITING])
@@ -284,8 +259,7 @@ async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted()
     assert len(harness.controls.asked_chunks) == 3
 
 
-async def test_a_chunk_that_is_not_attempted_holds_up_the_next_for_a_while_only() -> None:
-    harness = ControllerHarness()
+async def test_a_chunk_holds_up_the_next_for_a_while_only(harness: ControllerHarness) -> None:
     harness.controls.chunks = [replace(chunk(100, 100, 5), seqs=tuple(range(100))), chunk(1, 1, 9)]
     harness.controls.waiting.extend([100] * 1000)
     command = harness.controls.insert("retry_failed", "m")

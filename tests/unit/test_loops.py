@@ -81,8 +81,7 @@ async def test_a_database_that_fails_is_logged_and_counted_and_asked_again() -> 
     with capture_logs() as logs:
         await loop.run(interval)
     assert logs == [{"event": "sweep.failed", "error": "away", "log_level": "warning"}]
-    assert loop.counted() == 1
-    assert interval.rests == [(0.0, True), (0.0, False)]
+    assert (loop.counted(), interval.rests) == (1, [(0.0, True), (0.0, False)])
 
 
 async def test_any_other_error_ends_the_loop() -> None:
@@ -92,46 +91,29 @@ async def test_any_other_error_ends_the_loop() -> None:
     assert (loop.count, loop.counted()) == (1, None)
 
 
-async def test_a_stop_ends_a_rest_at_once() -> None:
+@pytest.mark.parametrize(
+    ("before", "first_tick", "while_resting", "count"),
+    [
+        pytest.param([], None, ["stop"], 1, id="a stop ends a rest at once"),
+        pytest.param([], "stop", [], 1, id="a stop during a tick ends the loop without a rest"),
+        pytest.param(["stop"], None, [], 0, id="a loop that is stopped before it begins does nothing"),
+        pytest.param([], None, ["wake"], 2, id="whoever wakes a loop ends its rest"),
+        pytest.param([], "wake", [], 2, id="a wake-up during a tick is not lost"),
+        pytest.param(["wake"], None, ["stop"], 1, id="what was asked for before the tick, the tick has done"),
+    ],
+)
+async def test_what_ends_a_rest_of_an_hour(
+    before: list[str], first_tick: str | None, while_resting: list[str], count: int
+) -> None:
     loop = Loop(nothing, nothing)
-    asyncio.get_running_loop().call_soon(loop.stop.set)  # while the loop rests after its first tick
+    tell: dict[str | None, Callable[[], None]] = {None: nothing, "stop": loop.stop.set, "wake": loop.wake.set}
+    for name in before:
+        tell[name]()
+    loop._ticks[0] = tell[first_tick]
+    for name in while_resting:
+        asyncio.get_running_loop().call_soon(tell[name])
     await loop.run(Interval(HOUR))
-    assert loop.count == 1
-
-
-async def test_a_stop_during_a_tick_ends_the_loop_without_a_rest() -> None:
-    loop = Loop(nothing)
-    await loop.run(Interval(HOUR))
-    assert loop.count == 1
-
-
-async def test_a_loop_that_is_stopped_before_it_begins_does_nothing() -> None:
-    loop = Loop(nothing)
-    loop.stop.set()
-    await loop.run(Interval(HOUR))
-    assert loop.count == 0
-
-
-async def test_whoever_wakes_a_loop_ends_its_rest() -> None:
-    loop = Loop(nothing, nothing)
-    asyncio.get_running_loop().call_soon(loop.wake.set)
-    await loop.run(Interval(HOUR))
-    assert loop.count == 2
-
-
-async def test_a_wake_up_during_a_tick_is_not_lost() -> None:
-    loop = Loop(nothing, nothing)
-    loop._ticks[0] = loop.wake.set
-    await loop.run(Interval(HOUR))
-    assert loop.count == 2
-
-
-async def test_a_wake_up_ends_one_rest_and_no_other() -> None:
-    loop = Loop(nothing, nothing, nothing)
-    loop.wake.set()
-    asyncio.get_running_loop().call_soon(loop.stop.set)
-    await loop.run(Interval(HOUR))
-    assert loop.count == 1, "what was asked for before the tick, the tick has done"
+    assert loop.count == count
 
 
 async def test_a_loop_without_anybody_to_wake_it_ends_when_stopped() -> None:

@@ -27,19 +27,22 @@ def statuses(harness: ControllerHarness, commands: list[CommandRow]) -> list[str
     return [harness.controls.handlings[command.id].status for command in commands]
 
 
-async def test_cancels_of_one_merchant_are_finished_together() -> None:
+@pytest.fixture
+def harness() -> ControllerHarness:
+    """Return one in which each event that is named is owed."""
     harness = ControllerHarness()
     harness.controls.find(State.PENDING, is_owed=True)
+    return harness
+
+
+async def test_cancels_of_one_merchant_are_finished_together(harness: ControllerHarness) -> None:
     commands = insert_cancels(harness, "m", 3)
     assert await harness.step()
     assert harness.controls.finished_together == [[1, 2, 3]]
-    assert statuses(harness, commands) == ["done"] * 3
-    assert harness.counted("cancel", "done") == 3
+    assert (statuses(harness, commands), harness.counted("cancel", "done")) == (["done"] * 3, 3)
 
 
-async def test_the_second_of_two_cancels_of_one_event_is_rejected() -> None:
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
+async def test_the_second_of_two_cancels_of_one_event_is_rejected(harness: ControllerHarness) -> None:
     for _ in range(2):
         harness.controls.insert("cancel", event_id=EVENT_ID)
     await harness.step()
@@ -47,9 +50,7 @@ async def test_the_second_of_two_cancels_of_one_event_is_rejected() -> None:
     assert (harness.counted("cancel", "done"), harness.counted("cancel", "rejected")) == (1, 1)
 
 
-async def test_cancels_do_not_pass_a_command_of_another_kind() -> None:
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
+async def test_cancels_do_not_pass_a_command_of_another_kind(harness: ControllerHarness) -> None:
     first = insert_cancels(harness, "m", 2)
     pause = harness.controls.insert("pause", "m")
     last = insert_cancels(harness, "m", 1)
@@ -61,9 +62,7 @@ async def test_cancels_do_not_pass_a_command_of_another_kind() -> None:
 
 
 @pytest.mark.parametrize("merchants", [1, 3, MAX_CANCELS])
-async def test_merchants_share_the_cancels_of_one_transaction(merchants: int) -> None:
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
+async def test_merchants_share_one_transactions_cancels(harness: ControllerHarness, merchants: int) -> None:
     for number in range(merchants):
         insert_cancels(harness, f"m{number}", 1)
     await harness.step()
@@ -71,11 +70,10 @@ async def test_merchants_share_the_cancels_of_one_transaction(merchants: int) ->
 
 
 async def test_a_pause_of_another_merchant_goes_beside_any_number_of_cancels(
+    harness: ControllerHarness,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mass_cancel, "MAX_CANCELS", 2)
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
     harness.database.configure("other")
     commands = insert_cancels(harness, "m", 5)
     pause = harness.controls.insert("pause", "other")
@@ -84,9 +82,7 @@ async def test_a_pause_of_another_merchant_goes_beside_any_number_of_cancels(
 
 
 @pytest.mark.parametrize("method", ["find_deliveries", "cancel", "finish_all"])
-async def test_what_is_refused_together_is_carried_out_one_by_one(method: str) -> None:
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
+async def test_what_is_refused_together_is_tried_one_by_one(harness: ControllerHarness, method: str) -> None:
     commands = insert_cancels(harness, "m", 3)
     harness.database.faults[method].append(DAMAGE)
     assert await harness.step()
@@ -101,9 +97,7 @@ async def test_what_is_refused_together_is_carried_out_one_by_one(method: str) -
     assert harness.controls.finished_together == [[4, 5]], "those behind go together again"
 
 
-async def test_the_one_that_is_refused_is_rejected_alone() -> None:
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
+async def test_the_one_that_is_refused_is_rejected_alone(harness: ControllerHarness) -> None:
     commands = insert_cancels(harness, "m", 3)
     harness.database.faults["cancel"].extend([DAMAGE, None, DAMAGE])
     for _ in range(4):
@@ -114,9 +108,9 @@ async def test_the_one_that_is_refused_is_rejected_alone() -> None:
 @pytest.mark.parametrize(
     ("method", "error"), [("cancel", NO_RIGHT), ("cancel", DOWN), ("await_control", DAMAGE)]
 )
-async def test_what_is_no_commands_fault_rejects_none(method: str, error: StorageError) -> None:
-    harness = ControllerHarness()
-    harness.controls.find(State.PENDING, is_owed=True)
+async def test_no_commands_fault_rejects_none(
+    harness: ControllerHarness, method: str, error: StorageError
+) -> None:
     commands = insert_cancels(harness, "m", 2)
     harness.database.faults[method].append(error)
     with pytest.raises(ExceptionGroup):

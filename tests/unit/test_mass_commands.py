@@ -1,7 +1,6 @@
 """Recover and skip: look by look through outbox and log, paced, resumed, stopped, past what is refused."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from tests.unit.builders import NOW
 from tests.unit.harnesses.controller import ATTEMPT_TIMEOUT, ControllerHarness
 from tests.waiting import MAX_WAIT
-from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE, MAX_WAITING
+from webhook_dispatcher.dispatch.control.mass_command import CHUNK_SIZE
 from webhook_dispatcher.dispatch.control.running_command import running_lease
 from webhook_dispatcher.dispatch.control.skipping import SKIP_SIZE
 from webhook_dispatcher.domain.command import Code, CommandRow
@@ -32,8 +31,12 @@ async def carry_out(harness: ControllerHarness, name: str, **changes: Any) -> Co
     return command
 
 
-async def test_what_waits_comes_first_and_then_what_has_finished() -> None:
-    harness = ControllerHarness()
+@pytest.fixture
+def harness() -> ControllerHarness:
+    return ControllerHarness()
+
+
+async def test_what_waits_comes_first_and_then_what_has_finished(harness: ControllerHarness) -> None:
     harness.controls.looks = [
         found(3, kind="pending_retry", is_over=True),
         found(1, 2),
@@ -51,20 +54,13 @@ async def test_what_waits_comes_first_and_then_what_has_finished() -> None:
     ]
     running, woken = ("mark_running", running_lease(ATTEMPT_TIMEOUT)), ("wake_lanes", {"m": None})
     chunks = [("run_all_now", (3,)), ("reopen_all", (1, 2)), ("reopen_all", (5, 6))]
-    assert harness.controls.done == [
-        running,
-        *(step for chunk in chunks for step in (chunk, woken, running)),
-    ]
+    assert harness.controls.done == [running, *(step for chunk in chunks for step in (chunk, woken, running))]
     assert harness.controls.sent_again == [(command.id, (3,)), (command.id, (1,)), (command.id, (5, 6))]
 
 
 @pytest.mark.parametrize(
     ("states", "looks"),
-    [
-        (["pending_retry"], ["waiting"]),
-        (["delivered"], ["finished"]),
-        (["failed", "skipped"], ["finished"]),
-    ],
+    [(["pending_retry"], ["waiting"]), (["delivered"], ["finished"]), (["failed", "skipped"], ["finished"])],
 )
 async def test_only_what_is_asked_for_is_looked_for(states: list[str], looks: list[str]) -> None:
     harness = ControllerHarness()
@@ -74,8 +70,7 @@ async def test_only_what_is_asked_for_is_looked_for(states: list[str], looks: li
     assert harness.controls.handlings[command.id].result == result
 
 
-async def test_a_recovery_ends_at_its_limit() -> None:
-    harness = ControllerHarness()
+async def test_a_recovery_ends_at_its_limit(harness: ControllerHarness) -> None:
     harness.controls.looks = [
         found(is_over=True),
         found(*range(CHUNK_SIZE)),
@@ -86,8 +81,7 @@ async def test_a_recovery_ends_at_its_limit() -> None:
     assert [limit for _, _, limit in harness.controls.asked_looks] == [CHUNK_SIZE, CHUNK_SIZE, 7]
 
 
-async def test_a_resumed_recovery_goes_on_where_it_was() -> None:
-    harness = ControllerHarness()
+async def test_a_resumed_recovery_goes_on_where_it_was(harness: ControllerHarness) -> None:
     harness.controls.looks = [found(8, kind="delivered", is_over=True)]
     progress = {"matched": ALL | {"failed": 4}, "recovered": 3, "passed": 70, "reached": ["finished", 7]}
     command = await carry_out(harness, "recover", result=progress)
@@ -115,14 +109,12 @@ async def test_progress_that_no_worker_wrote_is_rejected(changed: dict[str, obje
     await harness.assert_rejected(harness.controls.insert("recover", "m", result=progress), Code.MALFORMED)
 
 
-async def test_a_merchant_without_endpoint_has_nothing_that_could_be_sent() -> None:
-    harness = ControllerHarness()
+async def test_a_merchant_without_endpoint_has_nothing_that_could_be_sent(harness: ControllerHarness) -> None:
     await harness.assert_rejected(harness.controls.insert("recover", "stranger"), Code.NOT_CONFIGURED)
 
 
 @pytest.mark.parametrize("name", ["recover", "skip", "retry_failed"])
-async def test_a_command_that_is_stopped_is_done_and_says_so(name: str) -> None:
-    harness = ControllerHarness()
+async def test_a_command_that_is_stopped_is_done_and_says_so(harness: ControllerHarness, name: str) -> None:
     arguments = {"before": NOW.isoformat()} if name == "skip" else {}
     command = harness.controls.insert(name, "m", args=arguments)
     harness.controls.stopping.add(command.id)
@@ -135,8 +127,7 @@ async def test_a_command_that_is_stopped_is_done_and_says_so(name: str) -> None:
     assert harness.controls.asked_looks == []
 
 
-async def test_a_recovery_that_waits_for_its_attempts_is_stopped_without_them() -> None:
-    harness = ControllerHarness()
+async def test_a_recovery_that_waits_for_attempts_is_stopped(harness: ControllerHarness) -> None:
     harness.controls.looks = [found(is_over=True), found(*range(100)), found(200)]
     harness.controls.waiting.extend([100] * 1000)
     command = harness.controls.insert("recover", "m")
@@ -153,17 +144,7 @@ async def test_a_recovery_that_waits_for_its_attempts_is_stopped_without_them() 
     }
 
 
-async def test_the_next_chunk_follows_when_half_of_the_last_has_been_attempted() -> None:
-    harness = ControllerHarness()
-    harness.controls.looks = [found(is_over=True), found(*range(100)), found(200, is_over=True)]
-    harness.controls.waiting.extend([100, MAX_WAITING + 1, MAX_WAITING])
-    await carry_out(harness, "recover")
-    assert harness.controls.counted[:3] == [tuple(range(100))] * 3
-    assert len(harness.controls.asked_looks) == 3
-
-
-async def test_looks_that_find_nothing_take_no_lock_and_write_once_a_second() -> None:
-    harness = ControllerHarness()
+async def test_looks_that_find_nothing_take_no_lock(harness: ControllerHarness) -> None:
     harness.controls.looks = [found(looked=10_000)] * 5
     harness.database.faults["lock_control"].extend([None, StorageUnavailable("a lock was taken")])
     command = await carry_out(harness, "recover", args={"states": ["delivered"]})
@@ -171,8 +152,7 @@ async def test_looks_that_find_nothing_take_no_lock_and_write_once_a_second() ->
     assert harness.controls.done == [("mark_running", running_lease(ATTEMPT_TIMEOUT))]
 
 
-async def test_a_chunk_waits_while_another_command_is_carried_out() -> None:
-    harness = ControllerHarness()
+async def test_a_chunk_waits_while_another_command_is_carried_out(harness: ControllerHarness) -> None:
     harness.controls.looks = [found(1, is_over=True)] * 3
     harness.controls.lock_answers.extend([True, False, False])
     command = await carry_out(harness, "recover", args={"states": ["failed"]})
@@ -180,8 +160,7 @@ async def test_a_chunk_waits_while_another_command_is_carried_out() -> None:
     assert harness.controls.done.count(("reopen_all", (1,))) == 1
 
 
-async def test_a_recovery_passes_over_what_cannot_be_made_owed_again() -> None:
-    harness = ControllerHarness()
+async def test_a_recovery_passes_over_what_cannot_be_made_owed_again(harness: ControllerHarness) -> None:
     halvings = [CHUNK_SIZE, 5, 2, 1]
     harness.database.faults["reopen_all"].extend([DAMAGE] * len(halvings))
     harness.controls.looks = [found(1)] * len(halvings) + [found(1), found(2, is_over=True)]
@@ -190,21 +169,10 @@ async def test_a_recovery_passes_over_what_cannot_be_made_owed_again() -> None:
     assert [limit for _, _, limit in harness.controls.asked_looks] == [*halvings, 1, CHUNK_SIZE]
 
 
-async def test_a_stop_of_the_daemon_hands_a_recovery_over() -> None:
-    harness = ControllerHarness()
-    command = harness.controls.insert("recover", "m")
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        await harness.controller.step(group)
-        harness.stop.set()
-    assert harness.controls.handlings[command.id].status == "running"
-    assert harness.controls.done[-1] == ("mark_running", timedelta())
-
-
 BEFORE = {"before": NOW.isoformat()}
 
 
-async def test_a_skip_gives_up_chunk_by_chunk_and_counts_what_failed() -> None:
-    harness = ControllerHarness()
+async def test_a_skip_gives_up_chunk_by_chunk_and_counts_what_failed(harness: ControllerHarness) -> None:
     harness.controls.looks = [found(1, 2), found(looked=9_000), found(7, is_over=True)]
     harness.controls.left_out = {2}
     command = await carry_out(harness, "skip", args=BEFORE)
@@ -215,8 +183,7 @@ async def test_a_skip_gives_up_chunk_by_chunk_and_counts_what_failed() -> None:
     assert harness.metrics.registry.get_sample_value("webhook_deliveries_total", labels) == 2
 
 
-async def test_a_skip_is_resumed_and_passes_over_what_is_refused() -> None:
-    harness = ControllerHarness()
+async def test_a_skip_is_resumed_and_passes_over_what_is_refused(harness: ControllerHarness) -> None:
     harness.database.faults["skip"].extend([DAMAGE] * 9)
     harness.controls.looks = [found(5)] * 10 + [found(6, is_over=True)]
     progress = {"skipped": 3, "passed": 3, "reached": 4}

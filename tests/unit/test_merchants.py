@@ -107,9 +107,7 @@ def test_memory_is_bounded_and_keeps_who_was_heard_of_last(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("most", "suspects", "doubtful"), [(1, 1, 1), (2, 1, 2), (8, 4, 7), (40, 20, 35), (1000, 500, 875)]
 )
-def test_suspects_have_half_and_the_last_eighth_is_for_good_ones(
-    most: int, suspects: int, doubtful: int
-) -> None:
+def test_suspects_have_half_and_good_ones_the_last_eighth(most: int, suspects: int, doubtful: int) -> None:
     room = Slots(most, {})
     assert [room.left(kind) for kind in (SUSPECT, UNKNOWN, GOOD)] == [suspects, doubtful, most]
 
@@ -128,9 +126,7 @@ def test_the_shares_hold_for_memory_too(fullness: float, expected: list[int]) ->
 
 
 @given(st.integers(1, 100), COUNTS, st.lists(st.sampled_from(Health)))
-def test_nobody_who_asks_first_takes_more_than_its_share(
-    most: int, taken: dict[Health, int], asks: list[Health]
-) -> None:
+def test_nobody_takes_more_than_its_share(most: int, taken: dict[Health, int], asks: list[Health]) -> None:
     room, given_out = Slots(most, taken), Counter(taken)
     for kind in asks:
         if room.left(kind) > 0:

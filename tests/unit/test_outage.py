@@ -34,14 +34,19 @@ def database() -> Database:
     return Database()
 
 
-async def test_a_database_that_answers_is_not_probed(clock: FakeClock, database: Database) -> None:
-    absence = Outage(clock)
+@pytest.fixture
+def absence(clock: FakeClock) -> Outage:
+    return Outage(clock)
+
+
+async def test_who_answers_is_not_probed(absence: Outage, clock: FakeClock, database: Database) -> None:
     assert await absence.may_claim(database.probe)
     assert (database.asked, absence.trouble) == (0, "")
 
 
-async def test_nobody_claims_for_a_moment_when_it_is_back(clock: FakeClock, database: Database) -> None:
-    absence = Outage(clock)
+async def test_nobody_claims_at_once_when_it_is_back(
+    absence: Outage, clock: FakeClock, database: Database
+) -> None:
     absence.failed(clock.elapsed(), AWAY)
     assert absence.trouble == "the database does not answer: connection refused"
     clock.advance(SHORT_OUTAGE + 0.1)
@@ -52,8 +57,7 @@ async def test_nobody_claims_for_a_moment_when_it_is_back(clock: FakeClock, data
     assert database.asked == 1
 
 
-async def test_it_is_away_for_as_long_as_it_cannot_write(clock: FakeClock, database: Database) -> None:
-    absence = Outage(clock)
+async def test_it_is_away_until_it_can_write(absence: Outage, clock: FakeClock, database: Database) -> None:
     absence.failed(clock.elapsed(), AWAY)
     database.is_away = True
     clock.advance(40)
@@ -63,32 +67,30 @@ async def test_it_is_away_for_as_long_as_it_cannot_write(clock: FakeClock, datab
     assert not await absence.may_claim(database.probe)
 
 
-async def test_the_time_that_a_statement_hung_counts(clock: FakeClock, database: Database) -> None:
-    absence = Outage(clock)
+async def test_the_time_of_a_hung_statement_counts(
+    absence: Outage, clock: FakeClock, database: Database
+) -> None:
     asked = clock.elapsed()
     clock.advance(10)  # until its time-out
     absence.failed(asked, AWAY)
     assert not await absence.may_claim(database.probe)
 
 
-async def test_a_moment_s_absence_costs_no_head_start(clock: FakeClock, database: Database) -> None:
-    absence = Outage(clock)
+async def test_a_moment_costs_no_head_start(absence: Outage, clock: FakeClock, database: Database) -> None:
     absence.failed(clock.elapsed(), AWAY)
     clock.advance(SHORT_OUTAGE / 2)
     assert await absence.may_claim(database.probe)
     assert database.asked == 1
 
 
-async def test_a_refusal_is_no_absence(clock: FakeClock, database: Database) -> None:
-    absence = Outage(clock)
+async def test_a_refusal_is_no_absence(absence: Outage, clock: FakeClock, database: Database) -> None:
     absence.failed(clock.elapsed(), StatementRefused("42501", "permission denied"))
     assert absence.trouble == "the database refuses claims: 42501: permission denied"
     clock.advance(60)
     assert await absence.may_claim(database.probe)
 
 
-async def test_two_loops_may_find_out_at_once(clock: FakeClock, database: Database) -> None:
-    absence = Outage(clock)
+async def test_two_loops_may_find_out_at_once(absence: Outage, clock: FakeClock, database: Database) -> None:
     absence.failed(clock.elapsed(), AWAY)
     clock.advance(SHORT_OUTAGE + 0.1)
     gate = asyncio.Event()

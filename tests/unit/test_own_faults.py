@@ -65,16 +65,20 @@ class OwnFaultsHarness:
         return value == 1
 
 
-def test_a_local_fault_needs_no_second_witness() -> None:
-    harness = OwnFaultsHarness()
+@pytest.fixture
+def harness() -> OwnFaultsHarness:
+    return OwnFaultsHarness()
+
+
+def test_a_local_fault_needs_no_second_witness_and_lasts(harness: OwnFaultsHarness) -> None:
     assert not harness.attempt("m1", NO_FILES)
-    assert harness.faults.held == {"m1"}
-    assert harness.is_told("local")
-    assert harness.faults.reasons == ["a fault of our own (local): EMFILE"]
+    for _ in range(2):
+        assert harness.faults.reasons == ["a fault of our own (local): EMFILE"]
+        assert (set(harness.faults.held), harness.is_told("local")) == ({"m1"}, True)
+        harness.wait(10 * SETTLING)
 
 
-def test_a_local_fault_holds_back_nobody_who_has_not_shown_it() -> None:
-    harness = OwnFaultsHarness()
+def test_a_local_fault_holds_back_nobody_who_has_not_shown_it(harness: OwnFaultsHarness) -> None:
     harness.attempt("m1", NO_FILES)
     assert not harness.pauses()
     harness.wait(0.1)
@@ -85,8 +89,7 @@ def test_a_local_fault_holds_back_nobody_who_has_not_shown_it() -> None:
     assert harness.faults.suspicions.take_released() == ["m1"], "it is tried beside others that are answered"
 
 
-def test_a_local_fault_that_comes_and_goes_is_told_once() -> None:
-    harness = OwnFaultsHarness()
+def test_a_local_fault_that_comes_and_goes_is_told_once(harness: OwnFaultsHarness) -> None:
     with capture_logs() as told:
         for _ in range(20):
             assert not harness.attempt("m1", NO_FILES)
@@ -100,25 +103,15 @@ def test_a_local_fault_that_comes_and_goes_is_told_once() -> None:
     assert harness.faults.reasons == []
 
 
-def test_a_local_fault_lasts_while_nobody_who_showed_it_gets_further() -> None:
-    harness = OwnFaultsHarness()
-    harness.attempt("m1", NO_FILES)
-    harness.wait(10 * SETTLING)
-    assert harness.faults.reasons == ["a fault of our own (local): EMFILE"]
-    assert harness.faults.held == {"m1"}
-
-
 @pytest.mark.parametrize("is_fresh", [True, False])
-def test_only_who_asked_a_name_server_shows_that_one_can_be_reached(is_fresh: bool) -> None:
-    harness = OwnFaultsHarness()
+def test_who_asked_a_name_server_shows_that_it_is_there(harness: OwnFaultsHarness, is_fresh: bool) -> None:
     harness.attempt("m1", NO_NAMES)
     harness.wait(1)
     assert harness.attempt("m1", Answer(200, is_fresh=is_fresh))
     assert bool(harness.faults.held) is not is_fresh
 
 
-def test_who_showed_a_local_fault_is_no_less_trusted_for_it() -> None:
-    harness = OwnFaultsHarness()
+def test_who_showed_a_local_fault_is_no_less_trusted_for_it(harness: OwnFaultsHarness) -> None:
     assert harness.attempt("m1", ACCEPTED)
     assert not harness.attempt("m1", NO_FILES)
     for _ in range(2 * int(MAX_SUSPICION)):
@@ -130,8 +123,7 @@ def test_who_showed_a_local_fault_is_no_less_trusted_for_it() -> None:
     assert harness.faults.held == {"m1"}
 
 
-def test_probes_are_let_through_one_at_a_time() -> None:
-    harness = OwnFaultsHarness()
+def test_probes_are_let_through_one_at_a_time(harness: OwnFaultsHarness) -> None:
     harness.attempt("m1", BADLY_SIGNED)
     assert not harness.faults.may_probe()
     harness.clock.advance(PROBE_INTERVAL)
@@ -144,8 +136,7 @@ def test_probes_are_let_through_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_clocks_far_apart_pause_everything_until_they_agree(sign: int) -> None:
-    harness = OwnFaultsHarness()
+def test_clocks_far_apart_pause_everything_until_they_agree(harness: OwnFaultsHarness, sign: int) -> None:
     apart = sign * timedelta(seconds=MAX_CLOCK_DIFFERENCE + 1)
     harness.database_clock.synchronise(harness.clock.now + apart, harness.clock.elapsed())
     harness.faults.beat()
@@ -159,8 +150,7 @@ def test_clocks_far_apart_pause_everything_until_they_agree(sign: int) -> None:
     assert not harness.pauses()
 
 
-def test_a_time_out_while_the_loop_stood_still_does_not_count() -> None:
-    harness = OwnFaultsHarness()
+def test_a_time_out_while_the_loop_stood_still_does_not_count(harness: OwnFaultsHarness) -> None:
     harness.faults.beat()
     started = harness.clock.elapsed()
     harness.clock.advance(MAX_BEAT_INTERVAL + 1)
@@ -171,20 +161,14 @@ def test_a_time_out_while_the_loop_stood_still_does_not_count() -> None:
     assert not harness.pauses()
 
 
-def test_a_time_out_of_a_loop_that_ran_counts() -> None:
-    harness = OwnFaultsHarness()
+def test_a_time_out_of_a_loop_that_ran_counts(harness: OwnFaultsHarness) -> None:
     assert harness.attempt("m1", LATE, lasts=10)
 
 
-def test_a_failure_that_the_sender_knows_to_be_ours_never_counts() -> None:
-    harness = OwnFaultsHarness()
-    assert not harness.attempt("m1", NO_FILES)
-    assert not harness.attempt("m2", Failure(Outcome.DNS, "EMFILE", is_ours=True))
-
-
 @pytest.mark.parametrize("seen", [Answer(500), REFUSED, ACCEPTED])
-def test_a_local_fault_is_over_when_one_who_showed_it_gets_further(seen: Answer | Failure) -> None:
-    harness = OwnFaultsHarness()
+def test_a_local_fault_is_over_once_one_gets_further(
+    harness: OwnFaultsHarness, seen: Answer | Failure
+) -> None:
     harness.attempt("m1", NO_FILES)
     harness.attempt("m2", NO_FILES)
     harness.wait(1)
@@ -196,17 +180,15 @@ def test_a_local_fault_is_over_when_one_who_showed_it_gets_further(seen: Answer 
 
 @pytest.mark.parametrize(("shown", "is_over"), [("NO_NAMES", True), ("NO_FILES", False)])
 def test_a_name_that_does_not_exist_shows_only_that_name_servers_are_reached(
-    shown: str, is_over: bool
+    harness: OwnFaultsHarness, shown: str, is_over: bool
 ) -> None:
-    harness = OwnFaultsHarness()
     harness.attempt("m1", {"NO_NAMES": NO_NAMES, "NO_FILES": NO_FILES}[shown])
     harness.wait(1)
     assert harness.attempt("m1", Failure(Outcome.DNS, "name does not exist", has_address=False))
     assert bool(harness.faults.held) is not is_over
 
 
-def test_a_signature_that_does_not_verify_pauses_everything_until_one_does() -> None:
-    harness = OwnFaultsHarness()
+def test_a_signature_that_does_not_verify_pauses_everything_until_one_does(harness: OwnFaultsHarness) -> None:
     assert not harness.attempt("m1", BADLY_SIGNED)
     assert harness.pauses()
     assert harness.faults.signer_is_broken
@@ -219,8 +201,7 @@ def test_a_signature_that_does_not_verify_pauses_everything_until_one_does() -> 
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503])
-def test_what_all_answer_alike_is_theirs(status: int) -> None:
-    harness = OwnFaultsHarness()
+def test_what_all_answer_alike_is_theirs(harness: OwnFaultsHarness, status: int) -> None:
     merchants = [f"m{number}" for number in range(50)]
     assert all(harness.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
     assert all(harness.attempt(merchant_id, Answer(status)) for merchant_id in merchants)
@@ -228,8 +209,7 @@ def test_what_all_answer_alike_is_theirs(status: int) -> None:
     assert not harness.faults.held
 
 
-def test_time_outs_of_a_loop_that_stood_still_raise_no_suspicion() -> None:
-    harness = OwnFaultsHarness()
+def test_time_outs_of_a_loop_that_stood_still_raise_no_suspicion(harness: OwnFaultsHarness) -> None:
     merchants = [f"m{number}" for number in range(50)]
     assert all(harness.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
     harness.faults.beat()
@@ -240,8 +220,7 @@ def test_time_outs_of_a_loop_that_stood_still_raise_no_suspicion() -> None:
     assert not harness.faults.held
 
 
-def test_operators_are_told_when_nobody_is_answered_any_more() -> None:
-    harness = OwnFaultsHarness()
+def test_operators_are_told_when_nobody_is_answered_any_more(harness: OwnFaultsHarness) -> None:
     merchants = [f"m{number}" for number in range(10)]
     assert all(harness.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
     harness.clock.advance(1)
@@ -263,8 +242,7 @@ def test_operators_are_told_when_nobody_is_answered_any_more() -> None:
     assert harness.metrics.registry.get_sample_value("webhook_merchants_held_back") == 0
 
 
-def test_names_that_cannot_be_looked_up_are_a_mark_of_their_own() -> None:
-    harness = OwnFaultsHarness()
+def test_names_that_cannot_be_looked_up_are_a_mark_of_their_own(harness: OwnFaultsHarness) -> None:
     merchants = [f"m{number}" for number in range(10)]
     assert all(harness.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
     for number, merchant_id in enumerate(merchants):
@@ -279,23 +257,7 @@ def test_names_that_cannot_be_looked_up_are_a_mark_of_their_own() -> None:
     assert not harness.faults.held
 
 
-def test_those_held_back_are_probed_one_at_a_time() -> None:
-    harness = OwnFaultsHarness()
-    merchants = [f"m{number}" for number in range(10)]
-    assert all(harness.attempt(merchant_id, ACCEPTED) for merchant_id in merchants)
-    assert harness.faults.probes == 0
-    harness.clock.advance(1)
-    for merchant_id in merchants:
-        harness.attempt(merchant_id, REFUSED)
-    assert harness.faults.probes == 0, "it has just begun"
-    harness.wait(PROBE_INTERVAL)
-    assert harness.faults.probes == 1
-    harness.faults.note_probe()
-    assert harness.faults.probes == 0
-
-
-def test_what_makes_things_old_is_in_doubt_until_clocks_agree_and_for_a_day_after_one_was_set() -> None:
-    harness = OwnFaultsHarness()
+def test_what_makes_things_old_is_in_doubt_for_a_day(harness: OwnFaultsHarness) -> None:
     assert harness.faults.clock_doubt() == "the database's clock was not read yet"
     for ahead, doubt in (
         (0, ""),

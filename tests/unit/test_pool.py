@@ -32,8 +32,12 @@ class Connections:
         return wire, transport
 
 
-def test_the_newest_of_an_origin_is_taken_and_only_once() -> None:
-    connections = Connections()
+@pytest.fixture
+def connections() -> Connections:
+    return Connections()
+
+
+def test_the_newest_of_an_origin_is_taken_and_only_once(connections: Connections) -> None:
     older, newer, other = connections.keep()[0], connections.keep()[0], connections.keep(THERE)[0]
     taken = [connections.pool.take(HERE) for _ in range(3)]
     assert taken == [newer, older, None]
@@ -41,39 +45,28 @@ def test_the_newest_of_an_origin_is_taken_and_only_once() -> None:
     assert connections.pool.idle == []
 
 
-def test_an_idle_connection_is_given_up_after_15_seconds() -> None:
-    connections = Connections()
-    _, transport = connections.keep()
-    was_aborted = []
-    for seconds in (14.9, 0.2):
-        connections.loop.advance(seconds)
-        was_aborted.append(transport.is_aborted)
-    assert was_aborted == [False, True]
-    assert connections.pool.take(HERE) is None
-
-
-def test_each_connection_has_its_own_15_seconds() -> None:
-    connections = Connections()
+def test_each_idle_connection_is_given_up_after_15_seconds(connections: Connections) -> None:
     wire, first = connections.keep()
     connections.loop.advance(10)
     _, second = connections.keep(THERE)
-    connections.loop.advance(6)
-    assert (first.is_aborted, second.is_aborted) == (True, False)
-    wire.connection_lost(None)
-    connections.loop.advance(10)
-    assert second.is_aborted
+    were_aborted = []
+    for seconds in (4.9, 0.2, 9.8, 0.2):
+        connections.loop.advance(seconds)
+        were_aborted.append((first.is_aborted, second.is_aborted))
+        if first.is_aborted:
+            wire.connection_lost(None)
+    assert were_aborted == [(False, False), (True, False), (True, False), (True, True)]
+    assert (connections.pool.take(HERE), connections.pool.take(THERE)) == (None, None)
 
 
-def test_what_has_been_idle_too_long_is_not_taken_even_if_no_timer_rang() -> None:
-    connections = Connections()
+def test_what_has_been_idle_too_long_is_not_taken_even_if_no_timer_rang(connections: Connections) -> None:
     _, transport = connections.keep()
     connections.loop.now += 15
     assert connections.pool.take(HERE) is None
     assert transport.is_aborted
 
 
-def test_being_used_begins_the_time_anew() -> None:
-    connections = Connections()
+def test_being_used_begins_the_time_anew(connections: Connections) -> None:
     wire, transport = connections.keep()
     for _ in range(4):
         connections.loop.advance(10)
@@ -93,8 +86,7 @@ def test_no_more_are_kept_than_allowed_and_a_lost_one_makes_room() -> None:
     assert [connections.pool.take(HERE) for _ in range(3)] == [last, wires[1][0], None]
 
 
-def test_a_connection_that_closed_is_neither_kept_nor_taken() -> None:
-    connections = Connections()
+def test_a_connection_that_closed_is_neither_kept_nor_taken(connections: Connections) -> None:
     wire, transport = connections.make()
     transport.abort()
     connections.pool.put(wire)
@@ -104,8 +96,7 @@ def test_a_connection_that_closed_is_neither_kept_nor_taken() -> None:
     assert connections.pool.take(HERE) is None
 
 
-def test_a_connection_that_has_something_to_read_is_not_taken() -> None:
-    connections = Connections()
+def test_a_connection_that_has_something_to_read_is_not_taken(connections: Connections) -> None:
     quiet_one, _ = connections.keep()
     _, transport = connections.keep()
     transport.buffers.is_unread = True
@@ -113,8 +104,7 @@ def test_a_connection_that_has_something_to_read_is_not_taken() -> None:
     assert transport.is_aborted
 
 
-def test_origins_that_are_not_used_any_more_are_forgotten() -> None:
-    connections = Connections()
+def test_origins_that_are_not_used_any_more_are_forgotten(connections: Connections) -> None:
     for number in range(100):
         wire, _ = connections.keep(f"https://{number}.example.org:443")
         assert connections.pool.take(wire.origin) is wire
@@ -123,8 +113,7 @@ def test_origins_that_are_not_used_any_more_are_forgotten() -> None:
     assert len(connections.pool._by_origin) <= 1
 
 
-async def test_closing_ends_all_connections_and_waits_for_them() -> None:
-    connections = Connections()
+async def test_closing_ends_all_connections_and_waits_for_them(connections: Connections) -> None:
     idle, first = connections.keep()
     busy, second = connections.make()
     closing = asyncio.create_task(connections.pool.close())
@@ -139,8 +128,7 @@ async def test_closing_ends_all_connections_and_waits_for_them() -> None:
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-async def test_nothing_is_kept_by_a_closed_pool(is_new: bool) -> None:
-    connections = Connections()
+async def test_nothing_is_kept_by_a_closed_pool(connections: Connections, is_new: bool) -> None:
     wire, transport = connected(connections.loop, HERE, connections.pool.forget)
     await connections.pool.close()
     if is_new:
@@ -188,9 +176,8 @@ def answers(data: bytes) -> Callable[[HttpConnection, FakeLoop], None]:
     ],
 )
 async def test_where_more_is_sent_than_answers_no_connection_is_kept_for_ten_minutes(
-    behave: Callable[[HttpConnection, FakeLoop], None], is_apart: bool
+    connections: Connections, behave: Callable[[HttpConnection, FakeLoop], None], is_apart: bool
 ) -> None:
-    connections = Connections()
     beside, elsewhere, (wire, _) = connections.keep()[1], connections.keep(THERE)[1], connections.make()
     behave(wire, connections.loop)
     wire.connection_lost(None)
@@ -202,8 +189,7 @@ async def test_where_more_is_sent_than_answers_no_connection_is_kept_for_ten_min
     assert was_kept == [not is_apart, not is_apart, True]
 
 
-def test_only_so_many_origins_are_remembered_to_be_set_apart() -> None:
-    connections = Connections()
+def test_only_so_many_origins_are_remembered_to_be_set_apart(connections: Connections) -> None:
     for number in range(_MAX_APART + 1):
         wire, _ = connections.make(f"https://a{number}.example.org:443")
         wire.data_received(OK)

@@ -1,10 +1,10 @@
 """What each end of an attempt means: the verdicts on everything the sender can see, without a wire."""
 
 import errno
-import ssl
 
 import pytest
 
+from tests.unit.fakes.network import SECRET, caused_by, tls_error, unverified
 from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.transport.certificates import CertificateRefused
 from webhook_dispatcher.transport.failures import (
@@ -20,27 +20,9 @@ from webhook_dispatcher.transport.failures import (
 )
 from webhook_dispatcher.transport.guard import Forbidden
 
-SECRET = "what the receiver sent"
 RESOLVING, CONNECTING, WAITING, READING = Phase.RESOLVING, Phase.CONNECTING, Phase.WAITING, Phase.READING
 HANDSHAKING = Phase.HANDSHAKING
 NOT_HTTP = "the request cannot be written as HTTP"
-
-
-def unverified(words: str) -> ssl.SSLCertVerificationError:
-    error = ssl.SSLCertVerificationError(1, SECRET)
-    error.verify_message = words
-    return error
-
-
-def tls_error(reason: str) -> ssl.SSLError:
-    error = ssl.SSLError(1, SECRET)
-    error.reason = reason
-    return error
-
-
-def caused_by(error: Exception, cause: Exception) -> Exception:
-    error.__cause__ = cause
-    return error
 
 
 def failed(number: int) -> Exception:

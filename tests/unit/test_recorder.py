@@ -15,8 +15,12 @@ from webhook_dispatcher.domain.verdict import Outcome
 DOWN = StorageUnavailable("down")
 
 
-def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
-    harness = RecorderHarness()
+@pytest.fixture
+def harness() -> RecorderHarness:
+    return RecorderHarness()
+
+
+def test_outcomes_of_many_lanes_are_written_in_one_statement(harness: RecorderHarness) -> None:
     sessions = [harness.session(f"m{number}", 10 + number) for number in range(3)]
     for session in sessions:
         harness.attempt(session)
@@ -33,27 +37,12 @@ def test_outcomes_of_many_lanes_are_written_in_one_statement() -> None:
     assert harness.memory.used == 0
 
 
-def test_a_batch_is_bounded_and_oldest_first() -> None:
-    harness = RecorderHarness()
-    session = harness.session("m", *range(1, MAX_BATCH + 3))
-    for _ in range(MAX_BATCH + 2):
-        harness.attempt(session)
-    harness.step()
-    harness.step()
-    assert [seqs for seqs, _ in harness.records.statements] == [
-        list(range(1, MAX_BATCH + 1)),
-        [MAX_BATCH + 1, MAX_BATCH + 2],
-    ]
-
-
-def test_nothing_to_write_asks_nothing_of_the_database() -> None:
-    harness = RecorderHarness()
+def test_nothing_to_write_asks_nothing_of_the_database(harness: RecorderHarness) -> None:
     harness.step()
     assert harness.records.statements == []
 
 
-def test_a_statement_that_failed_is_written_again() -> None:
-    harness = RecorderHarness()
+def test_a_statement_that_failed_is_written_again(harness: RecorderHarness) -> None:
     harness.database.faults["write"].append(DOWN)
     session = harness.session("m", 1, 2)
     harness.attempt(session)
@@ -63,12 +52,10 @@ def test_a_statement_that_failed_is_written_again() -> None:
     assert harness.recorder.unwritten == 2
     harness.step()
     assert [seqs for seqs, _ in harness.records.statements] == [[1], [1, 2]]
-    assert session.unwritten == 0
-    assert harness.memory.used == 0
+    assert (session.unwritten, harness.memory.used) == (0, 0)
 
 
-def test_what_could_not_be_written_goes_before_what_is_newer() -> None:
-    harness = RecorderHarness()
+def test_what_could_not_be_written_goes_before_what_is_newer(harness: RecorderHarness) -> None:
     harness.database.faults["write"].append(DOWN)
     session = harness.session("m", *range(1, MAX_BATCH + 2))
     for _ in range(MAX_BATCH + 1):
@@ -81,22 +68,8 @@ def test_what_could_not_be_written_goes_before_what_is_newer() -> None:
     assert seqs == list(range(1, MAX_BATCH // 2 + 1))
 
 
-def test_a_statement_that_was_committed_but_reported_as_failed_settles_as_late() -> None:
-    harness = RecorderHarness()
-    harness.records.loses_answers.append(True)
-    session = harness.session("m", 1)
-    record = harness.attempt(session)
-    with pytest.raises(StorageUnavailable):
-        harness.step()
-    harness.step()
-    assert harness.records.written == [record]
-    assert harness.records.late == [record]
-    assert harness.recorder.unwritten == 0
-
-
 @pytest.mark.parametrize("method", ["read_unwritten", "write_late"])
-def test_a_failure_while_the_rest_is_settled_loses_nothing(method: str) -> None:
-    harness = RecorderHarness()
+def test_a_failure_while_the_rest_is_settled_loses_nothing(harness: RecorderHarness, method: str) -> None:
     harness.database.faults[method].append(DOWN)
     robbed, other = harness.session("robbed", 1), harness.session("other", 2)
     harness.database.lease("robbed")
@@ -107,13 +80,11 @@ def test_a_failure_while_the_rest_is_settled_loses_nothing(method: str) -> None:
         harness.step()
     assert harness.recorder.unwritten == 1
     harness.settle()
-    assert seqs_of(harness.records.written) == [2]
-    assert seqs_of(harness.records.late) == [1]
+    assert (seqs_of(harness.records.written), seqs_of(harness.records.late)) == ([2], [1])
     assert set(harness.closed) == {robbed, other}
 
 
-async def test_a_cancelled_statement_is_written_again() -> None:
-    harness = RecorderHarness()
+async def test_a_cancelled_statement_is_written_again(harness: RecorderHarness) -> None:
     harness.records.gate = asyncio.Event()
     harness.attempt(harness.session("m", 1))
     writing = asyncio.create_task(harness.recorder.step())
@@ -126,36 +97,17 @@ async def test_a_cancelled_statement_is_written_again() -> None:
     assert is_delivered(harness.database, 1)
 
 
-def test_a_lane_is_released_with_its_last_outcome() -> None:
-    harness = RecorderHarness()
-    session = harness.session("m", 1, 2)
-    harness.attempt(session)
-    harness.step()
-    harness.attempt(session)
-    harness.end(session)
-    harness.step()
-    assert [[turn.is_over for turn in turns] for _, turns in harness.records.statements] == [
-        [False],
-        [True],
-    ]
-    assert harness.closed == [session]
-    assert not harness.database.lanes["m"].is_leased
-
-
-def test_a_lane_without_outcome_is_released_alone() -> None:
-    harness = RecorderHarness()
+def test_a_lane_without_outcome_is_released_alone(harness: RecorderHarness) -> None:
     session = harness.session("m", 1)
     session.wait_until = harness.clock.now
     harness.end(session)
     harness.step()
-    assert harness.closed == [session]
-    assert harness.database.lanes["m"].wait_until == harness.clock.now
+    assert (harness.closed, harness.database.lanes["m"].wait_until) == ([session], harness.clock.now)
     harness.step()
     assert len(harness.records.statements) == 1
 
 
-def test_a_lane_whose_outcomes_fill_more_than_a_batch_ends_with_the_last_of_them() -> None:
-    harness = RecorderHarness()
+def test_a_lane_of_more_than_a_batch_ends_with_the_last(harness: RecorderHarness) -> None:
     session = harness.session("m", *range(1, MAX_BATCH + 2))
     for _ in range(MAX_BATCH + 1):
         harness.attempt(session)
@@ -167,8 +119,7 @@ def test_a_lane_whose_outcomes_fill_more_than_a_batch_ends_with_the_last_of_them
     assert harness.closed == [session]
 
 
-def test_every_outcome_renews_its_lane_from_when_it_was_asked() -> None:
-    harness = RecorderHarness()
+def test_every_outcome_renews_its_lane_from_when_it_was_asked(harness: RecorderHarness) -> None:
     session = harness.session("m", 1)
     harness.clock.advance(5)
     harness.attempt(session)
@@ -178,8 +129,7 @@ def test_every_outcome_renews_its_lane_from_when_it_was_asked() -> None:
     assert session.trusted_until == asked + TRUST
 
 
-def test_a_turn_says_how_far_everything_is_recorded() -> None:
-    harness = RecorderHarness()
+def test_a_turn_says_how_far_everything_is_recorded(harness: RecorderHarness) -> None:
     session = harness.session("m", 3, 5, 9)
     harness.attempt(session)
     harness.step()
@@ -189,27 +139,23 @@ def test_a_turn_says_how_far_everything_is_recorded() -> None:
     assert [turn.reach for _, turns in harness.records.statements for turn in turns] == [4, 9]
 
 
-def test_a_lost_lane_starts_nothing_more_and_its_outcome_is_a_late_fact() -> None:
-    harness = RecorderHarness()
+def test_a_lost_lane_starts_nothing_more_and_its_outcome_is_a_late_fact(harness: RecorderHarness) -> None:
     session = harness.session("m", 1, 2)
     harness.attempt(session)
     harness.database.lease("m")
     harness.step()
     assert session.is_lost
-    assert harness.closed == []
-    assert seqs_of(harness.records.late) == [1]
+    assert (harness.closed, seqs_of(harness.records.late)) == ([], [1])
     assert harness.recorder.take_recorded() == {Outcome.DELIVERED: 1}
     assert not any(counter._value.get() for counter in harness.metrics.deliveries_by.values())
     assert harness.metrics.leases_lost._value.get() == 1
     harness.end(session)
     harness.step()
-    assert harness.closed == [session]
-    assert harness.metrics.leases_lost._value.get() == 1
+    assert (harness.closed, harness.metrics.leases_lost._value.get()) == ([session], 1)
     assert harness.database.lanes["m"].is_leased, "it is another's"
 
 
-def test_a_recalled_lane_is_told() -> None:
-    harness = RecorderHarness()
+def test_a_recalled_lane_is_told(harness: RecorderHarness) -> None:
     session = harness.session("m", 1, 2)
     harness.database.lanes["m"].is_recalled = True
     harness.attempt(session)
@@ -217,8 +163,7 @@ def test_a_recalled_lane_is_told() -> None:
     assert session.state is SessionState.ENDING
 
 
-def test_a_locked_row_keeps_back_only_its_lane() -> None:
-    harness = RecorderHarness()
+def test_a_locked_row_keeps_back_only_its_lane(harness: RecorderHarness) -> None:
     locked, other = harness.session("locked", 1, 2), harness.session("other", 3, 4)
     harness.database.owed[1].is_locked = True
     for session in (locked, other):
@@ -236,52 +181,19 @@ def test_a_locked_row_keeps_back_only_its_lane() -> None:
     assert harness.recorder.unwritten == 0
 
 
-def test_a_locked_row_is_tried_again_after_a_moment() -> None:
-    harness = RecorderHarness()
+def test_a_locked_row_is_tried_again_after_a_moment(harness: RecorderHarness) -> None:
     session = harness.session("m", 1)
     harness.database.owed[1].is_locked = True
     harness.attempt(session)
     harness.step()
     harness.step()
     assert len(harness.records.statements) == 1
-    harness.clock.advance(LOCKED_WAIT)
-    harness.step()
+    harness.step(after=LOCKED_WAIT)
     assert len(harness.records.statements) == 2
     assert session.trusted_until == harness.clock.elapsed() + TRUST, "renewed all the same"
 
 
-def test_a_lane_with_a_locked_row_is_not_released() -> None:
-    harness = RecorderHarness()
-    session = harness.session("m", 1)
-    harness.attempt(session)
-    harness.end(session)
-    harness.database.owed[1].is_locked = True
-    for _ in range(3):
-        harness.clock.advance(LOCKED_WAIT)
-        harness.step()
-    assert harness.closed == []
-    assert harness.database.lanes["m"].is_leased
-    harness.database.owed[1].is_locked = False
-    harness.settle()
-    assert harness.closed == [session]
-
-
-def test_a_locked_lane_is_released_later() -> None:
-    harness = RecorderHarness()
-    session = harness.session("m", 1)
-    harness.attempt(session)
-    harness.end(session)
-    harness.database.lanes["m"].is_locked = True
-    harness.step()
-    assert harness.closed == []
-    harness.database.lanes["m"].is_locked = False
-    harness.settle()
-    assert harness.closed == [session]
-    assert is_delivered(harness.database, 1)
-
-
-def test_a_row_is_never_twice_in_a_statement() -> None:
-    harness = RecorderHarness()
+def test_a_row_is_never_twice_in_a_statement(harness: RecorderHarness) -> None:
     harness.retry(7, claim=1)
     harness.retry(7, claim=2)
     harness.retry(8, claim=3)
@@ -290,11 +202,9 @@ def test_a_row_is_never_twice_in_a_statement() -> None:
     assert seqs_of(harness.records.late) == [7]
 
 
-def test_a_retry_is_written_under_its_claim() -> None:
-    harness = RecorderHarness()
+def test_a_retry_is_written_under_its_claim(harness: RecorderHarness) -> None:
     stale = harness.retry(7, claim=1)
     harness.database.owed[7].claim = 2
     harness.step()
-    assert harness.records.written == []
-    assert harness.records.late == [stale]
+    assert (harness.records.written, harness.records.late) == ([], [stale])
     assert 7 in harness.database.owed

@@ -59,20 +59,16 @@ def test_an_outcome_whose_row_is_damaged_holds_up_its_lane_alone_and_is_written_
     harness.clock.advance(MAX_BEHIND * 2)
     assert not harness.recorder.is_behind(), "all others go on"
     for _ in range(3):
-        harness.clock.advance(DAMAGE_WAIT)
-        harness.step()
+        harness.step(after=DAMAGE_WAIT)
     assert (harness.recorder.unwritten, ill in harness.closed) == (1, False)
     assert harness.blocked.seqs() == [2]
     asked = len(harness.records.statements)
-    harness.clock.advance(DAMAGE_WAIT / 2)
-    harness.step()
+    harness.step(after=DAMAGE_WAIT / 2)
     assert len(harness.records.statements) == asked, "not tried at every turn"
     harness.database.damaged, harness.database.owed[2].is_locked = set(), True
-    harness.clock.advance(DAMAGE_WAIT)
-    harness.step()
+    harness.step(after=DAMAGE_WAIT)
     harness.database.owed[2].is_locked = False
-    harness.clock.advance(LOCKED_WAIT)
-    harness.step()
+    harness.step(after=LOCKED_WAIT)
     assert is_delivered(harness.database, 2)
     assert harness.closed[-1] is ill
     assert (harness.recorder.unwritten, harness.memory.used) == (0, 0)
@@ -118,43 +114,32 @@ def test_an_outcome_set_aside_that_is_put_back_hides_no_older_answer() -> None:
 
 
 @pytest.mark.parametrize("is_moved", [True, False], ids=["moved away", "claimed by another"])
-def test_an_outcome_set_aside_whose_fence_has_fallen_is_kept_until_it_can_be_written_late(
-    is_moved: bool,
-) -> None:
+def test_an_outcome_set_aside_whose_fence_has_fallen_is_written_late(is_moved: bool) -> None:
     harness, ill = with_one_set_aside()
     harness.database.lease("ill")
-    harness.clock.advance(DAMAGE_WAIT)
-    harness.step()
+    harness.step(after=DAMAGE_WAIT)
     assert harness.recorder.unwritten == 1
     if is_moved:
         del harness.database.owed[2]
     harness.database.damaged = set()
-    harness.clock.advance(DAMAGE_WAIT)
-    harness.step()
+    harness.step(after=DAMAGE_WAIT)
     assert seqs_of(harness.records.late) == [2]
     assert harness.closed[-1] is ill
     assert harness.recorder.unwritten == 0
 
 
-async def test_a_drain_tries_what_was_set_aside_once_more_and_does_not_wait_for_it() -> None:
-    harness, _ = with_one_set_aside()
+@pytest.mark.parametrize("is_mended", [True, False])
+async def test_a_drain_tries_what_was_set_aside_once_more_and_does_not_wait_for_it(is_mended: bool) -> None:
+    harness, ill = with_one_set_aside()
+    harness.database.damaged -= {2} if is_mended else set()
     asked = len(harness.records.statements)
     harness.recorder.stop()
     assert not harness.recorder.is_drained
     async with asyncio.timeout(MAX_WAIT):
         await harness.run()
     assert [seqs for seqs, _ in harness.records.statements[asked:]] == [[2]]
-    assert harness.recorder.unwritten == 1, "and the daemon says so"
-
-
-async def test_what_is_mended_before_a_drain_is_written_by_its_last_try() -> None:
-    harness, ill = with_one_set_aside()
-    harness.database.damaged = set()
-    harness.recorder.stop()
-    async with asyncio.timeout(MAX_WAIT):
-        await harness.run()
-    assert is_delivered(harness.database, 2)
-    assert (harness.closed[-1], harness.recorder.unwritten) == (ill, 0)
+    assert (is_delivered(harness.database, 2), harness.closed[-1] is ill) == (is_mended, is_mended)
+    assert harness.recorder.unwritten == (not is_mended), "and the daemon says so"
 
 
 async def test_a_drain_waits_for_what_is_locked_though_something_is_set_aside() -> None:
@@ -169,8 +154,7 @@ async def test_a_drain_waits_for_what_is_locked_though_something_is_set_aside() 
     harness.step()
     assert not harness.recorder.is_drained
     harness.database.owed[5].is_locked = False
-    harness.clock.advance(LOCKED_WAIT)
-    harness.step()
+    harness.step(after=LOCKED_WAIT)
     assert harness.closed[-1] is other
     assert not harness.recorder.is_drained, "a lane is still to be released"
     harness.database.lanes["over"].is_locked = False
@@ -218,15 +202,12 @@ def test_a_late_outcome_whose_row_is_damaged_is_named_and_kept_until_it_is_mende
     assert [line["seq"] for line in logs if line["event"] == "row.unreadable"] == [1]
     assert (harness.blocked.seqs(), harness.recorder.unwritten) == ([1], 1)
     harness.database.damaged = set()
-    harness.clock.advance(DAMAGE_WAIT)
-    harness.step()
+    harness.step(after=DAMAGE_WAIT)
     assert (seqs_of(harness.records.late), harness.recorder.unwritten) == ([1], 0)
 
 
 @pytest.mark.parametrize("probe", [None, DAMAGE])
-def test_a_late_outcome_refused_for_damage_elsewhere_is_dropped_and_named(
-    probe: StatementRefused | None,
-) -> None:
+def test_a_late_outcome_refused_for_damage_elsewhere_is_dropped(probe: StatementRefused | None) -> None:
     harness = robbed_of_a_damaged_row()
     harness.database.damaged = set()
     harness.database.faults["write_late"].append(DAMAGE)
@@ -256,8 +237,7 @@ def test_a_session_that_waited_for_a_locked_row_ends_once_that_is_damaged() -> N
     assert unblocked is not None
     assert not unblocked.is_set()
     harness.database.damaged = {1}
-    harness.clock.advance(1)
-    harness.step()
+    harness.step(after=1)
     assert unblocked.is_set()
 
 

@@ -141,9 +141,7 @@ class Model:
 
 @settings(max_examples=120)
 @given(st.lists(ACTIONS, max_size=60))
-def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
-    actions: list[tuple[str, str, int]],
-) -> None:
+def test_every_outcome_is_written_once_or_settled_as_late(actions: list[tuple[str, str, int]]) -> None:
     model = Model()
     for action in actions:
         model.act(*action)
@@ -157,8 +155,7 @@ def test_every_outcome_is_written_once_under_its_fence_or_settled_as_late(
         is_plainer = record.attempt is None or record.reason is FailedReason.UNSENDABLE
         assert record == original or (is_plainer and record.event.seq in records.refused)
     assert set(model.recording.closed) == set(model.opened)
-    assert len(model.recording.closed) == len(model.opened)
-    assert model.recording.memory.used == 0
+    assert (len(model.recording.closed), model.recording.memory.used) == (len(model.opened), 0)
     for session in model.opened:
         assert not session.unfinished
         assert session.unblocked is None

@@ -16,8 +16,12 @@ from webhook_dispatcher.domain.errors import StorageUnavailable
 DOWN = StorageUnavailable("down")
 
 
-def test_nobody_starts_while_the_oldest_answer_waits_for_too_long() -> None:
-    harness = RecorderHarness()
+@pytest.fixture
+def harness() -> RecorderHarness:
+    return RecorderHarness()
+
+
+def test_nobody_starts_while_the_oldest_answer_waits_for_too_long(harness: RecorderHarness) -> None:
     harness.attempt(harness.session("m", 1))
     harness.clock.advance(MAX_BEHIND * 0.99)
     assert not harness.recorder.is_behind()
@@ -27,8 +31,7 @@ def test_nobody_starts_while_the_oldest_answer_waits_for_too_long() -> None:
     assert not harness.recorder.is_behind()
 
 
-async def test_whoever_waits_goes_on_when_it_is_written() -> None:
-    harness = RecorderHarness()
+async def test_whoever_waits_goes_on_when_it_is_written(harness: RecorderHarness) -> None:
     finished(harness.recorder.caught_up())
     harness.database.faults["write"].append(DOWN)
     harness.attempt(harness.session("m", 1))
@@ -44,8 +47,7 @@ async def test_whoever_waits_goes_on_when_it_is_written() -> None:
         await asyncio.gather(*waiting)
 
 
-async def test_an_answer_that_is_being_written_counts_too() -> None:
-    harness = RecorderHarness()
+async def test_an_answer_that_is_being_written_counts_too(harness: RecorderHarness) -> None:
     harness.records.gate = asyncio.Event()
     harness.attempt(harness.session("m", 1))
     writing = asyncio.create_task(harness.recorder.step())
@@ -58,8 +60,7 @@ async def test_an_answer_that_is_being_written_counts_too() -> None:
     assert not harness.recorder.is_behind()
 
 
-async def test_a_row_that_was_locked_hides_no_older_answer() -> None:
-    harness = RecorderHarness()
+async def test_a_row_that_was_locked_hides_no_older_answer(harness: RecorderHarness) -> None:
     stuck, other = harness.session("stuck", 1), harness.session("other", 2)
     harness.database.owed[1].is_locked = True
     harness.attempt(stuck)
@@ -81,8 +82,7 @@ async def test_a_row_that_was_locked_hides_no_older_answer() -> None:
     assert was_behind
 
 
-async def test_what_comes_is_written_until_it_is_stopped_and_empty() -> None:
-    harness = RecorderHarness()
+async def test_what_comes_is_written_until_it_is_stopped_and_empty(harness: RecorderHarness) -> None:
     running = asyncio.create_task(harness.run())
     session = harness.session("m", 1, 2)
     harness.attempt(session)
@@ -115,8 +115,7 @@ async def test_the_first_outcome_waits_for_company_and_no_longer(
     assert statements == written
 
 
-def test_outcomes_that_are_too_many_for_a_slow_database_are_written_in_smaller_batches() -> None:
-    harness = RecorderHarness()
+def test_a_slow_database_has_smaller_batches(harness: RecorderHarness) -> None:
     harness.records.times_out_beyond = MAX_BATCH // 5
     session = harness.session("m", *range(1, 2 * MAX_BATCH + 1))
     for _ in range(2 * MAX_BATCH):
@@ -153,8 +152,7 @@ def test_a_batch_is_never_larger_than_the_largest() -> None:
     assert size.limit == MAX_BATCH
 
 
-def test_lanes_that_ended_while_the_database_was_slow_are_released_in_batches() -> None:
-    harness = RecorderHarness()
+def test_a_slow_database_releases_lanes_in_batches(harness: RecorderHarness) -> None:
     harness.records.times_out_beyond = MAX_BATCH // 5
     sessions = [harness.session(f"m{seq}", seq) for seq in range(1, 2 * MAX_BATCH + 1)]
     for session in sessions:
@@ -165,8 +163,7 @@ def test_lanes_that_ended_while_the_database_was_slow_are_released_in_batches() 
     assert set(harness.closed) == set(sessions)
 
 
-def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_released() -> None:
-    harness = RecorderHarness()
+def test_ended_lanes_that_are_locked_do_not_keep_others_from_being_released(harness: RecorderHarness) -> None:
     for _ in range(20):
         harness.recorder._batch.failed()
     locked = [harness.session(f"l{seq}", seq) for seq in range(1, MIN_BATCH + 1)]

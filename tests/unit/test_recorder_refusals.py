@@ -12,8 +12,7 @@ from webhook_dispatcher.domain.verdict import Outcome
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, MAX_BATCH])
 @pytest.mark.parametrize("bad", ["first", "last", "all"])
-def test_the_bad_record_is_found_and_what_was_delivered_stays_so(size: int, bad: str) -> None:
-    harness = RecorderHarness()
+def test_the_bad_record_is_found(harness: RecorderHarness, size: int, bad: str) -> None:
     seqs = list(range(1, size + 1))
     harness.records.refused = {"first": {1}, "last": {size}, "all": set(seqs)}[bad]
     session = harness.session("m", *seqs)
@@ -21,15 +20,18 @@ def test_the_bad_record_is_found_and_what_was_delivered_stays_so(size: int, bad:
         harness.attempt(session)
     harness.end(session)
     harness.settle()
-    assert harness.closed == [session]
-    assert sorted(seqs_of(harness.records.written)) == seqs
+    assert (harness.closed, sorted(seqs_of(harness.records.written))) == ([session], seqs)
     assert all(is_delivered(harness.database, seq) for seq in seqs)
     without = {seq for seq in seqs if harness.database.finished[seq].attempt is None}
     assert without == harness.records.refused, "only the refused ones go without their attempt"
 
 
-def test_no_lane_ends_in_a_batch_that_was_halved() -> None:
-    harness = RecorderHarness()
+@pytest.fixture
+def harness() -> RecorderHarness:
+    return RecorderHarness()
+
+
+def test_no_lane_ends_in_a_batch_that_was_halved(harness: RecorderHarness) -> None:
     sessions = [harness.session(f"m{seq}", seq) for seq in (1, 2)]
     harness.records.refused = {2}
     for session in sessions:
@@ -42,8 +44,7 @@ def test_no_lane_ends_in_a_batch_that_was_halved() -> None:
     assert harness.closed == sessions
 
 
-def test_a_refused_failure_is_recorded_as_unsendable() -> None:
-    harness = RecorderHarness()
+def test_a_refused_failure_is_recorded_as_unsendable(harness: RecorderHarness) -> None:
     harness.records.refused = {7}
     harness.retry(7, claim=1, state=None)
     harness.step()
@@ -55,8 +56,7 @@ def test_a_refused_failure_is_recorded_as_unsendable() -> None:
     assert record.attempt.response_excerpt is None
 
 
-def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
-    harness = RecorderHarness()
+def test_a_record_refused_even_so_stops_everything_and_is_kept(harness: RecorderHarness) -> None:
     harness.records.hopeless = {2}
     session = harness.session("m", 1, 2, 3)
     for _ in range(3):
@@ -72,12 +72,10 @@ def test_a_record_refused_even_so_stops_everything_and_is_kept() -> None:
     harness.records.hopeless = set()
     harness.end(session)
     harness.settle()
-    assert {1, 2, 3} == set(harness.database.finished)
-    assert harness.closed == [session]
+    assert (set(harness.database.finished), harness.closed) == ({1, 2, 3}, [session])
 
 
-def test_a_failure_in_the_midst_of_halving_loses_nothing() -> None:
-    harness = RecorderHarness()
+def test_a_failure_in_the_midst_of_halving_loses_nothing(harness: RecorderHarness) -> None:
     harness.records.refused = {1}
     harness.database.faults["write"].extend([None, None, None, StorageUnavailable("down")])
     session = harness.session("m", 1, 2, 3)
@@ -88,13 +86,11 @@ def test_a_failure_in_the_midst_of_halving_loses_nothing() -> None:
         harness.step()
     assert harness.recorder.unwritten == 3
     harness.settle()
-    assert sorted(seqs_of(harness.records.written)) == [1, 2, 3]
-    assert harness.closed == [session]
+    assert (sorted(seqs_of(harness.records.written)), harness.closed) == ([1, 2, 3], [session])
     assert harness.memory.used == 0
 
 
-def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:
-    harness = RecorderHarness()
+def test_a_late_record_that_is_refused_does_not_stop_everything(harness: RecorderHarness) -> None:
     harness.records.refused = harness.records.refuses_late = {1}
     robbed, other = harness.session("robbed", 1), harness.session("other", 2)
     harness.attempt(robbed)
@@ -106,8 +102,7 @@ def test_a_late_record_that_is_refused_does_not_stop_everything() -> None:
 @pytest.mark.parametrize(
     "error", [PartitionMissing("23514", "no partition"), StatementRefused("42501", "permission denied")]
 )
-def test_what_is_refused_for_no_fault_of_a_row_is_written_unchanged_later(error: StatementRefused) -> None:
-    harness = RecorderHarness()
+def test_what_no_row_is_to_blame_for_is_kept(harness: RecorderHarness, error: StatementRefused) -> None:
     harness.database.faults["write"].append(error)
     session = harness.session("m", 1)
     harness.retry(7, claim=1, state=None)
@@ -122,8 +117,7 @@ def test_what_is_refused_for_no_fault_of_a_row_is_written_unchanged_later(error:
     assert harness.database.finished[1].attempt is not None
 
 
-def test_a_late_record_that_is_refused_for_no_fault_of_its_own_is_kept() -> None:
-    harness = RecorderHarness()
+def test_a_late_record_that_is_refused_for_no_fault_of_its_own_is_kept(harness: RecorderHarness) -> None:
     session = harness.session("robbed", 1)
     harness.attempt(session)
     harness.database.lease("robbed")

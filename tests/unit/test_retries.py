@@ -18,14 +18,19 @@ from webhook_dispatcher.dispatch.pace import Stop
 from webhook_dispatcher.dispatch.recorder import MAX_BEHIND
 from webhook_dispatcher.dispatch.retries import BURST, MAX_START_WAIT, MIN_POLL, POLL, UNCOUNTED_WAIT
 from webhook_dispatcher.domain.claim import ClaimedRetry
-from webhook_dispatcher.domain.errors import StatementRefused, StorageUnavailable
+from webhook_dispatcher.domain.endpoint import Endpoint
+from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.record import Record
 from webhook_dispatcher.domain.verdict import Answer, Failure, Outcome
 
 
-async def test_due_rows_are_attempted_and_recorded_under_their_claims() -> None:
-    harness = RetrierHarness()
+@pytest.fixture
+def harness() -> RetrierHarness:
+    return RetrierHarness()
+
+
+async def test_due_rows_are_attempted_and_recorded_under_their_claims(harness: RetrierHarness) -> None:
     harness.sender.answers.append(Answer(500))
     harness.owe(1, 2)
     assert await harness.round() == 2
@@ -33,16 +38,6 @@ async def test_due_rows_are_attempted_and_recorded_under_their_claims() -> None:
     assert {record.event.seq: record.fence for record in harness.records.written} == {1: 101, 2: 102}
     assert all(record.is_retry and record.attempts == 2 for record in harness.records.written)
     assert harness.memory.used == 0
-
-
-async def test_retries_of_one_merchant_do_not_wait_for_each_other() -> None:
-    harness = RetrierHarness()
-    harness.sender.gate = asyncio.Event()
-    harness.owe(1, 2)
-    async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
-        await harness.retrier.step(group)
-        await until(lambda: len(harness.sender.sent) == 2)
-        harness.sender.gate.set()
 
 
 async def test_no_more_is_claimed_than_there_is_room_for() -> None:
@@ -58,6 +53,10 @@ async def test_no_more_is_claimed_than_there_is_room_for() -> None:
         await until(lambda: harness.recorder.unwritten == 4)
         await quiet()
         assert (await harness.retrier.step(group)).started == 1
+
+
+SECOND = timedelta(seconds=1)
+DAMAGED = replace(make_endpoint("another"), merchant_id="m")
 
 
 def pause(harness: RetrierHarness) -> None:
@@ -93,9 +92,8 @@ def expire(harness: RetrierHarness) -> None:
 
 @pytest.mark.parametrize("hinder", [stop, expire, pause])
 async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(
-    hinder: Callable[[RetrierHarness], None],
+    harness: RetrierHarness, hinder: Callable[[RetrierHarness], None]
 ) -> None:
-    harness = RetrierHarness()
     harness.owe(1)
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await harness.retrier.step(group)
@@ -105,8 +103,7 @@ async def test_a_row_that_may_not_be_sent_any_more_is_handed_back(
 
 
 @pytest.mark.parametrize("seconds", [MAX_START_WAIT * 1.1, 15.0])
-async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: float) -> None:
-    harness = RetrierHarness()
+async def test_a_row_that_waited_long_is_handed_back(harness: RetrierHarness, seconds: float) -> None:
     harness.owe(1)
     async with asyncio.timeout(MAX_WAIT), asyncio.TaskGroup() as group:
         await harness.retrier.step(group)
@@ -122,8 +119,7 @@ async def test_a_row_that_waited_long_for_the_recorder_is_handed_back(seconds: f
     harness.assert_rescheduled()
 
 
-async def test_a_row_whose_endpoint_took_long_to_be_read_is_rescheduled() -> None:
-    harness = RetrierHarness()
+async def test_a_row_whose_endpoint_took_long_to_be_read_is_rescheduled(harness: RetrierHarness) -> None:
     harness.owe(1)
     harness.claims.on_read_endpoints = lambda: harness.clock.advance(MAX_START_WAIT * 2)
     await harness.round()
@@ -131,50 +127,33 @@ async def test_a_row_whose_endpoint_took_long_to_be_read_is_rescheduled() -> Non
     harness.assert_rescheduled()
 
 
-async def test_a_row_whose_secret_cannot_be_opened_waits() -> None:
-    harness = RetrierHarness()
-    harness.database.endpoints["m"] = make_endpoint(key_id="gone")
-    harness.owe(1)
+@pytest.mark.parametrize(
+    ("endpoint", "age", "wait", "told"),
+    [
+        pytest.param(make_endpoint(key_id="gone"), timedelta(), KEY_WAIT, (["gone"], []), id="no key"),
+        pytest.param(DAMAGED, timedelta(), KEY_WAIT, ([], ["m"]), id="a damaged secret"),
+        pytest.param(None, timedelta(), ENDPOINT_WAIT, ([], []), id="no endpoint"),
+        pytest.param(None, HOLD - SECOND, SECOND, ([], []), id="no endpoint, and the hold ends"),
+    ],
+)
+async def test_a_row_that_cannot_be_sent_waits(
+    harness: RetrierHarness, endpoint: Endpoint | None, age: timedelta, wait: timedelta, told: object
+) -> None:
+    harness.database.endpoints = {"m": endpoint} if endpoint else {}
+    harness.owe(1, created_at=NOW - age)
     await harness.round()
-    harness.assert_rescheduled(KEY_WAIT)
-    assert list(harness.attempter.missing_keys) == ["gone"]
+    harness.assert_rescheduled(wait)
+    assert (list(harness.attempter.missing_keys), list(harness.attempter.unopened)) == told
 
 
-async def test_a_row_whose_secret_is_damaged_waits_and_its_merchant_is_counted() -> None:
-    harness = RetrierHarness()
-    harness.database.endpoints["m"] = replace(make_endpoint("another"), merchant_id="m")
-    harness.owe(1)
-    await harness.round()
-    harness.assert_rescheduled(KEY_WAIT)
-    assert (list(harness.attempter.unopened), harness.attempter.missing_keys) == (["m"], {})
-
-
-async def test_a_row_whose_attempt_did_not_count_waits_while_the_fault_may_last() -> None:
-    harness = RetrierHarness()
+async def test_a_row_whose_attempt_did_not_count_waits(harness: RetrierHarness) -> None:
     harness.sender.answers.append(Failure(Outcome.CONNECT, "EMFILE", is_ours=True))
     harness.owe(1)
     await harness.round()
     harness.assert_rescheduled(UNCOUNTED_WAIT, sent=[1])
 
 
-async def test_a_row_without_endpoint_waits_for_one() -> None:
-    harness = RetrierHarness()
-    harness.database.endpoints.clear()
-    harness.owe(1)
-    await harness.round()
-    harness.assert_rescheduled(ENDPOINT_WAIT)
-
-
-async def test_a_row_without_endpoint_waits_no_longer_than_the_hold() -> None:
-    harness = RetrierHarness()
-    harness.database.endpoints.clear()
-    harness.owe(1, created_at=NOW - HOLD + timedelta(seconds=1))
-    await harness.round()
-    harness.assert_rescheduled(timedelta(seconds=1))
-
-
-async def test_a_repetition_without_endpoint_stays_delivered() -> None:
-    harness = RetrierHarness()
+async def test_a_repetition_without_endpoint_stays_delivered(harness: RetrierHarness) -> None:
     harness.database.endpoints.clear()
     harness.owe(1, created_at=NOW - HOLD, on_failure=State.DELIVERED)
     await harness.round()
@@ -182,8 +161,7 @@ async def test_a_repetition_without_endpoint_stays_delivered() -> None:
     assert (record.state, record.reason, record.attempt) == (State.DELIVERED, None, None)
 
 
-async def test_a_row_without_endpoint_fails_after_the_hold() -> None:
-    harness = RetrierHarness()
+async def test_a_row_without_endpoint_fails_after_the_hold(harness: RetrierHarness) -> None:
     harness.database.endpoints.clear()
     harness.owe(1, created_at=NOW - HOLD)
     await harness.round()
@@ -192,29 +170,25 @@ async def test_a_row_without_endpoint_fails_after_the_hold() -> None:
     assert (record.attempt, record.attempts) == (None, 1)
 
 
-async def test_a_row_whose_endpoint_was_removed_fails_at_once() -> None:
-    harness = RetrierHarness()
+async def test_a_row_whose_endpoint_was_removed_fails_at_once(harness: RetrierHarness) -> None:
     harness.database.endpoints.clear()
     harness.claims.retries = [ClaimedRetry(make_event(1, attempts=1), 101, NOW)]
     await harness.round()
     assert harness.the_only_record().reason is FailedReason.NOT_CONFIGURED
 
 
-async def test_rows_are_handed_back_when_their_endpoints_cannot_be_read() -> None:
-    harness = RetrierHarness()
+async def test_rows_are_handed_back_when_their_endpoints_cannot_be_read(harness: RetrierHarness) -> None:
     harness.owe(1, 2)
     harness.database.faults["read_endpoints"].append(StorageUnavailable("down"))
     async with asyncio.TaskGroup() as group:
         with pytest.raises(StorageUnavailable):
             await harness.retrier.step(group)
     await harness.recorder.step()
-    assert seqs_of(harness.records.written) == [1, 2]
-    assert harness.sender.sent == []
+    assert (seqs_of(harness.records.written), harness.sender.sent) == ([1, 2], [])
     assert harness.memory.used == 0
 
 
-async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight() -> None:
-    harness = RetrierHarness()
+async def test_run_survives_a_failed_claim_and_ends_with_the_last(harness: RetrierHarness) -> None:
     harness.sender.gate = asyncio.Event()
     harness.database.faults["claim_longest_due"].append(StorageUnavailable("down"))
     harness.owe(1)
@@ -230,25 +204,7 @@ async def test_run_goes_on_after_a_failed_claim_and_waits_for_what_is_in_flight(
     assert harness.recorder.unwritten == 1
 
 
-async def test_those_due_with_a_damaged_row_are_attempted_in_the_next_round() -> None:
-    harness = RetrierHarness()
-    harness.owe(1, 2, 3)
-    harness.database.damaged = {2}
-    assert [await harness.round() for _ in range(3)] == [0, 2, 0]
-    assert sorted(harness.sender.event_ids) == [1, 3]
-
-
-async def test_a_claim_that_is_refused_for_want_of_rights_finishes_nothing() -> None:
-    harness = RetrierHarness()
-    harness.owe(1)
-    harness.database.faults["claim_longest_due"].append(StatementRefused("42501", "permission denied"))
-    with pytest.raises(ExceptionGroup):
-        await harness.round()
-    assert len(harness.claims.retries) == 1
-
-
-async def test_retries_whose_endpoint_cannot_be_read_are_handed_back() -> None:
-    harness = RetrierHarness()
+async def test_retries_whose_endpoint_cannot_be_read_are_handed_back(harness: RetrierHarness) -> None:
     harness.owe(1)
     harness.database.unreadable_endpoints = {"m"}
     await harness.round()

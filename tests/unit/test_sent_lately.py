@@ -56,9 +56,7 @@ async def test_nothing_is_looked_for_while_the_same_server_answers(lately: SentL
     assert looks.batches == []
 
 
-async def test_what_ended_before_and_soon_after_is_looked_for_once(
-    lately: SentLately, clock: FakeClock
-) -> None:
+async def test_what_ended_before_or_soon_after_is_sought_once(lately: SentLately, clock: FakeClock) -> None:
     looks = Looks()
     lately.note(ended(1))
     lately.note(ended(2, Outcome.BLOCKED))
@@ -74,7 +72,7 @@ async def test_what_ended_before_and_soon_after_is_looked_for_once(
     assert looks.seqs == [1, 3], "nothing was sent of 2; 4 began with the new server"
 
 
-async def test_what_could_not_be_looked_for_is_looked_for_again(
+async def test_what_could_not_be_sought_is_tried_again(
     lately: SentLately, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sent_lately, "BATCH", 2)

@@ -38,8 +38,7 @@ def test_single_database_may_stand_bare_or_have_a_name() -> None:
     assert bare.shard_name is None
     assert bare.database_dsn() == BARE["WEBHOOK_DATABASE_URL"]
     named = load_settings({"WEBHOOK_DATABASE_URL": "only=" + BARE["WEBHOOK_DATABASE_URL"]})
-    assert named.shard_name == "only"
-    assert named.database_dsn() == bare.database_dsn()
+    assert (named.shard_name, named.database_dsn()) == ("only", bare.database_dsn())
     assert named.of_shard("only") == named
 
 
@@ -101,12 +100,8 @@ def test_what_is_no_name_is_never_quoted(name: str) -> None:
 @pytest.mark.parametrize(
     ("processes", "cpus", "databases", "count"),
     [
-        ("1", 8, BARE, 1),
-        ("5", 1, BOTH, 5),
-        ("auto", 8, BARE, 8),
-        ("AUTO", 8, BOTH, 4),
-        ("auto", 7, BOTH, 4),
-        ("auto", 1, BOTH, 1),
+        *(("1", 8, BARE, 1), ("5", 1, BOTH, 5), ("auto", 8, BARE, 8), ("AUTO", 8, BOTH, 4)),
+        *(("auto", 7, BOTH, 4), ("auto", 1, BOTH, 1)),
     ],
 )
 def test_processes_are_counted_for_each_database(

@@ -71,9 +71,7 @@ def test_values_are_bound_by_the_names_in_the_header() -> None:
     ],
     ids=["missing", "extra", "misspelt"],
 )
-def test_a_name_that_is_not_in_the_header_is_an_error_that_names_it(
-    values: dict[str, object], said: str
-) -> None:
+def test_a_name_that_is_not_in_the_header_is_an_error(values: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse(SOURCE)["first"].arguments(values)
 

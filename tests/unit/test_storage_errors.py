@@ -83,9 +83,7 @@ async def no_server(*_: object, **__: object) -> None:
     raise pg.PostgresError.new(NO_SERVER)
 
 
-async def test_what_is_refused_when_a_connection_is_opened_is_not_about_a_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_refused_when_connecting_is_not_about_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncpg, "connect", no_server)
     opened = create_pool(
         "postgresql://u@127.0.0.1:1/x", application_name="test", command_timeout=timedelta(seconds=1), size=1
@@ -95,9 +93,7 @@ async def test_what_is_refused_when_a_connection_is_opened_is_not_about_a_row(
             await pool.fetchval("SELECT 1")
 
 
-async def test_what_is_refused_when_a_pooled_transaction_begins_is_not_about_a_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_refused_at_a_pooled_begin_is_not_about_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unopened(PooledConnection):
         def __init__(self) -> None:
             """Open nothing."""

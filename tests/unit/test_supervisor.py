@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.fakes.administration import KEYS
 from tests.unit.fakes.clock import FakeClock
 from webhook_dispatcher.app.child import Child, Place, said_of
 from webhook_dispatcher.app.supervisor import MAX_WAIT, RestartWait, environment_of
 from webhook_dispatcher.settings import load_settings
 from webhook_dispatcher.telemetry.metrics import ProcessState
 
-KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
 ENVIRON = {
     "PATH": "/bin",
     "WEBHOOK_DATABASE_URL": "eu1=postgresql://u:one@localhost/a eu2=postgresql://u:two@localhost/b",
@@ -57,8 +57,7 @@ def test_end_of_a_process_is_told_in_words(code: int, said: str) -> None:
 
 
 def test_place_names_the_database_where_it_has_a_name() -> None:
-    assert str(Place(3, None)) == "process 3"
-    assert str(Place(3, "eu1")) == "process 3 (eu1)"
+    assert (str(Place(3, None)), str(Place(3, "eu1"))) == ("process 3", "process 3 (eu1)")
     assert Place(3, "eu1").log_fields == {"process": 3, "shard": "eu1"}
 
 

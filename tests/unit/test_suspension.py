@@ -93,8 +93,7 @@ async def test_a_try_that_does_not_count_is_none_the_less_the_only_one_of_its_in
     async with harness.open("m") as group:
         harness.database.insert(make_event(1))
         await harness.rounds(group)
-        assert harness.sent == [1]
-        assert harness.records.written == []
+        assert (harness.sent, harness.records.written) == ([1], [])
         assert harness.database.lanes["m"].wait_until is not None
 
 
@@ -105,8 +104,7 @@ async def test_a_suspended_lane_that_was_not_tried_does_not_rest() -> None:
     async with harness.open("m") as group:
         harness.database.insert(make_event(1))
         await harness.rounds(group, 1)
-    assert harness.claims.leases_asked == [{"m": 1}]
-    assert harness.sent == []
+    assert (harness.claims.leases_asked, harness.sent) == ([{"m": 1}], [])
     assert harness.database.lanes["m"].wait_until is None
 
 

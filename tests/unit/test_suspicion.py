@@ -89,14 +89,12 @@ class SuspicionsHarness:
         return merchants
 
 
-def test_one_merchant_that_fails_is_its_own_fault() -> None:
-    harness = SuspicionsHarness()
-    harness.fleet(20)
-    assert not any(harness.fails("m1") for _ in range(50))
+@pytest.fixture
+def harness() -> SuspicionsHarness:
+    return SuspicionsHarness()
 
 
-def test_a_third_of_all_merchants_failing_alike_is_their_fault() -> None:
-    harness = SuspicionsHarness()
+def test_a_third_of_all_merchants_failing_alike_is_their_fault(harness: SuspicionsHarness) -> None:
     for number, merchant_id in enumerate(harness.fleet(60) * 3):
         harness.clock.advance(0.001)
         if number % 3:
@@ -105,45 +103,38 @@ def test_a_third_of_all_merchants_failing_alike_is_their_fault() -> None:
             assert not harness.fails(merchant_id)
 
 
-def test_nearly_all_that_worked_failing_alike_is_suspicious() -> None:
-    harness = SuspicionsHarness()
+def test_nearly_all_that_worked_failing_alike_is_suspicious(harness: SuspicionsHarness) -> None:
     excused = [harness.fails(merchant_id) for merchant_id in harness.fleet(MIN_ORIGINS + 1)]
     assert excused == [False] * (MIN_ORIGINS - 1) + [True] * 2
 
 
-def test_merchants_that_fail_in_different_ways_are_not_suspicious() -> None:
-    harness = SuspicionsHarness()
+def test_merchants_that_fail_in_different_ways_are_not_suspicious(harness: SuspicionsHarness) -> None:
     marks = [DNS, CONNECT, TIMEOUT]
     for number, merchant_id in enumerate(harness.fleet(40)):
         assert not harness.fails(merchant_id, marks[number % 3])
 
 
-def test_merchants_that_never_worked_prove_nothing() -> None:
-    harness = SuspicionsHarness()
+def test_merchants_that_never_worked_prove_nothing(harness: SuspicionsHarness) -> None:
     assert not any(harness.fails(f"new{number}") for number in range(100))
 
 
-def test_merchants_that_worked_too_long_ago_prove_nothing() -> None:
-    harness = SuspicionsHarness()
+def test_merchants_that_worked_too_long_ago_prove_nothing(harness: SuspicionsHarness) -> None:
     merchants = harness.fleet(20)
     harness.clock.advance(RECENT)
     assert not any(harness.fails(merchant_id) for merchant_id in merchants)
 
 
-def test_retries_prove_nothing_about_others() -> None:
-    harness = SuspicionsHarness()
+def test_retries_prove_nothing_about_others(harness: SuspicionsHarness) -> None:
     assert not any(harness.fails(merchant_id, is_first=False) for merchant_id in harness.fleet(20))
 
 
-def test_results_of_long_ago_are_not_compared_with_todays() -> None:
-    harness = SuspicionsHarness()
+def test_results_of_long_ago_are_not_compared_with_todays(harness: SuspicionsHarness) -> None:
     for merchant_id in harness.fleet(20):
         assert not harness.fails(merchant_id)
         harness.clock.advance(WINDOW / (MIN_ORIGINS - 1) + 0.1)
 
 
-def test_late_failures_of_attempts_begun_before_others_succeeded_do_not_outweigh_them() -> None:
-    harness = SuspicionsHarness()
+def test_late_failures_do_not_outweigh_successes(harness: SuspicionsHarness) -> None:
     merchants = harness.fleet(60)
     begun = harness.clock.elapsed()
     harness.clock.advance(1)
@@ -152,8 +143,7 @@ def test_late_failures_of_attempts_begun_before_others_succeeded_do_not_outweigh
 
 
 @pytest.mark.parametrize("pause", [0.001, 0.1, 2.0])
-def test_a_fault_of_ours_uses_up_no_more_than_a_sample_at_any_rate(pause: float) -> None:
-    harness = SuspicionsHarness()
+def test_a_fault_of_ours_uses_up_a_sample_at_any_rate(harness: SuspicionsHarness, pause: float) -> None:
     merchants = harness.fleet(1000)
     for merchant_id in merchants[:500]:
         harness.clock.advance(pause / 100)
@@ -165,15 +155,13 @@ def test_a_fault_of_ours_uses_up_no_more_than_a_sample_at_any_rate(pause: float)
     assert 0 < counted <= SAMPLE
 
 
-def test_a_hundred_merchants_of_one_network_are_one_witness() -> None:
-    harness = SuspicionsHarness()
+def test_a_hundred_merchants_of_one_network_are_one_witness(harness: SuspicionsHarness) -> None:
     merchants = harness.fleet(100)
     harness.networks = dict.fromkeys(merchants, "203.0.113.0/24")
     assert not any(harness.fails(merchant_id) for merchant_id in merchants)
 
 
-def test_names_that_cannot_be_looked_up_outweigh_the_networks_that_answered_before() -> None:
-    harness = SuspicionsHarness()
+def test_names_not_found_outweigh_networks_that_answered(harness: SuspicionsHarness) -> None:
     merchants = harness.fleet(MIN_ORIGINS)
     harness.networks = dict.fromkeys(merchants, "203.0.113.0/24")
     harness.works(*merchants)
@@ -182,8 +170,7 @@ def test_names_that_cannot_be_looked_up_outweigh_the_networks_that_answered_befo
     assert excused == [False] * (MIN_ORIGINS - 1) + [True]
 
 
-def test_whoever_shows_the_mark_is_held_back_and_nobody_else() -> None:
-    harness = SuspicionsHarness()
+def test_whoever_shows_the_mark_is_held_back_and_nobody_else(harness: SuspicionsHarness) -> None:
     merchants = harness.suspects()
     harness.works("honest")
     assert "honest" not in harness.suspicions.held
@@ -194,8 +181,7 @@ def test_whoever_shows_the_mark_is_held_back_and_nobody_else() -> None:
     assert "other" not in harness.suspicions.held
 
 
-def test_nobody_is_let_go_while_nobody_else_is_answered() -> None:
-    harness = SuspicionsHarness()
+def test_nobody_is_let_go_while_nobody_else_is_answered(harness: SuspicionsHarness) -> None:
     harness.suspects()
     for _ in range(100):
         harness.clock.advance(10 * MAX_SUSPICION)
@@ -204,8 +190,7 @@ def test_nobody_is_let_go_while_nobody_else_is_answered() -> None:
     assert harness.suspicions.believed() == CONNECT
 
 
-def test_all_are_let_go_when_one_of_them_is_answered() -> None:
-    harness = SuspicionsHarness()
+def test_all_are_let_go_when_one_of_them_is_answered(harness: SuspicionsHarness) -> None:
     merchants = harness.suspects()
     held = [merchant_id for merchant_id in merchants if merchant_id in harness.suspicions.held]
     harness.answers(held[0])
@@ -215,8 +200,7 @@ def test_all_are_let_go_when_one_of_them_is_answered() -> None:
     assert not harness.fails("m1"), "it begins anew"
 
 
-def test_an_answer_to_an_attempt_begun_before_proves_nothing() -> None:
-    harness = SuspicionsHarness()
+def test_an_answer_to_an_attempt_begun_before_proves_nothing(harness: SuspicionsHarness) -> None:
     begun = harness.clock.elapsed()
     merchants = harness.suspects()
     harness.answers(merchants[-1], started=begun)
@@ -226,8 +210,7 @@ def test_an_answer_to_an_attempt_begun_before_proves_nothing() -> None:
     assert harness.suspicions.believed() == CONNECT
 
 
-def test_while_others_are_answered_nothing_is_believed_and_holds_double() -> None:
-    harness = SuspicionsHarness()
+def test_while_others_are_answered_nothing_is_believed_and_holds_double(harness: SuspicionsHarness) -> None:
     harness.suspects()
     tried: list[float] = []
     begun = harness.clock.elapsed()
@@ -244,8 +227,7 @@ def test_while_others_are_answered_nothing_is_believed_and_holds_double() -> Non
     assert max(waits) <= MAX_HOLD + 0.3
 
 
-def test_each_hold_ends_by_an_answer_of_its_own_time() -> None:
-    harness = SuspicionsHarness()
+def test_each_hold_ends_by_an_answer_of_its_own_time(harness: SuspicionsHarness) -> None:
     harness.suspects()
     harness.works("honest")
     harness.clock.advance(MIN_HOLD)
@@ -258,8 +240,7 @@ def test_each_hold_ends_by_an_answer_of_its_own_time() -> None:
     assert harness.suspicions.take_released() == ["m9"]
 
 
-def test_others_who_have_little_to_be_sent_are_waited_for() -> None:
-    harness = SuspicionsHarness()
+def test_others_who_have_little_to_be_sent_are_waited_for(harness: SuspicionsHarness) -> None:
     harness.suspects()
     harness.works("honest")
     harness.clock.advance(SILENCE)
@@ -268,8 +249,7 @@ def test_others_who_have_little_to_be_sent_are_waited_for() -> None:
     assert harness.suspicions.believed() == CONNECT
 
 
-def test_a_suspicion_ends_when_others_have_been_answered_for_long_enough() -> None:
-    harness = SuspicionsHarness()
+def test_a_suspicion_ends_when_others_have_been_answered_for_long_enough(harness: SuspicionsHarness) -> None:
     merchants = harness.suspects()
     harness.works("honest")
     harness.clock.advance(MAX_SUSPICION)
@@ -281,8 +261,7 @@ def test_a_suspicion_ends_when_others_have_been_answered_for_long_enough() -> No
     assert not any(harness.fails(merchant_id) for merchant_id in merchants * 10), "they are no witnesses"
 
 
-def test_single_answers_at_its_beginning_do_not_end_it() -> None:
-    harness = SuspicionsHarness()
+def test_single_answers_at_its_beginning_do_not_end_it(harness: SuspicionsHarness) -> None:
     harness.suspects()
     harness.works("on a kept connection")
     harness.clock.advance(100 * MAX_SUSPICION)
@@ -290,8 +269,7 @@ def test_single_answers_at_its_beginning_do_not_end_it() -> None:
     assert harness.suspicions.believed() == CONNECT
 
 
-def test_answers_on_kept_connections_say_nothing_about_names() -> None:
-    harness = SuspicionsHarness()
+def test_answers_on_kept_connections_say_nothing_about_names(harness: SuspicionsHarness) -> None:
     merchants = harness.suspects(f"{DNS}{NO_ADDRESS}")
     for _ in range(1000):
         harness.clock.advance(MAX_SUSPICION / 100)
@@ -305,15 +283,13 @@ def test_answers_on_kept_connections_say_nothing_about_names() -> None:
     assert not harness.suspicions.held
 
 
-def test_answers_on_kept_connections_speak_for_our_network() -> None:
-    harness = SuspicionsHarness()
+def test_answers_on_kept_connections_speak_for_our_network(harness: SuspicionsHarness) -> None:
     merchants = harness.suspects(TIMEOUT)
     harness.answers(merchants[0], is_fresh=False)
     assert not harness.suspicions.held
 
 
-def test_nothing_is_believed_before_others_had_time_to_be_answered() -> None:
-    harness = SuspicionsHarness()
+def test_nothing_is_believed_before_others_had_time_to_be_answered(harness: SuspicionsHarness) -> None:
     merchants = harness.fleet(10)
     begun = harness.clock.elapsed()
     harness.clock.advance(10)
@@ -325,8 +301,7 @@ def test_nothing_is_believed_before_others_had_time_to_be_answered() -> None:
     assert harness.suspicions.believed() == TIMEOUT
 
 
-def test_who_was_excused_beside_others_is_no_witness_until_it_accepts_something() -> None:
-    harness = SuspicionsHarness()
+def test_who_was_excused_is_no_witness_until_it_accepts(harness: SuspicionsHarness) -> None:
     merchants = harness.suspects()
     harness.works("honest")
     harness.answers(merchants[-1])
@@ -338,8 +313,7 @@ def test_who_was_excused_beside_others_is_no_witness_until_it_accepts_something(
     assert any(harness.fails(merchant_id) for merchant_id in merchants)
 
 
-def test_two_marks_are_suspected_apart() -> None:
-    harness = SuspicionsHarness()
+def test_two_marks_are_suspected_apart(harness: SuspicionsHarness) -> None:
     others = harness.fleet(30, "n")
     some = harness.suspects(TIMEOUT)
     for merchant_id in others:
@@ -351,8 +325,7 @@ def test_two_marks_are_suspected_apart() -> None:
     assert some[-1] in harness.suspicions.held
 
 
-def test_a_fault_of_ours_is_seen_beside_merchants_that_collude() -> None:
-    harness = SuspicionsHarness()
+def test_a_fault_of_ours_is_seen_beside_merchants_that_collude(harness: SuspicionsHarness) -> None:
     colluders = harness.fleet(200, "colluder")
     honest = harness.fleet(10, "honest")
     for number in range(5000):
@@ -367,8 +340,7 @@ def test_a_fault_of_ours_is_seen_beside_merchants_that_collude() -> None:
     assert counted <= len(honest), "no honest merchant loses more than one attempt"
 
 
-def test_busy_origins_on_kept_connections_do_not_outweigh_names_that_cannot_be_looked_up() -> None:
-    harness = SuspicionsHarness()
+def test_busy_origins_do_not_outweigh_names_not_found(harness: SuspicionsHarness) -> None:
     merchants, busy = harness.fleet(1000), harness.fleet(20, "busy")
     counted = 0
     for merchant_id in merchants:
@@ -379,8 +351,7 @@ def test_busy_origins_on_kept_connections_do_not_outweigh_names_that_cannot_be_l
     assert counted < MIN_ORIGINS
 
 
-def test_names_that_were_looked_up_outweigh_some_that_cannot_be() -> None:
-    harness = SuspicionsHarness()
+def test_names_that_were_looked_up_outweigh_some_that_cannot_be(harness: SuspicionsHarness) -> None:
     merchants, well = harness.fleet(MIN_ORIGINS), harness.fleet(MIN_ORIGINS, "well")
     for merchant_id, other in zip(merchants, well, strict=True):
         harness.clock.advance(0.02)
@@ -421,8 +392,7 @@ def test_who_was_excused_in_vain_is_not_excused_or_held_again_for_long(*, ends_i
     assert harness.fails("honest")
 
 
-def test_merchants_that_never_fail_are_not_remembered_for_ever() -> None:
-    harness = SuspicionsHarness()
+def test_merchants_that_never_fail_are_not_remembered_for_ever(harness: SuspicionsHarness) -> None:
     for number in range(5000):
         harness.works(f"m{number}")
         harness.clock.advance(1)

@@ -30,8 +30,12 @@ class Log:
             self.written.append(dict(self.throttle(None, method, {"event": event, **facts})))
 
 
-def test_a_kind_of_warning_is_written_once_a_second_with_how_many_were_left_out() -> None:
-    log = Log()
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_a_kind_of_warning_is_written_once_a_second_with_how_many_were_left_out(log: Log) -> None:
     for _ in range(9):
         log.tell("warning", "claim.failed", error="away")
         log.clock.now += 0.25
@@ -42,23 +46,20 @@ def test_a_kind_of_warning_is_written_once_a_second_with_how_many_were_left_out(
     ]
 
 
-def test_each_kind_has_a_second_of_its_own() -> None:
-    log = Log()
+def test_each_kind_has_a_second_of_its_own(log: Log) -> None:
     for event in ("claim.failed", "sweep.failed", "claim.failed", "record.failed"):
         log.tell("warning", event, error="away")
     assert [line["event"] for line in log.written] == ["claim.failed", "sweep.failed", "record.failed"]
 
 
-def test_what_was_left_out_is_counted_once() -> None:
-    log = Log()
+def test_what_was_left_out_is_counted_once(log: Log) -> None:
     for wait in (0.0, 0.1, INTERVAL, INTERVAL):
         log.clock.now += wait
         log.tell("error", "claim.failed", error="away")
     assert [line.get("suppressed") for line in log.written] == [None, 1, None]
 
 
-def test_what_lasts_is_written_less_often_where_it_asks_for_that() -> None:
-    log = Log()
+def test_what_lasts_is_written_less_often_where_it_asks_for_that(log: Log) -> None:
     for _ in range(241):
         log.tell("error", "charges.not_indexed", error="run migrate", once_in=60.0)
         log.clock.now += 0.5
@@ -67,24 +68,20 @@ def test_what_lasts_is_written_less_often_where_it_asks_for_that() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_line_that_names_somebody_is_always_written(name: str) -> None:
-    log = Log()
+def test_a_line_that_names_somebody_is_always_written(log: Log, name: str) -> None:
     for number in range(5):
         log.tell("error", "row.refused", error="damaged", **{name: number})
     assert [line[name] for line in log.written] == [0, 1, 2, 3, 4]
 
 
-def test_faults_and_what_is_no_warning_are_always_written() -> None:
-    log = Log()
+def test_faults_and_what_is_no_warning_are_always_written(log: Log) -> None:
     for _ in range(3):
         log.tell("error", "fault.began", kind="local")
         log.tell("info", "delivery.attempted", error="refused")
     assert len(log.written) == 6
 
 
-def test_it_remembers_a_bounded_number_of_kinds() -> None:
-    log = Log()
+def test_it_remembers_a_bounded_number_of_kinds(log: Log) -> None:
     for number in range(10 * MAX_EVENTS):
         log.tell("warning", f"loop_{number}.failed", error="away")
-    assert len(log.throttle._written) == MAX_EVENTS
-    assert len(log.written) == 10 * MAX_EVENTS
+    assert (len(log.throttle._written), len(log.written)) == (MAX_EVENTS, 10 * MAX_EVENTS)

@@ -8,15 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.builders import NOW
-from tests.unit.delivery_facts import EVENT, facts, surroundings
+from tests.unit.delivery_facts import AROUND, EVENT, facts, surroundings
 from webhook_dispatcher.diagnosis.timeline import Kind, Moment, build
 from webhook_dispatcher.diagnosis.vocabulary import say
 from webhook_dispatcher.domain.language import LANGUAGES, Language
-from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.administration import AttemptView, EndpointChange
 from webhook_dispatcher.storage.insight import (
     MAX_AHEAD,
-    Circumstances,
     CommandFacts,
     DeliveryFacts,
     EventFacts,
@@ -30,10 +28,6 @@ WRITTEN = NOW - 10 * MINUTE
 DELIVERY = DeliveryFacts(
     EVENT, 7, "m1", "charge.created", WRITTEN, "pending", None, 0, None, None, None, None, "ch_1", None,
     False, "schedule", None,
-)  # fmt: skip
-AROUND = Circumstances(
-    NOW, False, "https://m1/", SealedSecret("k1", b""), False, False, None, None, None, None, None, None, 0,
-    None, None, None, None, 0,
 )  # fmt: skip
 TIMEOUT = AttemptView(1, "schedule", WRITTEN + 2 * MINUTE, 10_000, None, "timeout", None, None)
 REFUSED = AttemptView(2, "manual", WRITTEN + 4 * MINUTE, 200, 503, "status", "503 Service Unavailable", None)
@@ -71,17 +65,6 @@ def test_a_whole_story_in_order() -> None:
         ("changed", "bruno: URL changed."),
         ("delivered", "Attempt 3 delivered it in 0.1 s: status 204."),
     ]
-
-
-@pytest.mark.parametrize(
-    ("language", "words"),
-    [
-        ("ru", "Попытка 1 не удалась через 10 с: нет ответа вовремя."),
-        ("uz", "1-urinish 10 soniya dan keyin muvaffaqiyatsiz tugadi: o‘z vaqtida javob kelmadi."),
-    ],
-)
-def test_outcomes_are_told_in_words(language: Language, words: str) -> None:
-    assert words in dict(story(build(known(RETRIED, TIMEOUT)), language)).values()
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,7 @@ async def test_a_tunnel_opens_however_the_answer_is_cut(answer: bytes) -> None:
 @pytest.mark.parametrize(
     ("answer", "is_challenge"), [(CHALLENGE, True), (b"HTTP/1.1 407 No\r\nX: y\r\n\r\n", False)]
 )
-async def test_a_refusal_says_whether_the_proxy_wants_to_know_who_we_are(
-    answer: bytes, is_challenge: bool
-) -> None:
+async def test_a_refusal_says_whether_the_proxy_asks_who_we_are(answer: bytes, is_challenge: bool) -> None:
     tunnel, _, opening = await asked()
     tunnel.data_received(answer)
     with pytest.raises(TunnelRefused) as refused:

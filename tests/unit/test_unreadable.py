@@ -42,12 +42,16 @@ async def look_again(harness: DispatcherHarness, group: asyncio.TaskGroup) -> No
     await harness.rounds(group, count=6)
 
 
+@pytest.fixture
+def harness() -> DispatcherHarness:
+    return DispatcherHarness()
+
+
 @pytest.mark.parametrize("place", [0, 1, 4])
 @pytest.mark.parametrize(("merchants", "each"), [(7, 5), (4, RUN + 7)])
 async def test_a_lane_waits_at_its_damaged_row_and_goes_on_once_that_is_mended(
-    place: int, merchants: int, each: int
+    harness: DispatcherHarness, place: int, merchants: int, each: int
 ) -> None:
-    harness = DispatcherHarness()
     names = [f"m{number}" for number in range(merchants)]
     ill = names[-1]
     with capture_logs() as logs:
@@ -75,8 +79,7 @@ async def test_a_lane_waits_at_its_damaged_row_and_goes_on_once_that_is_mended(
     assert "XX001" in told["detail"]
 
 
-async def test_a_row_of_values_that_cannot_be_read_ends_unsendable_in_its_turn() -> None:
-    harness = DispatcherHarness()
+async def test_a_row_of_unreadable_values_ends_unsendable(harness: DispatcherHarness) -> None:
     async with harness.open("m") as group:
         owe(harness, "m", each=5)
         harness.database.unread = {2, 3}
@@ -85,8 +88,7 @@ async def test_a_row_of_values_that_cannot_be_read_ends_unsendable_in_its_turn()
     assert {harness.database.finished[seq].reason for seq in (2, 3)} == {FailedReason.UNSENDABLE}
 
 
-async def test_nothing_is_read_twice_when_nothing_is_refused() -> None:
-    harness = DispatcherHarness()
+async def test_nothing_is_read_twice_when_nothing_is_refused(harness: DispatcherHarness) -> None:
     async with harness.open("a", "b", "c") as group:
         owe(harness, "a", "b", "c")
         await harness.rounds(group)
@@ -114,8 +116,7 @@ async def test_what_no_row_is_to_blame_for_blocks_none(errors: list[StatementRef
     assert sorted(harness.sent) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_lane_whose_next_row_cannot_even_be_named_waits_and_the_others_go_on() -> None:
-    harness = DispatcherHarness()
+async def test_a_lane_whose_next_row_cannot_be_named_waits_alone(harness: DispatcherHarness) -> None:
     async with harness.open("ill", "well") as group:
         owe(harness, "ill", "well")
         harness.database.damaged = {1}
@@ -126,8 +127,7 @@ async def test_a_lane_whose_next_row_cannot_even_be_named_waits_and_the_others_g
         assert counted(harness) == 1
 
 
-async def test_a_row_that_can_be_read_after_all_is_sent() -> None:
-    harness = DispatcherHarness()
+async def test_a_row_that_can_be_read_after_all_is_sent(harness: DispatcherHarness) -> None:
     async with harness.open("m") as group:
         owe(harness, "m")
         harness.database.faults["read_runs"].extend([DAMAGE])
@@ -136,9 +136,8 @@ async def test_a_row_that_can_be_read_after_all_is_sent() -> None:
 
 
 async def test_a_row_that_is_finished_while_it_is_read_is_not_named_in_place_of_the_next(
-    monkeypatch: pytest.MonkeyPatch,
+    harness: DispatcherHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    harness = DispatcherHarness()
     harness.database.insert(make_event(1, "m"), make_event(2, "m"))
     harness.database.damaged = {2}
     read_next = harness.claims.read_next
@@ -291,9 +290,7 @@ async def test_what_was_claimed_before_the_database_went_away_is_not_left_to_lap
         {"claim_longest_due": DAMAGE, "claim_due_of": StatementRefused("42501", "permission denied")},
     ],
 )
-async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(
-    faults: dict[str, StatementRefused],
-) -> None:
+async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(faults: dict[str, StatementRefused]) -> None:
     harness, unreadable = retrying(_1="m", _2="n")
     for method, fault in faults.items():
         harness.database.faults[method].append(fault)
@@ -303,8 +300,7 @@ async def test_a_claim_that_no_row_is_to_blame_for_stays_refused(
     assert await claim(unreadable) == [1, 2]
 
 
-async def test_an_endpoint_that_cannot_be_read_lets_its_lane_wait_and_the_others_go_on() -> None:
-    harness = DispatcherHarness()
+async def test_a_lane_whose_endpoint_cannot_be_read_waits_alone(harness: DispatcherHarness) -> None:
     async with harness.open("a", "b", "ill", "z") as group:
         numbers = owe(harness, "a", "b", "ill", "z")
         harness.database.unreadable_endpoints = {"ill"}
@@ -314,8 +310,7 @@ async def test_an_endpoint_that_cannot_be_read_lets_its_lane_wait_and_the_others
     assert not set(numbers["ill"]) & ({*harness.sent} | harness.database.finished.keys())
 
 
-async def test_a_lane_that_cannot_be_leased_waits_alone_and_is_tried_again() -> None:
-    harness = DispatcherHarness()
+async def test_a_lane_that_cannot_be_leased_waits_alone(harness: DispatcherHarness) -> None:
     names = [f"m{number}" for number in range(7)]
     async with harness.open(*names) as group:
         harness.database.unchangeable_lanes = {"m3"}
@@ -336,8 +331,7 @@ async def test_a_lane_that_cannot_be_leased_waits_alone_and_is_tried_again() -> 
     assert harness.sent[-1] == 4
 
 
-async def test_who_may_not_lease_at_all_is_not_taken_for_a_bad_lane() -> None:
-    harness = DispatcherHarness()
+async def test_who_may_not_lease_at_all_is_not_taken_for_a_bad_lane(harness: DispatcherHarness) -> None:
     async with harness.open("m"):
         harness.database.faults["lease"].append(StatementRefused("42501", "permission denied"))
         unreadable = Unreadable(harness.claims, harness.instruments)
@@ -346,8 +340,7 @@ async def test_who_may_not_lease_at_all_is_not_taken_for_a_bad_lane() -> None:
         assert (await unreadable.lease({"m": 1}, LEASE)).leases
 
 
-def test_what_is_not_found_again_is_forgotten_and_found_anew_is_told_anew() -> None:
-    harness = DispatcherHarness()
+def test_what_is_not_found_again_is_forgotten_and_found_anew_is_told_anew(harness: DispatcherHarness) -> None:
     blocked = harness.instruments.blocked
     with capture_logs() as logs:
         for _ in range(2):

@@ -1,6 +1,7 @@
 """Partitions, gauges and the schema: what one step of each does."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -114,8 +115,12 @@ def shown(metrics: Metrics, name: str) -> float | None:
     return metrics.registry.get_sample_value(f"webhook_{name}")
 
 
-async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> None:
-    upkeep = FakeUpkeep()
+@pytest.fixture
+def upkeep() -> FakeUpkeep:
+    return FakeUpkeep()
+
+
+async def test_partitions_are_made_and_dropped_and_old_commands_forgotten(upkeep: FakeUpkeep) -> None:
     await keep_logs(upkeep, RETENTION, lambda: "")
     assert upkeep.done == [
         *[("make", DAYS_AHEAD), ("note", None), ("drop", RETENTION)],
@@ -125,8 +130,7 @@ async def test_partitions_are_made_and_dropped_and_old_commands_forgotten() -> N
 
 
 @pytest.mark.parametrize("made", [0, 2])
-async def test_partitions_that_were_made_or_dropped_are_logged(made: int) -> None:
-    upkeep = FakeUpkeep()
+async def test_partitions_that_were_made_or_dropped_are_logged(upkeep: FakeUpkeep, made: int) -> None:
     upkeep.made = made
     with capture_logs() as logs:
         await keep_logs(upkeep, RETENTION, lambda: "")
@@ -137,31 +141,28 @@ async def test_partitions_that_were_made_or_dropped_are_logged(made: int) -> Non
     assert logs == (lines if made else [])
 
 
-async def test_nothing_is_forgotten_while_a_clock_is_in_doubt() -> None:
-    upkeep = FakeUpkeep()
+async def test_nothing_is_forgotten_while_a_clock_is_in_doubt(upkeep: FakeUpkeep) -> None:
     with capture_logs() as logs:
         await keep_logs(upkeep, RETENTION, lambda: "it was set")
     assert upkeep.done == [("make", DAYS_AHEAD)]
     assert logs == [{"event": "retention.waits", "reason": "it was set", "log_level": "warning"}]
 
 
-async def test_what_is_owed_is_shown() -> None:
-    upkeep = FakeUpkeep()
-    upkeep.owed = Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 6)
+@pytest.mark.parametrize(
+    ("owed", "values"),
+    [
+        (Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 6), [3, 2, 1.5, 0.5, 4, 6]),
+        pytest.param(
+            Owed(1, 0, -30.0, 0.0, OldestSearch()), [1, 0, 0, 0, 0, 0], id="of the future: of no age"
+        ),
+    ],
+)
+async def test_what_is_owed_is_shown(upkeep: FakeUpkeep, owed: Owed, values: list[float]) -> None:
+    upkeep.owed = owed
     measuring, metrics = gauges(upkeep)
     await measuring.step()
-    names = ("pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds")
-    assert [shown(metrics, name) for name in names] == [3, 2, 1.5, 0.5]
-    assert shown(metrics, "suspended_merchants") == 4
-    assert shown(metrics, "lost_events") == 6
-
-
-async def test_an_event_of_the_future_is_of_no_age() -> None:
-    upkeep = FakeUpkeep()
-    upkeep.owed = Owed(1, 0, -30.0, 0.0, OldestSearch())
-    measuring, metrics = gauges(upkeep)
-    await measuring.step()
-    assert shown(metrics, "oldest_pending_age_seconds") == 0
+    names = ["pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds"]
+    assert [shown(metrics, name) for name in [*names, "suspended_merchants", "lost_events"]] == values
 
 
 async def test_the_search_for_the_oldest_goes_on_and_takes_low_numbers_from_the_beginning_at_times() -> None:
@@ -177,36 +178,29 @@ async def test_the_search_for_the_oldest_goes_on_and_takes_low_numbers_from_the_
     ]
 
 
-async def test_a_key_that_is_missing_is_named_once_until_it_is_there() -> None:
-    upkeep = FakeUpkeep()
-    upkeep.needed = {"k1", "k2"}
+@pytest.mark.parametrize(
+    ("given", "event", "named"),
+    [
+        ({"needed": {"k1", "k2"}}, "key.missing", (frozenset({"k2"}), frozenset())),
+        ({"wrong": frozenset({"k1"})}, "key.refused", (frozenset(), frozenset({"k1"}))),
+    ],
+)
+async def test_a_key_that_is_missing_or_wrong_is_named_once_until_it_is_right(
+    upkeep: FakeUpkeep, given: dict[str, Any], event: str, named: tuple[frozenset[str], ...]
+) -> None:
+    vars(upkeep).update(given)
     measuring, _ = gauges(upkeep)
     with capture_logs() as logs:
         await measuring.step()
         await measuring.step()
-    assert [line["key_id"] for line in logs] == ["k2"]
-    assert measuring.missing_keys == {"k2"}
-    upkeep.needed = {"k1"}
+    assert [(line["event"], frozenset({line["key_id"]})) for line in logs] == [(event, named[0] | named[1])]
+    assert (measuring.missing_keys, measuring.wrong_keys) == named
+    upkeep.needed, upkeep.wrong = {"k1"}, frozenset()
     await measuring.step()
-    assert measuring.missing_keys == frozenset()
+    assert (measuring.missing_keys, measuring.wrong_keys) == (frozenset(), frozenset())
 
 
-async def test_a_key_that_turns_out_to_be_wrong_is_named_once_until_it_is_right() -> None:
-    upkeep = FakeUpkeep()
-    upkeep.wrong = frozenset({"k1"})
-    measuring, _ = gauges(upkeep)
-    with capture_logs() as logs:
-        await measuring.step()
-        await measuring.step()
-    assert [(line["event"], line["key_id"]) for line in logs] == [("key.refused", "k1")]
-    assert measuring.wrong_keys == {"k1"}
-    upkeep.wrong = frozenset()
-    await measuring.step()
-    assert measuring.wrong_keys == frozenset()
-
-
-async def test_what_was_measured_is_shown_though_keys_could_not_be_looked_at() -> None:
-    upkeep = FakeUpkeep()
+async def test_what_was_measured_is_shown_though_keys_could_not_be_looked_at(upkeep: FakeUpkeep) -> None:
     upkeep.owed, upkeep.is_away = Owed(3, 2, 1.5, 0.5, OldestSearch()), True
     measuring, metrics = gauges(upkeep)
     with pytest.raises(StorageUnavailable):

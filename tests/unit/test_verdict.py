@@ -9,32 +9,13 @@ from hypothesis import strategies as st
 from tests.unit.builders import make_event
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.schedule import Schedule
-from webhook_dispatcher.domain.verdict import (
-    MAX_DETAIL,
-    Answer,
-    Failure,
-    Outcome,
-    Verdict,
-    judge,
-)
+from webhook_dispatcher.domain.verdict import MAX_DETAIL, Answer, Failure, Outcome, Verdict, judge
 
 SCHEDULE = Schedule()
-MINUTES = (1, 5, 15, 60, 180, 360, 720)
 TIMEOUT = Failure(Outcome.TIMEOUT, "")
 UNSENDABLE = Failure(Outcome.UNSENDABLE, "")
 DELIVERED = Verdict(State.DELIVERED)
 EXHAUSTED = Verdict(State.FAILED, FailedReason.EXHAUSTED)
-
-
-def test_the_default_delays_are_the_contracts() -> None:
-    delays = [SCHEDULE.delay_after(attempt) for attempt in range(1, 8)]
-    assert delays == [timedelta(minutes=count) for count in MINUTES]
-    assert SCHEDULE.delay_after(8) is None
-    assert SCHEDULE.delay_after(100) is None
-
-
-def test_an_empty_schedule_retries_nothing() -> None:
-    assert Schedule(()).delay_after(1) is None
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, timedelta, timezone
 from pathlib import Path
 from string import Formatter
 from uuid import UUID
@@ -142,6 +142,7 @@ def test_spans() -> None:
     wanted = {
         -5: ["0 s", "0 с", "0 soniya"],
         0.25: ["0.2 s", "0,2 с", "0,2 soniya"],
+        19.94: ["19.9 s", "19,9 с", "19,9 soniya"],
         61: ["1 min 1 s", "1 мин 1 с", "1 daqiqa 1 soniya"],
         7_200: ["2 h", "2 ч", "2 soat"],
         86_460: ["1 d", "1 д", "1 kun"],
@@ -194,9 +195,7 @@ def everything(told: Explanation) -> Iterator[Said]:
 
 
 @given(facts, rules, st.sampled_from(LANGUAGES))
-def test_every_explanation_is_said_in_every_language(
-    given: EventFacts, rules: Rules, language: Language
-) -> None:
+def test_explanations_are_said_in_every_language(given: EventFacts, rules: Rules, language: Language) -> None:
     told = explain(given, rules)
     for each in everything(told):
         words = say(each, language, UTC)
@@ -204,11 +203,6 @@ def test_every_explanation_is_said_in_every_language(
         assert words.replace("\N{NO-BREAK SPACE}", " ").isprintable()
     for each in unknown(given.delivery.merchant_id, date(2026, 11, 20), given.commands):
         assert say(each, language, UTC)
-
-
-def test_an_instant_needs_no_particular_zone_to_be_told_apart() -> None:
-    east = datetime(2026, 11, 20, 13, 15, 30, tzinfo=ZoneInfo("Asia/Tashkent"))
-    assert amounts.at(east, UTC) == amounts.at(NOW, UTC)
 
 
 def test_a_viewer_may_look_and_change_nothing() -> None:

@@ -56,9 +56,7 @@ TRUSTED = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
         (None, ["6.6.6.6"], "0.0.0.0"),
     ],
 )
-def test_the_address_is_one_that_a_client_cannot_choose(
-    peer: str | None, forwarded: list[str], address: str
-) -> None:
+def test_no_client_chooses_its_address(peer: str | None, forwarded: list[str], address: str) -> None:
     assert clients.address_of(peer, forwarded, TRUSTED) == ip_address(address)
 
 

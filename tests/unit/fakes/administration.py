@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
+from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused
@@ -33,6 +34,12 @@ from webhook_dispatcher.storage.lost import Lost
 from webhook_dispatcher.storage.previews import PauseOf, Preview
 
 NOW = datetime(2026, 11, 20, 8, 15, 30, 123456, tzinfo=UTC)
+KEYS = "k1:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
+ENVIRON = {
+    "WEBHOOK_DATABASE_URL": "postgresql://u:sesame@db/charges",
+    "WEBHOOK_SECRET_KEYS": KEYS,
+    "WEBHOOK_MAX_LANES": "1",
+}
 
 
 class FakeAdministration(Administration):
@@ -269,3 +276,8 @@ class FakeAdministration(Administration):
     async def check_schema(self) -> None:
         if self.schema_problem:
             raise self.schema_problem
+
+
+def session(database: FakeAdministration, **environ: str) -> Session:
+    """Return the command line's session at a database, by ENVIRON and these settings."""
+    return Session({**ENVIRON, **environ}, database.open, unix_time=NOW.timestamp)

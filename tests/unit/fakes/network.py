@@ -1,6 +1,7 @@
 """A network in memory: a sender that answers as it is told, and what connections are made of."""
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
@@ -157,3 +158,24 @@ class Replied(ClientResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(*args, stream_writer=StreamWriter(BaseProtocol(loop), loop), **kwargs)
+
+
+SECRET = "what the receiver sent"
+
+
+def unverified(words: str) -> ssl.SSLCertVerificationError:
+    """Return the error of a certificate that does not verify."""
+    error = ssl.SSLCertVerificationError(1, SECRET)
+    error.verify_message = words
+    return error
+
+
+def tls_error(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, SECRET)
+    error.reason = reason
+    return error
+
+
+def caused_by(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error

@@ -79,5 +79,4 @@ class ControllerHarness:
             "done",
             result,
         )
-        assert self.controls.done == list(done)
-        assert self.counted(row.name, "done") == 1
+        assert (self.controls.done, self.counted(row.name, "done")) == (list(done), 1)

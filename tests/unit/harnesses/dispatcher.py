@@ -53,9 +53,7 @@ class DispatcherHarness:
                 self.dispatcher._worker.stop_reading()
             for _ in range(5):
                 await self.write()
-        assert self.dispatcher.lanes_leased == 0
-        assert self.recorder.unwritten == 0
-        assert self.memory.used == 0
+        assert (self.dispatcher.lanes_leased, self.recorder.unwritten, self.memory.used) == (0, 0, 0)
 
     async def write(self) -> None:
         """Write a batch of outcomes."""

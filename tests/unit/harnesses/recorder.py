@@ -49,11 +49,7 @@ class RecorderHarness:
         return record
 
     def retry(
-        self,
-        seq: int,
-        claim: int,
-        state: State | None = State.DELIVERED,
-        on_failure: State | None = None,
+        self, seq: int, claim: int, state: State | None = State.DELIVERED, on_failure: State | None = None
     ) -> Record:
         """Make an attempt of a claimed row outside the order, and hand over its record."""
         event = make_event(seq, "r", attempts=1, on_failure=on_failure)
@@ -76,8 +72,9 @@ class RecorderHarness:
         session.end()
         self.recorder.release(session)
 
-    def step(self) -> None:
-        """Write a batch; nothing here waits."""
+    def step(self, after: float = 0.0) -> None:
+        """Write a batch, after so many seconds; nothing here waits."""
+        self.clock.advance(after)
         self.closed += finished(self.recorder.step())
 
     async def run(self) -> None:
@@ -90,6 +87,5 @@ class RecorderHarness:
         for _ in range(most):
             if not self.recorder.unwritten and not self.recorder._ending:
                 return
-            self.clock.advance(LOCKED_WAIT)
-            self.step()
+            self.step(after=LOCKED_WAIT)
         raise AssertionError(f"{self.recorder.unwritten} outcomes are still not written")

@@ -41,14 +41,7 @@ class RetrierHarness:
         self.recorder = Recorder(self.records, instruments, LEASE, 15.0)
         attempter = self.attempter = Attempter(self.sender, KEYRING, Schedule(), instruments)
         limits = RetryLimits(most, 2, LEASE, 15.0, Hold(HOLD), INTERVAL)
-        self.retrier = Retrier(
-            self.claims,
-            self.recorder,
-            attempter,
-            instruments,
-            limits,
-            self.stop,
-        )
+        self.retrier = Retrier(self.claims, self.recorder, attempter, instruments, limits, self.stop)
         self.database.configure("m")
 
     def owe(self, *seqs: int, **changes: Any) -> None:
