@@ -143,10 +143,7 @@ async def test_an_answer_is_kept_for_24_hours_and_no_longer(installation: Instal
 async def test_what_still_runs_is_not_begun_again(installation: Installation) -> None:
     await installation.start()
     await is_sealing(installation)
-    async with (
-        fleet(installation, 2) as processes,
-        processes.processes[0].merchant("m1") as merchant,
-    ):
+    async with fleet(installation, 2) as processes, processes.processes[0].merchant("m1") as merchant:
         url = {"url": installation.receiver.url("m1")}
         assert (await merchant.ask("PUT", "/v1/webhook", url)).status == 201
         here, there = processes.everywhere(merchant, 2)

@@ -144,9 +144,7 @@ async def test_whoever_guesses_a_secret_keeps_its_owner_from_no_token(installati
     most = 6
     async with (
         fleet(
-            installation,
-            API_LIMITS=f"client={most}/PT1H address=0/PT1H",
-            API_TRUSTED_PROXIES="127.0.0.0/8",
+            installation, API_LIMITS=f"client={most}/PT1H address=0/PT1H", API_TRUSTED_PROXIES="127.0.0.0/8"
         ) as processes,
         processes.processes[0].client("m1") as owner,
     ):

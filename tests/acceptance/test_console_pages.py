@@ -534,11 +534,7 @@ async def test_commands_and_changes_are_filtered_in_the_url(installation: Instal
 async def test_a_command_is_said_in_words_and_the_rest_is_folded(installation: Installation) -> None:
     await installation.start()
     await installation.configure("m1")
-    args: dict[str, Any] = {
-        "since": "2026-01-01T00:00:00Z",
-        "states": ["failed", "skipped"],
-        "colour": "red",
-    }
+    args: dict[str, Any] = {"since": "2026-01-01T00:00:00Z", "states": ["failed", "skipped"], "colour": "red"}
     command = await installation.ask("recover", "m1", **args)
     refused = await installation.ask("retry_failed", None)
     await installation.handled(command)

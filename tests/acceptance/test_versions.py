@@ -35,10 +35,7 @@ ADDS = f"""
 """
 BREAKS = f"UPDATE webhook.state SET compatible_from = {NEXT};"
 RECORDED_BY_NEXT = f"SELECT count(*) FROM webhook.lane WHERE recorded_by = {NEXT}"
-USES = (
-    "recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),",
-    f"recorded_by = {NEXT},",
-)
+USES = ("recalled = lane.recalled AND NOT (plan.is_ours AND plan.is_over),", f"recorded_by = {NEXT},")
 """A line of the statement that records outcomes, and what the next version has behind it."""
 NEW_TYPE = "charge.invented"
 MIGRATIONS = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "migrations/sql").glob("*.sql"))]

@@ -199,10 +199,7 @@ def test_a_code_signs_in_as_it_is_printed(database: Database, command: Command) 
     assert told is not None
     for one in (typed, told):
         by_code = partial(
-            Sessions.sign_in_by_code,
-            code_hash=one.hash,
-            session_hash=secrets.token_bytes(32),
-            browser=HERE,
+            Sessions.sign_in_by_code, code_hash=one.hash, session_hash=secrets.token_bytes(32), browser=HERE
         )
         signed = asked(database, by_code)
         assert (signed.outcome, signed.name) == (Outcome.SIGNED_IN, "anna")

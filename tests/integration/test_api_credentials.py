@@ -387,12 +387,7 @@ async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(
         subjects = [Subject(f"{kind}:{number}", LIMIT, kind == "card") for kind in ("key", "card")]
         await Limits(api).take(subjects)
         await Requests(api, bearer).keep_answer(sha(f"r{number}"), sha("{}"), KeptAnswer(200, "en", "{}"))
-    tables = {
-        "api_token": "hash",
-        "api_request": "hash",
-        "api_usage": "subject",
-        "card_attempts": "subject",
-    }
+    tables = {"api_token": "hash", "api_request": "hash", "api_usage": "subject", "card_attempts": "subject"}
     for table, key in tables.items():
         await db.execute(
             f"UPDATE webhook.{table} SET expires_at = clock_timestamp() - interval '61 seconds' "

@@ -315,9 +315,7 @@ def _copy(source: EmbeddedPostgres, target: Database, name: str) -> None:
         subprocess.run([servers.client("pg_restore"), "-d", into, dump], check=True, env=env)
 
 
-async def test_a_restored_database_is_read_again_when_it_was_adopted(
-    database: Database,
-) -> None:
+async def test_a_restored_database_is_read_again_when_it_was_adopted(database: Database) -> None:
     target = await database.connect()
     copy = Database(database.server, f"{database.name}_restored")
     with own_server({}) as source:

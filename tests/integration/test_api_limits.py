@@ -34,8 +34,7 @@ from webhook_dispatcher.storage.statements import load
 BEGINNING = datetime(2026, 11, 20, 8, 15, tzinfo=UTC)
 TOKEN = sha256(b"token").digest()
 ADMIT = replace(
-    load("api_tokens")["admit"],
-    text="SELECT retry_after, remaining FROM webhook.admit_token($1, $2, $3, $4)",
+    load("api_tokens")["admit"], text="SELECT retry_after, remaining FROM webhook.admit_token($1, $2, $3, $4)"
 )
 KEY = """
 WITH made AS (SELECT webhook.create_api_key('m', 'c', sha256('secret'), 'a key', 'somebody') AS id)

@@ -118,10 +118,7 @@ def _failed(**filters: str) -> tuple[str, ...]:
 
 
 def _recovery(
-    name: str,
-    *scope: str,
-    kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']",
-    types: str = "NULL",
+    name: str, *scope: str, kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']", types: str = "NULL"
 ) -> tuple[str, ...]:
     period = f"{NOW} - interval '30 days'", f"{NOW} + interval '1 day'", f"{NOW} - interval '6 hours'", NOW
     end = ("false", str(COUNTED), "10") if name == "show_recovery" else (str(COUNTED),)

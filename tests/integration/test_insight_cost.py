@@ -70,10 +70,7 @@ async def database(postgres: EmbeddedPostgres) -> AsyncIterator[Database]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def session(database: Database) -> AsyncIterator[asyncpg.Connection]:
-    async with (
-        administration(database.dsn("webhook_admin")) as opened,
-        insight(opened.connection),
-    ):
+    async with administration(database.dsn("webhook_admin")) as opened, insight(opened.connection):
         yield opened.connection
 
 

@@ -157,10 +157,7 @@ async def test_failures_from_before_a_known_success_do_not_count(
     ],
 )
 async def test_another_url_begins_anew(
-    storage: StorageHarness,
-    here: Daemon,
-    change: str,
-    expected: tuple[float | None, float | None, int],
+    storage: StorageHarness, here: Daemon, change: str, expected: tuple[float | None, float | None, int]
 ) -> None:
     record, start = await _failed(storage, here)
     await storage.db.execute(CONFIGURE)

@@ -351,11 +351,7 @@ async def test_who_has_only_failed_for_long_is_told_and_recovers_by_a_success(
     recovered = await succeed(storage, here, "m")
     assert await report(here) == Reported(NOTHING | {"endpoint.recovered": 1}, has_more=False)
     assert await notices(storage, "endpoint.recovered") == [
-        {
-            "merchantId": "m",
-            "failingSince": render_instant(since),
-            "recoveredAt": render_instant(recovered),
-        }
+        {"merchantId": "m", "failingSince": render_instant(since), "recoveredAt": render_instant(recovered)}
     ]
     assert (await report(here)).written == NOTHING
 

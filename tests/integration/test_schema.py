@@ -8,13 +8,7 @@ import pytest
 
 from tests.servers.database import Database
 from webhook_dispatcher.domain.errors import ConfigurationError
-from webhook_dispatcher.domain.event import (
-    CHARGE_TYPES,
-    NOTICE_TYPES,
-    PLATFORM,
-    TEST_EVENT_TYPE,
-    Trigger,
-)
+from webhook_dispatcher.domain.event import CHARGE_TYPES, NOTICE_TYPES, PLATFORM, TEST_EVENT_TYPE, Trigger
 from webhook_dispatcher.storage import schema
 
 CONTRACT = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="utf-8")

@@ -97,11 +97,7 @@ def template_server() -> Iterator[EmbeddedPostgres]:
     # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
     data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
     server = EmbeddedPostgres(
-        data_dir,
-        durable=False,
-        max_connections=200,
-        options=servers.options(),
-        bin_dir=servers.programs(),
+        data_dir, durable=False, max_connections=200, options=servers.options(), bin_dir=servers.programs()
     )
     with running(server):
         with spending("making databases"):
