@@ -7,11 +7,12 @@ import sys
 from asyncio import AbstractEventLoop, new_event_loop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
+import asyncpg
 import pytest
 import uvloop
 
 from tests.integration.senders import OURS_ALONE, SENDERS
-from tests.integration.storage_harness import StorageHarness, open_storage
+from tests.integration.storage_harness import Daemon, StorageHarness, open_storage
 from tests.servers.database import Database
 
 LoopFactories = Mapping[str, Callable[[], AbstractEventLoop]]
@@ -50,3 +51,17 @@ async def storage(database: Database) -> AsyncIterator[StorageHarness]:
     """Open a fresh database to work on from several connections."""
     async with open_storage(database) as harness:
         yield harness
+
+
+@pytest.fixture
+async def here(storage: StorageHarness) -> Daemon:
+    """Let one daemon work on it."""
+    return await storage.daemon("here")
+
+
+@pytest.fixture
+async def db(database: Database) -> AsyncIterator[asyncpg.Connection]:
+    """Connect to a fresh database as its superuser."""
+    connection = await database.connect()
+    yield connection
+    await connection.close()

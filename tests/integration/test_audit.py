@@ -126,24 +126,24 @@ async def test_an_endpoints_history_has_its_changes_and_the_commands_that_make_s
     await admin.close()
 
 
-@pytest.mark.parametrize("role", ["postgres", "webhook_admin", "webhook_dispatcher"])
-@pytest.mark.parametrize(
-    "change", ["UPDATE webhook.audit SET person = 'x'", "DELETE FROM webhook.audit", "TRUNCATE webhook.audit"]
-)
-async def test_nobody_changes_what_was_written_down(database: Database, role: str, change: str) -> None:
+async def test_nobody_changes_what_was_written_down(database: Database) -> None:
     admin = await database.connect("webhook_admin")
     await admin.execute(SET)
-    connection = await database.connect(role)
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await connection.execute(change)
-    assert len(await audited(admin)) == 1
-    await connection.close()
+    for role in ("postgres", "webhook_admin", "webhook_dispatcher"):
+        connection = await database.connect(role)
+        for change in ("UPDATE webhook.audit SET person = 'x'", "DELETE FROM webhook.audit"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.execute(change)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("TRUNCATE webhook.audit")
+        assert len(await audited(admin)) == 1, role
+        await connection.close()
     await admin.close()
 
 
-@pytest.mark.parametrize("role", ["webhook_observer", "webhook_producer"])
-async def test_who_may_not_administrate_may_not_read_it(database: Database, role: str) -> None:
-    connection = await database.connect(role)
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await connection.fetch("SELECT FROM webhook.audit")
-    await connection.close()
+async def test_who_may_not_administrate_may_not_read_it(database: Database) -> None:
+    for role in ("webhook_observer", "webhook_producer"):
+        connection = await database.connect(role)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.fetch("SELECT FROM webhook.audit")
+        await connection.close()

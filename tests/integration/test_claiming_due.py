@@ -22,11 +22,6 @@ FROM generate_series(1, $1::integer) AS number
 
 
 @pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
-@pytest.fixture
 async def crowd(storage: StorageHarness) -> asyncpg.Connection:
     """Let 5,000 merchants have something due, and say as who the daemon asks."""
     await storage.db.execute(FILL, MANY)
