@@ -89,25 +89,6 @@ def is_again(reply: Reply) -> bool:
     return reply.headers.get("Idempotent-Replayed") == "true"
 
 
-async def test_a_key_is_1_to_255_printable_characters_quoted_or_not(installation: Installation) -> None:
-    api = await start_api(installation)
-    async with api.merchant("m1") as merchant:
-
-        async def pause(key: str) -> Reply:
-            # There is no webhook, which is what the key is answered with from then on.
-            return await merchant.ask("POST", "/v1/webhook/pause", None, None, **{"Idempotency-Key": key})
-
-        longest = "x" * 255
-        for key, same in (("k", '"k"'), (longest, f'"{longest}"'), ('a"b\\c', r'"a\"b\\c"')):
-            replies = [await pause(key), await pause(same), await pause(key)]
-            assert {(reply.status, reply.code) for reply in replies} == {(404, codes.NOT_CONFIGURED)}, key
-            assert [is_again(reply) for reply in replies] == [False, True, True], key
-        assert not is_again(await pause("K"))
-        for key in ("", '""', longest + "x", f'"{longest}x"', "ключ", "a\tb"):
-            refused = await pause(key)
-            assert (refused.status, refused.code) == (400, codes.KEY_MISSING), key
-
-
 async def test_an_answer_is_kept_for_24_hours_and_no_longer(installation: Installation) -> None:
     """What was answered, which command was given, and what the charge service said alike."""
 

@@ -160,28 +160,6 @@ async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(
     assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}
 
 
-async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", Behaviour(status=500), Behaviour())
-    daemon = await installation.start(RETRY_SCHEDULE="PT0.5S")
-    event = await installation.emit("m1")
-    await installation.settled(event.id, "pending_retry", 1)
-    daemon.kill()
-    daemon = await installation.start(SECRET_KEYS=make_key("k2"), RETRY_SCHEDULE="PT0.5S")
-    await daemon.logged("key.missing")
-
-    async def was_handed_back() -> bool:
-        row = await installation.owner.fetchrow(
-            "SELECT due_at > clock_timestamp() AS waits FROM webhook.outbox"
-        )
-        return bool(row and row["waits"])
-
-    await until_found(was_handed_back)
-    delivery = await installation.delivery(event.id)
-    assert (delivery["state"], delivery["attempts"]) == ("pending_retry", 1)
-    assert len(installation.receiver.arrivals) == 1
-
-
 async def test_the_audit_names_who_changed_an_endpoint(installation: Installation) -> None:
     url, keys = installation.receiver.url("m1"), f"{make_key('k2')},{installation.key}"
     commands: dict[tuple[str, ...], str] = {

@@ -102,16 +102,3 @@ async def test_a_daemon_that_is_killed_during_a_try_loses_nothing(installation: 
     assert first_attempts(installation, "dead") == [str(event.id) for event in sent]
     assert arrivals[before + 1] == tried, "the same event is the next that is tried"
     await until(lambda: installation.receiver.of("dead"), PATIENCE)
-
-
-async def test_resuming_sends_at_once(installation: Installation) -> None:
-    await installation.configure("dead")
-    await start(installation)
-    sent = await suspend(installation, "dead")
-    sent += await installation.emit_each(["dead"], 3)
-    installation.receiver.behave("dead", Behaviour())
-    resumed = await asyncio.to_thread(installation.command, "resume", "dead")
-    assert resumed.returncode == 0, resumed.stderr
-    assert await installation.owner.fetchval(SUSPENDED_AT, "dead") is None
-    await until_found(lambda: is_over(installation, "dead"), PATIENCE)
-    assert first_attempts(installation, "dead") == [str(event.id) for event in sent]
