@@ -2,8 +2,7 @@
 
 import asyncio
 import hashlib
-import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -23,7 +22,7 @@ from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
 from webhook_dispatcher.storage.api.tokens import Bearer, Issued, TokenLookup, Tokens
 from webhook_dispatcher.storage.connection import connect
-from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -412,39 +411,3 @@ async def test_upkeep_takes_one_look_where_there_is_no_api(database: Database) -
         await pool.execute("SELECT 'the end'")
         await until(lambda: asked[-1:] == ["SELECT 'the end'"])
     assert len(asked) == 2
-
-
-async def test_admission_beside_100_000_tokens_goes_by_indexes(
-    admin: Administration, db: asyncpg.Connection, database: Database
-) -> None:
-    """Planned while there was nothing, and again with statistics of what is there."""
-    plannings: Sequence[Mapping[str, str]] = (PLANNED_ONCE, PLANNED_EACH_TIME, BY_INDEXES, {})
-    dsn = database.dsn("webhook_api")
-    apis = [
-        await connect(dsn, application_name="api", command_timeout=PATIENCE, planning=planning)
-        for planning in plannings
-    ]
-    await issue(apis[0])
-    for api in apis * 7:
-        assert await state(api) == "live"
-    await db.execute(
-        "INSERT INTO webhook.api_token "
-        "SELECT sha256(n::text::bytea), 1, clock_timestamp() + interval '1 hour' "
-        "FROM generate_series(1, 100000) AS n"
-    )
-    for analyze in ("SELECT", "ANALYZE webhook.api_token"):
-        await db.execute(analyze)
-        for planning, api in zip(plannings, apis, strict=True):
-            # What was planned and cached of the catalogue is made anew.
-            assert await state(api) == "live"
-            async with api.transaction():
-                lines = await api.fetch(f"EXPLAIN (ANALYZE, BUFFERS) {ADMIT}")
-                scans = await api.fetch(
-                    "SELECT relname FROM pg_stat_xact_user_tables "
-                    "WHERE schemaname = 'webhook' AND seq_scan > 0"
-                )
-            buffers = sum(int(count) for count in re.findall(r"shared (?:hit|read)=(\d+)", lines[1][0]))
-            assert 0 < buffers <= 25, lines
-            assert planning == {} or scans == []
-    for api in apis:
-        await api.close()

@@ -71,7 +71,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     admin = await asyncpg.connect(postgres.dsn())
     await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
     await admin.close()
-    session = await asyncpg.connect(database.dsn("postgres"))
+    session = await database.connect()
     await fill(session, rows)
     await session.execute(LATELY)
     person = await reader_of(session, "operator")
