@@ -85,3 +85,20 @@ async def until_found(look: Callable[[], Awaitable[T | None]], deadline: float =
             if waited > deadline:
                 raise TimeoutError(f"not within {deadline} s, last seen: {found!r}")
             await asyncio.sleep(min(max(MIN_PAUSE, waited / 10), MAX_PAUSE))
+
+
+async def until_equal(
+    ask: Callable[[], Awaitable[object]], wanted: object, deadline: float = MAX_WAIT
+) -> None:
+    """Wait like `until`, where somebody is to say just this."""
+    said: object = None
+
+    async def is_said() -> bool:
+        nonlocal said
+        said = await ask()
+        return said == wanted
+
+    try:
+        await until_found(is_said, deadline)
+    except TimeoutError:
+        raise AssertionError(f"wanted {wanted!r}, last seen: {said!r}") from None

@@ -4,7 +4,7 @@ import base64
 import time
 
 from tests.acceptance.api_merchant import Merchant, start_api
-from tests.acceptance.installation import Installation
+from tests.acceptance.installation import SEALS, Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.operations.models import BLOCKED_REASON
@@ -16,11 +16,7 @@ CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
 
 async def configured(installation: Installation, merchant: Merchant, merchant_id: str) -> None:
     """Configure the merchant's own webhook, once a daemon has published what seals secrets."""
-
-    async def is_sealed() -> bool:
-        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
-
-    await until_found(is_sealed)
+    await installation.until_true(SEALS)
     reply = await merchant.ask("PUT", "/v1/webhook", {"url": installation.receiver.url(merchant_id)})
     assert (reply.status, reply.headers["Cache-Control"]) == (201, "no-store")
     installation.receiver.secrets[merchant_id] = Secret(reply.data["secret"])

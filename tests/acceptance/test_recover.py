@@ -104,12 +104,8 @@ async def test_a_recovery_is_stopped_within_two_seconds(installation: Installati
     night = len(installation.receiver.of("m1"))
     await installation.do("pause", "m1")
     recover = await installation.ask("recover", "m1")
-
-    async def has_begun() -> bool:
-        sent = "SELECT count(*) FROM webhook.outbox WHERE trigger = 'replay'"
-        return bool(await installation.owner.fetchval(sent))
-
-    await until_found(has_begun)
+    sent = "SELECT count(*) FROM webhook.outbox WHERE trigger = 'replay'"
+    await installation.until_true(sent)
     with Yardstick() as machine:
         assert said(await command(installation, "commands", "stop", str(recover)))
         stopped_at = await installation.owner.fetchval(CLOCK)

@@ -86,6 +86,10 @@ async def is_over(installation: Installation, merchant: str) -> bool:
     return not await installation.count(f"merchant_id = '{merchant}' AND {owed}")
 
 
+@pytest.mark.slow(
+    "acceptance/test_suspension.py::"
+    "test_a_dead_merchant_is_tried_once_an_interval_and_comes_back_with_everything_in_order"
+)
 async def test_a_daemon_that_is_killed_during_a_try_loses_nothing(installation: Installation) -> None:
     await installation.configure("dead")
     killed = await start(installation)

@@ -6,6 +6,7 @@ They run against both senders: where a module names `Sender`, it is given one af
 import sys
 from asyncio import AbstractEventLoop, new_event_loop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
 
 import asyncpg
 import pytest
@@ -13,7 +14,7 @@ import uvloop
 
 from tests.integration.senders import OURS_ALONE, SENDERS
 from tests.integration.storage_harness import Daemon, StorageHarness, open_storage
-from tests.servers.database import Database
+from tests.servers.database import Connect, Database
 
 LoopFactories = Mapping[str, Callable[[], AbstractEventLoop]]
 
@@ -60,8 +61,19 @@ async def here(storage: StorageHarness) -> Daemon:
 
 
 @pytest.fixture
-async def db(database: Database) -> AsyncIterator[asyncpg.Connection]:
+async def connect(database: Database) -> AsyncIterator[Connect]:
+    """Connect to a fresh database as whoever is named, by default its superuser."""
+    async with AsyncExitStack() as stack:
+
+        async def connect(user: str = "postgres") -> asyncpg.Connection:
+            connection = await database.connect(user)
+            stack.push_async_callback(connection.close)
+            return connection
+
+        yield connect
+
+
+@pytest.fixture
+async def db(connect: Connect) -> asyncpg.Connection:
     """Connect to a fresh database as its superuser."""
-    connection = await database.connect()
-    yield connection
-    await connection.close()
+    return await connect()

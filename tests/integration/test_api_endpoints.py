@@ -323,7 +323,7 @@ async def test_commands_that_no_merchant_may_give_are_refused(api: Api) -> None:
         *(("retry_failed", *times) for times in ((None, None), (SINCE, None), (UNTIL, SINCE))),
     ):
         with pytest.raises(StatementRefused, match="22023"):
-            await api.endpoints.ask(api.m1, name, None, since, until)  # type: ignore[arg-type]
+            await api.endpoints.ask(api.m1, name, None, since, until)
         assert await api.state() == before, name
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.servers.database import Database
+from tests.servers.database import Connect, Database
 from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.event import CHARGE_TYPES, NOTICE_TYPES, PLATFORM, TEST_EVENT_TYPE, Trigger
 from webhook_dispatcher.storage import schema
@@ -15,11 +15,10 @@ CONTRACT = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING id, seq"
 
 
-async def test_migrating_again_changes_nothing(database: Database) -> None:
+async def test_migrating_again_changes_nothing(database: Database, connect: Connect) -> None:
     await schema.migrate(database.dsn("postgres"))
-    connection = await database.connect("webhook_dispatcher")
+    connection = await connect("webhook_dispatcher")
     await schema.check(connection)
-    await connection.close()
 
 
 @pytest.mark.parametrize(
@@ -35,25 +34,22 @@ async def test_migrating_again_changes_nothing(database: Database) -> None:
     ],
 )
 async def test_bad_row_is_refused_by_an_error_that_names_the_rule(
-    database: Database, merchant_id: str, event_type: str, text: str, rule: str
+    connect: Connect, merchant_id: str, event_type: str, text: str, rule: str
 ) -> None:
-    connection = await database.connect("webhook_producer")
+    connection = await connect("webhook_producer")
     with pytest.raises(asyncpg.CheckViolationError, match=rule) as refused:
         await connection.fetchrow(INSERT, merchant_id, event_type, text)
     assert (refused.value.table_name, refused.value.constraint_name) == ("outbox", rule)
     assert "xxx" not in str(refused.value) + str(refused.value.detail)  # an error ends up in logs
-    await connection.close()
 
 
-async def test_every_type_that_the_program_knows_may_be_inserted(database: Database) -> None:
-    connection = await database.connect("webhook_producer")
+async def test_every_type_that_the_program_knows_may_be_inserted(connect: Connect) -> None:
+    connection = await connect("webhook_producer")
     for event_type in (*CHARGE_TYPES, TEST_EVENT_TYPE):
         await connection.fetchrow(INSERT, "m1", event_type, "{}")
-    await connection.close()
-    dispatcher = await database.connect("webhook_dispatcher")
+    dispatcher = await connect("webhook_dispatcher")
     for event_type in NOTICE_TYPES:
         await dispatcher.execute(INSERT, PLATFORM, event_type, "{}")
-    await dispatcher.close()
 
 
 @pytest.mark.parametrize(
@@ -89,15 +85,14 @@ async def test_an_event_of_another_century_is_refused(shared_database: Database)
     await connection.close()
 
 
-async def test_longest_merchant_id_and_largest_object_are_taken(database: Database) -> None:
-    connection = await database.connect("webhook_producer")
+async def test_longest_merchant_id_and_largest_object_are_taken(connect: Connect) -> None:
+    connection = await connect("webhook_producer")
     largest = '{"a":"' + "x" * (262_144 - 8) + '"}'
     await connection.fetchrow(INSERT, "é" * 128, "charge.created", largest)
-    await connection.close()
 
 
-async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(database: Database) -> None:
-    connection = await database.connect("webhook_producer")
+async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(connect: Connect) -> None:
+    connection = await connect("webhook_producer")
     event_id = await connection.fetchval(INSERT, "m1", "charge.created", "{}")
     again = await connection.execute(
         "INSERT INTO webhook.outbox (id, merchant_id, type, object) "
@@ -116,15 +111,13 @@ async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(dat
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute(forbidden)
-    await connection.close()
 
 
-async def test_observer_reads_deliveries_without_payloads(database: Database) -> None:
-    connection = await database.connect("webhook_observer")
+async def test_observer_reads_deliveries_without_payloads(connect: Connect) -> None:
+    connection = await connect("webhook_observer")
     await connection.fetch("SELECT event_id, state, attempts FROM webhook.deliveries")
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await connection.fetch("SELECT object FROM webhook.deliveries")
-    await connection.close()
 
 
 async def test_a_daemon_that_may_not_read_the_sequence_is_refused(database: Database) -> None:
@@ -137,19 +130,18 @@ async def test_a_daemon_that_may_not_read_the_sequence_is_refused(database: Data
     await dispatcher.close()
 
 
-async def test_every_table_has_a_primary_key(database: Database) -> None:
-    connection = await database.connect()
+async def test_every_table_has_a_primary_key(connect: Connect) -> None:
+    connection = await connect()
     without = await connection.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = 'webhook'::regnamespace AND relkind IN ('r', 'p') "
         "AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary)"
     )
     assert without == []
-    await connection.close()
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-async def test_printed_migration_makes_the_same_schema(database: Database, is_paused: bool) -> None:
-    connection = await database.connect()
+async def test_printed_migration_makes_the_same_schema(connect: Connect, is_paused: bool) -> None:
+    connection = await connect()
     query = (
         "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
         # Without the days' partitions: midnight may pass in between.
@@ -161,7 +153,6 @@ async def test_printed_migration_makes_the_same_schema(database: Database, is_pa
     await connection.execute("RESET ROLE")
     assert await connection.fetch(query) == migrated
     assert await connection.fetchval("SELECT paused FROM webhook.state") is is_paused
-    await connection.close()
 
 
 def promised(relation: str) -> str:

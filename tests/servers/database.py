@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +22,8 @@ from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 
 TEMPLATE = "webhook_template"
+Connect = Callable[..., Awaitable[asyncpg.Connection]]
+"""Opens a connection to a test's database as a role, or as the superuser; it is closed after the test."""
 
 
 @dataclass(frozen=True, slots=True)
