@@ -180,3 +180,43 @@ async def test_cursors_that_are_refused_say_why(installation: Installation) -> N
         )
         refused = await _refusal(await merchant.ask("GET", f"/v1/events?cursor={cursor}"))
         assert "from before the database was replaced" in refused[3]
+
+
+async def test_a_database_that_was_moved_is_not_read_until_it_is_adopted(installation: Installation) -> None:
+    api = await start_api(installation)
+    sent = await installation.emit("m1")
+    await installation.owner.execute("UPDATE webhook.state SET system_identifier = 7")
+    async with api.merchant("m1") as merchant:
+        reply = await merchant.ask("GET", "/v1/events")
+        assert (reply.status, reply.code) == (503, codes.UNAVAILABLE)
+        assert "adopt" in (await api.daemon.logged("events.unordered"))["error"]
+        name = await installation.owner.fetchval("SELECT installation FROM webhook.state")
+        adopted = installation.command("adopt", "--yes", INSTALLATION=name)
+        assert adopted.returncode == 0, adopted.stderr
+        assert [event["id"] for event in (await merchant.ask("GET", "/v1/events")).data] == [str(sent.id)]
+
+
+async def test_without_its_index_the_operation_is_not_there(installation: Installation) -> None:
+    """Who had it goes on when it is back; who began without has it after the next start."""
+    asked, sent = await start_api(installation), await installation.emit("m1")
+    await installation.owner.execute("UPDATE webhook.state SET has_feed_index = false")
+    later = await start_api(installation)
+    async with asked.merchant("m1") as merchant, later.merchant("m1") as other:
+        for one in (merchant, other):
+            reply = await one.ask("GET", "/v1/events")
+            assert (reply.status, reply.code) == (404, codes.NO_SUCH_PATH)
+        [documented, not_documented] = [
+            "/v1/events" in (await one.ask("GET", "/openapi.json")).json["paths"] for one in (merchant, other)
+        ]
+        assert (documented, not_documented) == (True, False)
+    assert asked.daemon.log("events.not_indexed") == []
+    [said] = later.daemon.log("events.not_indexed")
+    assert "migrate --feed-index" in said["reason"]
+    added = installation.command(
+        "migrate", "--feed-index", MIGRATION_DATABASE_URL=installation.database.dsn("postgres")
+    )
+    assert added.returncode == 0, added.stderr
+    again = await start_api(installation)
+    async with asked.merchant("m1") as merchant, again.merchant("m1") as other:
+        for one in (merchant, other):
+            assert [event["id"] for event in (await one.ask("GET", "/v1/events")).data] == [str(sent.id)]

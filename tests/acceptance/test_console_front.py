@@ -3,15 +3,18 @@
 import asyncio
 import os
 import re
+import secrets
 from datetime import timedelta
 
 from tests.acceptance.console_people import PASSWORD, SAME_ORIGIN, Client, Page, start_console
 from tests.acceptance.console_routes import EVENT, path_of, routes
 from tests.acceptance.installation import Installation
 from tests.acceptance.raw_http import asked, connected
-from tests.waiting import until_found
+from tests.acceptance.slow_senders import Origin, sending_slowly
+from tests.waiting import until, until_found
 from webhook_dispatcher.console.calls import Access, Route
-from webhook_dispatcher.domain.account import Role
+from webhook_dispatcher.console.program import MAX_CONNECTIONS
+from webhook_dispatcher.domain.account import CODE_CHARACTERS, Role, SignInCode
 from webhook_dispatcher.storage.console import accounts
 
 ROUTES = routes()
@@ -175,6 +178,18 @@ async def test_ten_wrong_passwords_lock_an_account_for_a_while(installation: Ins
         assert {each.status for each in tries} == {429}
 
 
+async def test_a_one_time_code_signs_in_once(installation: Installation) -> None:
+    console = await start_console(installation)
+    await console.account("ada", Role.VIEWER)
+    code = SignInCode.from_random(secrets.token_bytes(CODE_CHARACTERS))
+    await accounts.create_code(installation.admin, "ada", code.hash, "a test")
+    for status in (303, 403):
+        async with console.stranger() as client:
+            page = await client.post("/sign-in", {"code": code.shown.lower()})
+            assert page.status == status
+    assert code.revealed not in console.daemon.log_file.read_text()
+
+
 async def test_fifteen_idle_minutes_end_an_operators_session(installation: Installation) -> None:
     console = await start_console(installation)
     async with console.person() as operator, console.person(Role.VIEWER) as viewer:
@@ -266,3 +281,19 @@ async def test_who_breaks_off_while_sending_a_form_is_no_error_of_ours(installat
     line = await console.daemon.logged("request.broken_off")
     assert (line["route"], line["level"]) == ("POST /sign-in", "info")
     assert not console.daemon.log("request.failed")
+
+
+async def test_slow_sign_ins_shut_nobody_out(installation: Installation) -> None:
+    console = await start_console(installation)
+    host = f"Host: 127.0.0.1:{console.port}"
+    form = "Content-Type: application/x-www-form-urlencoded"
+    slow = ("POST /sign-in HTTP/1.1", host, "Sec-Fetch-Site: same-origin", form, "Content-Length: 200")
+    origins = [Origin(f"127.0.2.{number + 1}", False) for number in range(50)]
+    page = f"GET /sign-in HTTP/1.1\r\n{host}\r\n\r\n".encode()
+    async with sending_slowly(console.port, origins, MAX_CONNECTIONS + 50, slow, pause=0.5) as senders:
+        await until(lambda: senders.begun > 2 * MAX_CONNECTIONS)
+        for number in range(30):
+            assert (await asked(console.port, page, f"127.0.3.{number + 1}")).status == 200
+        await console.account("ada", Role.VIEWER)
+        async with console.stranger() as client:
+            assert (await client.sign_in("ada")).status == 303
