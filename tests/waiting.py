@@ -15,7 +15,8 @@ from typing import Self, TypeVar
 from tests.spent import spending
 
 T = TypeVar("T")
-LOOK_EVERY = 0.01
+MIN_PAUSE, MAX_PAUSE = 0.005, 0.05
+"""Seconds between two looks: a tenth of the time that was waited already, within these."""
 MAX_WAIT = 60.0
 """Seconds after which waiting for a condition is given up."""
 _BURSTS = """
@@ -74,12 +75,30 @@ async def until(condition: Callable[[], T | None], deadline: float = MAX_WAIT) -
 
 async def until_found(look: Callable[[], Awaitable[T | None]], deadline: float = MAX_WAIT) -> T:
     """Wait like `until`, where looking means asking somebody."""
-    ends = time.monotonic() + deadline
+    began = time.monotonic()
     with spending("waiting"):
         while True:
             found = await look()
             if found:
                 return found
-            if time.monotonic() > ends:
+            waited = time.monotonic() - began
+            if waited > deadline:
                 raise TimeoutError(f"not within {deadline} s, last seen: {found!r}")
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(min(max(MIN_PAUSE, waited / 10), MAX_PAUSE))
+
+
+async def until_equal(
+    ask: Callable[[], Awaitable[object]], wanted: object, deadline: float = MAX_WAIT
+) -> None:
+    """Wait like `until`, where somebody is to say just this."""
+    said: object = None
+
+    async def is_said() -> bool:
+        nonlocal said
+        said = await ask()
+        return said == wanted
+
+    try:
+        await until_found(is_said, deadline)
+    except TimeoutError:
+        raise AssertionError(f"wanted {wanted!r}, last seen: {said!r}") from None

@@ -62,12 +62,7 @@ class Merchant:
         await self.session.close()
 
     async def ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        key: str | None = "",
-        **headers: str,
+        self, method: str, path: str, body: object = None, key: str | None = "", **headers: str
     ) -> Reply:
         """Send a request; key: an Idempotency-Key, by default a new one for what needs one, None for none."""
         if self.token is not None:

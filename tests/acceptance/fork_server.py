@@ -19,15 +19,11 @@ from typing import Any
 from webhook_dispatcher.transport.openssl import start_openssl
 
 IMPORTED = (
-    "webhook_dispatcher.app.api",
-    "webhook_dispatcher.app.console",
-    "webhook_dispatcher.app.daemon",
-    "webhook_dispatcher.app.supervisor",
-    "webhook_dispatcher.cli.check",
-    "webhook_dispatcher.cli.daemon",
-    "webhook_dispatcher.cli.endpoints",
-    "webhook_dispatcher.cli.explain",
-    "webhook_dispatcher.cli.recover",
+    "encodings.idna",
+    *(f"webhook_dispatcher.app.{name}" for name in ("api", "console", "daemon", "supervisor")),
+    *(f"webhook_dispatcher.cli.{name}" for name in ("api", "check", "console", "daemon", "endpoints")),
+    *(f"webhook_dispatcher.cli.{name}" for name in ("explain", "program", "recover")),
+    "webhook_dispatcher.domain.sealing",
 )
 MAX_REQUEST = 1 << 17
 """Bytes: a little more than all variables of an environment that anybody has."""

@@ -128,11 +128,7 @@ def start(
     Whoever starts it sees to its end.
     """
     with open(os.devnull, "r+b") as nothing:
-        files = [
-            nothing.fileno() if stdin is None else stdin,
-            (stdout or nothing).fileno(),
-            stderr.fileno(),
-        ]
+        files = [nothing.fileno() if stdin is None else stdin, (stdout or nothing).fileno(), stderr.fileno()]
         if (server := _fork_server(environment)) is None:
             found = os.pathsep.join([*filter(None, [environment.get("PYTHONPATH")]), str(ROOT)])
             return subprocess.Popen(

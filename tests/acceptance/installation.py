@@ -35,6 +35,8 @@ HAS_LOOKED = """
 SELECT true FROM pg_stat_activity
 WHERE application_name = 'webhook-dispatcher claim' AND query_start > clock_timestamp() - interval '0.3 s'
 """
+SEALS = "SELECT count(*) FROM webhook.current_sealing_key"
+"""True once a daemon has published what secrets are sealed with."""
 PATIENT = {"ATTEMPT_TIMEOUT": "PT1M", "LEASE": "PT2M", "SHUTDOWN_GRACE": "PT1M"}
 """Settings for requests that hang until the test has them answered."""
 IN_SCALED_TIME = {"ATTEMPT_TIMEOUT": "PT25S"}
@@ -200,6 +202,10 @@ class Installation:
         except TimeoutError:
             tally = await self.admin.fetch("SELECT state, count(*) FROM webhook.deliveries GROUP BY state")
             raise AssertionError(f"wanted {count} delivered: {tally}") from None
+
+    async def until_true(self, query: str, *values: object, deadline: float = MAX_WAIT) -> None:
+        """Wait until what the superuser asks for is true."""
+        await until_found(lambda: self.owner.fetchval(query, *values), deadline)
 
     async def count(self, condition: str) -> int:
         """Count deliveries."""

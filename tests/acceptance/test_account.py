@@ -3,7 +3,6 @@
 import os
 import pty
 import select
-import subprocess
 import sys
 from pathlib import Path
 
@@ -53,17 +52,3 @@ def test_passwords_that_differ_are_asked_for_anew(database: Database, tmp_path: 
     assert code == 0
     assert "do not match" in shown
     assert WORDS not in shown
-
-
-def test_a_pipe_gives_one_line(database: Database, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [*PROGRAM, "add", "anna", "--role", "viewer"],
-        env=environment(database.settings("webhook_admin")),
-        cwd=tmp_path,
-        input=f"{WORDS}\n",
-        capture_output=True,
-        text=True,
-        timeout=MAX_WAIT,
-        check=False,
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "anna: viewer added\n", "")

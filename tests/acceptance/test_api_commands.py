@@ -55,11 +55,7 @@ async def test_a_command_that_operators_take_back_is_not_allowed_by_the_state(
     api = await start_api(installation)
     async with api.merchant("m1") as merchant:
         asked = asyncio.create_task(merchant.ask("POST", "/v1/webhook/pause", None, "k"))
-
-        async def is_waiting() -> bool:
-            return bool(await installation.admin.fetchval(PENDING))
-
-        await until_found(is_waiting)
+        await installation.until_true(PENDING)
         command = await installation.admin.fetchval(PENDING)
         assert await installation.admin.fetchval(WITHDRAW, command)
         for reply in (await asked, await merchant.ask("POST", "/v1/webhook/pause", None, "k")):

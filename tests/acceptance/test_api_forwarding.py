@@ -25,7 +25,7 @@ from tests.acceptance.charge_service import ChargeServiceProcess
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import http_get
 from tests.servers.database import free_port
-from tests.waiting import until_found
+from tests.waiting import until_equal, until_found
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.charge_service import forwarded, upstream
 
@@ -184,11 +184,7 @@ async def test_a_process_that_is_killed_while_it_asks_leaves_one_effect(installa
         wanted = charge(await confirmed_card(merchant))
         await misbehave(service, "hang-after-acting")
         asking = asyncio.create_task(merchant.ask("POST", "/v1/charges", wanted, key="k1"))
-
-        async def has_acted() -> bool:
-            return await charges_made(installation) == 1
-
-        await until_found(has_acted)
+        await until_equal(lambda: charges_made(installation), 1)
         api.daemon.kill()
         with pytest.raises(aiohttp.ClientError):
             await asking

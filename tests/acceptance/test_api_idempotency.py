@@ -14,8 +14,7 @@ from aiohttp import web
 from tests.acceptance.api_charges import recording
 from tests.acceptance.api_fleet import STORM, Fleet, fleet
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
-from tests.acceptance.installation import Installation
-from tests.waiting import until_found
+from tests.acceptance.installation import SEALS, Installation
 from webhook_dispatcher.api import catalogue as codes
 
 AT_ONCE = 200
@@ -30,15 +29,6 @@ SELECT
 """
 """One statement, so one snapshot: what was done, and what was kept of it."""
 WAITS = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'webhook_api' AND wait_event_type = 'Lock'"
-
-
-async def is_sealing(installation: Installation) -> None:
-    """Wait until a daemon has published what secrets are sealed with."""
-
-    async def looked() -> bool:
-        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
-
-    await until_found(looked)
 
 
 async def at_once(
@@ -66,7 +56,7 @@ def told_once(replies: list[Reply]) -> None:
 
 async def test_two_hundred_equal_requests_have_one_effect(installation: Installation) -> None:
     await installation.start()
-    await is_sealing(installation)
+    await installation.until_true(SEALS)
     async with (
         fleet(installation, API_LIMITS=UNLIMITED) as processes,
         processes.processes[0].merchant("m1") as merchant,
@@ -87,25 +77,6 @@ async def test_two_hundred_equal_requests_have_one_effect(installation: Installa
 
 def is_again(reply: Reply) -> bool:
     return reply.headers.get("Idempotent-Replayed") == "true"
-
-
-async def test_a_key_is_1_to_255_printable_characters_quoted_or_not(installation: Installation) -> None:
-    api = await start_api(installation)
-    async with api.merchant("m1") as merchant:
-
-        async def pause(key: str) -> Reply:
-            # There is no webhook, which is what the key is answered with from then on.
-            return await merchant.ask("POST", "/v1/webhook/pause", None, None, **{"Idempotency-Key": key})
-
-        longest = "x" * 255
-        for key, same in (("k", '"k"'), (longest, f'"{longest}"'), ('a"b\\c', r'"a\"b\\c"')):
-            replies = [await pause(key), await pause(same), await pause(key)]
-            assert {(reply.status, reply.code) for reply in replies} == {(404, codes.NOT_CONFIGURED)}, key
-            assert [is_again(reply) for reply in replies] == [False, True, True], key
-        assert not is_again(await pause("K"))
-        for key in ("", '""', longest + "x", f'"{longest}x"', "ключ", "a\tb"):
-            refused = await pause(key)
-            assert (refused.status, refused.code) == (400, codes.KEY_MISSING), key
 
 
 async def test_an_answer_is_kept_for_24_hours_and_no_longer(installation: Installation) -> None:
@@ -142,11 +113,8 @@ async def test_an_answer_is_kept_for_24_hours_and_no_longer(installation: Instal
 
 async def test_what_still_runs_is_not_begun_again(installation: Installation) -> None:
     await installation.start()
-    await is_sealing(installation)
-    async with (
-        fleet(installation, 2) as processes,
-        processes.processes[0].merchant("m1") as merchant,
-    ):
+    await installation.until_true(SEALS)
+    async with fleet(installation, 2) as processes, processes.processes[0].merchant("m1") as merchant:
         url = {"url": installation.receiver.url("m1")}
         assert (await merchant.ask("PUT", "/v1/webhook", url)).status == 201
         here, there = processes.everywhere(merchant, 2)
@@ -154,11 +122,7 @@ async def test_what_still_runs_is_not_begun_again(installation: Installation) ->
         async with holder.transaction():
             await holder.execute("SELECT FROM webhook.endpoint FOR UPDATE")
             first = asyncio.create_task(here.ask("POST", "/v1/webhook/secret", {}, "k"))
-
-            async def is_waiting() -> bool:
-                return bool(await installation.owner.fetchval(WAITS))
-
-            await until_found(is_waiting)
+            await installation.until_true(WAITS)
             running = await there.ask("POST", "/v1/webhook/secret", {}, "k")
             assert (running.status, running.code) == (409, codes.STILL_RUNNING)
             assert running.headers["Retry-After"] == "1"
@@ -172,7 +136,7 @@ async def test_what_still_runs_is_not_begun_again(installation: Installation) ->
 async def test_a_process_that_is_killed_leaves_all_or_nothing(installation: Installation) -> None:
     """Each round asks one process for twelve things, kills it, and asks the others for the same."""
     await installation.start()
-    await is_sealing(installation)
+    await installation.until_true(SEALS)
     async with (
         fleet(installation, 2, API_LIMITS=UNLIMITED) as processes,
         processes.processes[0].merchant("m1") as merchant,

@@ -18,8 +18,7 @@ from aiohttp import web
 from tests.acceptance.api_charges import recording
 from tests.acceptance.api_fleet import FLEET, fleet
 from tests.acceptance.api_merchant import Merchant, Reply, start_api
-from tests.acceptance.installation import Installation
-from tests.waiting import until_found
+from tests.acceptance.installation import SEALS, Installation
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.calls import Operation
 from webhook_dispatcher.api.program import compose
@@ -108,11 +107,7 @@ async def prepared(
     installation: Installation, first: Merchant, merchant_id: str = "m1"
 ) -> tuple[dict[str, str], list[str]]:
     """Let the first merchant have one of everything: ids by kind, and texts that none but it may see."""
-
-    async def is_sealing() -> bool:
-        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
-
-    await until_found(is_sealing)
+    await installation.until_true(SEALS)
     made = await first.ask("PUT", "/v1/webhook", {"url": installation.receiver.url(merchant_id)})
     assert made.status == 201
     sent = await installation.emit(merchant_id, CHARGE)

@@ -144,9 +144,7 @@ async def test_whoever_guesses_a_secret_keeps_its_owner_from_no_token(installati
     most = 6
     async with (
         fleet(
-            installation,
-            API_LIMITS=f"client={most}/PT1H address=0/PT1H",
-            API_TRUSTED_PROXIES="127.0.0.0/8",
+            installation, API_LIMITS=f"client={most}/PT1H address=0/PT1H", API_TRUSTED_PROXIES="127.0.0.0/8"
         ) as processes,
         processes.processes[0].client("m1") as owner,
     ):
@@ -231,34 +229,3 @@ async def come_again(clients: Sequence[Merchant], ask: Callable[[Merchant], Awai
 async def until_instant(instant: float) -> None:
     """Wait until the monotonic clock says so: time is what is tested."""
     await asyncio.sleep(max(0.0, instant - time.monotonic()))
-
-
-async def test_a_revoked_key_is_refused_by_all_processes_from_the_next_request_on(
-    installation: Installation,
-) -> None:
-    async with (
-        fleet(installation, API_LIMITS="key=0/PT1M") as processes,
-        processes.processes[0].merchant("m1") as merchant,
-    ):
-        log: list[Asked] = []
-        is_over = asyncio.Event()
-
-        async def client(each: Merchant) -> None:
-            while not is_over.is_set():
-                log.append(await timed(each, each.base, "GET", PATH))
-
-        def are_all_heard(since: float) -> bool:
-            return len({each.subject for each in log if each.sent > since}) == FLEET
-
-        async with asyncio.TaskGroup() as group:
-            for each in processes.everywhere(merchant, 3 * FLEET):
-                group.create_task(client(each))
-            await until(lambda: are_all_heard(0.0))
-            asked_at = time.monotonic()
-            revoke = "SELECT webhook.revoke_api_key($1, 'ana')"
-            assert await installation.admin.fetchval(revoke, merchant.client_id)
-            revoked_at = time.monotonic()
-            await until(lambda: are_all_heard(revoked_at))
-            is_over.set()
-        assert {each.status for each in log if each.received < asked_at} == {404}
-        assert {each.status for each in log if each.sent > revoked_at} == {401}

@@ -1,11 +1,10 @@
 """What a merchant does through the Partner API, with a real daemon and receiver."""
 
-import asyncio
 import base64
 import time
 
 from tests.acceptance.api_merchant import Merchant, start_api
-from tests.acceptance.installation import Installation
+from tests.acceptance.installation import SEALS, Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.operations.models import BLOCKED_REASON
@@ -17,11 +16,7 @@ CHARGE = '{"id":"ch_1","amount":1.10,"status":"SUCCEEDED"}'
 
 async def configured(installation: Installation, merchant: Merchant, merchant_id: str) -> None:
     """Configure the merchant's own webhook, once a daemon has published what seals secrets."""
-
-    async def is_sealed() -> bool:
-        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
-
-    await until_found(is_sealed)
+    await installation.until_true(SEALS)
     reply = await merchant.ask("PUT", "/v1/webhook", {"url": installation.receiver.url(merchant_id)})
     assert (reply.status, reply.headers["Cache-Control"]) == (201, "no-store")
     installation.receiver.secrets[merchant_id] = Secret(reply.data["secret"])
@@ -101,29 +96,6 @@ async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Ins
         assert [detail["field"] for detail in refused.json["error"]["details"]] == ["since", "until"]
 
 
-async def test_credentials_that_are_wrong_unknown_or_revoked(installation: Installation) -> None:
-    api = await start_api(installation)
-    async with api.merchant("m1") as merchant:
-        right = merchant.client_secret
-        merchant.client_secret = right[:-1] + ("A" if right[-1] != "A" else "B")
-        wrong = await merchant.log_in()
-        known, merchant.client_id = merchant.client_id, "x" * 22
-        unknown = await merchant.log_in()
-        assert [wrong.code, unknown.code] == [codes.WRONG_CREDENTIALS] * 2
-        assert wrong.json["error"] == unknown.json["error"]
-        merchant.client_id, merchant.client_secret = known, right
-        revoked = installation.command("api-key", "revoke", known)
-        assert revoked.returncode == 0
-        refused = await merchant.ask("GET", "/v1/webhook")
-        assert (refused.status, refused.code) == (401, codes.KEY_REVOKED)
-        assert refused.headers["WWW-Authenticate"].startswith("Bearer")
-        assert (await merchant.log_in()).code == codes.KEY_REVOKED
-        merchant.token = "A" * 43
-        assert (await merchant.ask("GET", "/v1/webhook")).code == codes.INVALID_TOKEN
-        merchant.token = None
-        assert (await merchant.ask("GET", "/v1/webhook")).code == codes.TOKEN_MISSING
-
-
 async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installation) -> None:
     api = await start_api(installation)
     async with api.merchant("m1") as merchant:
@@ -144,22 +116,9 @@ async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installatio
             assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
 
 
-async def test_limits_are_told_and_held(installation: Installation) -> None:
-    api = await start_api(installation, API_LIMITS="key=5/PT20S client=3/PT1M")
-    async with api.merchant("m1") as merchant:
-        replies = [await merchant.ask("GET", "/v1/deliveries") for _ in range(6)]
-        assert [reply.status for reply in replies] == [200] * 5 + [429]
-        assert replies[-1].code == codes.LIMIT_EXCEEDED
-        assert 1 <= int(replies[-1].headers["Retry-After"]) <= 20
-        assert replies[0].headers["RateLimit-Policy"] == '"key";q=5;w=20'
-        assert replies[0].headers["RateLimit"] == '"key";r=4'
-        tokens = [(await merchant.log_in()).status for _ in range(3)]
-        assert tokens == [200, 200, 429]
-
-
 async def test_the_same_request_has_one_effect_and_one_answer(installation: Installation) -> None:
     await installation.start()
-    api, other = await start_api(installation), await start_api(installation)
+    api = await start_api(installation)
     async with api.merchant("m1") as merchant:
         await configured(installation, merchant, "m1")
         assert (await merchant.ask("POST", "/v1/webhook/secret", {}, key=None)).code == codes.KEY_MISSING
@@ -180,22 +139,6 @@ async def test_the_same_request_has_one_effect_and_one_answer(installation: Inst
                 False,
             )
         assert (await merchant.ask("POST", "/v1/webhook/secret", {}, key="k2")).status == 200
-
-        bases = [f"http://127.0.0.1:{each.port}" for each in (api, other)]
-
-        async def test_event(base: str) -> tuple[int, str]:
-            at_base = Merchant(base, "", "", merchant.token, merchant.session)
-            reply = await at_base.ask("POST", "/v1/webhook/test", key="k3")
-            if reply.status == 409:
-                assert reply.code == codes.STILL_RUNNING
-                assert reply.headers["Retry-After"]
-            return reply.status, reply.data.get("eventId", "") if reply.status == 200 else ""
-
-        replies = await asyncio.gather(*(test_event(base) for base in bases * 50))
-        assert {status for status, _ in replies} <= {200, 202, 409}
-        assert len({event for _, event in replies if event}) == 1
-        count = "SELECT count(*) FROM webhook.control WHERE command = 'test_event'"
-        assert await installation.admin.fetchval(count) == 1
 
 
 async def test_a_refusal_is_told_again_in_its_first_language(installation: Installation) -> None:

@@ -28,6 +28,7 @@ EACH_RANGE = f"{CODES}::test_a_code_of_a_range_that_no_row_has_passes_with_the_w
 NEVER = f"{CODES}::test_a_code_that_never_appears_is_the_internal_error_and_the_log_says_so"
 REFUSALS, LIMITS = "acceptance/test_api_refusals.py", "acceptance/test_api_limits.py"
 FORWARDING, OPERATIONS = "acceptance/test_api_forwarding.py", "acceptance/test_api_operations.py"
+CREDENTIALS = "integration/test_api_credentials.py"
 ONE_EFFECT = f"{OPERATIONS}::test_the_same_request_has_one_effect_and_one_answer"
 
 PROMISES: Sequence[tuple[str, str, Sequence[str]]] = (
@@ -74,7 +75,10 @@ PROMISES: Sequence[tuple[str, str, Sequence[str]]] = (
     (
         "5.1",
         "wrong credentials are -10001",
-        [EACH_CODE, f"{OPERATIONS}::test_credentials_that_are_wrong_unknown_or_revoked"],
+        [
+            EACH_CODE,
+            f"{CREDENTIALS}::test_wrong_credentials_get_one_answer_and_take_one_statement",
+        ],
     ),
     (
         "5.1",
@@ -103,7 +107,7 @@ PROMISES: Sequence[tuple[str, str, Sequence[str]]] = (
         "-1007 breaks down by field",
         [EACH_CODE, f"{HERE}::test_a_share_below_one_is_named_by_its_path"],
     ),
-    ("7.3", "-11003: retry later", [EACH_CODE, ONE_EFFECT]),
+    ("7.3", "-11003: retry later", [EACH_CODE, "acceptance/test_api_idempotency.py"]),
     ("7.3", "-11005: retry after Retry-After", [f"{LIMITS}::test_retry_after_is_true_both_ways"]),
     (
         "7.3",

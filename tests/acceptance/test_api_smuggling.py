@@ -159,10 +159,7 @@ WITHIN = (
 PASSED: dict[str, tuple[bytes, bytes]] = {
     "a request within a body": (post(length(WITHIN), body=WITHIN), WITHIN),
     "a body in chunks": (post(CHUNKED, body=chunk(b'{"a":') + chunk(b"1}") + ENDS), b'{"a":1}'),
-    "chunks with extensions": (
-        post(CHUNKED, body=chunk(b"{}", b';merchant=m2;x="0"') + ENDS),
-        b"{}",
-    ),
+    "chunks with extensions": (post(CHUNKED, body=chunk(b"{}", b';merchant=m2;x="0"') + ENDS), b"{}"),
     "trailers": (
         post(
             CHUNKED,

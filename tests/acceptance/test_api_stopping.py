@@ -161,11 +161,7 @@ async def test_a_command_outlives_its_client(installation: Installation) -> None
         holder = await installation.database.connect()
         await holder.execute("BEGIN; LOCK TABLE webhook.control IN EXCLUSIVE MODE")
         asking = asyncio.create_task(merchant.ask("POST", "/v1/webhook/pause", key="k1"))
-
-        async def is_waiting() -> bool:
-            return bool(await installation.owner.fetchval(LOCKED))
-
-        await until_found(is_waiting)
+        await installation.until_true(LOCKED)
         await gone(asking)
         await holder.execute("COMMIT")
         await holder.close()

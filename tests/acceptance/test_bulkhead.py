@@ -136,7 +136,12 @@ async def test_retries_do_not_wait_for_more_retries_than_places_that_hang(instal
     assert hanging(installation) >= LANES // 4
 
 
-@pytest.mark.parametrize("merchants", [1, 1000])
+FOR_EACH = pytest.mark.slow(
+    "acceptance/test_bulkhead.py::test_a_mass_retry_delays_neither_new_events_nor_scheduled_retries"
+)
+
+
+@pytest.mark.parametrize("merchants", [1, pytest.param(1000, marks=FOR_EACH)])
 async def test_a_mass_retry_delays_neither_new_events_nor_scheduled_retries(
     installation: Installation, merchants: int
 ) -> None:

@@ -39,10 +39,18 @@ def has_delivered(installation: Installation, count: int) -> bool:
     return all(sum(arrival.status == 200 for arrival in installation.receiver.of(m)) >= count for m in HONEST)
 
 
+ANOTHER_FAILURE = pytest.mark.slow(
+    "acceptance/test_collusion.py::test_merchants_that_fail_together_stall_nobody_else"
+)
+
+
 @pytest.mark.parametrize(
     "failing",
-    [Behaviour(status=503), Behaviour(status=401), Behaviour(disconnects=True)],
-    ids=["503", "401", "disconnected"],
+    [
+        pytest.param(Behaviour(status=503), id="503", marks=ANOTHER_FAILURE),
+        pytest.param(Behaviour(status=401), id="401"),
+        pytest.param(Behaviour(disconnects=True), id="disconnected", marks=ANOTHER_FAILURE),
+    ],
 )
 async def test_merchants_that_fail_together_stall_nobody_else(
     installation: Installation, failing: Behaviour

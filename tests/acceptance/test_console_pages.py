@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
@@ -20,6 +20,18 @@ from webhook_dispatcher.local.arrivals import Signature
 from webhook_dispatcher.local.behaviour import Behaviour
 
 SECRET = re.compile(r'<code id="secret">([^<]+)</code>')
+
+
+@pytest.fixture
+async def console(installation: Installation) -> RunningConsole:
+    return await start_console(installation)
+
+
+@pytest.fixture
+async def person(console: RunningConsole) -> AsyncIterator[Client]:
+    """Have an operator's browser, who is ada."""
+    async with console.person(name="ada") as person:
+        yield person
 
 
 async def followed(client: Client, page: Page, text: str) -> Page:
@@ -42,359 +54,337 @@ def secret_in(page: Page) -> str:
     return str(secret)
 
 
-async def test_a_merchant_is_configured_and_its_secret_is_shown_once(installation: Installation) -> None:
+async def test_a_merchant_is_configured_and_its_secret_is_shown_once(
+    installation: Installation, person: Client, console: RunningConsole
+) -> None:
     await installation.start()
-    console = await start_console(installation)
     url = installation.receiver.url("m 1/é")
-    async with console.person(name="ada") as person:
-        found = await person.get("/open?merchant=m+1%2F%C3%A9")
-        path = found.location
-        assert path.startswith("/merchants/~")
-        page = await person.post(f"{path}/endpoint", {"url": "http://10.0.0.1/"})
-        assert (page.status, "10.0.0.1 is not a public address" in page.text) == (422, True)
-        page = await person.post(f"{path}/endpoint", {"url": url})
-        secret = secret_in(page)
-        assert page.headers["Cache-Control"] == "no-store"
-        assert secret not in (await person.get(path)).text
-        # The browser sends the form again.
-        again = await person.post(f"{path}/endpoint", {"url": url})
-        assert again.location.endswith("said=same")
-        installation.receiver.accept("m 1/é", Secret(secret))
-        await followed(person, await person.post(f"{path}/test"), "Delivered: HTTP 200")
+    found = await person.get("/open?merchant=m+1%2F%C3%A9")
+    path = found.location
+    assert path.startswith("/merchants/~")
+    page = await person.post(f"{path}/endpoint", {"url": "http://10.0.0.1/"})
+    assert (page.status, "10.0.0.1 is not a public address" in page.text) == (422, True)
+    page = await person.post(f"{path}/endpoint", {"url": url})
+    secret = secret_in(page)
+    assert page.headers["Cache-Control"] == "no-store"
+    assert secret not in (await person.get(path)).text
+    # The browser sends the form again.
+    again = await person.post(f"{path}/endpoint", {"url": url})
+    assert again.location.endswith("said=same")
+    installation.receiver.accept("m 1/é", Secret(secret))
+    await followed(person, await person.post(f"{path}/test"), "Delivered: HTTP 200")
     assert [arrival.signature for arrival in installation.receiver.of("m 1/é")] == [Signature.RIGHT]
     who = "SELECT person FROM webhook.audit WHERE action = 'endpoint set'"
     assert await installation.owner.fetchval(who) == "ada"
     assert secret not in console.daemon.log_file.read_text()
 
 
-async def test_a_secret_is_rotated_with_an_overlap_and_once_for_each_form(installation: Installation) -> None:
+async def test_a_secret_is_rotated_with_an_overlap_and_once_for_each_form(
+    installation: Installation, person: Client
+) -> None:
     await installation.start()
     await installation.configure("m1")
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = await person.get("/merchants/m1")
-        [created] = re.findall(r'name="created" value="([^"]+)"', page.text)
-        form = {"created": created, "overlap": "P1D"}
-        secret = secret_in(await person.post("/merchants/m1/secret", form))
-        again = await person.post("/merchants/m1/secret", form)
-        assert (again.status, "is not shown again. Nothing was changed." in again.text) == (409, True)
-        assert "also signs until" in (await person.get("/merchants/m1")).text
-        assert secret not in again.text
-        removed = await person.post("/merchants/m1/remove")
-        assert "The endpoint was removed." in (await person.get(removed.location)).text
+    page = await person.get("/merchants/m1")
+    [created] = re.findall(r'name="created" value="([^"]+)"', page.text)
+    form = {"created": created, "overlap": "P1D"}
+    secret = secret_in(await person.post("/merchants/m1/secret", form))
+    again = await person.post("/merchants/m1/secret", form)
+    assert (again.status, "is not shown again. Nothing was changed." in again.text) == (409, True)
+    assert "also signs until" in (await person.get("/merchants/m1")).text
+    assert secret not in again.text
+    removed = await person.post("/merchants/m1/remove")
+    assert "The endpoint was removed." in (await person.get(removed.location)).text
 
 
-async def test_a_test_event_that_is_refused_says_so(installation: Installation) -> None:
+async def test_a_test_event_that_is_refused_says_so(installation: Installation, person: Client) -> None:
     await installation.start()
     await installation.configure("m1")
     installation.receiver.behave("m1", Behaviour(503))
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = await followed(
-            person, await person.post("/merchants/m1/test"), "HTTP 503: 503 Service Unavailable"
-        )
-        [event] = re.findall(r'href="/deliveries/([0-9a-f-]{36})">Show the test event', page.text)
-        assert "webhook.test" in (await person.get(f"/deliveries/{event}")).text
+    page = await followed(
+        person, await person.post("/merchants/m1/test"), "HTTP 503: 503 Service Unavailable"
+    )
+    [event] = re.findall(r'href="/deliveries/([0-9a-f-]{36})">Show the test event', page.text)
+    assert "webhook.test" in (await person.get(f"/deliveries/{event}")).text
 
 
-async def test_a_merchant_is_paused_and_resumed(installation: Installation) -> None:
+async def test_a_merchant_is_paused_and_resumed(installation: Installation, person: Client) -> None:
     await installation.start()
     await installation.configure("m1")
-    console = await start_console(installation)
-    async with console.person(name="ada") as person:
-        page = await followed(person, await person.post("/merchants/m1/pause"), "Done")
-        live = page.text[page.text.index('id="live"') : page.text.index('id="webhooks"')]
-        assert 'action="/merchants/m1/resume"' in live
-        assert "Paused" in (await person.get("/merchants?order=paused")).text
-        sent = await installation.emit("m1")
-        page = await person.get(f"/deliveries/{sent.id}")
-        assert "ada" in page.text
-        assert "paused" in page.text
-        assert installation.receiver.of("m1") == []
-        await followed(person, await person.post("/merchants/m1/resume"), "Done")
+    page = await followed(person, await person.post("/merchants/m1/pause"), "Done")
+    live = page.text[page.text.index('id="live"') : page.text.index('id="webhooks"')]
+    assert 'action="/merchants/m1/resume"' in live
+    assert "Paused" in (await person.get("/merchants?order=paused")).text
+    sent = await installation.emit("m1")
+    page = await person.get(f"/deliveries/{sent.id}")
+    assert "ada" in page.text
+    assert "paused" in page.text
+    assert installation.receiver.of("m1") == []
+    await followed(person, await person.post("/merchants/m1/resume"), "Done")
     await installation.settled(sent.id, "delivered", 1)
 
 
-async def test_an_api_key_is_created_once_and_revoked(installation: Installation) -> None:
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = await person.get("/merchants/m1")
-        [client_id] = re.findall(r'name="client" value="([^"]+)"', page.text)
-        form = {"client": client_id, "name": "online shop"}
-        secret = secret_in(await person.post("/merchants/m1/keys", form))
-        again = await person.post("/merchants/m1/keys", form)
-        assert (again.status, secret in again.text) == (409, False)
-        shown = (await person.get("/merchants/m1")).text
-        assert client_id in shown
-        assert secret not in shown
-        revoked = await person.post("/merchants/m1/keys/revoke", {"client": client_id})
-        assert "The key was revoked." in (await person.get(revoked.location)).text
-        assert (await person.post("/merchants/m2/keys/revoke", {"client": client_id})).status == 404
+async def test_an_api_key_is_created_once_and_revoked(person: Client) -> None:
+    page = await person.get("/merchants/m1")
+    [client_id] = re.findall(r'name="client" value="([^"]+)"', page.text)
+    form = {"client": client_id, "name": "online shop"}
+    secret = secret_in(await person.post("/merchants/m1/keys", form))
+    again = await person.post("/merchants/m1/keys", form)
+    assert (again.status, secret in again.text) == (409, False)
+    shown = (await person.get("/merchants/m1")).text
+    assert client_id in shown
+    assert secret not in shown
+    revoked = await person.post("/merchants/m1/keys/revoke", {"client": client_id})
+    assert "The key was revoked." in (await person.get(revoked.location)).text
+    assert (await person.post("/merchants/m2/keys/revoke", {"client": client_id})).status == 404
 
 
 async def test_what_failed_is_found_by_its_charge_retried_and_seen_delivered(
-    installation: Installation,
+    installation: Installation, person: Client
 ) -> None:
     await installation.start(RETRY_SCHEDULE="PT1H")
     await installation.configure("m1")
     installation.receiver.behave("m1", Behaviour(500), Behaviour(200))
     sent = await installation.emit("m1", json.dumps({"id": "ch_lost", "amount": 1.10}))
     await installation.settled(sent.id, "pending_retry", 1)
-    console = await start_console(installation)
-    async with console.person() as person:
-        found = await person.get("/search?q=ch_lost")
-        assert found.location == f"/deliveries/{sent.id}"
-        page = await person.get(found.location)
-        assert "500" in page.text
-        assert '"amount": 1.1' in page.text
-        failing = (await person.get("/merchants?order=failing")).text
-        why = rf'href="/deliveries/{sent.id}">Refused with a status</a> <span class="muted">500 Internal'
-        assert re.search(why, failing)
-        assert 'data-label="Waiting for a retry">1<' in failing
-        await followed(person, await person.post(f"{found.location}/retry"), "Delivered")
+    found = await person.get("/search?q=ch_lost")
+    assert found.location == f"/deliveries/{sent.id}"
+    page = await person.get(found.location)
+    assert "500" in page.text
+    assert '"amount": 1.1' in page.text
+    failing = (await person.get("/merchants?order=failing")).text
+    why = rf'href="/deliveries/{sent.id}">Refused with a status</a> <span class="muted">500 Internal'
+    assert re.search(why, failing)
+    assert 'data-label="Waiting for a retry">1<' in failing
+    await followed(person, await person.post(f"{found.location}/retry"), "Delivered")
     await installation.settled(sent.id, "delivered", 2)
 
 
-async def test_a_delivery_is_cancelled(installation: Installation) -> None:
+async def test_a_delivery_is_cancelled(installation: Installation, person: Client) -> None:
     await installation.start()
     sent = await installation.emit("m1")
-    console = await start_console(installation)
-    async with console.person() as person:
-        await followed(person, await person.post(f"/deliveries/{sent.id}/cancel"), "Cancelled")
+    await followed(person, await person.post(f"/deliveries/{sent.id}/cancel"), "Cancelled")
     assert (await installation.delivery(sent.id))["failed_reason"] == "cancelled"
 
 
-async def test_filters_stand_in_the_url_and_pages_go_on_by_cursor(installation: Installation) -> None:
+async def test_filters_stand_in_the_url_and_pages_go_on_by_cursor(
+    installation: Installation, person: Client
+) -> None:
     sent = [await installation.emit("m1", json.dumps({"id": f"ch_{number}"})) for number in range(60)]
     await installation.emit("m2", event_type="charge.failed")
-    console = await start_console(installation)
-    async with console.person() as person:
-        first = (await person.get("/deliveries?merchant=m1")).text
-        [onwards] = re.findall(r'rel="next" href="([^"]+)"', first)
-        second = (await person.get(onwards)).text
-        shown = [UUID(text) for text in re.findall(r'name="event" value="([0-9a-f-]{36})"', first + second)]
-        assert shown == [event.id for event in reversed(sent)]
-        assert 'rel="next"' not in second
-        only = (await person.get("/deliveries?type=charge.failed&state=pending")).text
-        assert only.count('name="event"') == 1
-        assert "None matches this filter" in (await person.get("/deliveries?state=failed")).text
-        for query, said in (
-            ("since=nonsense", "must be a time"),
-            ("id=nonsense", "must be an id"),
-            ("status=abc", "is none of those"),
-            ("after=nonsense", "is no place in this list"),
-            ("state=nonsense", "is none of those"),
-            ("since=2026-01-02T00:00&until=2026-01-01T00:00", "must be later"),
-        ):
-            page = await person.get(f"/deliveries?{query}")
-            assert (page.status, said in page.text) == (422, True), query
+    first = (await person.get("/deliveries?merchant=m1")).text
+    [onwards] = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = (await person.get(onwards)).text
+    shown = [UUID(text) for text in re.findall(r'name="event" value="([0-9a-f-]{36})"', first + second)]
+    assert shown == [event.id for event in reversed(sent)]
+    assert 'rel="next"' not in second
+    only = (await person.get("/deliveries?type=charge.failed&state=pending")).text
+    assert only.count('name="event"') == 1
+    assert "None matches this filter" in (await person.get("/deliveries?state=failed")).text
+    for query, said in (
+        ("since=nonsense", "must be a time"),
+        ("id=nonsense", "must be an id"),
+        ("status=abc", "is none of those"),
+        ("after=nonsense", "is no place in this list"),
+        ("state=nonsense", "is none of those"),
+        ("since=2026-01-02T00:00&until=2026-01-01T00:00", "must be later"),
+    ):
+        page = await person.get(f"/deliveries?{query}")
+        assert (page.status, said in page.text) == (422, True), query
 
 
-async def test_the_log_shows_of_an_answer_what_the_state_does_not_say(installation: Installation) -> None:
+async def test_the_log_shows_of_an_answer_what_the_state_does_not_say(
+    installation: Installation, person: Client
+) -> None:
     await installation.start(RETRY_SCHEDULE="PT1H")
     for merchant_id, status, state in (("good", 204, "delivered"), ("bad", 503, "pending_retry")):
         await installation.configure(merchant_id)
         installation.receiver.behave(merchant_id, Behaviour(status))
         await installation.settled((await installation.emit(merchant_id)).id, state, 1)
     await installation.emit("unconfigured")
-    console = await start_console(installation)
-    async with console.person() as person:
-        shown = (await person.get("/deliveries")).body.decode()
+    shown = (await person.get("/deliveries")).body.decode()
     cells = re.findall(r'<td data-label="Last answer">(.*?)</td>', shown)
     assert [re.sub("<[^>]*>", "", cell).strip() for cell in cells] == ["–", "HTTP 503", "HTTP 204"]
 
 
-async def test_ticked_deliveries_are_retried_together(installation: Installation) -> None:
+async def test_ticked_deliveries_are_retried_together(installation: Installation, person: Client) -> None:
     await installation.start(RETRY_SCHEDULE="PT1H")
     await installation.configure("m1")
     installation.receiver.behave("m1", *[Behaviour(500)] * 3, Behaviour(200))
     sent = [await installation.emit("m1") for _ in range(3)]
     for event in sent:
         await installation.settled(event.id, "pending_retry", 1)
-    console = await start_console(installation)
-    async with console.person() as person:
-        ticked = "&".join(f"event={event.id}" for event in sent[:2])
-        page = await person.get(f"/deliveries/act?act=retry&{ticked}")
-        assert "Retry 2 deliveries" in page.text
-        given = await person.post(
-            "/deliveries/act", [("act", "retry"), *(("event", str(event.id)) for event in sent[:2])]
-        )
-        assert given.location == "/commands?given=2"
-        assert "2 commands were given." in (await person.get(given.location)).text
-        assert (await person.get("/deliveries/act?act=retry")).status == 422
+    ticked = "&".join(f"event={event.id}" for event in sent[:2])
+    page = await person.get(f"/deliveries/act?act=retry&{ticked}")
+    assert "Retry 2 deliveries" in page.text
+    given = await person.post(
+        "/deliveries/act", [("act", "retry"), *(("event", str(event.id)) for event in sent[:2])]
+    )
+    assert given.location == "/commands?given=2"
+    assert "2 commands were given." in (await person.get(given.location)).text
+    assert (await person.get("/deliveries/act?act=retry")).status == 422
     for event in sent[:2]:
         await installation.settled(event.id, "delivered", 2)
     assert (await installation.delivery(sent[2].id))["state"] == "pending_retry"
 
 
-async def test_all_that_match_are_sent_again_up_to_the_preview(installation: Installation) -> None:
+async def test_all_that_match_are_sent_again_up_to_the_preview(
+    installation: Installation, person: Client
+) -> None:
     await installation.start()
     await installation.configure("m1", "m2")
     sent = await installation.emit_each(["m1", "m2"], 5)
     await installation.all_delivered(10)
-    console = await start_console(installation)
-    async with console.person(name="ada") as person:
-        page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1&only_state=delivered")
-        assert re.search(r"<dt>Delivered</dt><dd><strong>5</strong>", page.text)
-        fields = re.findall(r'<input type="hidden" name="(act|only_\w+)" value="([^"]*)"', page.text)
-        assert {name for name, _ in fields} == {"act", "only_merchant", "only_state", "only_until"}
-        later = await installation.emit("m1")
-        await installation.settled(later.id, "delivered", 1)
-        page = await followed(person, await person.post("/deliveries/act", fields), "Done")
-        assert "Matched: 5, done: 5" in page.text
-        for event in sent:
-            await installation.settled(event.id, "delivered", 2 if event.merchant_id == "m1" else 1)
-        of_m1 = next(event for event in sent if event.merchant_id == "m1")
-        assert "ada asked to recover a range of time" in (await person.get(f"/deliveries/{of_m1.id}")).text
+    page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1&only_state=delivered")
+    assert re.search(r"<dt>Delivered</dt><dd><strong>5</strong>", page.text)
+    fields = re.findall(r'<input type="hidden" name="(act|only_\w+)" value="([^"]*)"', page.text)
+    assert {name for name, _ in fields} == {"act", "only_merchant", "only_state", "only_until"}
+    later = await installation.emit("m1")
+    await installation.settled(later.id, "delivered", 1)
+    page = await followed(person, await person.post("/deliveries/act", fields), "Done")
+    assert "Matched: 5, done: 5" in page.text
+    for event in sent:
+        await installation.settled(event.id, "delivered", 2 if event.merchant_id == "m1" else 1)
+    of_m1 = next(event for event in sent if event.merchant_id == "m1")
+    assert "ada asked to recover a range of time" in (await person.get(f"/deliveries/{of_m1.id}")).text
     # What came after the preview is no part of it.
     assert (await installation.delivery(later.id))["attempts"] == 1
     asked_by = await installation.admin.fetchval("SELECT requested_by FROM webhook.control")
     assert asked_by == "ada"
 
 
-async def test_all_of_tonight_is_sent_again_in_three_clicks(installation: Installation) -> None:
+async def test_all_of_tonight_is_sent_again_in_three_clicks(
+    installation: Installation, person: Client
+) -> None:
     await installation.start()
     await installation.configure("m1", "m2")
     await installation.emit_each(["m1", "m2"], 2)
     await installation.all_delivered(4)
-    console = await start_console(installation)
-    async with console.person() as person:
-        assert (
-            '<button class="button tiny" name="act" value="recover_all">'
-            in (await person.get("/deliveries")).text
-        )
-        page = await person.get("/deliveries/act?act=recover_all")
-        assert re.search(r"<dt>Delivered</dt><dd><strong>4</strong>", page.text)
-        assert re.search(r'<a href="/merchants/m1">m1</a></dt><dd>2</dd>', page.text)
-        shorter = {
-            unescape(path) for path in re.findall(r'href="(/deliveries/act[^"]+)">Last 1 h<', page.text)
-        }
-        [hour] = {(await person.get(path)).status for path in shorter}
-        assert hour == 200
-        fields = re.findall(
-            r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.text.split("<form")[-1]
-        )
-        given = await person.post(
-            "/deliveries/act",
-            [*((name, text) for name, text in fields if name != "token"), ("everybody", "yes")],
-        )
-        await followed(person, given, "Matched: 4, done: 4")
+    assert (
+        '<button class="button tiny" name="act" value="recover_all">'
+        in (await person.get("/deliveries")).text
+    )
+    page = await person.get("/deliveries/act?act=recover_all")
+    assert re.search(r"<dt>Delivered</dt><dd><strong>4</strong>", page.text)
+    assert re.search(r'<a href="/merchants/m1">m1</a></dt><dd>2</dd>', page.text)
+    shorter = {unescape(path) for path in re.findall(r'href="(/deliveries/act[^"]+)">Last 1 h<', page.text)}
+    [hour] = {(await person.get(path)).status for path in shorter}
+    assert hour == 200
+    fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.text.split("<form")[-1])
+    given = await person.post(
+        "/deliveries/act", [*((name, text) for name, text in fields if name != "token"), ("everybody", "yes")]
+    )
+    await followed(person, given, "Matched: 4, done: 4")
     args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
     since, until = (datetime.fromisoformat(args[name]) for name in ("since", "until"))
     assert (args.keys(), until - since) == ({"since", "until"}, timedelta(hours=6))
 
 
-async def test_states_are_chosen_on_the_preview(installation: Installation) -> None:
+async def test_states_are_chosen_on_the_preview(installation: Installation, person: Client) -> None:
     await installation.configure("m1")
     await installation.emit("m1")
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = await person.get(
-            "/deliveries/act?act=recover_all&only_merchant=m1&states=skipped&states=failed"
-        )
-        assert "Nothing matches just now." in page.text
-        chosen = re.findall(r'name="new_states" value="(\w+)" checked', page.text)
-        assert chosen == ["failed", "skipped"]
-        form = [("act", "recover_all"), ("only_merchant", "m1"), *(("states", state) for state in chosen)]
-        assert (await person.post("/deliveries/act", form)).status == 303
-        page = await person.get("/deliveries/act?act=skip_all&only_merchant=m1")
-        assert re.search(r"<dt>Waiting</dt><dd><strong>1</strong>", page.text)
+    page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1&states=skipped&states=failed")
+    assert "Nothing matches just now." in page.text
+    chosen = re.findall(r'name="new_states" value="(\w+)" checked', page.text)
+    assert chosen == ["failed", "skipped"]
+    form = [("act", "recover_all"), ("only_merchant", "m1"), *(("states", state) for state in chosen)]
+    assert (await person.post("/deliveries/act", form)).status == 303
+    page = await person.get("/deliveries/act?act=skip_all&only_merchant=m1")
+    assert re.search(r"<dt>Waiting</dt><dd><strong>1</strong>", page.text)
     args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
     assert args["states"] == ["failed", "skipped"]
 
 
-async def test_what_was_not_counted_is_counted_anew_and_not_done(installation: Installation) -> None:
+async def test_what_was_not_counted_is_counted_anew_and_not_done(
+    installation: Installation, person: Client
+) -> None:
     await installation.configure("m1")
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1")
-        sent = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
-        sent = [(name, value) for name, value in sent if name != "token"]
-        ticked = re.findall(r'name="new_states" value="(\w+)" checked', page.text)
-        assert len(ticked) > 1
+    page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1")
+    sent = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
+    sent = [(name, value) for name, value in sent if name != "token"]
+    ticked = re.findall(r'name="new_states" value="(\w+)" checked', page.text)
+    assert len(ticked) > 1
 
-        async def pressed(states: Sequence[str], since: str = "", *more: tuple[str, str]) -> Page:
-            shown = [("new_since", since), ("new_until", ""), *(("new_states", state) for state in states)]
-            return await person.post("/deliveries/act", [*sent, *shown, *more])
+    async def pressed(states: Sequence[str], since: str = "", *more: tuple[str, str]) -> Page:
+        shown = [("new_since", since), ("new_until", ""), *(("new_states", state) for state in states)]
+        return await person.post("/deliveries/act", [*sent, *shown, *more])
 
-        for answer in (await pressed(ticked[:1]), await pressed(ticked, "2026-01-02T03:04:05")):
-            assert (answer.status, answer.location.split("?")[0]) == (303, "/deliveries/act")
-            assert "Nothing was done" in (await person.get(answer.location)).text
-        again = await pressed(ticked[:1], "2026-01-02T03:04", ("again", "yes"))
-        page = await person.get(again.location)
-        assert "Nothing was done" not in page.text
-        assert re.findall(r'name="new_states" value="(\w+)" checked', page.text) == ticked[:1]
-        assert 'name="new_since" value="2026-01-02T03:04:00"' in page.text
-        assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
-        assert (await pressed(ticked)).location.startswith("/commands/")
+    for answer in (await pressed(ticked[:1]), await pressed(ticked, "2026-01-02T03:04:05")):
+        assert (answer.status, answer.location.split("?")[0]) == (303, "/deliveries/act")
+        assert "Nothing was done" in (await person.get(answer.location)).text
+    again = await pressed(ticked[:1], "2026-01-02T03:04", ("again", "yes"))
+    page = await person.get(again.location)
+    assert "Nothing was done" not in page.text
+    assert re.findall(r'name="new_states" value="(\w+)" checked', page.text) == ticked[:1]
+    assert 'name="new_since" value="2026-01-02T03:04:00"' in page.text
+    assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
+    assert (await pressed(ticked)).location.startswith("/commands/")
     args = await installation.admin.fetchval("SELECT args FROM webhook.control")
     assert "states" not in json.loads(args)
 
 
-async def test_what_cannot_be_done_to_all_that_match_is_not_offered(installation: Installation) -> None:
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = (await person.get("/deliveries?merchant=m1&outcome=timeout")).text
-        assert re.findall(r'value="(\w+_all)" disabled', page) == ["recover_all", "retry_all", "skip_all"]
-        assert "Send again, Retry failed, Skip: This cannot be done by Outcome." in page
-        page = (await person.get("/deliveries?merchant=m1&type=charge.failed")).text
-        assert re.findall(r'value="(\w+_all)" disabled', page) == ["retry_all", "skip_all"]
-        page = (await person.get("/deliveries")).text
-        assert "recover_all" not in page, "there is nothing at all"
+async def test_what_cannot_be_done_to_all_that_match_is_not_offered(person: Client) -> None:
+    page = (await person.get("/deliveries?merchant=m1&outcome=timeout")).text
+    assert re.findall(r'value="(\w+_all)" disabled', page) == ["recover_all", "retry_all", "skip_all"]
+    assert "Send again, Retry failed, Skip: This cannot be done by Outcome." in page
+    page = (await person.get("/deliveries?merchant=m1&type=charge.failed")).text
+    assert re.findall(r'value="(\w+_all)" disabled', page) == ["retry_all", "skip_all"]
+    page = (await person.get("/deliveries")).text
+    assert "recover_all" not in page, "there is nothing at all"
 
 
-async def test_what_cannot_be_taken_back_says_first_what_it_does(installation: Installation) -> None:
+async def test_what_cannot_be_taken_back_says_first_what_it_does(
+    installation: Installation, person: Client
+) -> None:
     await installation.start()
     await installation.configure("m1")
     sent = await installation.emit("m1")
     await installation.settled(sent.id, "delivered", 1)
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = (await person.get(f"/deliveries/{sent.id}")).text
-        assert "It is sent once more, and stays delivered whatever comes of it." in page
-        await followed(
-            person, await person.post(f"/deliveries/{sent.id}/retry", {"force": "yes"}), "Send it again"
-        )
+    page = (await person.get(f"/deliveries/{sent.id}")).text
+    assert "It is sent once more, and stays delivered whatever comes of it." in page
+    await followed(
+        person, await person.post(f"/deliveries/{sent.id}/retry", {"force": "yes"}), "Send it again"
+    )
     await installation.settled(sent.id, "delivered", 2)
 
 
-async def test_what_no_command_can_do_is_said_before_it_is_done(installation: Installation) -> None:
-    console = await start_console(installation)
+async def test_what_no_command_can_do_is_said_before_it_is_done(
+    installation: Installation, person: Client
+) -> None:
     since = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    async with console.person() as person:
-        for query, said in (
-            ("act=recover_all&only_merchant=m1&only_outcome=timeout", "This cannot be done by Outcome."),
-            ("act=skip_all&only_merchant=m1&only_state=delivered", "This cannot be done by State."),
-            ("act=nonsense", "There is no such action."),
-        ):
-            page = await person.get(f"/deliveries/act?{query}")
-            assert (page.status, said in page.text) == (422, True), query
-        page = await person.post("/deliveries/act", {"act": "recover_all", "everybody": "yes"})
-        assert (page.status, "Choose a merchant or a beginning in time first" in page.text) == (422, True)
-        page = await person.post("/deliveries/act", {"act": "retry_all", "only_since": since})
-        assert (page.status, "Tick the box" in page.text) == (422, True)
+    for query, said in (
+        ("act=recover_all&only_merchant=m1&only_outcome=timeout", "This cannot be done by Outcome."),
+        ("act=skip_all&only_merchant=m1&only_state=delivered", "This cannot be done by State."),
+        ("act=nonsense", "There is no such action."),
+    ):
+        page = await person.get(f"/deliveries/act?{query}")
+        assert (page.status, said in page.text) == (422, True), query
+    page = await person.post("/deliveries/act", {"act": "recover_all", "everybody": "yes"})
+    assert (page.status, "Choose a merchant or a beginning in time first" in page.text) == (422, True)
+    page = await person.post("/deliveries/act", {"act": "retry_all", "only_since": since})
+    assert (page.status, "Tick the box" in page.text) == (422, True)
     assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
 
 
-async def test_a_command_is_withdrawn_and_a_mass_command_stopped(installation: Installation) -> None:
+async def test_a_command_is_withdrawn_and_a_mass_command_stopped(
+    installation: Installation, person: Client
+) -> None:
     await installation.configure("m1")
     command = await installation.ask("pause", "m1")
     skip = await installation.ask("skip", "m1", before="2026-01-01T00:00:00Z")
-    console = await start_console(installation)
-    async with console.person() as person:
-        withdrawn = await person.post(f"/commands/{command}/withdraw")
-        assert "The command was withdrawn." in (await person.get(withdrawn.location)).text
-        stopped = await person.post(f"/commands/{skip}/stop")
-        assert stopped.location.startswith(f"/commands/{skip}?said=")
-        assert (await person.get("/commands/999999")).status == 404
+    withdrawn = await person.post(f"/commands/{command}/withdraw")
+    assert "The command was withdrawn." in (await person.get(withdrawn.location)).text
+    stopped = await person.post(f"/commands/{skip}/stop")
+    assert stopped.location.startswith(f"/commands/{skip}?said=")
+    assert (await person.get("/commands/999999")).status == 404
 
 
-async def test_a_viewer_sees_no_payload_and_no_changes(installation: Installation) -> None:
+async def test_a_viewer_sees_no_payload_and_no_changes(
+    installation: Installation, console: RunningConsole
+) -> None:
     await installation.start()
     await installation.configure("m1")
     sent = await installation.emit("m1", '{"id": "ch_1", "holder": "SECRET NAME"}')
     await installation.settled(sent.id, "delivered", 1)
-    console = await start_console(installation)
     async with console.person(Role.VIEWER) as viewer, console.person() as operator:
         delivery = f"/deliveries/{sent.id}"
         assert "SECRET NAME" in (await operator.get(delivery)).text
@@ -410,8 +400,7 @@ async def test_a_viewer_sees_no_payload_and_no_changes(installation: Installatio
         assert "Signed in" not in (await viewer.get("/commands?view=changes")).text
 
 
-async def test_preferences_and_the_password_are_a_persons_own(installation: Installation) -> None:
-    console = await start_console(installation)
+async def test_preferences_and_the_password_are_a_persons_own(console: RunningConsole) -> None:
     async with console.person(Role.VIEWER, "ada") as person, console.stranger() as other:
         await other.sign_in("ada")
         page = await person.post(
@@ -434,8 +423,7 @@ async def test_preferences_and_the_password_are_a_persons_own(installation: Inst
         assert ended.location == "/account?ended=1"
 
 
-async def test_pages_are_spoken_in_the_readers_language(installation: Installation) -> None:
-    console = await start_console(installation)
+async def test_pages_are_spoken_in_the_readers_language(console: RunningConsole) -> None:
     async with console.stranger() as stranger:
         for language, said in (("ru", "Вход"), ("uz", "Kirish"), ("de", "Sign in")):
             page = await stranger.get("/sign-in", **{"Accept-Language": language})
@@ -443,49 +431,48 @@ async def test_pages_are_spoken_in_the_readers_language(installation: Installati
 
 
 @pytest.mark.scaled_time
-async def test_the_overview_counts_and_leads_to_the_lists(installation: Installation) -> None:
+async def test_the_overview_counts_and_leads_to_the_lists(installation: Installation, person: Client) -> None:
     await installation.start(**IN_SCALED_TIME)
     await installation.configure("m1")
     await installation.emit("m1")
     await installation.emit("nobody")
     await installation.all_delivered(1)
-    console: RunningConsole = await start_console(installation)
-    async with console.person() as person:
 
-        async def noted() -> Page | None:
-            page = await person.get("/")
-            return page if "Delivered 1" in page.text else None
+    async def noted() -> Page | None:
+        page = await person.get("/")
+        return page if "Delivered 1" in page.text else None
 
-        page = await until_found(noted)
-        figures = re.findall(r'<a class="whole" href="([^"]+)"><div class="name">([^<]+)<', page.text)
-        path_of = {name: path for path, name in figures}
-        assert len(path_of) == 8
-        for path in path_of.values():
-            assert (await person.get(path)).status == 200, path
-        in_an_hour = await person.get(path_of["Delivered, last hour"])
-        assert re.search(r"[?&]since=\d", path_of["Delivered, last hour"])
-        assert "/merchants/m1" in in_an_hour.text
-        waiting = await person.get(path_of["Waiting"])
-        assert ("/merchants/nobody" in waiting.text, "/merchants/m1" in waiting.text) == (True, False)
-        assert path_of["Failed attempts, last hour"] == "#attempts_hour"
-        [by_outcome] = re.findall(r'<dt>Delivered</dt><dd><a href="([^"]+)">1</a>', page.text)[:1]
-        assert "/merchants/m1" in (await person.get(by_outcome)).text
-        await installation.do("pause", "m1")
-        [paused] = re.findall(r'<a href="([^"]+)">paused: 1</a>', (await person.get("/")).text)
-        assert "/merchants/m1" in (await person.get(paused)).text
-        await installation.do("pause")
-        assert "Everything is paused by a test" in (await person.get("/")).text
-        health = (await person.get("/health")).text
-        assert "everything is paused (since " in health
-        assert "webhook-dispatcher resume --all" in health
+    page = await until_found(noted)
+    figures = re.findall(r'<a class="whole" href="([^"]+)"><div class="name">([^<]+)<', page.text)
+    path_of = {name: path for path, name in figures}
+    assert len(path_of) == 8
+    for path in path_of.values():
+        assert (await person.get(path)).status == 200, path
+    in_an_hour = await person.get(path_of["Delivered, last hour"])
+    assert re.search(r"[?&]since=\d", path_of["Delivered, last hour"])
+    assert "/merchants/m1" in in_an_hour.text
+    waiting = await person.get(path_of["Waiting"])
+    assert ("/merchants/nobody" in waiting.text, "/merchants/m1" in waiting.text) == (True, False)
+    assert path_of["Failed attempts, last hour"] == "#attempts_hour"
+    [by_outcome] = re.findall(r'<dt>Delivered</dt><dd><a href="([^"]+)">1</a>', page.text)[:1]
+    assert "/merchants/m1" in (await person.get(by_outcome)).text
+    await installation.do("pause", "m1")
+    [paused] = re.findall(r'<a href="([^"]+)">paused: 1</a>', (await person.get("/")).text)
+    assert "/merchants/m1" in (await person.get(paused)).text
+    await installation.do("pause")
+    assert "Everything is paused by a test" in (await person.get("/")).text
+    health = (await person.get("/health")).text
+    assert "everything is paused (since " in health
+    assert "webhook-dispatcher resume --all" in health
 
 
-async def test_health_says_what_check_says_in_the_readers_words(installation: Installation) -> None:
+async def test_health_says_what_check_says_in_the_readers_words(
+    installation: Installation, console: RunningConsole
+) -> None:
     await installation.configure("m1", url="https://shop.internal/hook")
     await installation.owner.execute(
         "UPDATE webhook.lane SET suspended_at = clock_timestamp(), wait_until = clock_timestamp()"
     )
-    console = await start_console(installation)
     async with console.person(Role.VIEWER) as person:
         page = (await person.get("/health", **{"Accept-Language": "ru"})).text
         assert '<a href="/merchants/m1">m1</a>: имена в .internal не публичны' in page
@@ -503,61 +490,54 @@ async def test_health_says_what_check_says_in_the_readers_words(installation: In
         assert "nothing is delivered until one runs" not in page
 
 
-async def test_commands_and_changes_are_filtered_in_the_url(installation: Installation) -> None:
+async def test_commands_and_changes_are_filtered_in_the_url(
+    installation: Installation, person: Client
+) -> None:
     await installation.configure("m1", "m/2")
     pause = await installation.ask("pause", "m1")
     skip = await installation.ask("skip", "m/2", before="2026-01-01T00:00:00Z")
-    console = await start_console(installation)
-    async with console.person() as person:
-        for query, found in (
-            ("", {pause, skip}),
-            ("command=pause", {pause}),
-            ("status=pending", {pause, skip}),
-            ("status=done", set()),
-            ("merchant=m%2F2&by=a+test", {skip}),
-            ("by=somebody+else", set()),
-        ):
-            page = await person.get(f"/commands?{query}")
-            assert set(map(int, re.findall(r'href="/commands/(\d+)"', page.text))) == found, query
-        assert (await person.get("/commands?status=nonsense")).status == 422
-        of_merchant = (await person.get(merchant_path("m/2"))).text
-        [path] = re.findall(r'href="(/commands\?merchant=[^"]+)"', of_merchant)
-        page = await person.get(path)
-        assert f"/commands/{skip}" in page.text
-        [changes] = re.findall(r'href="(/commands\?view=changes&merchant=[^"]+)"', page.text)
-        page = await person.get(changes)
-        assert (merchant_path("m/2") in page.text, "/merchants/m1" in page.text) == (True, False)
-        assert ("Endpoint set" in page.text, "URL: http" in page.text) == (True, True)
-        assert "Arguments: Created before 2026-01-01 00:00:00" in page.text
+    for query, found in (
+        ("", {pause, skip}),
+        ("command=pause", {pause}),
+        ("status=pending", {pause, skip}),
+        ("status=done", set()),
+        ("merchant=m%2F2&by=a+test", {skip}),
+        ("by=somebody+else", set()),
+    ):
+        page = await person.get(f"/commands?{query}")
+        assert set(map(int, re.findall(r'href="/commands/(\d+)"', page.text))) == found, query
+    assert (await person.get("/commands?status=nonsense")).status == 422
+    of_merchant = (await person.get(merchant_path("m/2"))).text
+    [path] = re.findall(r'href="(/commands\?merchant=[^"]+)"', of_merchant)
+    page = await person.get(path)
+    assert f"/commands/{skip}" in page.text
+    [changes] = re.findall(r'href="(/commands\?view=changes&merchant=[^"]+)"', page.text)
+    page = await person.get(changes)
+    assert (merchant_path("m/2") in page.text, "/merchants/m1" in page.text) == (True, False)
+    assert ("Endpoint set" in page.text, "URL: http" in page.text) == (True, True)
+    assert "Arguments: Created before 2026-01-01 00:00:00" in page.text
 
 
-async def test_a_command_is_said_in_words_and_the_rest_is_folded(installation: Installation) -> None:
+async def test_a_command_is_said_in_words_and_the_rest_is_folded(
+    installation: Installation, person: Client
+) -> None:
     await installation.start()
     await installation.configure("m1")
-    args: dict[str, Any] = {
-        "since": "2026-01-01T00:00:00Z",
-        "states": ["failed", "skipped"],
-        "colour": "red",
-    }
+    args: dict[str, Any] = {"since": "2026-01-01T00:00:00Z", "states": ["failed", "skipped"], "colour": "red"}
     command = await installation.ask("recover", "m1", **args)
     refused = await installation.ask("retry_failed", None)
     await installation.handled(command)
     await installation.handled(refused)
-    console = await start_console(installation)
-    async with console.person() as person:
-        page = (await person.get(f"/commands/{command}")).text
-        assert "<dt>From</dt><dd>2026-01-01 00:00:00</dd>" in page
-        assert "<dt>States</dt><dd>Failed, Skipped</dd>" in page
-        assert '<pre class="code wrapped" tabindex="0">{"colour": "red"}</pre>' in page
-        page = (await person.get(f"/commands/{refused}", **{"Accept-Language": "uz"})).text
-        assert "retry_failed buyrug‘iga merchant_id yoki args.since kerak" in page
-        assert (await person.get("/commands", **{"Accept-Language": "ru"})).text.count(
-            "нужен merchant_id"
-        ) == 1
+    page = (await person.get(f"/commands/{command}")).text
+    assert "<dt>From</dt><dd>2026-01-01 00:00:00</dd>" in page
+    assert "<dt>States</dt><dd>Failed, Skipped</dd>" in page
+    assert '<pre class="code wrapped" tabindex="0">{"colour": "red"}</pre>' in page
+    page = (await person.get(f"/commands/{refused}", **{"Accept-Language": "uz"})).text
+    assert "retry_failed buyrug‘iga merchant_id yoki args.since kerak" in page
+    assert (await person.get("/commands", **{"Accept-Language": "ru"})).text.count("нужен merchant_id") == 1
 
 
-async def test_a_person_ends_one_of_their_sessions(installation: Installation) -> None:
-    console = await start_console(installation)
+async def test_a_person_ends_one_of_their_sessions(console: RunningConsole) -> None:
     async with console.person(Role.VIEWER, "ada") as person, console.stranger() as other:
         await other.sign_in("ada")
         page = await person.get("/account")

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from tests.acceptance.installation import PATIENT, Installation, Sent
-from tests.waiting import Yardstick, until_found
+from tests.waiting import Yardstick, until_equal
 from webhook_dispatcher.local.behaviour import Behaviour
 
 FAILS = Behaviour(status=500)
@@ -157,10 +157,7 @@ async def test_mass_retry_goes_by_merchant_and_time_up_to_its_limit(installation
 
 
 async def until_failed(installation: Installation, count: int) -> None:
-    async def reached() -> bool:
-        return await installation.count("state = 'failed'") == count
-
-    await until_found(reached)
+    await until_equal(lambda: installation.count("state = 'failed'"), count)
 
 
 async def test_mass_retry_leaves_cancelled_deliveries_and_tests_alone(installation: Installation) -> None:
@@ -239,11 +236,7 @@ async def test_commands_of_one_merchant_do_not_hold_up_anothers(installation: In
     row = await installation.do("pause", "m2")
     assert row["status"] == "done"
     assert row["handled_at"] - row["created_at"] < timedelta(seconds=AT_ONCE)
-
-    async def all_cancelled() -> bool:
-        return await installation.count("failed_reason = 'cancelled'") == len(events)
-
-    await until_found(all_cancelled)
+    await until_equal(lambda: installation.count("failed_reason = 'cancelled'"), len(events))
     figures = await installation.admin.fetchrow(
         "SELECT max(handled_at) - min(handled_at) AS took, count(*) FROM webhook.control "
         "WHERE command = 'cancel' AND status = 'done' AND NOT (result ->> 'in_flight')::boolean"

@@ -34,7 +34,15 @@ def later_than(arrivals: list[Arrival], moment: float) -> list[Arrival]:
     return [arrival for arrival in arrivals if arrival.started_at > moment]
 
 
-@pytest.mark.parametrize("merchant_id", ["m1", None], ids=["a merchant", "everything"])
+EVERYTHING = pytest.mark.slow(
+    "acceptance/test_control_lanes.py::test_pause_is_heeded_within_a_second_and_order_kept_after_resume"
+)
+
+
+@pytest.mark.parametrize(
+    "merchant_id",
+    [pytest.param("m1", id="a merchant"), pytest.param(None, id="everything", marks=EVERYTHING)],
+)
 async def test_pause_is_heeded_within_a_second_and_order_kept_after_resume(
     installation: Installation, merchant_id: str | None
 ) -> None:
@@ -67,21 +75,19 @@ async def test_pause_is_heeded_within_a_second_and_order_kept_after_resume(
     assert len(installation.receiver.arrivals) == 120
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-async def test_a_pause_of_everything_can_be_seen(installation: Installation, processes: str) -> None:
+async def test_a_pause_of_everything_can_be_seen(installation: Installation) -> None:
     await installation.configure("m1")
-    daemon = await (installation.start() if processes == "1" else start_processes(installation, 2))
-    ask_it = daemon.asked if processes == "1" else partial(asked, daemon)
+    daemon = await start_processes(installation, 2)
     note = "everything is paused by an operator"
 
     async def shows(gauge: str, notes: int) -> bool:
-        code, text = await ask_it("/readyz")
-        metrics = (await ask_it("/metrics"))[1]
+        code, text = await asked(daemon, "/readyz")
+        metrics = (await asked(daemon, "/metrics"))[1]
         return (code, text.count(note), f"webhook_paused {gauge}\n" in metrics) == (200, notes, True)
 
     await until_found(partial(shows, "0.0", 0))
     await installation.do("pause")
-    await until_found(partial(shows, "1.0", int(processes)))
+    await until_found(partial(shows, "1.0", 2))
     refused = await installation.do("test_event", "m1")
     assert refused["error_message"] == "everything is paused: resume it first"
     for line in (["endpoint", "list"], ["check"]):
@@ -90,24 +96,6 @@ async def test_a_pause_of_everything_can_be_seen(installation: Installation, pro
         assert ", by a test)" in said.stdout
     await installation.do("resume")
     await until_found(partial(shows, "0.0", 0))
-
-
-async def test_due_retries_wait_while_paused(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", Behaviour(status=500), Behaviour())
-    await installation.start(RETRY_SCHEDULE="PT0.5S")
-    event = await installation.emit("m1")
-    await installation.settled(event.id, "pending_retry", 1)
-    await installation.do("pause", "m1")
-
-    async def is_overdue() -> bool:
-        late = "SELECT due_at < clock_timestamp() - interval '1 s' FROM webhook.outbox WHERE id = $1"
-        return bool(await installation.owner.fetchval(late, event.id))
-
-    await until_found(is_overdue)
-    assert len(installation.receiver.arrivals) == 1
-    await installation.do("resume", "m1")
-    await installation.settled(event.id, "delivered", 2)
 
 
 async def test_set_url_is_heeded_by_a_run_in_memory_within_a_second(installation: Installation) -> None:

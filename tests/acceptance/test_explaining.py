@@ -38,21 +38,6 @@ async def test_in_flight_and_pending_behind_a_merchant_that_hangs(installation: 
     assert str(first.id) in listed
 
 
-async def test_waiting_for_a_retry(installation: Installation) -> None:
-    await installation.configure("m")
-    installation.receiver.behave("m", Behaviour(status=500))
-    await installation.start()
-    event = await installation.emit("m")
-    await installation.settled(event.id, "pending_retry", 1)
-    said = explained(installation, event)
-    assert "Attempt 1 failed (status 500); attempt 2 is due at" in said
-    assert "1. 20" in said
-    failing = told(installation, "merchants", "--failing")
-    assert " m latest failure " in failing
-    assert failing.endswith(" status 500: 500 Internal Server Error")
-    assert "1 merchant, the longest: m since" in told(installation, "status")
-
-
 async def test_paused(installation: Installation) -> None:
     await installation.configure("m", "n")
     await installation.start()

@@ -68,6 +68,7 @@ def gaps_of(instants: list[datetime]) -> list[float]:
     return [(after - before).total_seconds() for before, after in pairwise(instants)]
 
 
+@pytest.mark.slow("acceptance/test_outage.py::test_database_that_crashes_is_waited_for_quietly")
 async def test_database_that_is_stopped_for_a_while_is_waited_for_quietly(own_world: Installation) -> None:
     # Leases lapse meanwhile: whoever comes first may claim.
     with Yardstick() as machine:

@@ -136,6 +136,9 @@ async def test_a_name_server_that_is_gone_uses_up_no_attempts(
         await assert_nothing_is_used_up_until(installation, lambda: setattr(name_server, "is_gone", False))
 
 
+@pytest.mark.slow(
+    "acceptance/test_own_faults.py::test_name_servers_that_refuse_are_told_once_and_who_is_connected_goes_on"
+)
 async def test_who_needs_no_name_server_while_it_is_gone_is_served_and_proves_nothing(
     installation: Installation, names: tuple[NameServer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,23 +231,13 @@ async def has_attempted_all(installation: Installation) -> bool:
     return await installation.count("attempts = 1") == 3 * len(MERCHANTS)
 
 
-async def test_a_third_of_all_merchants_going_down_pauses_nothing(installation: Installation) -> None:
-    await installation.configure(*MERCHANTS)
-    await installation.start(**QUICK)
-    await accept_something(installation)
-    down, up = MERCHANTS[::3], [m for m in MERCHANTS if m not in MERCHANTS[::3]]
-    for merchant_id in down:
-        installation.receiver.behave(merchant_id, Behaviour(status=503))
-    for _ in range(3):
-        await installation.emit_each(MERCHANTS, 1)
-    await installation.all_delivered(len(MERCHANTS) + 3 * len(up))
-    await until_found(lambda: installation.count(f"state = 'failed' AND attempts = {3}"))
-    assert installation.daemons[0].log("attempt.uncounted") == []
-    assert (await installation.daemons[0].asked("/readyz"))[0] == 200
+BEHIND = pytest.mark.slow(
+    "acceptance/test_own_faults.py::test_a_clock_two_minutes_off_sends_nothing_until_it_is_right"
+)
 
 
 @pytest.mark.needs(FAKETIME is not None, "libfaketime is missing: apt-get install libfaketime")
-@pytest.mark.parametrize("offset", ["+120", "-120"])
+@pytest.mark.parametrize("offset", ["+120", pytest.param("-120", marks=BEHIND)])
 async def test_a_clock_two_minutes_off_sends_nothing_until_it_is_right(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: str
 ) -> None:

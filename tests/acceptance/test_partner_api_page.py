@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.acceptance.api_merchant import Merchant, PartnerApi, start_api
 from tests.acceptance.charge_service import ChargeServiceProcess
-from tests.acceptance.installation import Installation
+from tests.acceptance.installation import SEALS, Installation
 from tests.external_programs import program
 from tests.waiting import MAX_WAIT, until_found
 from webhook_dispatcher.domain.signing import Secret
@@ -99,11 +99,7 @@ async def test_the_commands_of_the_page_work_as_they_are_written(installation: I
     receiver = installation.receiver
     await installation.start(RETRY_SCHEDULE="PT0.05S")
     api = await start_api(installation)
-
-    async def can_seal() -> bool:
-        return bool(await installation.owner.fetchval("SELECT count(*) FROM webhook.current_sealing_key"))
-
-    await until_found(can_seal)
+    await installation.until_true(SEALS)
     async with api.merchant("m1") as merchant:
         given = {**credentials(api, merchant), "WEBHOOK_URL": receiver.url("m1")}
         shell = Shell(installation.folder, given)

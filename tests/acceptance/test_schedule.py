@@ -49,16 +49,3 @@ async def test_eight_attempts_at_their_distances_then_failed_and_one_more_by_han
     assert [attempt["status"] for attempt in attempts] == [500, 404, 410, 429, 302, 503, 400, 304, 500]
     assert {attempt["outcome"] for attempt in attempts} == {"status"}
     assert all(attempt["duration_ms"] >= 200 for attempt in attempts[:3])
-
-
-async def test_success_on_the_way_ends_the_schedule(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave(
-        "m1", Behaviour(disconnects=True), Behaviour(hangs=True), Behaviour(status=299)
-    )
-    await installation.start(RETRY_SCHEDULE="PT0.1S,PT0.1S,PT0.1S", ATTEMPT_TIMEOUT="PT2S", LEASE="PT5S")
-    event = await installation.emit("m1")
-    delivered = await installation.settled(event.id, "delivered", 3)
-    assert (delivered["last_status"], delivered["failed_reason"]) == (299, None)
-    outcomes = [attempt["outcome"] for attempt in await installation.attempts(event.id)]
-    assert outcomes == ["disconnected", "timeout", "delivered"]

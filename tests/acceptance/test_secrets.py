@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.acceptance.api_merchant import start_api
 from tests.acceptance.console_people import start_console
-from tests.acceptance.installation import ENDPOINT, Installation, make_key
+from tests.acceptance.installation import ENDPOINT, SEALS, Installation, make_key
 from tests.servers import client
-from tests.waiting import MAX_WAIT, until_found
+from tests.waiting import MAX_WAIT, until_equal, until_found
 from webhook_dispatcher.cli.session import operator
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
@@ -36,8 +36,7 @@ async def test_whoever_makes_a_secret_makes_it_padded_and_of_the_standard_alphab
 ) -> None:
     """The command line, the Partner API and the console, each as an endpoint is set and as it is rotated."""
     await installation.start()
-    can_seal = "SELECT count(*) FROM webhook.current_sealing_key"
-    await until_found(lambda: installation.owner.fetchval(can_seal))
+    await installation.until_true(SEALS)
     url = installation.receiver.url("m1")
     texts = [
         installation.command("endpoint", "set", "m1", url).stdout,
@@ -96,11 +95,7 @@ async def test_lanes_wait_for_a_key_that_is_missing_and_nothing_fails(installati
     sent = await installation.emit_each(["m1", "m2"], 3)
     daemon = await installation.start(SECRET_KEYS=make_key("k3"))
     missing = "encryption key 'k1' is missing\nencryption key 'k2' is missing\n"
-
-    async def names_both() -> bool:
-        return await daemon.asked("/readyz") == (503, missing)
-
-    await until_found(names_both)
+    await until_equal(lambda: daemon.asked("/readyz"), (503, missing))
     assert {entry["key_id"] for entry in daemon.log("key.missing")} == {"k1", "k2"}
     daemon.terminate()
     assert await daemon.ended() == 0
@@ -158,28 +153,6 @@ async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(
         installation.receiver.secrets[merchant] = Secret(rotated.stdout.split()[-1])
     await installation.all_delivered(6)
     assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}
-
-
-async def test_retries_wait_for_a_key_that_is_missing_and_are_not_counted(installation: Installation) -> None:
-    await installation.configure("m1")
-    installation.receiver.behave("m1", Behaviour(status=500), Behaviour())
-    daemon = await installation.start(RETRY_SCHEDULE="PT0.5S")
-    event = await installation.emit("m1")
-    await installation.settled(event.id, "pending_retry", 1)
-    daemon.kill()
-    daemon = await installation.start(SECRET_KEYS=make_key("k2"), RETRY_SCHEDULE="PT0.5S")
-    await daemon.logged("key.missing")
-
-    async def was_handed_back() -> bool:
-        row = await installation.owner.fetchrow(
-            "SELECT due_at > clock_timestamp() AS waits FROM webhook.outbox"
-        )
-        return bool(row and row["waits"])
-
-    await until_found(was_handed_back)
-    delivery = await installation.delivery(event.id)
-    assert (delivery["state"], delivery["attempts"]) == ("pending_retry", 1)
-    assert len(installation.receiver.arrivals) == 1
 
 
 async def test_the_audit_names_who_changed_an_endpoint(installation: Installation) -> None:

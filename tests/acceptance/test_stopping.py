@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.installation import PATIENT, Installation, Sent
 from tests.acceptance.processes import Daemon, http_get
-from tests.waiting import Yardstick, until, until_found
+from tests.waiting import Yardstick, until, until_equal, until_found
 from webhook_dispatcher.local.arrivals import Arrival, out_of_order, overlapping
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -136,11 +136,7 @@ async def test_daemon_waits_for_a_database_that_is_away(installation: Installati
     await installation.owner.execute(template)
     try:
         await daemon.logged("daemon.started")
-
-        async def is_ready() -> bool:
-            return await http_get(port, "/readyz") == (200, "ready\n")
-
-        await until_found(is_ready)
+        await until_equal(lambda: http_get(port, "/readyz"), (200, "ready\n"))
         daemon.terminate()
         assert await daemon.ended() == 0
     finally:

@@ -86,6 +86,10 @@ async def is_over(installation: Installation, merchant: str) -> bool:
     return not await installation.count(f"merchant_id = '{merchant}' AND {owed}")
 
 
+@pytest.mark.slow(
+    "acceptance/test_suspension.py::"
+    "test_a_dead_merchant_is_tried_once_an_interval_and_comes_back_with_everything_in_order"
+)
 async def test_a_daemon_that_is_killed_during_a_try_loses_nothing(installation: Installation) -> None:
     await installation.configure("dead")
     killed = await start(installation)
@@ -102,16 +106,3 @@ async def test_a_daemon_that_is_killed_during_a_try_loses_nothing(installation: 
     assert first_attempts(installation, "dead") == [str(event.id) for event in sent]
     assert arrivals[before + 1] == tried, "the same event is the next that is tried"
     await until(lambda: installation.receiver.of("dead"), PATIENCE)
-
-
-async def test_resuming_sends_at_once(installation: Installation) -> None:
-    await installation.configure("dead")
-    await start(installation)
-    sent = await suspend(installation, "dead")
-    sent += await installation.emit_each(["dead"], 3)
-    installation.receiver.behave("dead", Behaviour())
-    resumed = await asyncio.to_thread(installation.command, "resume", "dead")
-    assert resumed.returncode == 0, resumed.stderr
-    assert await installation.owner.fetchval(SUSPENDED_AT, "dead") is None
-    await until_found(lambda: is_over(installation, "dead"), PATIENCE)
-    assert first_attempts(installation, "dead") == [str(event.id) for event in sent]

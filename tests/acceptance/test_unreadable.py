@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.installation import IN_SCALED_TIME, PATIENT, Installation, Sent
 from tests.acceptance.processes import Daemon
 from tests.servers.damage import damaging, documented, large_object
-from tests.waiting import MAX_WAIT, until, until_found
+from tests.waiting import MAX_WAIT, until, until_equal, until_found
 from webhook_dispatcher.local.behaviour import Behaviour
 
 pytestmark = pytest.mark.scaled_time
@@ -77,11 +77,7 @@ async def test_unreadable_rows_wait_and_are_named_until_they_are_restored_or_qua
     assert told == {("m07", str(in_order.id), in_order.seq), ("m11", str(retry.id), retry.seq)}
     assert len(daemon.log("row.unreadable")) == 2
     assert all("toast" in line["detail"] for line in daemon.log("row.unreadable"))
-
-    async def both_show() -> bool:
-        return await blocked_rows(daemon) == 2
-
-    await until_found(both_show)
+    await until_equal(lambda: blocked_rows(daemon), 2)
 
     as_dispatcher = installation.database.settings("webhook_dispatcher")
 
@@ -113,11 +109,7 @@ async def test_unreadable_rows_wait_and_are_named_until_they_are_restored_or_qua
     assert (asked["status"], "could not be read" in asked["error_message"]) == ("rejected", True)
     everything = await installation.do("retry_failed", since="2026-01-01T00:00:00Z")
     assert everything["result"] == {"matched": 1, "retried": 0}
-
-    async def is_forgotten() -> bool:
-        return await blocked_rows(daemon) == 0
-
-    await until_found(is_forgotten, 2 * PATIENCE)
+    await until_equal(lambda: blocked_rows(daemon), 0, 2 * PATIENCE)
 
 
 async def _is_ready(daemon: Daemon) -> bool:
@@ -214,9 +206,5 @@ async def test_while_the_log_is_damaged_nothing_is_sent_again(
     status_said, said = await daemon.asked("/readyz")
     assert (status_said, "outcomes cannot be written" in said) == (503, True)
     await installation.owner.execute(f"DROP TRIGGER refuse ON {table}")
-
-    async def all_written() -> bool:
-        return await installation.count("state IN ('delivered', 'pending_retry')") == 8
-
-    await until_found(all_written, PATIENCE)
+    await until_equal(lambda: installation.count("state IN ('delivered', 'pending_retry')"), 8, PATIENCE)
     assert len(installation.receiver.arrivals) == 8

@@ -17,7 +17,6 @@ from tests.acceptance.console_people import PASSWORD, RunningConsole, start_cons
 from tests.acceptance.installation import Installation
 from tests.browser.chromium import NEEDS_CHROMIUM, chromium
 from tests.browser.demo_day import NEW, SCHEDULE, fill, freeze_a_command
-from tests.waiting import until_found
 from webhook_dispatcher.cli.demo import cast
 from webhook_dispatcher.domain.account import Role
 
@@ -95,12 +94,8 @@ async def test_screenshots(installation: Installation) -> None:
 
 async def dispatcher_has_noted(installation: Installation) -> None:
     """Wait until dispatchers have noted what they did since the day that was put back."""
-
-    async def noted() -> bool:
-        row = "SELECT count(*) FROM webhook.dispatcher WHERE beat_at > started_at"
-        return bool(await installation.owner.fetchval(row))
-
-    await until_found(noted)
+    row = "SELECT count(*) FROM webhook.dispatcher WHERE beat_at > started_at"
+    await installation.until_true(row)
 
 
 async def camera(browser: Browser, theme: Literal["light", "dark"], width: int) -> Camera:

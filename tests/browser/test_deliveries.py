@@ -1,8 +1,6 @@
-"""What went wrong is found and sent again, in a real Chromium: one delivery, ticked ones, all that match."""
+"""What went wrong is sent again, in a real Chromium: ticked ones, all that match."""
 
-import json
-
-from tests.acceptance.installation import PATIENT, Installation
+from tests.acceptance.installation import Installation
 from tests.browser.chromium import NEEDS_CHROMIUM
 from tests.browser.watched import Watched
 from tests.waiting import until_found
@@ -20,29 +18,6 @@ RETURNING id
 """
 
 pytestmark = NEEDS_CHROMIUM
-
-
-async def test_one_that_failed_is_found_by_its_charge_and_retried(
-    installation: Installation, watched: Watched
-) -> None:
-    await installation.start(**PATIENT | {"RETRY_SCHEDULE": "PT1H"})
-    await installation.configure("acme")
-    installation.receiver.behave("acme", Behaviour(503), Behaviour(hangs=True))
-    sent = await installation.emit("acme", json.dumps({"id": "ch_lost", "amount": 125_000}))
-    await installation.settled(sent.id, "pending_retry", 1)
-    page = watched.page
-    await watched.sign_in("grace")
-    await page.fill("#search", "ch_lost")
-    await page.press("#search", "Enter")
-    await page.wait_for_url(f"**/deliveries/{sent.id}")
-    assert "503" in await page.inner_text(".story")
-    assert '"amount": 125000' in await page.inner_text("section[aria-labelledby=request]")
-    await page.click("button:has-text('Retry')")
-    await page.wait_for_selector("#live .badge:has-text('Done')")
-    installation.receiver.answer_hanging("acme")
-    await page.wait_for_selector("#live .top .badge:has-text('Delivered')")
-    assert "grace" in await page.inner_text(".story")
-    assert [arrival.status for arrival in installation.receiver.of("acme")] == [503, 200]
 
 
 async def test_hundreds_that_match_are_retried_and_those_that_fail_again_are_named(

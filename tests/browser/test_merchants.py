@@ -1,4 +1,4 @@
-"""A merchant, in a real Chromium: URL, secret, test event, pause, API keys."""
+"""A merchant is configured, in a real Chromium: its secret is shown once and kept nowhere."""
 
 import pytest
 from playwright.async_api import Error, Page
@@ -50,79 +50,3 @@ async def test_a_merchant_is_configured_and_gets_a_test_event(
     assert [arrival.signature for arrival in installation.receiver.of("acme")] == [Signature.RIGHT]
     await page.click("text=Show the test event")
     await page.wait_for_selector("h1:has-text('webhook.test')")
-
-
-async def test_a_secret_is_rotated_and_the_one_before_goes_on_for_a_day(
-    installation: Installation, watched: Watched
-) -> None:
-    await installation.start()
-    await installation.configure("acme")
-    before = installation.receiver.secrets["acme"]
-    page = watched.page
-    await watched.sign_in("grace")
-    await watched.open("/merchants/acme")
-    await page.click("summary:has-text('Rotate the secret')")
-    await page.check("label:has-text('For a day') input")
-    await page.click("button:text-is('Rotate')")
-    secret = await page.inner_text("#secret")
-    await kept_and_gone(page, secret)
-    await watched.open("/merchants/acme")
-    assert secret not in await page.content() + await page.evaluate(KEPT)
-    assert "also signs until" in await page.inner_text("dt:has-text('Previous secret') + dd")
-    # One receiver knows the new secret already, the other one does not: each takes what is its.
-    for known in (before, Secret(secret)):
-        installation.receiver.accept("acme", known)
-        sent = await installation.emit("acme")
-        await installation.settled(sent.id, "delivered", 1)
-    arrivals = installation.receiver.of("acme")
-    assert [arrival.signature for arrival in arrivals] == [Signature.RIGHT] * 2
-    assert [arrival.headers["service-signature"].count("v1=") for arrival in arrivals] == [2, 2]
-
-
-@pytest.mark.slow(
-    "browser/test_refreshing.py::test_a_pause_can_be_ended_on_the_page_that_shows_it_carried_out"
-)
-async def test_a_merchant_is_paused_and_resumed_by_the_button_that_follows(
-    installation: Installation, watched: Watched
-) -> None:
-    await installation.start()
-    await installation.configure("acme")
-    page = watched.page
-    await watched.sign_in("grace")
-    await watched.open("/merchants/acme")
-    await page.click("button:has-text('Pause')")
-    await page.wait_for_selector(".figure .badge:has-text('Paused')")
-    # The page was loaded before the command was carried out: what can be done next follows by itself.
-    await page.wait_for_selector("button:has-text('Resume')")
-    assert await page.locator("button:has-text('Pause')").count() == 0
-    sent = await installation.emit("acme")
-    await watched.open(f"/deliveries/{sent.id}")
-    await page.wait_for_selector("#live .lead:has-text('paused')")
-    assert installation.receiver.of("acme") == []
-    await watched.open("/merchants/acme")
-    await page.click("button:has-text('Resume')")
-    await page.wait_for_selector("button:has-text('Pause')")
-    await installation.settled(sent.id, "delivered", 1)
-
-
-async def test_an_api_key_is_made_with_a_secret_that_is_shown_once_and_revoked(
-    installation: Installation, watched: Watched
-) -> None:
-    page = watched.page
-    await watched.sign_in("grace")
-    await watched.open("/merchants/acme")
-    await page.fill("#key_name", "online shop")
-    await page.click("button:has-text('Create a key')")
-    secret = await page.inner_text("#secret")
-    client_id = await page.inner_text(".notice code >> nth=0")
-    await kept_and_gone(page, secret)
-    await watched.open("/merchants/acme")
-    row = f"tr:has-text('{client_id}')"
-    assert "online shop" in await page.inner_text(row)
-    assert secret not in await page.content() + await page.evaluate(KEPT)
-    await page.click(f"{row} >> summary:has-text('Revoke')")
-    await page.click(f"{row} >> button:has-text('Revoke for good')")
-    await page.wait_for_selector("text=The key was revoked.")
-    assert "grace" in await page.inner_text(f"{row} >> td:has-text('Revoked')")
-    who = "SELECT revoked_by FROM webhook.api_keys WHERE client_id = $1"
-    assert await installation.admin.fetchval(who, client_id) == "grace"

@@ -1,6 +1,5 @@
-"""The main tasks in a browser that runs no scripts."""
+"""A browser that runs no scripts: what is sent, folded and offered; test_console_pages.py has the rest."""
 
-import json
 from collections.abc import AsyncIterator
 
 from playwright.async_api import Browser, Page
@@ -10,7 +9,6 @@ from tests.acceptance.installation import Installation
 from tests.browser.chromium import IN_ONE_LOOP, NEEDS_CHROMIUM
 from tests.browser.watched import Watched, watching
 from tests.waiting import until_found
-from webhook_dispatcher.local.behaviour import Behaviour
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -39,23 +37,6 @@ async def shows(page: Page, selector: str) -> None:
     await until_found(loaded)
 
 
-async def test_a_delivery_is_found_by_its_charge_retried_and_seen_delivered(
-    installation: Installation, plain: Watched
-) -> None:
-    await installation.start(RETRY_SCHEDULE="PT1H")
-    await installation.configure("acme")
-    installation.receiver.behave("acme", Behaviour(503), Behaviour(200))
-    sent = await installation.emit("acme", json.dumps({"id": "ch_lost"}))
-    await installation.settled(sent.id, "pending_retry", 1)
-    page = plain.page
-    await page.fill("#search", "ch_lost")
-    await page.press("#search", "Enter")
-    await page.wait_for_url(f"**/deliveries/{sent.id}")
-    assert "503" in await page.inner_text(".story")
-    await press(page, "Retry")
-    await shows(page, "#live .top .badge:has-text('Delivered')")
-
-
 async def test_a_merchant_is_configured_paused_and_resumed(
     installation: Installation, plain: Watched
 ) -> None:
@@ -77,23 +58,6 @@ async def test_a_merchant_is_configured_paused_and_resumed(
     sent = await installation.emit("acme")
     await press(page, "Resume")
     await installation.settled(sent.id, "delivered", 1)
-
-
-async def test_deliveries_are_filtered_ticked_and_cancelled(
-    installation: Installation, plain: Watched
-) -> None:
-    sent = [await installation.emit(merchant_id) for merchant_id in ("acme", "acme", "books")]
-    page = plain.page
-    await plain.open("/deliveries")
-    await page.fill("#merchant", "acme")
-    await page.click("button:has-text('Filter')")
-    assert await page.locator("input[name=event]").count() == 2
-    await page.check(f"input[value='{sent[0].id}']")
-    await page.click("button:has-text('Cancel')")
-    await press(page, "Cancel 1 delivery")
-    given = await installation.admin.fetchrow("SELECT command, event_id FROM webhook.control")
-    assert given is not None
-    assert tuple(given) == ("cancel", sent[0].id)
 
 
 async def test_filters_are_folded_where_there_is_no_room(installation: Installation, plain: Watched) -> None:

@@ -6,13 +6,15 @@ They run against both senders: where a module names `Sender`, it is given one af
 import sys
 from asyncio import AbstractEventLoop, new_event_loop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
 
+import asyncpg
 import pytest
 import uvloop
 
 from tests.integration.senders import OURS_ALONE, SENDERS
-from tests.integration.storage_harness import StorageHarness, open_storage
-from tests.servers.database import Database
+from tests.integration.storage_harness import Daemon, StorageHarness, open_storage
+from tests.servers.database import Connect, Database
 
 LoopFactories = Mapping[str, Callable[[], AbstractEventLoop]]
 
@@ -50,3 +52,28 @@ async def storage(database: Database) -> AsyncIterator[StorageHarness]:
     """Open a fresh database to work on from several connections."""
     async with open_storage(database) as harness:
         yield harness
+
+
+@pytest.fixture
+async def here(storage: StorageHarness) -> Daemon:
+    """Let one daemon work on it."""
+    return await storage.daemon("here")
+
+
+@pytest.fixture
+async def connect(database: Database) -> AsyncIterator[Connect]:
+    """Connect to a fresh database as whoever is named, by default its superuser."""
+    async with AsyncExitStack() as stack:
+
+        async def connect(user: str = "postgres") -> asyncpg.Connection:
+            connection = await database.connect(user)
+            stack.push_async_callback(connection.close)
+            return connection
+
+        yield connect
+
+
+@pytest.fixture
+async def db(connect: Connect) -> asyncpg.Connection:
+    """Connect to a fresh database as its superuser."""
+    return await connect()

@@ -399,10 +399,7 @@ QUESTIONS: Mapping[str, Question] = {
     "withdraw_command": Question((WAITING, "'somebody'")),
     "read_pause_of_everything": Question(()),
     "database_time": Question(("'1 day'",)),
-    "replace_sealed_secrets": Question(
-        (NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")),
-        ASKED,
-    ),
+    "replace_sealed_secrets": Question((NAMES, *_secrets("'\\x00'"), *_secrets("'\\x01'")), ASKED),
     # installation
     "read_installation": Question(()),
     "name_installation": Question(("'prod-eu1'",)),
@@ -461,7 +458,7 @@ QUESTIONS: Mapping[str, Question] = {
             "ARRAY[30, 30, 60]",
             "ARRAY['1 minute', '1 minute', '1 minute']::interval[]",
             "ARRAY[false, false, false]",
-        ),
+        )
     ),
     "note_use": Question(("7",), 2),
     "find_bearer": Question((READER,), 2),

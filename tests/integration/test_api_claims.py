@@ -13,7 +13,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from tests.integration.api_bearers import bearer, revoke
 from tests.integration.api_harness import api_pool
-from tests.servers.database import Database
+from tests.servers.database import Connect, Database
 from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api.calls import Admitted, Answer, Asked, Refused
 from webhook_dispatcher.api.charge_service import forwarded
@@ -200,9 +200,9 @@ async def test_what_the_charge_service_still_carries_out_is_in_doubt(pool: async
 
 
 async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
-    pool: asyncpg.Pool, database: Database
+    pool: asyncpg.Pool, connect: Connect
 ) -> None:
-    superuser = await database.connect()
+    superuser = await connect()
 
     async def act(_: Asked) -> Answer:
         await superuser.execute("REVOKE EXECUTE ON FUNCTION webhook.settle_request FROM webhook_api")
@@ -210,7 +210,6 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 
     assert (await once(asking(pool), act, OVER)).data == b"1"
     await superuser.execute("GRANT EXECUTE ON FUNCTION webhook.settle_request TO webhook_api")
-    await superuser.close()
     assert (await once(asking(pool), answering(b"2"))).data == b"2"
 
 
@@ -225,9 +224,9 @@ async def test_a_thing_that_is_written_otherwise_is_the_same_thing(pool: asyncpg
 
 
 async def test_an_answer_is_kept_though_the_token_has_ended_meanwhile(
-    pool: asyncpg.Pool, database: Database
+    pool: asyncpg.Pool, connect: Connect
 ) -> None:
-    superuser = await database.connect()
+    superuser = await connect()
 
     async def act(_: Asked) -> Answer:
         await revoke(superuser, "c1")
@@ -238,7 +237,6 @@ async def test_an_answer_is_kept_though_the_token_has_ended_meanwhile(
         await once(asking(pool), answering(b"2"))
     await superuser.execute("UPDATE webhook.api_key SET revoked_at = NULL, revoked_by = NULL")
     assert (await once(asking(pool), answering(b"2"))).data == b"1"
-    await superuser.close()
 
 
 async def test_whoever_has_another_token_finds_and_overwrites_nothing(pool: asyncpg.Pool) -> None:

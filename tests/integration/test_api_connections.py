@@ -33,13 +33,6 @@ async def one(database: Database) -> AsyncIterator[Connections]:
         yield connections
 
 
-@pytest.fixture
-async def superuser(database: Database) -> AsyncIterator[asyncpg.Connection]:
-    connection = await database.connect()
-    yield connection
-    await connection.close()
-
-
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", PATIENCE * 10)
@@ -99,58 +92,54 @@ async def test_a_connection_that_others_hold_is_waited_for_within_bounds(
 
 
 async def test_a_statement_that_is_cancelled_is_over_before_anybody_is_next(
-    one: Connections, superuser: asyncpg.Connection
+    one: Connections, db: asyncpg.Connection
 ) -> None:
     share = Share(one, 9)
     slow = asyncio.create_task(share.fetch("SELECT pg_sleep(60)"))
-    await until_found(lambda: superuser.fetchval(ASLEEP))
-    [pid] = [row["pid"] for row in await superuser.fetch(ASLEEP)]
+    await until_found(lambda: db.fetchval(ASLEEP))
+    [pid] = [row["pid"] for row in await db.fetch(ASLEEP)]
     tasks = await waiting(one, share, 1)
     slow.cancel()
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait([slow])
-        assert not await superuser.fetch(ASLEEP)
+        assert not await db.fetch(ASLEEP)
         assert await asyncio.gather(*tasks) == [pid]
     assert slow.cancelled()
 
 
-async def test_what_the_server_closed_meanwhile_is_replaced(
-    one: Connections, superuser: asyncpg.Connection
-) -> None:
+async def test_what_the_server_closed_meanwhile_is_replaced(one: Connections, db: asyncpg.Connection) -> None:
     share = Share(one, 9)
     async with share.acquire() as connection:
         pid = connection.get_server_pid()
-    await superuser.execute(END_ALL)
+    await db.execute(END_ALL)
     await until(lambda: not is_open(connection))
     assert await pid_of(share) not in (None, pid)
 
 
-async def test_what_closes_in_use_is_replaced_for_who_waits(
-    one: Connections, superuser: asyncpg.Connection
-) -> None:
+async def test_what_closes_in_use_is_replaced_for_who_waits(one: Connections, db: asyncpg.Connection) -> None:
     share = Share(one, 9)
     async with share.acquire() as connection:
         pid = connection.get_server_pid()
         [task] = await waiting(one, share, 1)
-        await superuser.execute(END_ALL)
+        await db.execute(END_ALL)
         await until(lambda: not is_open(connection))
     async with asyncio.timeout(PATIENCE):
         assert await task not in (None, pid)
 
 
 async def test_where_none_can_be_opened_all_are_told_who_wait(
-    one: Connections, superuser: asyncpg.Connection, database: Database
+    one: Connections, db: asyncpg.Connection, database: Database
 ) -> None:
     share = Share(one, 9)
     async with share.acquire() as connection:
         tasks = await waiting(one, share, 2)
-        await superuser.execute(f"ALTER DATABASE {database.name} CONNECTION LIMIT 0")
-        await superuser.execute(END_ALL)
+        await db.execute(f"ALTER DATABASE {database.name} CONNECTION LIMIT 0")
+        await db.execute(END_ALL)
         await until(lambda: not is_open(connection))
     async with asyncio.timeout(PATIENCE):
         told = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(error) for error in told] == [StorageUnavailable] * 2
-    await superuser.execute(f"ALTER DATABASE {database.name} CONNECTION LIMIT -1")
+    await db.execute(f"ALTER DATABASE {database.name} CONNECTION LIMIT -1")
     assert await pid_of(share)
 
 

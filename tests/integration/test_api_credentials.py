@@ -2,8 +2,7 @@
 
 import asyncio
 import hashlib
-import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -23,7 +22,7 @@ from webhook_dispatcher.storage.api.limits import Limits, Subject
 from webhook_dispatcher.storage.api.requests import KeptAnswer, Requests
 from webhook_dispatcher.storage.api.tokens import Bearer, Issued, TokenLookup, Tokens
 from webhook_dispatcher.storage.connection import connect
-from webhook_dispatcher.storage.session import BY_INDEXES, PLANNED_EACH_TIME, PLANNED_ONCE
+from webhook_dispatcher.storage.session import PLANNED_ONCE
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -40,13 +39,6 @@ FUNCTIONS = {"admit_token", "issue_token", "note_key_use", "release_limit", "tak
 
 def sha(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
-
-
-@pytest.fixture
-async def db(database: Database) -> AsyncIterator[asyncpg.Connection]:
-    connection = await database.connect()
-    yield connection
-    await connection.close()
 
 
 @pytest.fixture
@@ -293,12 +285,12 @@ async def test_the_first_key_ends_daemons_that_could_not_serve_the_api(
     await admin.connection.close()
 
 
-@pytest.mark.parametrize("merchant", ["$platform", "", "m\n", "x" * 129])
 async def test_a_key_is_for_merchants_that_the_outbox_takes(
-    admin: Administration, db: asyncpg.Connection, merchant: str
+    admin: Administration, db: asyncpg.Connection
 ) -> None:
-    with pytest.raises(StatementRefused, match=r"platform|merchant_id_has_1_to_128"):
-        await admin.create_api_key(merchant, "other", sha("s"), "shop")
+    for merchant in ("$platform", "", "m\n", "x" * 129):
+        with pytest.raises(StatementRefused, match=r"platform|merchant_id_has_1_to_128"):
+            await admin.create_api_key(merchant, "other", sha("s"), "shop")
     assert await db.fetchval("SELECT count(*) FROM webhook.api_key") == 1
 
 
@@ -331,9 +323,8 @@ async def test_the_api_may_read_its_views_and_call_its_functions_and_nothing_els
     assert not {row[0] for row in functions} & {"create_api_key", "revoke_api_key", "withdraw_command"}
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+async def test_what_the_api_may_not_do(api: asyncpg.Connection) -> None:
+    for statement in (
         "SELECT FROM webhook.endpoint",
         "SELECT FROM webhook.outbox",
         "SELECT FROM webhook.delivery_log",
@@ -356,13 +347,9 @@ async def test_the_api_may_read_its_views_and_call_its_functions_and_nothing_els
         "SELECT webhook.create_api_key('m', 'c', sha256('x'), 'n', 'b')",
         "SELECT webhook.revoke_api_key('c', 'b')",
         "SELECT webhook.read_usage('key:1', false, true, NULL)",
-    ],
-)
-async def test_what_the_api_may_not_do(
-    admin: Administration, api: asyncpg.Connection, statement: str
-) -> None:
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await api.fetch(statement)
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await api.fetch(statement)
 
 
 @pytest.mark.parametrize("role", ["webhook_observer", "webhook_producer", "webhook_admin"])
@@ -387,12 +374,7 @@ async def test_what_expired_is_cleared_away_in_chunks_past_what_is_locked(
         subjects = [Subject(f"{kind}:{number}", LIMIT, kind == "card") for kind in ("key", "card")]
         await Limits(api).take(subjects)
         await Requests(api, bearer).keep_answer(sha(f"r{number}"), sha("{}"), KeptAnswer(200, "en", "{}"))
-    tables = {
-        "api_token": "hash",
-        "api_request": "hash",
-        "api_usage": "subject",
-        "card_attempts": "subject",
-    }
+    tables = {"api_token": "hash", "api_request": "hash", "api_usage": "subject", "card_attempts": "subject"}
     for table, key in tables.items():
         await db.execute(
             f"UPDATE webhook.{table} SET expires_at = clock_timestamp() - interval '61 seconds' "
@@ -429,34 +411,3 @@ async def test_upkeep_takes_one_look_where_there_is_no_api(database: Database) -
         await pool.execute("SELECT 'the end'")
         await until(lambda: asked[-1:] == ["SELECT 'the end'"])
     assert len(asked) == 2
-
-
-@pytest.mark.parametrize("planning", [PLANNED_ONCE, PLANNED_EACH_TIME, BY_INDEXES, {}])
-async def test_admission_beside_100_000_tokens_goes_by_indexes(
-    admin: Administration, db: asyncpg.Connection, database: Database, planning: Mapping[str, str]
-) -> None:
-    """Planned while there was nothing, and again with statistics of what is there."""
-    api = await connect(
-        database.dsn("webhook_api"), application_name="api", command_timeout=PATIENCE, planning=planning
-    )
-    await issue(api)
-    for _ in range(7):
-        assert await state(api) == "live"
-    await db.execute(
-        "INSERT INTO webhook.api_token "
-        "SELECT sha256(n::text::bytea), 1, clock_timestamp() + interval '1 hour' "
-        "FROM generate_series(1, 100000) AS n"
-    )
-    for analyze in ("SELECT", "ANALYZE webhook.api_token"):
-        await db.execute(analyze)
-        # What was planned and cached of the catalogue is made anew.
-        assert await state(api) == "live"
-        async with api.transaction():
-            lines = await api.fetch(f"EXPLAIN (ANALYZE, BUFFERS) {ADMIT}")
-            scans = await api.fetch(
-                "SELECT relname FROM pg_stat_xact_user_tables WHERE schemaname = 'webhook' AND seq_scan > 0"
-            )
-        buffers = sum(int(count) for count in re.findall(r"shared (?:hit|read)=(\d+)", lines[1][0]))
-        assert 0 < buffers <= 25, lines
-        assert planning == {} or scans == []
-    await api.close()

@@ -83,13 +83,6 @@ class Key:
         )
 
 
-@pytest.fixture
-async def db(database: Database) -> AsyncIterator[asyncpg.Connection]:
-    connection = await database.connect()
-    yield connection
-    await connection.close()
-
-
 @pytest.fixture(params=[FORWARDED, OURS], ids=["forwarded", "ours"])
 async def keys(
     request: pytest.FixtureRequest, database: Database, db: asyncpg.Connection

@@ -75,12 +75,13 @@ def test_a_key_that_there_is_not_is_an_error(command: Command) -> None:
     assert "there is no API key 'AAAAAAAAAAAAAAAAAAAAAA'" in err
 
 
-@pytest.mark.parametrize(
-    "line",
-    [["create", "m"], ["create", "m", "--name", " "], ["create", "m", "--name", "x" * 101], ["revoke", "x"]],
-)
-def test_bad_usage_is_refused(command: Command, line: list[str]) -> None:
-    assert command(*line)[0] == 2
+def test_bad_usage_is_refused(command: Command) -> None:
+    for line in (
+        ["create", "m"],
+        *(["create", "m", "--name", name] for name in (" ", "x" * 101)),
+        ["revoke", "x"],
+    ):
+        assert command(*line)[0] == 2, line
 
 
 def test_the_platform_gets_none(command: Command) -> None:

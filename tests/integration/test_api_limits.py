@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.storage_harness import PATIENCE
-from tests.servers.database import Database, own_server
+from tests.servers.database import Connect, Database, own_server
 from tests.waiting import until, until_found
 from webhook_dispatcher.domain.rate_limit import Limit
 from webhook_dispatcher.local.postgres import EmbeddedPostgres
@@ -34,8 +34,7 @@ from webhook_dispatcher.storage.statements import load
 BEGINNING = datetime(2026, 11, 20, 8, 15, tzinfo=UTC)
 TOKEN = sha256(b"token").digest()
 ADMIT = replace(
-    load("api_tokens")["admit"],
-    text="SELECT retry_after, remaining FROM webhook.admit_token($1, $2, $3, $4)",
+    load("api_tokens")["admit"], text="SELECT retry_after, remaining FROM webhook.admit_token($1, $2, $3, $4)"
 )
 KEY = """
 WITH made AS (SELECT webhook.create_api_key('m', 'c', sha256('secret'), 'a key', 'somebody') AS id)
@@ -165,8 +164,8 @@ def test_a_keys_window_holds_by_the_same_rule(database: Database) -> None:
         holds()
 
 
-async def test_a_refused_request_takes_nothing_and_leaves_no_row(database: Database) -> None:
-    db = await database.connect()
+async def test_a_refused_request_takes_nothing_and_leaves_no_row(connect: Connect) -> None:
+    db = await connect()
     limits, (client, ip, *_) = Limits(db), SUBJECTS
     for _ in range(3):
         await limits.take([client], BEGINNING)
@@ -174,32 +173,29 @@ async def test_a_refused_request_takes_nothing_and_leaves_no_row(database: Datab
     assert (taken.retry_after, taken.at, taken.left) == (5 * SECOND, None, (5, 0))
     assert await db.fetchval("SELECT array_agg(subject) FROM webhook.api_usage") == ["client:a"]
     assert (await limits.take([ip], BEGINNING)).left == (4,)
-    await db.close()
 
 
-async def test_retry_after_is_the_longest_of_those_that_refuse(database: Database) -> None:
-    db = await database.connect("webhook_api")
+async def test_retry_after_is_the_longest_of_those_that_refuse(connect: Connect) -> None:
+    db = await connect("webhook_api")
     limits, (client, _, card, _) = Limits(db), SUBJECTS
     for subject in [client] * 3 + [card] * 2:
         await limits.take([subject], BEGINNING)
     assert (await limits.take([card, client], BEGINNING + SECOND)).retry_after == 19 * SECOND
-    await db.close()
 
 
-async def test_a_limit_of_nothing_is_none(database: Database) -> None:
-    db = await database.connect()
+async def test_a_limit_of_nothing_is_none(connect: Connect) -> None:
+    db = await connect()
     off, on = Subject("off", Limit(0, SECOND)), Subject("on", Limit(9, SECOND))
     assert (await Limits(db).take([off], BEGINNING)).retry_after is None
     assert (await Limits(db).take([off, on], BEGINNING)).left == (None, 8)
     assert await db.fetchval("SELECT array_agg(subject) FROM webhook.api_usage") == ["on"]
-    await db.close()
 
 
-async def test_what_makes_no_sense_is_refused(database: Database) -> None:
+async def test_what_makes_no_sense_is_refused(connect: Connect) -> None:
     for most, window in ((-1, SECOND), (1501, SECOND), (1, MILLISECOND), (1, timedelta(days=2))):
         with pytest.raises(ValueError, match="a limit is"):
             Limit(most, window)
-    db = await database.connect("webhook_api")
+    db = await connect("webhook_api")
     take = "SELECT FROM webhook.take_limits($1::text[], $2, $3, array_fill(false, ARRAY[9]))"
     for subjects, limits, windows in (
         (["a"], [1501], [SECOND]),
@@ -210,13 +206,14 @@ async def test_what_makes_no_sense_is_refused(database: Database) -> None:
     ):
         with pytest.raises(asyncpg.InvalidParameterValueError):
             await db.fetch(take, subjects, limits, windows)
-    await db.close()
 
 
 @EVERY_WAY
-async def test_the_clock_is_set_back_and_forth(database: Database, how: type[Limits]) -> None:
+async def test_the_clock_is_set_back_and_forth(
+    database: Database, connect: Connect, how: type[Limits]
+) -> None:
     await make_key(database)
-    db = await database.connect("webhook_api")
+    db = await connect("webhook_api")
     subject = Subject("key:1", Limit(3, 10 * SECOND))
     limits = how(db)
 
@@ -230,13 +227,14 @@ async def test_the_clock_is_set_back_and_forth(database: Database, how: type[Lim
     assert [await take(seconds) for seconds in (110, 110)] == [None, None], "and forth again"
     assert await take(110) == 1
     assert await take(99) is None, "set back by more than a window, counting starts anew"
-    await db.close()
 
 
 @EVERY_WAY
-async def test_a_subject_in_use_for_weeks_counts_as_at_first(database: Database, how: type[Limits]) -> None:
+async def test_a_subject_in_use_for_weeks_counts_as_at_first(
+    database: Database, connect: Connect, how: type[Limits]
+) -> None:
     await make_key(database)
-    db = await database.connect("webhook_api")
+    db = await connect("webhook_api")
     subject = Subject("key:1", Limit(2, timedelta(days=1)))
     limits = how(db)
     for half_days in range(60):
@@ -246,7 +244,6 @@ async def test_a_subject_in_use_for_weeks_counts_as_at_first(database: Database,
         assert refused == (None if half_days == 0 else timedelta(hours=12))
         if half_days == 0:
             await limits.release(subject, BEGINNING)
-    await db.close()
 
 
 @EVERY_WAY
@@ -287,8 +284,8 @@ async def test_the_clock_is_read_after_the_lock_was_had(
         await connection.close()
 
 
-async def test_what_was_taken_is_released_once_by_its_instant(database: Database) -> None:
-    db = await database.connect("webhook_api")
+async def test_what_was_taken_is_released_once_by_its_instant(connect: Connect) -> None:
+    db = await connect("webhook_api")
     limits, (client, _, card, _) = Limits(db), SUBJECTS
     for subject in (card, client):
         instants = [BEGINNING + timedelta(microseconds=1500 * step) for step in range(subject.limit.most)]
@@ -300,7 +297,6 @@ async def test_what_was_taken_is_released_once_by_its_instant(database: Database
         assert [await limits.release(subject, first) for _ in range(2)] == [True, False]
         assert (await limits.take([subject], instants[-1])).retry_after is None
         assert (await limits.take([subject], instants[-1])).retry_after is not None
-    await db.close()
 
 
 def excess(instants: Sequence[datetime], limit: Limit) -> list[datetime]:

@@ -57,7 +57,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     admin = await asyncpg.connect(postgres.dsn())
     await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
     await admin.close()
-    session = await asyncpg.connect(database.dsn("postgres"))
+    session = await database.connect()
     for text in (MAKE_PARTITIONS, FILL.format(rows=rows), OWE.format(rows=rows), "VACUUM ANALYZE"):
         await session.execute(text)
     token_hash = await token_of(session, "big")

@@ -118,10 +118,7 @@ async def test_who_asks_for_tokens_leaves_the_rest(pool: Connections) -> None:
     ids=["an address", "a /64", "a /48"],
 )
 async def test_addresses_take_turns(
-    pool: Connections,
-    crowd: list[Address],
-    other: Address,
-    monkeypatch: pytest.MonkeyPatch,
+    pool: Connections, crowd: list[Address], other: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who comes behind any number of requests of one address waits for one of them."""
     monkeypatch.setattr(api_database, "MAX_WAIT_SECONDS", 60)

@@ -19,11 +19,6 @@ WHY, SAID = "503 Service Unavailable", "out of order: \u00e9\ufffd\U0001f600"
 TEXTS = ("reason", "response_excerpt")
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 def telling(record: Record) -> Record:
     """Give a failed attempt its texts."""
     assert record.attempt is not None

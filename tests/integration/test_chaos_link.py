@@ -12,7 +12,7 @@ import pytest
 
 from lab.chaos.link import Link
 from tests.servers.database import Database
-from tests.waiting import MAX_WAIT, until_found
+from tests.waiting import MAX_WAIT, until_equal, until_found
 
 TABLE = "CREATE TABLE public.noted (number integer PRIMARY KEY)"
 NOTE = "INSERT INTO public.noted (number) VALUES ($1)"
@@ -71,10 +71,7 @@ async def sessions(owner: asyncpg.Connection) -> int:
 
 
 async def until_sessions(owner: asyncpg.Connection, count: int) -> None:
-    async def reached() -> bool:
-        return await sessions(owner) == count
-
-    await until_found(reached, PATIENCE)
+    await until_equal(lambda: sessions(owner), count, PATIENCE)
 
 
 async def test_sound_link_passes_everything_on(owner: asyncpg.Connection, connect: Connect) -> None:

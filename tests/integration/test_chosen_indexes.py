@@ -29,11 +29,6 @@ ORDER BY 1
 """
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 async def indexed(connection: asyncpg.Connection) -> dict[str, bool]:
     """Return which tables have the index, and whether it is valid."""
     return {row["table"]: row["is_valid"] for row in await connection.fetch(INDEXES)}
@@ -61,14 +56,14 @@ async def indexed(connection: asyncpg.Connection) -> dict[str, bool]:
     ],
 )
 async def test_every_object_can_be_inserted_and_has_the_key_that_can_be_read(
-    database: Database, text: str, key: str | None
+    shared_database: Database, text: str, key: str | None
 ) -> None:
-    producer, reader = await database.connect("webhook_producer"), await database.connect("webhook_observer")
-    await producer.execute(
-        "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m', 'charge.created', $1)", text
-    )
-    assert await reader.fetchval("SELECT charge_id FROM webhook.charges") == key
+    producer = await shared_database.connect("webhook_producer")
+    insert = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ('m', 'charge.created', $1)"
+    seq = await producer.fetchval(f"{insert} RETURNING seq", text)
     await producer.close()
+    reader = await shared_database.connect("webhook_observer")
+    assert await reader.fetchval("SELECT charge_id FROM webhook.charges WHERE seq = $1", seq) == key
     await reader.close()
 
 

@@ -23,11 +23,6 @@ VALUES ($1, $2, '\\x01', 'new', '\\x02', 'old', $3)
 STARTED_AT = "SELECT pg_postmaster_start_time()"
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 async def test_missing_lanes_are_told_made_and_leased(storage: StorageHarness, here: Daemon) -> None:
     heads = {"m1": 1, "m2": 1}
     await here.lease("m2", lease=LAPSED)

@@ -5,7 +5,6 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from tests.integration.statement_cost import PLANS, execute, prepare
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness
 from webhook_dispatcher.domain.claim import START, DueCursor
 from webhook_dispatcher.storage.controls import PostgresControls
@@ -19,11 +18,6 @@ INSERT INTO webhook.lane (merchant_id, retry_at)
 SELECT 'm' || number, clock_timestamp() - make_interval(secs => number)
 FROM generate_series(1, $1::integer) AS number
 """
-
-
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
 
 
 @pytest.fixture
@@ -87,21 +81,6 @@ async def test_only_the_named_lanes_are_claimed_if_they_may_be(storage: StorageH
     assert sorted(retry.event.seq for retry in claimed) == rows[:2]
     rest = await here.claims.claim_longest_due(100, PLACES, 100, LEASE)
     assert sorted(retry.event.seq for retry in rest) == sorted([first, held])
-
-
-@PLANS
-async def test_a_look_reads_as_many_lanes_as_it_names(
-    storage: StorageHarness, here: Daemon, crowd: asyncpg.Connection, plan_cache_mode: str
-) -> None:
-    await crowd.execute(f"SET plan_cache_mode = {plan_cache_mode}")
-    await prepare(crowd, "look", RETRYING["find_due_lanes"])
-    middle = (await here.claims.find_due(START, MANY // 2))[-1]
-    for cursor in (START, middle):
-        values = f"'{cursor.retry_at}'", f"'{cursor.merchant_id}'", "50"
-        cost = await execute(crowd, "look", *values)
-        assert cost.plan["Actual Rows"] == 50
-        assert cost.indexes("lane") == {"lane_retry_due"}
-        assert cost.buffers <= 200, cursor
 
 
 async def test_a_mass_retrys_deliveries_wait_until_they_were_attempted(

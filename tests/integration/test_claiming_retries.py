@@ -14,11 +14,6 @@ RETRYING = load("retrying")
 PLACES = 2
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 async def _claim(daemon: Daemon, *, most: int = 100, lease: timedelta = LEASE) -> list[ClaimedRetry]:
     claimed = await daemon.claims.claim_longest_due(100, PLACES, most, lease)
     return sorted(claimed, key=lambda retry: retry.event.seq)

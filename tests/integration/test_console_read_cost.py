@@ -71,7 +71,7 @@ async def _session(postgres: EmbeddedPostgres, rows: int) -> tuple[asyncpg.Conne
     admin = await asyncpg.connect(postgres.dsn())
     await admin.execute(f"CREATE DATABASE {database.name} TEMPLATE {TEMPLATE}")
     await admin.close()
-    session = await asyncpg.connect(database.dsn("postgres"))
+    session = await database.connect()
     await fill(session, rows)
     await session.execute(LATELY)
     person = await reader_of(session, "operator")
@@ -118,10 +118,7 @@ def _failed(**filters: str) -> tuple[str, ...]:
 
 
 def _recovery(
-    name: str,
-    *scope: str,
-    kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']",
-    types: str = "NULL",
+    name: str, *scope: str, kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']", types: str = "NULL"
 ) -> tuple[str, ...]:
     period = f"{NOW} - interval '30 days'", f"{NOW} + interval '1 day'", f"{NOW} - interval '6 hours'", NOW
     end = ("false", str(COUNTED), "10") if name == "show_recovery" else (str(COUNTED),)

@@ -10,14 +10,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from tests.integration.console_harness import (
-    HERE,
-    Console,
-    browser,
-    open_console,
-    proof_of,
-    verifier_of,
-)
+from tests.integration.console_harness import HERE, Console, browser, open_console, proof_of, verifier_of
 from tests.servers.database import Database
 from webhook_dispatcher.domain.account import Role
 from webhook_dispatcher.domain.password import PasswordParameters

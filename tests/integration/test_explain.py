@@ -14,14 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.integration.storage_harness import (
-    LEASE,
-    Daemon,
-    StorageHarness,
-    answered,
-    exhausted,
-    unsent,
-)
+from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered, exhausted, unsent
 from tests.unit.builders import KEYRING
 from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
@@ -324,12 +317,7 @@ async def test_a_late_commit(storage: StorageHarness, here: Daemon, explain: Exp
 
 @pytest.mark.parametrize(
     "reason",
-    [
-        FailedReason.SKIPPED,
-        FailedReason.CANCELLED,
-        FailedReason.NOT_CONFIGURED,
-        FailedReason.UNSENDABLE,
-    ],
+    [FailedReason.SKIPPED, FailedReason.CANCELLED, FailedReason.NOT_CONFIGURED, FailedReason.UNSENDABLE],
 )
 @pytest.mark.parametrize("ends_first", [True, False])
 async def test_what_ends_without_an_attempt_is_not_called_late(

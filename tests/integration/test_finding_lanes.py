@@ -1,17 +1,10 @@
 """Tail and sweep: how arrivals, late commits and left-overs are found."""
 
-import pytest
-
 from tests.integration.storage_harness import LAPSED, LEASE, Daemon, StorageHarness
 from webhook_dispatcher.domain.claim import Arrival, SweptLane
 from webhook_dispatcher.domain.record import LaneTurn
 
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, 'charge.created', '{}')"
-
-
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
 
 
 async def test_nothing_has_ever_arrived(storage: StorageHarness, here: Daemon) -> None:

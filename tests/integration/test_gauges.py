@@ -9,7 +9,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from tests.servers.database import Database
+from tests.servers.database import Connect, Database
 from webhook_dispatcher.domain.ports import OldestSearch
 from webhook_dispatcher.storage import upkeep
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -58,32 +58,27 @@ async def test_an_older_event_that_was_written_later_is_the_oldest(
 
 
 async def test_the_oldest_is_found_within_a_round_of_merchants_and_kept_until_it_is_over(
-    producer: asyncpg.Connection,
-    measuring: PostgresUpkeep,
-    database: Database,
-    monkeypatch: pytest.MonkeyPatch,
+    producer: asyncpg.Connection, measuring: PostgresUpkeep, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "OLDEST_PAGE", 2)
     for number in range(6):
         await insert(producer, f"m{number}", HOUR * (20 if number == 3 else 2 if number == 1 else 1))
     assert await ages(measuring, 6) == [2, 20, 20, 20, 20, 20]
-    superuser = await database.connect()
+    superuser = await connect()
     await superuser.execute("DELETE FROM webhook.outbox WHERE merchant_id = 'm3'")
-    await superuser.close()
     assert await ages(measuring, 4) == [2, 2, 2, 2]
 
 
 async def test_what_was_the_oldest_and_is_over_is_not_shown_again(
-    producer: asyncpg.Connection, measuring: PostgresUpkeep, database: Database
+    producer: asyncpg.Connection, measuring: PostgresUpkeep, connect: Connect
 ) -> None:
     await insert(producer, "m1", HOUR)
     oldest = await insert(producer, "m2", 20 * HOUR)
     first = await measuring.measure(100, OldestSearch())
     assert first.search.known_seq == oldest
-    superuser = await database.connect()
+    superuser = await connect()
     # Attempted, and waiting for a retry.
     await superuser.execute("UPDATE webhook.outbox SET due_at = 'infinity' WHERE seq = $1", oldest)
     assert round((await measuring.measure(100, first.search)).oldest_pending_age / HOUR) == 1
     await superuser.execute("DELETE FROM webhook.outbox")
-    await superuser.close()
     assert (await measuring.measure(100, first.search)).oldest_pending_age == 0

@@ -287,10 +287,7 @@ async def test_17_a_record_cancelled_near_its_commit_is_written_again_and_once(
     for number in range(60):
         (seq,) = await storage.insert("m")
         lease, (event,) = await here.claim("m")
-        record, turn = (
-            answered(event, lease.epoch, await storage.now(), 200),
-            LaneTurn(lease, True),
-        )
+        record, turn = (answered(event, lease.epoch, await storage.now(), 200), LaneTurn(lease, True))
         writing = asyncio.create_task(here.records.write([record], [turn], LEASE))
         await asyncio.wait([writing], timeout=number * 0.0001)
         writing.cancel()

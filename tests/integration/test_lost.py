@@ -3,18 +3,11 @@
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-import pytest
-
 from tests.integration.storage_harness import LEASE, Daemon, StorageHarness, answered
 from webhook_dispatcher.domain.record import LaneTurn, Sent
 from webhook_dispatcher.storage import lost
 from webhook_dispatcher.storage.heartbeats import forget_noted
 from webhook_dispatcher.storage.lost import LostEvent
-
-
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
 
 
 async def test_what_is_owed_or_finished_here_is_not_lost(storage: StorageHarness, here: Daemon) -> None:

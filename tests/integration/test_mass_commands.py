@@ -90,14 +90,8 @@ async def look_through(transaction: Transaction, wanted: Recover, most: int = 10
             return seqs
 
 
-@pytest.mark.parametrize("merchant", ["m", None])
-@pytest.mark.parametrize("most", [1, 2, 1000])
 async def test_what_has_finished_within_the_range_is_found_oldest_first(
-    storage: StorageHarness,
-    transaction: Transaction,
-    monkeypatch: pytest.MonkeyPatch,
-    merchant: str | None,
-    most: int,
+    storage: StorageHarness, transaction: Transaction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mass_commands, "LOOK", 3)
     await log(storage, ago=31)
@@ -108,8 +102,9 @@ async def test_what_has_finished_within_the_range_is_found_oldest_first(
     await log(storage, event_type="webhook.test")
     await log(storage, "without endpoint")
     other = await log(storage, "n")
-    wanted += [] if merchant else [other]
-    assert await look_through(transaction, await command(storage, merchant), most) == wanted
+    for merchant, found in (("m", wanted), (None, [*wanted, other])):
+        for most in (1, 2, 1000):
+            assert await look_through(transaction, await command(storage, merchant), most) == found
 
 
 class Looks:
@@ -124,21 +119,19 @@ class Looks:
         return list(await self._connection.fetch(statement, *arguments))
 
 
-@pytest.mark.parametrize("merchant", ["m", None])
-async def test_a_look_goes_far_only_where_little_matches(
-    storage: StorageHarness, merchant: str | None
-) -> None:
+async def test_a_look_goes_far_only_where_little_matches(storage: StorageHarness) -> None:
     await storage.db.execute(ENDPOINT, "m")
     for kind in ["cancelled"] * 50 + ["delivered"] * 10:
         await log(storage, kind=kind)
-    wanted, short = await command(storage, merchant), 10 * mass_commands.SHORT_LOOK
-    looks = Looks(storage.db)
-    transaction = mass_commands.PostgresMassTransaction(looks)  # type: ignore[arg-type]
-    found = await transaction.find_finished(wanted, 0, 10)
-    assert (len(found.seqs), looks.rows) == (10, [short, mass_commands.LOOK])
-    looks.rows.clear()
-    again = await transaction.find_finished(wanted, found.seqs[0] - 1, 10)
-    assert (again.seqs, looks.rows) == (found.seqs, [short])
+    for merchant in ("m", None):
+        wanted, short = await command(storage, merchant), 10 * mass_commands.SHORT_LOOK
+        looks = Looks(storage.db)
+        transaction = mass_commands.PostgresMassTransaction(looks)  # type: ignore[arg-type]
+        found = await transaction.find_finished(wanted, 0, 10)
+        assert (len(found.seqs), looks.rows) == (10, [short, mass_commands.LOOK])
+        looks.rows.clear()
+        again = await transaction.find_finished(wanted, found.seqs[0] - 1, 10)
+        assert (again.seqs, looks.rows) == (found.seqs, [short])
 
 
 async def test_a_range_from_the_beginning_of_time_is_no_error(

@@ -17,11 +17,6 @@ INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', 'ht
 COLUMNS = ("last_success_at", "failing_since", "failures_in_a_row")
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 async def fares(storage: StorageHarness, start: datetime) -> tuple[float | None, float | None, int]:
     """Return what the lane says, in seconds from `start`."""
     lane = await storage.lane("m")
@@ -157,10 +152,7 @@ async def test_failures_from_before_a_known_success_do_not_count(
     ],
 )
 async def test_another_url_begins_anew(
-    storage: StorageHarness,
-    here: Daemon,
-    change: str,
-    expected: tuple[float | None, float | None, int],
+    storage: StorageHarness, here: Daemon, change: str, expected: tuple[float | None, float | None, int]
 ) -> None:
     record, start = await _failed(storage, here)
     await storage.db.execute(CONFIGURE)

@@ -65,7 +65,13 @@ async def migrate_under(database: Database, name: str, turn: int) -> str:
     return dsn
 
 
-@pytest.mark.parametrize("turn", range(max(map(len, KNOWN.values()))))
+LATER = pytest.mark.slow(
+    "integration/test_migrating_anywhere.py::test_a_migration_makes_the_same_schema_under_all_awkward_values"
+)
+TURNS = range(max(map(len, KNOWN.values())))
+
+
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=LATER) for turn in TURNS[1:])])
 async def test_a_migration_makes_the_same_schema_under_all_awkward_values(
     database: Database, turn: int
 ) -> None:

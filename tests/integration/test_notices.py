@@ -128,17 +128,19 @@ async def test_a_minute_that_is_not_over_is_waited_for(storage: StorageHarness, 
     assert (await report(here)).written["delivery.failed"] == 1
 
 
-@pytest.mark.parametrize("merchant", ['a"b', "a\\b", "a'b", "a\\u0041", "$1", "Zoë 😀", '"},{"'])
-async def test_any_merchant_id_arrives_as_it_is(storage: StorageHarness, here: Daemon, merchant: str) -> None:
-    await give_up(storage, here, merchant, HOUR)
-    await storage.db.execute(ENDPOINT, merchant)
-    await fail(storage, here, merchant, -7200, -3600, -1)
+async def test_any_merchant_id_arrives_as_it_is(storage: StorageHarness, here: Daemon) -> None:
+    merchants = ('a"b', "a\\b", "a'b", "a\\u0041", "$1", "Zoë 😀", '"},{"')
+    for merchant in merchants:
+        await give_up(storage, here, merchant, HOUR)
+        await storage.db.execute(ENDPOINT, merchant)
+        await fail(storage, here, merchant, -7200, -3600, -1)
     await report(here)
-    await succeed(storage, here, merchant)
+    for merchant in merchants:
+        await succeed(storage, here, merchant)
     await report(here)
     for notice_type in NOTHING:
-        (notice,) = await notices(storage, notice_type)
-        assert notice["merchantId"] == merchant, notice_type
+        told = [notice["merchantId"] for notice in await notices(storage, notice_type)]
+        assert sorted(told) == sorted(merchants), notice_type
 
 
 async def test_what_two_daemons_tell_at_once_is_told_once(storage: StorageHarness, here: Daemon) -> None:
@@ -351,11 +353,7 @@ async def test_who_has_only_failed_for_long_is_told_and_recovers_by_a_success(
     recovered = await succeed(storage, here, "m")
     assert await report(here) == Reported(NOTHING | {"endpoint.recovered": 1}, has_more=False)
     assert await notices(storage, "endpoint.recovered") == [
-        {
-            "merchantId": "m",
-            "failingSince": render_instant(since),
-            "recoveredAt": render_instant(recovered),
-        }
+        {"merchantId": "m", "failingSince": render_instant(since), "recoveredAt": render_instant(recovered)}
     ]
     assert (await report(here)).written == NOTHING
 

@@ -30,11 +30,6 @@ ON CONFLICT (merchant_id) DO UPDATE SET url = excluded.url
 """
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 def _found(row: asyncpg.Record | None, *columns: str) -> tuple[object, ...]:
     assert row is not None
     return tuple(row[column] for column in columns)

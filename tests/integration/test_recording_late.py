@@ -23,11 +23,6 @@ HOLD_LANE = (
 STANDING = ("state", "failed_reason", "attempts", "last_status", "last_outcome")
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 async def _late(storage: StorageHarness, here: Daemon, status: int | None) -> Record:
     """Answer an event under a lease that another daemon has taken over meanwhile."""
     await storage.insert("m")

@@ -11,11 +11,6 @@ CLAIM = timedelta(hours=1)
 
 
 @pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
-@pytest.fixture
 async def dead(storage: StorageHarness) -> Daemon:
     return await storage.daemon("dead")
 

@@ -11,7 +11,7 @@ from math import isfinite
 import asyncpg
 import pytest
 
-from tests.servers.database import Database
+from tests.servers.database import Connect, Database
 from webhook_dispatcher.domain.ports import OldestSearch
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
@@ -120,24 +120,21 @@ async def test_no_attack_gets_a_broken_row_past_its_rule(
     assert await insert(producer, "m", TYPE, NOW, "{}") == "INSERT 0 1", "what is right goes in"
 
 
-async def test_no_attack_makes_an_object_look_smaller(
-    producer: asyncpg.Connection, database: Database
-) -> None:
+async def test_no_attack_makes_an_object_look_smaller(producer: asyncpg.Connection, connect: Connect) -> None:
     await producer.execute(ATTACKS["all of it"])
     await insert(producer, "m", TYPE, NOW, LARGE[:1000] + '"}')
-    superuser = await database.connect()
+    superuser = await connect()
     assert await superuser.fetchval("SELECT object_bytes FROM webhook.outbox") == 1002
-    await superuser.close()
 
 
-async def test_no_attack_hides_who_asks_nor_keeps_a_lane_from_being_recalled(database: Database) -> None:
-    superuser = await database.connect()
+async def test_no_attack_hides_who_asks_nor_keeps_a_lane_from_being_recalled(connect: Connect) -> None:
+    superuser = await connect()
     await superuser.execute("CREATE SCHEMA AUTHORIZATION webhook_admin")
     await superuser.execute(
         "INSERT INTO webhook.lane (merchant_id, lease_until) "
         "VALUES ('m', clock_timestamp() + interval '1 hour')"
     )
-    admin = await database.connect("webhook_admin")
+    admin = await connect("webhook_admin")
     await admin.execute(ATTACKS["all of it"])
     with pytest.raises(asyncpg.CheckViolationError):
         await admin.execute("INSERT INTO webhook.control (command, requested_by) VALUES ('pause', '')")
@@ -145,8 +142,6 @@ async def test_no_attack_hides_who_asks_nor_keeps_a_lane_from_being_recalled(dat
         "INSERT INTO webhook.endpoint (merchant_id, url, secret, key_id) VALUES ('m', '', '', '')"
     )
     assert await superuser.fetchval("SELECT recalled FROM webhook.lane")
-    await admin.close()
-    await superuser.close()
 
 
 TRAP = """
@@ -162,15 +157,16 @@ $$;
 
 
 @pytest.mark.parametrize("is_printed", [False, True], ids=["by us", "printed"])
-async def test_migrating_runs_no_function_of_somebody_else(database: Database, is_printed: bool) -> None:
-    superuser = await database.connect()
+async def test_migrating_runs_no_function_of_somebody_else(
+    database: Database, connect: Connect, is_printed: bool
+) -> None:
+    superuser = await connect()
     await superuser.execute("DROP SCHEMA webhook CASCADE;" + TRAP + "RESET ROLE")
     if is_printed:
         await superuser.execute(schema.migration_sql())
     else:
         await schema.migrate(database.dsn("postgres"))
     assert await superuser.fetchval("SELECT schema_version FROM webhook.state") == schema.SCHEMA_VERSION
-    await superuser.close()
 
 
 async def test_bytes_that_are_no_text_name_no_merchant(database: Database) -> None:
@@ -194,8 +190,8 @@ async def test_bytes_that_are_no_text_name_no_merchant(database: Database) -> No
         await superuser.close()
 
 
-async def test_what_is_owed_is_measured_whatever_its_instants(database: Database) -> None:
-    superuser = await database.connect()
+async def test_what_is_owed_is_measured_whatever_its_instants(database: Database, connect: Connect) -> None:
+    superuser = await connect()
     await superuser.execute("ALTER TABLE webhook.outbox DROP CONSTRAINT event_can_be_sent")
     async with database.pool("upkeep", 1, timedelta(seconds=20)) as pool:
         for instant in ("infinity", "-infinity", "294276-12-31", "4713-01-01 BC"):
@@ -210,4 +206,3 @@ async def test_what_is_owed_is_measured_whatever_its_instants(database: Database
             owed = await PostgresUpkeep(pool).measure(100, OldestSearch())
             assert owed.pending == 1
             assert isfinite(owed.oldest_pending_age + owed.oldest_due_retry_age)
-    await superuser.close()

@@ -7,15 +7,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.servers.database import Database, execute, own_server
+from tests.servers.database import Connect, Database, execute, own_server
 from webhook_dispatcher.domain.errors import ConfigurationError, SchemaMismatch
-from webhook_dispatcher.domain.event import (
-    CHARGE_TYPES,
-    NOTICE_TYPES,
-    PLATFORM,
-    TEST_EVENT_TYPE,
-    Trigger,
-)
+from webhook_dispatcher.domain.event import CHARGE_TYPES, NOTICE_TYPES, PLATFORM, TEST_EVENT_TYPE, Trigger
 from webhook_dispatcher.storage import schema
 from webhook_dispatcher.storage.upkeep import PostgresUpkeep
 
@@ -23,11 +17,10 @@ CONTRACT = (Path(__file__).parents[2] / "docs/contract.md").read_text(encoding="
 INSERT = "INSERT INTO webhook.outbox (merchant_id, type, object) VALUES ($1, $2, $3) RETURNING id, seq"
 
 
-async def test_migrating_again_changes_nothing(database: Database) -> None:
+async def test_migrating_again_changes_nothing(database: Database, connect: Connect) -> None:
     await schema.migrate(database.dsn("postgres"))
-    connection = await database.connect("webhook_dispatcher")
+    connection = await connect("webhook_dispatcher")
     await schema.check(connection)
-    await connection.close()
 
 
 def test_a_daemon_looks_at_sequences_again_once_the_server_has_been_started() -> None:
@@ -63,65 +56,65 @@ async def open_pool(dsn: str) -> asyncpg.Pool:
     ],
 )
 async def test_bad_row_is_refused_by_an_error_that_names_the_rule(
-    database: Database, merchant_id: str, event_type: str, text: str, rule: str
+    connect: Connect, merchant_id: str, event_type: str, text: str, rule: str
 ) -> None:
-    connection = await database.connect("webhook_producer")
+    connection = await connect("webhook_producer")
     with pytest.raises(asyncpg.CheckViolationError, match=rule) as refused:
         await connection.fetchrow(INSERT, merchant_id, event_type, text)
     assert (refused.value.table_name, refused.value.constraint_name) == ("outbox", rule)
     assert "xxx" not in str(refused.value) + str(refused.value.detail)  # an error ends up in logs
-    await connection.close()
 
 
-async def test_every_type_that_the_program_knows_may_be_inserted(database: Database) -> None:
-    connection = await database.connect("webhook_producer")
+async def test_every_type_that_the_program_knows_may_be_inserted(connect: Connect) -> None:
+    connection = await connect("webhook_producer")
     for event_type in (*CHARGE_TYPES, TEST_EVENT_TYPE):
         await connection.fetchrow(INSERT, "m1", event_type, "{}")
-    await connection.close()
-    dispatcher = await database.connect("webhook_dispatcher")
+    dispatcher = await connect("webhook_dispatcher")
     for event_type in NOTICE_TYPES:
         await dispatcher.execute(INSERT, PLATFORM, event_type, "{}")
-    await dispatcher.close()
 
 
-@pytest.mark.parametrize("event_type", [NOTICE_TYPES[0], CHARGE_TYPES[0]])
-async def test_producers_write_nothing_for_the_platform(database: Database, event_type: str) -> None:
-    connection = await database.connect("webhook_producer")
-    with pytest.raises(asyncpg.CheckViolationError, match="only_dispatchers_write_to_the_platform"):
-        await connection.execute(INSERT, PLATFORM, event_type, "{}")
-    await connection.close()
-
-
-@pytest.mark.parametrize(("merchant", "event_type"), [("m1", NOTICE_TYPES[0]), (PLATFORM, CHARGE_TYPES[0])])
-async def test_notices_are_for_the_platform_and_nothing_else_is(
-    database: Database, merchant: str, event_type: str
+@pytest.mark.parametrize(
+    ("role", "merchant", "event_type", "rule"),
+    [
+        *(
+            ("webhook_producer", PLATFORM, kind, "only_dispatchers_write_to_the_platform")
+            for kind in (NOTICE_TYPES[0], CHARGE_TYPES[0])
+        ),
+        ("webhook_dispatcher", "m1", NOTICE_TYPES[0], "type_is_one_of_the_published_event_types"),
+        ("webhook_dispatcher", PLATFORM, CHARGE_TYPES[0], "type_is_one_of_the_published_event_types"),
+    ],
+)
+async def test_notices_are_for_the_platform_and_nothing_else_is_nor_do_producers_write_them(
+    shared_database: Database, role: str, merchant: str, event_type: str, rule: str
 ) -> None:
-    connection = await database.connect("webhook_dispatcher")
-    with pytest.raises(asyncpg.CheckViolationError, match="type_is_one_of_the_published_event_types"):
+    connection = await shared_database.connect(role)
+    with pytest.raises(asyncpg.CheckViolationError, match=rule):
         await connection.execute(INSERT, merchant, event_type, "{}")
     await connection.close()
 
 
-@pytest.mark.parametrize("moment", ["1999-12-31T23:59:59Z", "2100-01-01T00:00:00Z", "infinity"])
-async def test_an_event_of_another_century_is_refused(database: Database, moment: str) -> None:
-    connection = await database.connect("webhook_producer")
-    with pytest.raises(asyncpg.CheckViolationError, match="created_at_is_between_the_years_2000_and_2100"):
-        await connection.execute(
-            "INSERT INTO webhook.outbox (merchant_id, type, object, created_at) "
-            f"VALUES ('m1', 'charge.created', '{{}}', '{moment}')"
-        )
+async def test_an_event_of_another_century_is_refused(shared_database: Database) -> None:
+    connection = await shared_database.connect("webhook_producer")
+    for moment in ("1999-12-31T23:59:59Z", "2100-01-01T00:00:00Z", "infinity"):
+        with pytest.raises(
+            asyncpg.CheckViolationError, match="created_at_is_between_the_years_2000_and_2100"
+        ):
+            await connection.execute(
+                "INSERT INTO webhook.outbox (merchant_id, type, object, created_at) "
+                f"VALUES ('m1', 'charge.created', '{{}}', '{moment}')"
+            )
     await connection.close()
 
 
-async def test_longest_merchant_id_and_largest_object_are_taken(database: Database) -> None:
-    connection = await database.connect("webhook_producer")
+async def test_longest_merchant_id_and_largest_object_are_taken(connect: Connect) -> None:
+    connection = await connect("webhook_producer")
     largest = '{"a":"' + "x" * (262_144 - 8) + '"}'
     await connection.fetchrow(INSERT, "é" * 128, "charge.created", largest)
-    await connection.close()
 
 
-async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(database: Database) -> None:
-    connection = await database.connect("webhook_producer")
+async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(connect: Connect) -> None:
+    connection = await connect("webhook_producer")
     event_id = await connection.fetchval(INSERT, "m1", "charge.created", "{}")
     again = await connection.execute(
         "INSERT INTO webhook.outbox (id, merchant_id, type, object) "
@@ -140,15 +133,13 @@ async def test_producer_may_insert_and_read_back_the_number_and_nothing_else(dat
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute(forbidden)
-    await connection.close()
 
 
-async def test_observer_reads_deliveries_without_payloads(database: Database) -> None:
-    connection = await database.connect("webhook_observer")
+async def test_observer_reads_deliveries_without_payloads(connect: Connect) -> None:
+    connection = await connect("webhook_observer")
     await connection.fetch("SELECT event_id, state, attempts FROM webhook.deliveries")
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await connection.fetch("SELECT object FROM webhook.deliveries")
-    await connection.close()
 
 
 async def test_a_daemon_that_may_not_read_the_sequence_is_refused(database: Database) -> None:
@@ -161,19 +152,18 @@ async def test_a_daemon_that_may_not_read_the_sequence_is_refused(database: Data
     await dispatcher.close()
 
 
-async def test_every_table_has_a_primary_key(database: Database) -> None:
-    connection = await database.connect()
+async def test_every_table_has_a_primary_key(connect: Connect) -> None:
+    connection = await connect()
     without = await connection.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = 'webhook'::regnamespace AND relkind IN ('r', 'p') "
         "AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary)"
     )
     assert without == []
-    await connection.close()
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-async def test_printed_migration_makes_the_same_schema(database: Database, is_paused: bool) -> None:
-    connection = await database.connect()
+async def test_printed_migration_makes_the_same_schema(connect: Connect, is_paused: bool) -> None:
+    connection = await connect()
     query = (
         "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns "
         # Without the days' partitions: midnight may pass in between.
@@ -185,7 +175,6 @@ async def test_printed_migration_makes_the_same_schema(database: Database, is_pa
     await connection.execute("RESET ROLE")
     assert await connection.fetch(query) == migrated
     assert await connection.fetchval("SELECT paused FROM webhook.state") is is_paused
-    await connection.close()
 
 
 def promised(relation: str) -> str:
@@ -195,8 +184,8 @@ def promised(relation: str) -> str:
 
 
 @pytest.mark.parametrize("view", ["endpoints", "deliveries", "attempts"])
-async def test_a_view_has_the_columns_that_the_contract_lists(database: Database, view: str) -> None:
-    connection = await database.connect()
+async def test_a_view_has_the_columns_that_the_contract_lists(schema_only: Database, view: str) -> None:
+    connection = await schema_only.connect()
     columns = await connection.fetch(
         "SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 ORDER BY attnum",
         f"webhook.{view}",
@@ -209,9 +198,9 @@ async def test_a_view_has_the_columns_that_the_contract_lists(database: Database
 
 @pytest.mark.parametrize(("table", "role"), [("outbox", "webhook_producer"), ("control", "webhook_admin")])
 async def test_the_contract_names_the_columns_that_others_may_insert(
-    database: Database, table: str, role: str
+    schema_only: Database, table: str, role: str
 ) -> None:
-    connection = await database.connect()
+    connection = await schema_only.connect()
     columns = await connection.fetch(
         "SELECT column_name FROM information_schema.column_privileges WHERE table_schema = 'webhook' "
         "AND table_name = $1 AND grantee = $2 AND privilege_type = 'INSERT'",

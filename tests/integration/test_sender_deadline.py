@@ -21,8 +21,7 @@ async def test_an_answer_at_9_8_s_counts_and_one_at_10_2_s_does_not() -> None:
     guard = Guard(EgressPolicy(allow_networks=(ip_network("127.0.0.0/8"),), allow_http=True))
     async with RawReceiver(behave) as receiver, Sender(guard, timedelta(seconds=10), "test") as sender:
         in_time, late = await asyncio.gather(
-            sender.post(receiver.url("/9.8"), {}, b"{}"),
-            sender.post(receiver.url("/10.2"), {}, b"{}"),
+            sender.post(receiver.url("/9.8"), {}, b"{}"), sender.post(receiver.url("/10.2"), {}, b"{}")
         )
     assert in_time == Answer(200)
     assert late == Failure(Outcome.TIMEOUT, "no answer within 10 s (waiting for headers)")

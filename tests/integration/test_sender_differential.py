@@ -4,6 +4,7 @@ What is compared: the status, whether the connection is kept, and whether a requ
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from random import Random
 
@@ -17,8 +18,9 @@ from tests.integration.differential.clients import Asking, asking, cut, read_by_
 from tests.integration.differential.differences import DIFFERENCES, Row, unexplained
 from tests.integration.senders import SENDERS
 
-CUTS = 4
-SEED, MUTATIONS, AT_ONCE = 20261122, 600, 100
+IS_LONG = "MODEL_EXAMPLES" in os.environ
+CUTS, MUTATIONS = (4, 600) if IS_LONG else (2, 200)
+SEED, AT_ONCE = 20261122, 100
 
 
 @pytest.fixture(scope="module", params=SENDERS)

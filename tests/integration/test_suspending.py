@@ -259,8 +259,7 @@ async def test_retries_only_one_of_them_is_claimed_an_interval(storage: StorageH
     await end_rest(storage)
     assert [retry.event.seq for retry in await trials(here.claims)] == [], "one in flight is enough"
     await storage.db.execute(
-        "UPDATE webhook.outbox SET due_at = now() + interval '1 day', claim = NULL WHERE seq = $1",
-        first,
+        "UPDATE webhook.outbox SET due_at = now() + interval '1 day', claim = NULL WHERE seq = $1", first
     )
     await end_rest(storage)
     assert [retry.event.seq for retry in await trials(here.claims)] == [later]
@@ -404,9 +403,7 @@ async def test_a_success_of_its_trial_lifts_it(storage: StorageHarness) -> None:
     lease, run = await here.claim("m")
     now = await storage.now()
     await here.records.write(
-        [answered(run[0], lease.epoch, now, 200)],
-        [LaneTurn(lease, True, seq, now + INTERVAL)],
-        LEASE,
+        [answered(run[0], lease.epoch, now, 200)], [LaneTurn(lease, True, seq, now + INTERVAL)], LEASE
     )
     assert await (await suspending(storage)).lift(10) == ["m"]
     assert await seconds_to_rest(storage) < 0

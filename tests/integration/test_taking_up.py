@@ -18,11 +18,6 @@ WITHDRAW = "SELECT webhook.withdraw_command($1, 'ops')"
 FROM_HERE = "ALTER TABLE webhook.control DISABLE TRIGGER command_is_received"
 
 
-@pytest.fixture
-async def here(storage: StorageHarness) -> Daemon:
-    return await storage.daemon("here")
-
-
 async def ask(
     storage: StorageHarness,
     command: str,

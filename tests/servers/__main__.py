@@ -31,7 +31,6 @@ ALL = ("tests/integration", "tests/acceptance")
 QUICK = (
     "tests/integration/test_plan*.py",
     "tests/integration/test_claim_cost.py",
-    "tests/integration/test_lane_cost.py",
     "tests/integration/test_statement_shapes.py",
     "tests/integration/test_server_settings.py",
     "tests/integration/test_session_settings.py",

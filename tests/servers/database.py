@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +22,8 @@ from webhook_dispatcher.storage.connection import create_pool
 from webhook_dispatcher.storage.session import PLANNED_ONCE
 
 TEMPLATE = "webhook_template"
+Connect = Callable[..., Awaitable[asyncpg.Connection]]
+"""Opens a connection to a test's database as a role, or as the superuser; it is closed after the test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,7 @@ def template_server() -> Iterator[EmbeddedPostgres]:
     # Not below pytest's own folder: as root without namespaces the server runs as nobody, who cannot pass.
     data_dir = Path(tempfile.mkdtemp(prefix="webhook-tests-"))
     server = EmbeddedPostgres(
-        data_dir,
-        durable=False,
-        max_connections=200,
-        options=servers.options(),
-        bin_dir=servers.programs(),
+        data_dir, durable=False, max_connections=200, options=servers.options(), bin_dir=servers.programs()
     )
     with running(server):
         with spending("making databases"):

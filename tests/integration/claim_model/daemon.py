@@ -296,8 +296,4 @@ class ModelDaemon:
 
 
 TIMED_OUT = Failure(Outcome.TIMEOUT, "no answer")
-ENDS: tuple[Answer | Failure, ...] = (
-    Answer(200),
-    Answer(500),
-    Failure(Outcome.DISCONNECTED, "cut"),
-)
+ENDS: tuple[Answer | Failure, ...] = (Answer(200), Answer(500), Failure(Outcome.DISCONNECTED, "cut"))
