@@ -95,7 +95,9 @@ async def test_slow_commands_of_one_merchant_hold_a_few_connections(installation
         )
         holder = await installation.database.connect()
         held.push_async_callback(holder.close)
-        await holder.execute("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('greedy', 6006))")
+        await holder.execute(
+            "BEGIN; SELECT FROM webhook.api_key WHERE merchant_id = 'greedy' FOR NO KEY UPDATE"
+        )
 
         async def is_crowded() -> bool:
             return bool(await installation.owner.fetchval(WAITING) >= CONNECTIONS)

@@ -294,7 +294,6 @@ QUESTIONS: Mapping[str, Question] = {
     "close_row": Question((str(_seq(FIRST_OF_LANES)), IN_OUTBOX)),
     "look_later": Question((f"{NAMES} || '{OWING_ONE}'::text", "'15 seconds'"), ASKED),
     # suspending
-    "lock_suspension": Question(()),
     "find_to_suspend": Question(("'1 hour'", "20", "200", str(ASKED)), ASKED),
     "suspend_lanes": Question((NAMES, "'1 hour'", "'1 hour'"), ASKED),
     "lift_suspensions": Question((str(ASKED),), ASKED),
@@ -423,6 +422,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_own_command": Question((OWNER, "1"), VIEWS),
     # administration
     "read_lock_capacity": Question((), 10),
+    "list_long_transactions": Question(("'15 minutes'", "10"), 100),
+    "may_all_make_temporary": Question(()),
     "missing_partitions": Question(("ARRAY['webhook.delivery_log']", "7"), 100),
     "is_known_merchant": Question((MERCHANT,)),
     # notices

@@ -153,4 +153,5 @@ async def test_reads_are_bounded_and_flat(
     few, many = costs[FEW].buffers, costs[MANY].buffers
     assert many <= BUFFERS * (PLACES + about)
     assert many <= few + PLACES + about / 10, "an index may be a level higher"
-    assert max(cost.most_handled for cost in costs.values()) <= EXAMINED
+    # By row_number() one more is read than is numbered.
+    assert max(cost.most_handled for cost in costs.values()) <= EXAMINED + 1

@@ -159,7 +159,7 @@ async def test_while_one_reports_nobody_else_does_or_waits(storage: StorageHarne
     await storage.db.execute(MANY_FAILED, 10, 1)
     holder = await storage.session()
     async with holder.transaction():
-        assert await holder.fetchval("SELECT pg_try_advisory_xact_lock(hashtext('webhook.notices'))")
+        await holder.execute("SELECT FROM webhook.endpoint WHERE merchant_id = '$platform' FOR NO KEY UPDATE")
         async with asyncio.timeout(5):
             assert await report(there) == Reported({}, has_more=False)
     assert (await report(there)).written["delivery.failed"] == 1

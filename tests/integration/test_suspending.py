@@ -214,13 +214,15 @@ async def test_a_lane_that_somebody_holds_is_left_out_and_nobody_waits(storage: 
         assert await (await suspending(storage)).lift_all(10) == []
 
 
-async def test_one_dispatcher_at_a_time_looks(storage: StorageHarness) -> None:
+async def test_of_dispatchers_that_find_the_same_merchant_one_suspends_it(storage: StorageHarness) -> None:
     await fail(storage)
-    other = await storage.session()
-    async with other.transaction():
-        assert await other.fetchval("SELECT pg_try_advisory_xact_lock(hashtext('webhook.suspension'))")
-        assert await suspend(storage) == []
-    assert await suspend(storage) == ["m"]
+    await configure(storage, "$platform")
+    suspended = await asyncio.gather(*[suspend(storage) for _ in range(8)])
+    assert sorted(merchant for merchants in suspended for merchant in merchants) == ["m"]
+    assert (
+        await storage.db.fetchval("SELECT count(*) FROM webhook.outbox WHERE type = 'endpoint.suspended'")
+        == 1
+    )
 
 
 # How one that is suspended is tried

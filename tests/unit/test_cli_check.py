@@ -24,6 +24,7 @@ from webhook_dispatcher.storage.administration import (
     Administration,
     DispatcherFacts,
     LockCapacity,
+    LongTransaction,
     PauseOfEverything,
     Stranded,
     SuspendedMerchant,
@@ -54,7 +55,7 @@ async def test_nothing_is_wrong() -> None:
     assert problems(results) == {}
     assert [result.check for result in results] == [
         *("configuration", "open files", "crash", "tls", "database", "clock", "schema", "installation"),
-        *("keys", "partitions", "lost", "dispatchers", "rows", "endpoints"),
+        *("keys", "partitions", "lost", "dispatchers", "transactions", "temporary", "rows", "endpoints"),
     ]
 
 
@@ -107,6 +108,35 @@ async def test_a_clock_that_is_off_is_found(off: int, said: str | None) -> None:
     results = await examine(replace(session(database), unix_time=lambda: NOW.timestamp() + off))
     assert problems(results).keys() == ({"clock"} if said else set())
     assert said is None or said in problems(results)["clock"][0]
+
+
+@pytest.mark.parametrize(
+    ("found", "note"),
+    [
+        (
+            LongTransaction(7, "charges", "etl", "psql", "idle in transaction", NOW, delays_feed=True),
+            "pid 7, etl (psql) in charges, idle in transaction, open since 2026-11-20T08:15:30.123Z: "
+            "what was deleted is not cleared away, and new events are not read in order",
+        ),
+        (
+            LongTransaction(None, "other", "etl", "gid", None, NOW, delays_feed=False),
+            "etl (gid) in other, open since 2026-11-20T08:15:30.123Z: what was deleted is not cleared away",
+        ),
+    ],
+)
+async def test_who_holds_xmin_back_is_named(found: LongTransaction, note: str) -> None:
+    database = await configured()
+    database.long_transactions = [found]
+    (result,) = [each for each in await examine(session(database)) if each.check == "transactions"]
+    assert (result.note, result.problem) == (note, None)
+
+
+async def test_the_one_statement_against_temporary_functions_is_named() -> None:
+    database = await configured()
+    database.may_all = True
+    (result,) = [each for each in await examine(session(database)) if each.check == "temporary"]
+    assert result.problem is None
+    assert (result.mend or "").startswith('REVOKE TEMPORARY ON DATABASE "charges" FROM PUBLIC')
 
 
 async def test_a_missing_key_is_found() -> None:

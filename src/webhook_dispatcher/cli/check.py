@@ -32,7 +32,7 @@ from webhook_dispatcher.domain.errors import (
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.settings import Settings, check_open_files
-from webhook_dispatcher.storage.administration import Administration, PauseOfEverything
+from webhook_dispatcher.storage.administration import Administration, LongTransaction, PauseOfEverything
 from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
@@ -46,6 +46,8 @@ LOOKS_AT_ONCE = 10
 DAYS_BESIDE = 10
 """Days that have partitions beside those of the retention: eight to come, today, and the one dropped next."""
 MAX_NAMED = 10
+LONG_OPEN = timedelta(minutes=15)
+"""From then on a transaction is named that holds xmin back."""
 MAX_READ = 1_000
 """Rows of lanes that wait which are read to find those that cannot be."""
 
@@ -177,6 +179,9 @@ async def _database(
         yield await _partitions(settings, database)
         yield _said("lost", diagnosed.of_lost(await database.read_lost()))
         yield await _dispatchers(database)
+        for result in await _transactions(database):
+            yield result
+        yield await _temporary(database)
         for result in await _unreadable(database):
             yield result
         for result in _urls(settings, await database.list_endpoints()):
@@ -331,6 +336,35 @@ async def _dispatchers(database: Administration) -> CheckResult:
     if stranded:
         return CheckResult("dispatchers", text, mend)
     return CheckResult("dispatchers", note=text, mend=mend)
+
+
+async def _transactions(database: Administration) -> list[CheckResult]:
+    """Name who holds xmin back."""
+    mend = "end it (pg_terminate_backend, or ROLLBACK PREPARED); time-outs for roles: docs/operations.md"
+    return [
+        CheckResult("transactions", note=_held(found), mend=mend)
+        for found in await database.list_long_transactions(LONG_OPEN, MAX_NAMED)
+    ] or [CheckResult("transactions")]
+
+
+def _held(found: LongTransaction) -> str:
+    who = f"{shown(found.role)} ({shown(found.program)}) in {shown(found.database)}"
+    which = who if found.pid is None else f"pid {found.pid}, {who}"
+    state = "" if found.state is None else f", {found.state}"
+    held = ", and new events are not read in order" if found.delays_feed else ""
+    return f"{which}{state}, open since {shown(found.since)}: what was deleted is not cleared away{held}"
+
+
+async def _temporary(database: Administration) -> CheckResult:
+    """Say whether whoever connects may bring functions along."""
+    name, may_all = await database.may_all_make_temporary()
+    if not may_all:
+        return CheckResult("temporary")
+    return CheckResult(
+        "temporary",
+        note="all who connect may make temporary tables, functions and operators",
+        mend=f'REVOKE TEMPORARY ON DATABASE "{shown(name)}" FROM PUBLIC; at what price: docs/operations.md',
+    )
 
 
 async def _unreadable(database: Administration) -> list[CheckResult]:

@@ -91,6 +91,22 @@ class AttemptView:
 
 
 @dataclass(frozen=True, slots=True)
+class LongTransaction:
+    """A transaction that holds xmin back. pid: None of a prepared one, whose name is its program.
+
+    state: None where this user may not read it; since is a milestone then, at which it was open already.
+    """
+
+    pid: int | None
+    database: str | None
+    role: str | None
+    program: str | None
+    state: str | None
+    since: datetime
+    delays_feed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ControlRequest:
     """A control command as asked for (contract 3)."""
 
@@ -492,6 +508,17 @@ class Administration:
     async def read_lost(self) -> lost.Lost | None:
         """Say what was sent and is not here since another server took over."""
         return await lost.read(self.connection)
+
+    async def list_long_transactions(self, older_than: timedelta, limit: int) -> list[LongTransaction]:
+        """Return who has held xmin back for longer than that, the longest first."""
+        return [
+            LongTransaction(**row) for row in await self._rows("list_long_transactions", older_than, limit)
+        ]
+
+    async def may_all_make_temporary(self) -> tuple[str, bool]:
+        """Return the database's name, and whether all who connect may make temporary objects in it."""
+        [row] = await self._rows("may_all_make_temporary")
+        return row["database"], row["may_all"]
 
     async def find_unreadable(self, limit: int) -> tuple[list[UnreadableRow], int]:
         """Read the rows that lanes may wait for; return those that are damaged, and how many were read."""

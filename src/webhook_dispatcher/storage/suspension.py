@@ -22,16 +22,13 @@ class PostgresSuspensions:
         self._pool = pool
 
     async def suspend(self, after: timedelta, interval: timedelta, limit: int) -> list[Suspended]:
-        """See domain.ports.Suspensions; nothing where another dispatcher is at it."""
+        """See domain.ports.Suspensions; of dispatchers that find the same merchant one suspends it."""
         with translated():
-            async with self._pool.acquire() as connection, connection.transaction():
-                if not await connection.fetchval(_SUSPENDING["lock_suspension"].text):
-                    return []
-                found = await connection.fetch(
-                    _SUSPENDING["find_to_suspend"].text, after, MIN_EVENTS, LATEST_ATTEMPTS, limit
-                )
-                merchants = [row["merchant_id"] for row in found]
-                rows = await connection.fetch(_SUSPENDING["suspend_lanes"].text, merchants, after, interval)
+            found = await self._pool.fetch(
+                _SUSPENDING["find_to_suspend"].text, after, MIN_EVENTS, LATEST_ATTEMPTS, limit
+            )
+            merchants = [row["merchant_id"] for row in found]
+            rows = await self._pool.fetch(_SUSPENDING["suspend_lanes"].text, merchants, after, interval)
         return [Suspended(**row) for row in rows]
 
     async def lift(self, limit: int) -> list[str]:

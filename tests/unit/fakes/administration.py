@@ -22,6 +22,7 @@ from webhook_dispatcher.storage.administration import (
     DispatcherFacts,
     EndpointChange,
     LockCapacity,
+    LongTransaction,
     PauseOfEverything,
     StoredSecrets,
     Stranded,
@@ -79,6 +80,8 @@ class FakeAdministration(Administration):
         self.pause: PauseOfEverything | None = None
         self.suspended: list[SuspendedMerchant] = []
         self.lost: Lost | None = None
+        self.long_transactions: list[LongTransaction] = []
+        self.may_all = False
         self.suspended_in_all = 0
         self.opened: list[str] = []
         self.schema_problem: SchemaMismatch | None = None
@@ -267,6 +270,12 @@ class FakeAdministration(Administration):
 
     async def read_lost(self) -> Lost | None:
         return self.lost
+
+    async def list_long_transactions(self, older_than: timedelta, limit: int) -> list[LongTransaction]:
+        return self.long_transactions
+
+    async def may_all_make_temporary(self) -> tuple[str, bool]:
+        return "charges", self.may_all
 
     async def find_unreadable(self, most: int) -> tuple[list[UnreadableRow], int]:
         if self.refusal:

@@ -554,3 +554,61 @@ CROSS JOIN LATERAL (
 ) AS due
 WHERE NOT lane.paused AND lane.suspended_at IS NULL AND lane.retry_at < 'infinity'
 LIMIT $1;
+
+-- name: list_long_transactions
+-- Name who holds xmin back: transactions that were open a while ago already. What was deleted since is not cleared away, and
+-- events that were inserted since are not read in order while one that may write them is open. Since when: the instant itself
+-- where this user may read it, else the first milestone at which it was open. A snapshot that is as old as another's
+-- transaction id is that one's doing.
+-- $1 older_than interval
+-- $2 most bigint
+-- row: pid integer, database name, role name, program text, state text, since timestamptz, delays_feed boolean
+-- order: the longest first
+-- none: nobody has been open for so long; or no milestone was noted, and the instants may not be read
+SELECT
+    held.pid, held.database, held.role, held.program, held.state, held.since,
+    held.may_write AND held.database = current_database() AS delays_feed
+FROM (
+    SELECT
+        session.pid, session.datname AS database, session.usename AS role, session.application_name AS program,
+        session.state,
+        coalesce(
+            session.xact_start,
+            (
+                SELECT milestone.at
+                FROM webhook.milestone
+                WHERE
+                    age(milestone.next_xid::xid) < greatest(age(session.backend_xid), age(session.backend_xmin))
+                ORDER BY milestone.at
+                LIMIT 1
+            )
+        ) AS since,
+        session.backend_xid IS NOT NULL AND NOT webhook.only_reads(session.usesysid) AS may_write
+    FROM pg_stat_activity AS session
+    WHERE
+        session.backend_xid IS NOT NULL
+        OR session.backend_xmin IS NOT NULL
+        AND NOT EXISTS (
+            SELECT FROM pg_stat_activity AS other WHERE other.backend_xid = session.backend_xmin
+        )
+    UNION ALL
+    SELECT NULL, prepared.database, prepared.owner, prepared.gid, 'prepared', prepared.prepared, true
+    FROM pg_prepared_xacts AS prepared
+) AS held
+WHERE held.since < (SELECT clock_timestamp() - $1::interval)
+ORDER BY held.since
+LIMIT $2;
+
+-- name: may_all_make_temporary
+-- Tell whether everybody who connects may make temporary tables, and functions with them.
+-- row: database name, may_all boolean
+-- order: one row
+SELECT
+    pg_database.datname AS database,
+    EXISTS (
+        SELECT
+        FROM aclexplode(coalesce(pg_database.datacl, acldefault('d', pg_database.datdba))) AS granted
+        WHERE granted.grantee = 0 AND granted.privilege_type = 'TEMPORARY'
+    ) AS may_all
+FROM pg_database
+WHERE pg_database.datname = current_database();

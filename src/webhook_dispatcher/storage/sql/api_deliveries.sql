@@ -9,6 +9,9 @@
 -- day: what was finished a day before `since` is not read, since it was created before that. It is ordered by merchant
 -- too, which ANY keeps the planner from dropping: only the indexes that begin with merchants have that order. A limit
 -- that the planner does not know keeps it from sorting all rows of a merchant whom statistics call small.
+-- The views, which are security barriers, have that order themselves; rows are counted in it by row_number(), since behind an
+-- ORDER BY the planner would forget the limit and sort them all. What is compared with a column is no COALESCE, which a
+-- barrier keeps out.
 -- $1 token bytea
 -- $2 before_seq bigint
 -- $3 state text, or null, as all that follows
@@ -38,12 +41,12 @@ CROSS JOIN LATERAL (
                         merchant_id, seq, event_id, type, created_at, 'pending' AS state, NULL::text AS failed_reason,
                         attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
                         last_status::integer AS last_status, last_outcome::text AS last_outcome,
-                        NULL::timestamptz AS finished_at
+                        NULL::timestamptz AS finished_at,
+                        row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_owed
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
                         AND due_at IS NULL
                         AND ($3::text IS NULL OR $3 = 'pending')
-                    ORDER BY merchant_id DESC, seq DESC
                     LIMIT (SELECT 1000)
                 )
                 UNION ALL
@@ -54,12 +57,12 @@ CROSS JOIN LATERAL (
                         NULL::text AS failed_reason, attempts::integer AS attempts,
                         CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
                         last_status::integer AS last_status, last_outcome::text AS last_outcome,
-                        NULL::timestamptz AS finished_at
+                        NULL::timestamptz AS finished_at,
+                        row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_owed
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
                         AND due_at IS NOT NULL
                         AND ($3::text IS NULL OR $3 IN ('pending_retry', 'delivered'))
-                    ORDER BY merchant_id DESC, seq DESC
                     LIMIT (SELECT 1000)
                 )
                 UNION ALL
@@ -67,15 +70,16 @@ CROSS JOIN LATERAL (
                     SELECT
                         merchant_id, seq, event_id, type, created_at, state::text AS state, failed_reason::text AS failed_reason,
                         attempts::integer AS attempts, NULL::timestamptz AS next_attempt_at,
-                        last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at
+                        last_status::integer AS last_status, last_outcome::text AS last_outcome, finished_at,
+                        row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS place
                     FROM webhook.own_finished
                     WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
-                        AND finished_at >= coalesce($5::timestamptz - interval '1 day', '-infinity')
+                        AND finished_at >= CASE WHEN $5::timestamptz IS NULL THEN '-infinity' ELSE $5 - interval '1 day' END
                         AND ($3::text IS NULL OR $3 IN ('delivered', 'failed'))
-                    ORDER BY merchant_id DESC, seq DESC
                     LIMIT (SELECT 1000)
                 )
             ) AS known
+            WHERE known.place <= 1000
             ORDER BY known.merchant_id DESC, known.seq DESC
             LIMIT (SELECT 1000)
         ) AS examined

@@ -4,10 +4,11 @@
 -- name: list_own_events
 -- List a merchant's events by the transaction that inserted them and their number, from a position on, and say what the
 -- position is worth: all in one statement, so on one server, and all by one snapshot. Complete is what lies below the
--- snapshot's xmin: what is above comes too, without its object, to say that it is there. Where a client does not say from
+-- transactions that were open in it and may write events: what is above comes too, without its object, to say that it is there. Where a client does not say from
 -- which position, milestones say how far transactions were at an instant; a minute is left for their clocks.
 -- Objects beyond so many bytes are for the next page; the first one always comes.
--- It is ordered by merchant too, so that only the indexes that begin with merchants have that order.
+-- It is ordered by merchant too, so that only the indexes that begin with merchants have that order. The views' barriers
+-- let an order reach an index as list_own_deliveries says.
 -- $1 token bytea
 -- $2 xid xid8; null: by the instant
 -- $3 seq bigint
@@ -36,12 +37,13 @@ CROSS JOIN LATERAL (
                 WHERE reached.at <= $4::timestamptz - interval '1 minute'
                 ORDER BY reached.at DESC
                 LIMIT 1
-            ), '0') AS from_xid
+            ), '0') AS from_xid,
+            coalesce($3::bigint, 0) AS from_seq
         FROM webhook.state
         CROSS JOIN (
             SELECT
                 webhook.server_identifier() AS server, webhook.timeline() AS timeline,
-                pg_snapshot_xmin(pg_current_snapshot()) AS horizon
+                webhook.feed_horizon() AS horizon
             OFFSET 0
         ) AS here
         WHERE state.is_only
@@ -62,29 +64,32 @@ CROSS JOIN LATERAL (
                 SELECT either.*, either.xid < known.horizon AS is_complete
                 FROM (
                     (
-                        SELECT merchant_id, xid, seq, event_id, type, created_at, object
+                        SELECT
+                            merchant_id, xid, seq, event_id, type, created_at, object,
+                            row_number() OVER (ORDER BY merchant_id, xid, seq) AS place
                         FROM webhook.own_owed_events
                         WHERE
                             merchant_id = ANY(ARRAY[me.merchant_id])
                             AND xid >= '0'
-                            AND (xid, seq) > (known.from_xid, coalesce($3::bigint, 0))
+                            AND (xid, seq) > (known.from_xid, known.from_seq)
                             AND known.has_feed_index
-                        ORDER BY merchant_id, xid, seq
                         LIMIT (SELECT $5::bigint)
                     )
                     UNION ALL
                     (
-                        SELECT merchant_id, xid, seq, event_id, type, created_at, object
+                        SELECT
+                            merchant_id, xid, seq, event_id, type, created_at, object,
+                            row_number() OVER (ORDER BY merchant_id, xid, seq) AS place
                         FROM webhook.own_finished_events
                         WHERE
                             merchant_id = ANY(ARRAY[me.merchant_id])
                             AND xid >= '0'
-                            AND (xid, seq) > (known.from_xid, coalesce($3::bigint, 0))
+                            AND (xid, seq) > (known.from_xid, known.from_seq)
                             AND known.has_feed_index
-                        ORDER BY merchant_id, xid, seq
                         LIMIT (SELECT $5::bigint)
                     )
                 ) AS either
+                WHERE either.place <= $5
                 ORDER BY either.merchant_id, either.xid, either.seq
                 LIMIT (SELECT $5::bigint)
             ) AS found

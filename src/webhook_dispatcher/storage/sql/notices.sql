@@ -4,7 +4,8 @@
 
 -- name: may_report
 -- Become the one who reports until this transaction ends: true if the platform has an endpoint, is owed few
--- enough notices, and nobody else is at it.
+-- enough notices, and nobody else is at it. That endpoint's row is the lock: roles that only read cannot take it. A
+-- dispatcher of the version before has another, and may tell of the same merchant beside; of no failure twice.
 -- $1 max_owed bigint
 -- row: may_report boolean
 -- order: one row
@@ -28,7 +29,9 @@ SELECT
                 LIMIT $1
             ) AS waiting
         ) >= $1 THEN false
-        ELSE pg_try_advisory_xact_lock(hashtext('webhook.notices'))
+        ELSE EXISTS (
+            SELECT FROM webhook.endpoint WHERE endpoint.merchant_id = '$platform' FOR NO KEY UPDATE SKIP LOCKED
+        )
     END AS may_report;
 
 -- name: report_failures

@@ -1,12 +1,6 @@
 -- Suspension: a merchant of whom nothing was accepted for too long is tried once an interval. Nothing here waits for
 -- a lock: a lane that somebody holds is looked at again in a few seconds.
 
--- name: lock_suspension
--- Keep other dispatchers from suspending until this transaction ends.
--- row: is_ours boolean
--- order: one row
-SELECT pg_try_advisory_xact_lock(hashtext('webhook.suspension')) AS is_ours;
-
 -- name: find_to_suspend
 -- Name merchants to be suspended. A fresh failure decides: while no dispatcher ran, nothing can have succeeded. So
 -- do the events among the latest attempts: one event says little, however often it was tried; and none of the schedule's
