@@ -41,7 +41,7 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("unhurried")
     os.environ.setdefault("CHAOS_SEED", str(secrets.randbits(32)))
     # No certificate here is of a public authority, and reading all of theirs takes 23 ms for each context.
-    os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+    os.environ["SSL_CERT_FILE"] = os.devnull
     _keep_files_in_memory()
 
 
