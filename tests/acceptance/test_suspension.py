@@ -87,8 +87,7 @@ async def is_over(installation: Installation, merchant: str) -> bool:
 
 
 @pytest.mark.slow(
-    "acceptance/test_suspension.py::"
-    "test_a_dead_merchant_is_tried_once_an_interval_and_comes_back_with_everything_in_order"
+    "acceptance/test_recovery.py::test_what_a_killed_daemon_held_is_served_again_within_the_lease_and_a_sweep"
 )
 async def test_a_daemon_that_is_killed_during_a_try_loses_nothing(installation: Installation) -> None:
     await installation.configure("dead")
