@@ -107,6 +107,7 @@ def test_later_migration_names_what_it_applied(
         "0013_kept_bytes",
         "0014_waits_before_proofs",
         "0015_numbers",
+        "0016_less_reach",
     )
     assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines

@@ -1,6 +1,6 @@
-"""Instants, spans of time and counts as people read them on a screen; database time, UTC, English."""
+"""Instants and counts as people read them on a screen; database time, UTC, English."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from webhook_dispatcher.diagnosis import amounts
 
@@ -13,11 +13,6 @@ def at(instant: datetime) -> str:
 def short(instant: datetime | None) -> str:
     """Write an instant without its year, to the second; a dash for none."""
     return "-" if instant is None else f"{instant.astimezone(UTC):%m-%d %H:%M:%S}"
-
-
-def span(duration: timedelta) -> str:
-    """Write how long something takes, by its two largest units; tenths where it is short."""
-    return amounts.span(duration, "en")
 
 
 def many(count: int, most: int) -> str:
