@@ -333,7 +333,8 @@ QUESTIONS: Mapping[str, Question] = {
     "recall_lanes": Question((NAMES,), ASKED),
     "pause_lane": Question((MERCHANT, "true")),
     "pause_everything": Question(("true",)),
-    "read_pause": Question((MERCHANT,)),
+    "find_configured": Question((MERCHANT,)),
+    "is_everything_paused": Question(()),
     "set_url": Question((MERCHANT, "'https://example.com/new'", WAITING)),
     "log_test_event": Question(
         ("gen_random_uuid()", MERCHANT, NOW, "'{}'", "'delivered'", "NULL", NOW, "5", "200::smallint")

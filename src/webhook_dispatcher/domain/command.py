@@ -404,7 +404,7 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "`merchant_id`",
             "",
             "a `webhook.test` event with a sample charge: one attempt at once, outside the order, never "
-            "retried",
+            "retried; also to a merchant that is paused by itself",
             "`event_id`, `outcome`, `status`; `reason` where it failed",
             CommandLine(
                 ("test-event",),

@@ -190,14 +190,6 @@ class FoundDelivery:
     finished_at: datetime | None
 
 
-class PauseState(Enum):
-    """Whether a merchant is sent to, as far as operators decide it."""
-
-    SENDING = auto()
-    MERCHANT_PAUSED = auto()
-    EVERYTHING_PAUSED = auto()
-
-
 class Reopened(Enum):
     """What became of a finished delivery that was to be owed again, for one attempt."""
 
@@ -330,8 +322,8 @@ class CommandTransaction(MassTransaction, Protocol):
         """Raise CommandRejected when a merchant has no endpoint."""
         ...
 
-    async def read_pause(self, merchant_id: str) -> PauseState:
-        """Tell whether a merchant, or everything, is paused; CommandRejected when it has no endpoint."""
+    async def is_everything_paused(self) -> bool:
+        """Tell whether everything is paused, whoever is paused besides."""
         ...
 
     async def read_suspension(self, merchant_id: str) -> datetime | None:

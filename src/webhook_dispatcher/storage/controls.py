@@ -26,7 +26,6 @@ from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     FoundDelivery,
-    PauseState,
     Reopened,
     ReopenedChunk,
     TestLog,
@@ -182,17 +181,13 @@ class PostgresCommandTransaction(PostgresMassTransaction):
 
     async def require_endpoint(self, merchant_id: str) -> None:
         """See domain.ports.CommandTransaction."""
-        if await self._row("read_pause", merchant_id) is None:
+        if await self._row("find_configured", merchant_id) is None:
             raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
 
-    async def read_pause(self, merchant_id: str) -> PauseState:
+    async def is_everything_paused(self) -> bool:
         """See domain.ports.CommandTransaction."""
-        row = await self._row("read_pause", merchant_id)
-        if row is None:
-            raise CommandRejected(Code.NOT_CONFIGURED, "the merchant has no endpoint")
-        if row["is_all_paused"]:
-            return PauseState.EVERYTHING_PAUSED
-        return PauseState.MERCHANT_PAUSED if row["is_paused"] else PauseState.SENDING
+        row = await self._row("is_everything_paused")
+        return row is not None and bool(row["paused"])
 
     async def read_suspension(self, merchant_id: str) -> datetime | None:
         """See domain.ports.CommandTransaction."""

@@ -29,7 +29,6 @@ from webhook_dispatcher.domain.mass_command import Found, MadeDue
 from webhook_dispatcher.domain.ports import (
     CommandTransaction,
     FoundDelivery,
-    PauseState,
     Reopened,
     ReopenedChunk,
     TestLog,
@@ -236,11 +235,8 @@ class FakeControls:
         if merchant_id not in self.database.endpoints:
             raise CommandRejected(Code.NOT_CONFIGURED, "no endpoint")
 
-    async def read_pause(self, merchant_id: str) -> PauseState:
-        await self.require_endpoint(merchant_id)
-        if None in self.paused:
-            return PauseState.EVERYTHING_PAUSED
-        return PauseState.MERCHANT_PAUSED if merchant_id in self.paused else PauseState.SENDING
+    async def is_everything_paused(self) -> bool:
+        return None in self.paused
 
     async def read_suspension(self, merchant_id: str) -> datetime | None:
         return self.suspended.get(merchant_id)

@@ -32,17 +32,11 @@ from webhook_dispatcher.domain.command import (
     TestEvent,
 )
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
-from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls, PauseState
+from webhook_dispatcher.domain.ports import Claims, CommandTransaction, Controls
 
 _log = structlog.get_logger()
 
 LongRunningCommand = MassCommand[Any] | SampleEvent
-
-PAUSED: Mapping[PauseState, str] = {
-    PauseState.MERCHANT_PAUSED: "the merchant is paused: resume it first",
-    PauseState.EVERYTHING_PAUSED: "everything is paused: resume it first",
-}
-"""Why a test event is refused."""
 
 
 class LongRunningCommands:
@@ -123,8 +117,10 @@ class LongRunningCommands:
     async def _begin_sample_event(
         self, transaction: CommandTransaction, row: CommandRow, command: TestEvent
     ) -> SampleEvent:
-        if (paused := PAUSED.get(await transaction.read_pause(command.merchant_id))) is not None:
-            raise CommandRejected(Code.WRONG_STATE, paused)
+        await transaction.require_endpoint(command.merchant_id)
+        # A merchant that is paused by itself is tried so before it is resumed.
+        if await transaction.is_everything_paused():
+            raise CommandRejected(Code.WRONG_STATE, "everything is paused: resume it first")
         if row.result:
             progress = SampleProgress.parse(row.result)
         else:

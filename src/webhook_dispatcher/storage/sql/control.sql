@@ -374,17 +374,18 @@ WHERE lane.merchant_id = $1;
 -- none: always
 UPDATE webhook.state SET paused = $1 WHERE state.is_only;
 
--- name: read_pause
--- Tell whether a merchant has an endpoint, and whether it or everything is paused.
+-- name: find_configured
+-- Tell whether a merchant has an endpoint.
 -- $1 merchant_id text
--- row: is_paused boolean, is_all_paused boolean
+-- row: merchant_id text
 -- none: not configured
-SELECT
-    coalesce(lane.paused, false) AS is_paused,
-    (SELECT state.paused FROM webhook.state WHERE state.is_only) AS is_all_paused
-FROM webhook.endpoint
-LEFT JOIN webhook.lane ON lane.merchant_id = endpoint.merchant_id
-WHERE endpoint.merchant_id = $1;
+SELECT endpoint.merchant_id FROM webhook.endpoint WHERE endpoint.merchant_id = $1;
+
+-- name: is_everything_paused
+-- Tell whether everything is paused.
+-- row: paused boolean
+-- none: cannot be
+SELECT state.paused FROM webhook.state WHERE state.is_only;
 
 -- name: set_url
 -- Change the URL of a configured endpoint; its triggers recall the lane, and name in the audit who asked for it.
