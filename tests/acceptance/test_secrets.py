@@ -149,7 +149,7 @@ async def test_a_lane_whose_secret_is_empty_or_short_waits_and_signs_nothing(
 
     # A rotation makes a proper one; the lane goes on at once.
     for merchant in ("m1", "m2"):
-        rotated = installation.command("endpoint", "rotate-secret", merchant)
+        rotated = installation.command("endpoint", "rotate-secret", merchant, "--yes")
         installation.receiver.secrets[merchant] = Secret(rotated.stdout.split()[-1])
     await installation.all_delivered(6)
     assert {arrival.signature for arrival in installation.receiver.arrivals} == {Signature.RIGHT}

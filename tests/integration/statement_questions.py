@@ -386,6 +386,7 @@ QUESTIONS: Mapping[str, Question] = {
     "insert_endpoint": Question(("'new'", "'https://example.com/'", "'\\x00'", "'k1'")),
     "update_endpoint_url": Question((MERCHANT, "'https://example.com/'")),
     "rotate_secret": Question((MERCHANT, "'\\x00'", "'k1'", "NULL")),
+    "lock_held": Question((MERCHANT,), 3),
     "delete_endpoint": Question((MERCHANT,)),
     "find_endpoint": Question((MERCHANT,)),
     "list_attempts": Question((_uuid(LOGGED),)),
@@ -417,7 +418,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_own_endpoint": Question((OWNER,), VIEWS),
     "read_current_sealing_key": Question(()),
     "own_put_endpoint": Question((OWNER, "'https://example.com/new'", "NULL", "NULL"), 3),
-    "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'"), 3),
+    "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 3),
     "own_remove_endpoint": Question((OWNER,), 3),
     "own_command": Question((OWNER, "'retry'", _uuid(LOGGED - 1), "NULL", "NULL"), 4),
     "read_own_command": Question((OWNER, "1"), VIEWS),
@@ -530,7 +531,9 @@ QUESTIONS: Mapping[str, Question] = {
     # console_actions
     "read_key_to_seal_with": Question(()),
     "put_endpoint": Question((SESSION, MERCHANT, "'https://example.com/new'", "NULL", "NULL"), 5),
-    "rotate_secret_of": Question((SESSION, MERCHANT, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'"), 5),
+    "rotate_secret_of": Question(
+        (SESSION, MERCHANT, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 5
+    ),
     "remove_endpoint": Question((SESSION, MERCHANT), 5),
     "give_command": Question((SESSION, "'pause'", MERCHANT, "NULL", "'{}'"), 5),
     "withdraw_given_command": Question((SESSION, WAITING), 5),

@@ -168,7 +168,9 @@ async def test_single_secrets_that_do_not_open_are_named_with_their_merchants() 
     assert {result.check for result in results} == {"secret"}
     assert results[0].problem is not None
     assert results[0].problem.startswith("n00: encryption key 'k1': does not open the stored secret")
-    assert results[0].mend == "webhook-dispatcher endpoint rotate-secret n00; until then its lane waits"
+    assert (
+        results[0].mend == "webhook-dispatcher endpoint rotate-secret n00 --hold; until then its lane waits"
+    )
     assert [result.problem for result in results[MAX_NAMED:]] == ["and 2 more secrets"]
 
 

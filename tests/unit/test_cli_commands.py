@@ -16,6 +16,7 @@ from webhook_dispatcher.cli import main
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import COMMANDS, CommandStatus
 from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.domain.signing import Keyring
 from webhook_dispatcher.storage.administration import (
     AttemptView,
@@ -148,6 +149,39 @@ def test_a_secret_is_rotated_at_once_or_with_an_overlap(database: FakeAdministra
     assert database.previous_until is None
     third = shell.json("endpoint rotate-secret m1 --overlap PT24H", database)
     assert third["previous_until"] == "2026-11-21T08:15:30.123Z"
+
+
+def test_a_held_rotation_pauses_first_and_says_what_comes_next(shell: Shell) -> None:
+    database = FakeAdministration([replace(ASKED, command="pause", status=CommandStatus.DONE)])
+    shell("endpoint set m1 https://merchant.com/", database)
+    database.not_held = [NotHeld(is_paused=False), NotHeld(is_paused=True)]
+    code, out, _ = shell("endpoint rotate-secret m1 --hold --requested-by ana", database)
+    assert (code, "nothing is sent until `resume m1`" in out) == (0, True)
+    assert [(asked.command, asked.merchant_id, asked.requested_by) for asked in database.requests] == [
+        ("pause", "m1", "ana")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_paused", "why"), [(True, "something is still being sent"), (False, "somebody has resumed it")]
+)
+def test_a_secret_that_cannot_be_held_in_time_is_kept(shell: Shell, is_paused: bool, why: str) -> None:
+    database = FakeAdministration([replace(ASKED, command="pause", status=CommandStatus.DONE)])
+    shell("endpoint set m1 https://merchant.com/", database)
+    before = dict(database.sealed)
+    database.not_held = [NotHeld(is_paused)] * 100
+    code, _, err = shell("endpoint rotate-secret m1 --hold --deadline 2s", database)
+    assert (code, why in err, database.sealed) == (1, True, before)
+
+
+def test_a_rotation_asks_first_where_events_wait(shell: Shell) -> None:
+    database = FakeAdministration()
+    shell("endpoint set m1 https://merchant.com/", database)
+    before, database.preview = dict(database.sealed), SOME
+    code, _, err = shell("endpoint rotate-secret m1", database)
+    assert (code, "m1: 5 to be sent" in err, database.sealed) == (2, True, before)
+    for option in ("--yes", "--hold", "--overlap PT1H"):
+        assert shell(f"endpoint rotate-secret m1 {option}", database)[0] == 0
 
 
 WRONG_KEY = (

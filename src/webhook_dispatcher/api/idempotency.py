@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 
 import orjson
@@ -28,7 +29,7 @@ from webhook_dispatcher.api.catalogue import (
     WRONG_CONTENT_TYPE,
     entry_of,
 )
-from webhook_dispatcher.api.operations.commands import answer_of
+from webhook_dispatcher.api.operations.commands import answer_of, when_held
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import Begun, KeptAnswer, KnownRequest, Requests
@@ -61,7 +62,7 @@ class OnceForEachKey:
 
     async def once(self, asked: Asked, carry_out: CarryOut) -> Answer:
         """Carry it out, or say what came of it before."""
-        outcome = await self._carry_out(asked, key_of(asked), carry_out)
+        outcome = await when_held(asked, partial(self._carry_out, asked, key_of(asked), carry_out))
         if isinstance(outcome, Refused):
             raise outcome
         return await answer_of(asked, outcome)

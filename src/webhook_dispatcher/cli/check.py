@@ -291,7 +291,9 @@ async def _sealed_secrets(database: Administration) -> AsyncIterator[tuple[str, 
 
 def _unopened(unopened: Mapping[str, UnopenedSecret]) -> Iterator[CheckResult]:
     for merchant, error in list(unopened.items())[:MAX_NAMED]:
-        mend = f"webhook-dispatcher endpoint rotate-secret {shown(merchant)}; until then its lane waits"
+        mend = (
+            f"webhook-dispatcher endpoint rotate-secret {shown(merchant)} --hold; until then its lane waits"
+        )
         yield CheckResult("secret", f"{shown(merchant)}: {error}", mend)
     if len(unopened) > MAX_NAMED:
         yield CheckResult("secret", f"and {len(unopened) - MAX_NAMED} more secrets", "as above")

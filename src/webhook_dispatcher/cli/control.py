@@ -227,14 +227,22 @@ def carry_out(
 def _ask(
     session: Session, request: ControlRequest, deadline: timedelta | None, progress: Progress
 ) -> ControlView:
-    async def ask(database: Administration) -> ControlView:
-        command_id = await database.ask(request)
-        if deadline is None:
-            return await database.find_command(command_id)
-        progress.begin(request.command, command_id)
-        return await _follow(session, database, command_id, deadline, request.requested_by, progress)
+    return session.change(lambda database: ask_on(database, session, request, deadline, progress))
 
-    return session.change(ask)
+
+async def ask_on(
+    database: Administration,
+    session: Session,
+    request: ControlRequest,
+    deadline: timedelta | None,
+    progress: Progress,
+) -> ControlView:
+    """Ask for a command, and wait until it is handled unless deadline is None."""
+    command_id = await database.ask(request)
+    if deadline is None:
+        return await database.find_command(command_id)
+    progress.begin(request.command, command_id)
+    return await _follow(session, database, command_id, deadline, request.requested_by, progress)
 
 
 async def _follow(

@@ -6,18 +6,16 @@ A secret is printed once, when it is made. It is never shown again: only rotated
 import secrets
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
+from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import WIDTH, print_facts, print_json, print_table, said_of_pause, shown
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import at
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
-from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.storage.administration import Administration, EndpointChange, PauseOfEverything
 
@@ -41,7 +39,7 @@ def set_(
     keyring = settings.keyring()
     if (fault := Guard(settings.egress_policy()).find_fault(url)) is not None:
         raise ConfigurationError(f"URL: {fault}")
-    secret = _new_secret()
+    secret = new_secret()
 
     async def configure(database: Administration) -> bool:
         # An endpoint that is removed in between is made anew. A change of the URL alone uses no key.
@@ -68,7 +66,7 @@ def show(
     """Show a merchant's endpoint, without its secret."""
     endpoint = session_of(context, shard).work(lambda database: database.find_endpoint(merchant))
     if endpoint is None:
-        raise _not_configured(merchant)
+        raise not_configured(merchant)
     if as_json:
         print_json(endpoint)
     else:
@@ -127,43 +125,6 @@ def history_lines(change: EndpointChange) -> list[str]:
     return lines + ([together] if len(together) <= WIDTH else [f"  {url}" for url in urls])
 
 
-def rotate_secret(
-    context: typer.Context,
-    merchant: Merchant,
-    overlap: Annotated[
-        timedelta | None,
-        typer.Option(
-            "--overlap",
-            parser=parse_period,
-            metavar="DURATION",
-            help="Sign with the old secret too for so long, such as PT24H; else it ends at once.",
-        ),
-    ] = None,
-    requested_by: RequestedBy = None,
-    shard: ShardName = None,
-    as_json: AsJson = False,
-) -> None:
-    """Replace a merchant's secret and print the new one, once."""
-    session = session_of(context, shard)
-    keyring = session.settings().keyring()
-    secret = _new_secret()
-
-    async def rotate(database: Administration) -> tuple[bool, datetime | None]:
-        await database.verify_keys(keyring)
-        return await database.rotate_secret(merchant, keyring.seal(merchant, secret), overlap, keyring)
-
-    found, until = session.change(rotate, requested_by)
-    if not found:
-        raise _not_configured(merchant)
-    revealed = secret.revealed.decode()
-    if as_json:
-        print_json({"merchant_id": merchant, "secret": revealed, "previous_until": until})
-        return
-    end = f"the one before signs too until {render_instant(until)}" if until else "the one before has ended"
-    typer.echo(f"{shown(merchant)}: secret replaced, {end}; the new one is shown this once:")
-    typer.echo(revealed)
-
-
 def remove(
     context: typer.Context,
     merchant: Merchant,
@@ -178,7 +139,7 @@ def remove(
         typer.confirm(f"Remove the endpoint of {shown(merchant)}, and fail what is owed to it?", abort=True)
     session = session_of(context, shard)
     if not session.change(lambda database: database.delete_endpoint(merchant), requested_by):
-        raise _not_configured(merchant)
+        raise not_configured(merchant)
     typer.echo(f"{shown(merchant)}: removed")
 
 
@@ -188,9 +149,11 @@ def _columns(endpoints: Sequence[EndpointView]) -> tuple[str, ...]:
     return COLUMNS + (WHILE_SUSPENDED if is_anybody else ())
 
 
-def _new_secret() -> Secret:
+def new_secret() -> Secret:
+    """Make a secret, to be sealed and shown once."""
     return Secret.from_random(secrets.token_bytes(SECRET_RANDOM_BYTES))
 
 
-def _not_configured(merchant: str) -> Refused:
+def not_configured(merchant: str) -> Refused:
+    """Say that a merchant has no endpoint."""
     return Refused(f"merchant {shown(merchant)!r} has no endpoint; configure it with `endpoint set`")

@@ -92,7 +92,7 @@ def _of_merchant(action: Action, merchant: str) -> str:
         Action.RESUME: f"{NAME} resume {merchant}",
         Action.TEST_EVENT: f"{NAME} test-event {merchant}",
         Action.SET_ENDPOINT: f"{NAME} endpoint set {merchant} URL",
-        Action.ROTATE_SECRET: f"{NAME} endpoint rotate-secret {merchant}",
+        Action.ROTATE_SECRET: f"{NAME} endpoint rotate-secret {merchant} --hold",
         Action.LIST_WAITING: f"{NAME} deliveries list --merchant {merchant} --state pending --oldest-first",
         Action.CHECK: f"{NAME} check",
         Action.SEE_DISPATCHERS: f"{NAME} status; {NAME} check",

@@ -49,9 +49,9 @@ ENDPOINT = {
         "endpoint history merchant-1",
     ),
     "rotate-secret": LateCommand(
-        "endpoints.rotate_secret",
+        "rotation.rotate_secret",
         "Replace a merchant's secret and print the new one, once.",
-        "endpoint rotate-secret merchant-1 --overlap PT24H",
+        "endpoint rotate-secret merchant-1 --hold",
     ),
     "rekey": LateCommand(
         "rekey.rekey",

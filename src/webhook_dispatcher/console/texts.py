@@ -744,6 +744,25 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
                 "merchantga bering."
             ),
         ),
+        "merchant.secret_held": (
+            (
+                "This is the signing secret. It is shown now, and never again: give it to the merchant. "
+                "Nothing is sent meanwhile: then send a test event, and resume."
+            ),
+            (
+                "Это секрет подписи. Он показывается только сейчас: передайте его мерчанту. Пока ничего не "
+                "отправляется: затем отправьте тестовое событие и возобновите."
+            ),
+            (
+                "Bu imzo maxfiy kaliti. U faqat hozir ko‘rsatiladi: uni merchantga bering. Hozircha hech "
+                "narsa yuborilmaydi: keyin sinov hodisasini yuboring va davom ettiring."
+            ),
+        ),
+        "merchant.not_held": (
+            "The pause is not in force yet, or something is being sent. Nothing was changed: try again.",
+            "Пауза ещё не действует, или что-то отправляется. Ничего не изменено: повторите.",
+            "Pauza hali kuchga kirmagan yoki nimadir yuborilmoqda. Hech narsa o‘zgarmadi: qayta urining.",
+        ),
         "merchant.secret_kept": ("I have kept it: close", "Сохранено, закрыть", "Saqlab oldim, yopish"),
         "merchant.secret_again": (
             (
@@ -799,10 +818,20 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
                 "to‘xtaydi; oraliq bilan ikkalasi ham imzolaydi."
             ),
         ),
+        "merchant.rotate_waiting": (
+            "{count} wait to be sent, and {retries} for a retry: without the new secret they are refused.",
+            "Ожидают отправки: {count}, повтора: {retries}. Без нового секрета мерчант их отклонит.",
+            "Yuborishni kutmoqda: {count}, takrorni: {retries}. Yangi kalitsiz merchant ularni rad etadi.",
+        ),
         "merchant.overlap": (
             "The old secret goes on signing",
             "Старый секрет подписывает ещё",
             "Eski kalit imzolashda davom etadi",
+        ),
+        "merchant.overlap_hold": (
+            "Not at all, and nothing is sent until it is resumed",
+            "Нисколько, и до возобновления ничего не отправляется",
+            "Umuman yo‘q, va davom ettirilguncha hech narsa yuborilmaydi",
         ),
         "merchant.overlap_none": ("Not at all", "Нисколько", "Umuman yo‘q"),
         "merchant.overlap_hour": ("For an hour", "Час", "Bir soat"),

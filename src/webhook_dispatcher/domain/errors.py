@@ -83,6 +83,17 @@ class LeaseLost(DispatcherError):
     """Another worker has taken over what we were working on. Reaction: drop it, go on."""
 
 
+class NotHeld(DispatcherError):
+    """A secret is to be replaced while nothing is sent to its merchant, and that is not so yet.
+
+    Reaction: pause the merchant where it is not paused, and ask again soon. Nothing was done.
+    """
+
+    def __init__(self, is_paused: bool) -> None:
+        super().__init__("something is being sent still" if is_paused else "the merchant is not paused")
+        self.is_paused = is_paused
+
+
 class UnopenedSecret(DispatcherError):
     """A stored secret does not open, or is none. Reaction: its lane waits; not the merchant's fault."""
 

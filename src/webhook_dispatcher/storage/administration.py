@@ -20,6 +20,7 @@ from webhook_dispatcher.domain.event import State
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.api import api_keys
+from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
 from webhook_dispatcher.storage.connection import connect, translated
 from webhook_dispatcher.storage.pooler import is_behind_pooler
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, MERCHANTS_SHOWN, PauseOf, Preview
@@ -301,13 +302,21 @@ class Administration:
             return bool(await self._rows("update_endpoint_url", merchant_id, url))
 
     async def rotate_secret(
-        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None, keyring: Keyring
+        self,
+        merchant_id: str,
+        secret: SealedSecret,
+        overlap: timedelta | None,
+        keyring: Keyring,
+        hold: bool = False,
     ) -> tuple[bool, datetime | None]:
         """Replace a merchant's secret; say whether it has an endpoint, and when the overlap ends.
 
-        ConfigurationError: as for insert_endpoint; the secret before it stays.
+        hold: only while nothing is sent to it, else NotHeld. ConfigurationError: as for insert_endpoint. The
+        secret before it stays then.
         """
         async with self._change_of_endpoints():
+            if hold:
+                raise_unless_held((await self._rows("lock_held", merchant_id))[0]["state"])
             rows = await self._rows("rotate_secret", merchant_id, secret.sealed, secret.key_id, overlap)
             if rows:
                 await keys.note(self.connection, keyring, merchant_id, secret)

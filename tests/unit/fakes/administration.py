@@ -9,7 +9,7 @@ from uuid import UUID
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
-from webhook_dispatcher.domain.errors import SchemaMismatch, StatementRefused
+from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.storage.administration import (
     Administration,
@@ -46,6 +46,7 @@ ENVIRON = {
 class FakeAdministration(Administration):
     """Keeps what was asked; `progress` is what a command shows, one look after the other.
 
+    not_held: why deliveries are not held, one look after the other.
     meanwhile: what others do, one thing before each time that secrets sealed anew are to be stored.
     checks: what is kept of keys; a check is compared, and otherwise the secrets tell whether a key is right.
     """
@@ -91,6 +92,7 @@ class FakeAdministration(Administration):
         self.unreadable: list[UnreadableRow] = []
         self.waiting = 0
         self.refusal: StatementRefused | None = None
+        self.not_held: list[NotHeld] = []
 
     @asynccontextmanager
     async def open(self, dsn: str, pooled: bool) -> AsyncIterator[Administration]:
@@ -143,10 +145,17 @@ class FakeAdministration(Administration):
         return merchant_id in self.endpoints
 
     async def rotate_secret(
-        self, merchant_id: str, secret: SealedSecret, overlap: timedelta | None, keyring: Keyring
+        self,
+        merchant_id: str,
+        secret: SealedSecret,
+        overlap: timedelta | None,
+        keyring: Keyring,
+        hold: bool = False,
     ) -> tuple[bool, datetime | None]:
         if merchant_id not in self.endpoints:
             return False, None
+        if hold and self.not_held:
+            raise self.not_held.pop(0)
         self._note(keyring, secret.key_id)
         self.sealed[merchant_id] = secret
         self.previous_until = NOW + overlap if overlap else None

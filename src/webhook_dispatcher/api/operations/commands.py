@@ -5,8 +5,9 @@ command's id.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -21,7 +22,9 @@ from webhook_dispatcher.api.catalogue import (
 )
 from webhook_dispatcher.api.operations.models import Instant, told_reason, write
 from webhook_dispatcher.api.validation import Model
-from webhook_dispatcher.domain.command import CommandStatus
+from webhook_dispatcher.domain.command import CommandName, CommandStatus
+from webhook_dispatcher.domain.errors import NotHeld
+from webhook_dispatcher.storage.api import held_rotation
 from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, OwnCommand
 
 PATIENCE_SECONDS = 2.0
@@ -29,8 +32,10 @@ FIRST_LOOK_SECONDS = 0.03
 MAX_LOOK_SECONDS = 0.3
 MAX_ID = 2**63 - 1
 TOO_MANY = "too many commands of this merchant have not ended yet"
+NOT_HELD = "the pause is not in force yet, or something is still being sent: ask again"
 COMMAND_CODES = (INVALID_URL, NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS)
 """What a rejected command may tell a merchant; a malformed one can only be our own fault."""
+T = TypeVar("T")
 _OPEN = (CommandStatus.PENDING, CommandStatus.RUNNING)
 
 _log = structlog.get_logger()
@@ -107,6 +112,21 @@ async def _ended(asked: Asked, command_id: int) -> OwnCommand:
         # The command is looked up again and again: a notification would not get through a pooler.
         await asyncio.sleep(min(pause, left))  # noqa: TID251
         pause = min(pause * 1.5, MAX_LOOK_SECONDS)
+
+
+async def when_held(asked: Asked, carry_out: Callable[[], Awaitable[T]]) -> T:
+    """Carry a request out that may have to wait for a pause, which is given in a transaction of its own.
+
+    Refused where events are not kept back in time: nothing but the pause was done; the client asks again.
+    """
+
+    async def pause() -> None:
+        unless_refused(await Endpoints(asked.database).ask(asked.token, CommandName.PAUSE))
+
+    try:
+        return await held_rotation.when_held(carry_out, pause)
+    except NotHeld:
+        raise Refused(STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"reason": NOT_HELD}) from None
 
 
 async def _read(asked: Asked, command_id: int) -> OwnCommand | None:

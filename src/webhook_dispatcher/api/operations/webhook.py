@@ -63,17 +63,22 @@ class WebhookUrl(Model):
     url: str = Field(min_length=1, max_length=4096, examples=["https://shop.example.com/webhooks"])
 
 
-class Overlap(Model):
-    """How much longer the secret before signs beside the new one; 0: not at all."""
+class SecretRotation(Model):
+    """How much longer the secret before signs beside the new one; hold: events are kept back until resume."""
 
     overlap_seconds: int = Field(0, ge=0, le=MAX_OVERLAP_SECONDS, examples=[86_400])
+    hold: bool = Field(False, examples=[False])
 
 
 class RotatedSecret(Model):
-    """The new signing secret; null when the answer is told again: it is told once."""
+    """The new signing secret; null when the answer is told again: it is told once.
+
+    waiting: how many events wait to be sent, and are signed with it; at most 10,000.
+    """
 
     secret: str | None
     previous_secret_until: Instant | None
+    waiting: int
 
 
 class Removed(Model):
@@ -139,16 +144,19 @@ class Putting:
 
 
 async def rotate(asked: Asked) -> Answer:
-    """Make a new secret; with an overlap the one before goes on signing for so long."""
-    assert isinstance(asked.body, Overlap)
+    """Make a new secret; with an overlap the one before goes on signing for so long.
+
+    NotHeld: as long as events are to be kept back, and are not yet (commands.when_held).
+    """
+    assert isinstance(asked.body, SecretRotation)
     overlap = timedelta(seconds=asked.body.overlap_seconds) or None
     await _endpoint(asked)
-    store = partial(Endpoints(asked.database).rotate, asked.token, overlap=overlap)
+    store = partial(Endpoints(asked.database).rotate, asked.token, overlap=overlap, hold=asked.body.hold)
     rotated, secret = await _with_new_secret(asked, store)
     if rotated.result is Rotation.NOT_CONFIGURED:
         raise Refused(NOT_CONFIGURED)
     told, kept = (
-        write(RotatedSecret, secret=shown, previous_secret_until=rotated.previous_until)
+        write(RotatedSecret, rotated, secret=shown, previous_secret_until=rotated.previous_until)
         for shown in (secret.revealed.decode(), None)
     )
     return Answer(told, kept=kept)

@@ -21,9 +21,11 @@ from webhook_dispatcher.console.pages.filters import event_id
 from webhook_dispatcher.console.rendering import label, merchant_path, reason, shown_instant, with_query
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.credentials import CLIENT_ID_BYTES, SECRET_BYTES, ClientId, ClientSecret
-from webhook_dispatcher.domain.errors import StatementRefused
+from webhook_dispatcher.domain.errors import NotHeld, StatementRefused
 from webhook_dispatcher.domain.event import State
-from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotation
+from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.api.held_rotation import when_held
 from webhook_dispatcher.storage.api.new_secrets import NotSealed, store_new_secret
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
@@ -31,8 +33,11 @@ from webhook_dispatcher.storage.console.merchants import Merchant, Merchants
 from webhook_dispatcher.transport.guard import Guard
 
 MAX_KEY_NAME = 100
+HOLD = "hold"
+"""A choice of overlap: none, but the merchant is paused first, and stays so."""
 OVERLAPS: Mapping[str, tuple[timedelta | None, str]] = {
     "": (None, "merchant.overlap_none"),
+    HOLD: (None, "merchant.overlap_hold"),
     "PT1H": (timedelta(hours=1), "merchant.overlap_hour"),
     "P1D": (timedelta(days=1), "merchant.overlap_day"),
     "P7D": (timedelta(days=7), "merchant.overlap_week"),
@@ -182,7 +187,8 @@ class MerchantPages:
     async def rotate(self, asked: Asked) -> Answer:
         """Make a new secret, shown once. The form names the one before: sent again, it changes nothing."""
         merchant_id = wanted_merchant(asked)
-        overlap, _ = OVERLAPS.get(asked.entered("overlap"), OVERLAPS[""])
+        chosen = asked.entered("overlap")
+        (overlap, _), hold = OVERLAPS.get(chosen, OVERLAPS[""]), chosen == HOLD
         merchant = await self._merchants.get(asked.key, merchant_id)
         if merchant is None or merchant.secret_created_at is None:
             return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
@@ -191,17 +197,27 @@ class MerchantPages:
             return await self._page(
                 asked, problem=self._say(asked, "merchant.secret_again", at=at), status=409
             )
-        try:
-            rotated, secret = await store_new_secret(
+
+        async def rotate() -> tuple[Rotated, Secret]:
+            return await store_new_secret(
                 merchant_id,
                 self._actions.sealing_key,
-                lambda sealed: self._actions.rotate_secret(asked.key, merchant_id, sealed, overlap),
+                lambda sealed: self._actions.rotate_secret(asked.key, merchant_id, sealed, overlap, hold),
             )
+
+        async def pause() -> None:
+            await self._actions.give_command(asked.key, CommandName.PAUSE, merchant_id=merchant_id)
+
+        try:
+            rotated, secret = await when_held(rotate, pause)
         except NotSealed as error:
             return await self._unsealed(asked, error)
+        except NotHeld:
+            return await self._page(asked, problem=self._say(asked, "merchant.not_held"), status=409)
         if rotated.result is Rotation.NOT_CONFIGURED:
             return await self._page(asked, problem=self._say(asked, "merchant.not_there"), status=409)
-        return await self._page(asked, secret=Told("merchant.secret_made", secret.revealed.decode()))
+        key = "merchant.secret_held" if hold else "merchant.secret_made"
+        return await self._page(asked, secret=Told(key, secret.revealed.decode()))
 
     async def remove(self, asked: Asked) -> Answer:
         """Forget URL and secret."""

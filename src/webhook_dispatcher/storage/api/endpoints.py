@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError, StatementRefused
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database, ask, ask_own
+from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
 from webhook_dispatcher.storage.statements import load
 
 _STATEMENTS = load("api_endpoints")
@@ -72,10 +73,20 @@ class OwnEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """A change of secret; previous_until: when the one before stops to sign, where it still does."""
+    """A change of secret; previous_until: when the one before stops to sign, where it still does.
+
+    waiting: how many deliveries are owed, 10,000 at most; the new secret signs them.
+    """
 
     result: Rotation
     previous_until: datetime | None = None
+    waiting: int = 0
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Read what a function returned. NotHeld: deliveries were to be held, and are not yet."""
+        raise_unless_held(row["result"])
+        return cls(Rotation(row["result"]), row["previous_until"], row["waiting"] or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +133,14 @@ class Endpoints:
         row = await self._change("own_put_endpoint", token, url, *_columns(sealed))
         return Put(row["result"])
 
-    async def rotate(self, token: bytes, sealed: SealedSecret, overlap: timedelta | None) -> Rotated:
-        """Replace the merchant's secret; with an overlap the one before signs too until that has ended."""
-        row = await self._change("own_rotate_secret", token, *_columns(sealed), overlap)
-        return Rotated(Rotation(row["result"]), row.get("previous_until"))
+    async def rotate(
+        self, token: bytes, sealed: SealedSecret, overlap: timedelta | None, hold: bool = False
+    ) -> Rotated:
+        """Replace the merchant's secret; with an overlap the one before signs too until that has ended.
+
+        hold: only while nothing is sent to the merchant, else NotHeld.
+        """
+        return Rotated.of(await self._change("own_rotate_secret", token, *_columns(sealed), overlap, hold))
 
     async def remove(self, token: bytes) -> Removal:
         """Remove the merchant's endpoint and secret."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from webhook_dispatcher.domain.command import CommandName
 from webhook_dispatcher.domain.signing import SealedSecret, SealingKey
 from webhook_dispatcher.storage.api.database import Database
-from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated, Rotation
+from webhook_dispatcher.storage.api.endpoints import Put, Removal, Rotated
 from webhook_dispatcher.storage.console.database import ask
 from webhook_dispatcher.storage.statements import load
 
@@ -42,11 +42,19 @@ class Actions:
         return Put(row["result"])
 
     async def rotate_secret(
-        self, session_hash: bytes, merchant_id: str, sealed: SealedSecret, overlap: timedelta | None
+        self,
+        session_hash: bytes,
+        merchant_id: str,
+        sealed: SealedSecret,
+        overlap: timedelta | None,
+        hold: bool = False,
     ) -> Rotated:
-        """Replace a merchant's secret; with an overlap the one before signs too until that has ended."""
-        row = await self._row("rotate_secret_of", session_hash, merchant_id, *_columns(sealed), overlap)
-        return Rotated(Rotation(row["result"]), row["previous_until"])
+        """Replace a merchant's secret; with an overlap the one before signs too until that has ended.
+
+        hold: only while nothing is sent to the merchant, else NotHeld.
+        """
+        given = session_hash, merchant_id, *_columns(sealed), overlap, hold
+        return Rotated.of(await self._row("rotate_secret_of", *given))
 
     async def remove_endpoint(self, session_hash: bytes, merchant_id: str) -> Removal:
         """Remove a merchant's endpoint and secret; what is owed fails as not_configured."""

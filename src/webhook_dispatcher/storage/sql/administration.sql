@@ -51,6 +51,13 @@ SET
 WHERE merchant_id = $1
 RETURNING previous_until;
 
+-- name: lock_held
+-- Tell whether nothing is sent to a merchant, nor will be before it is resumed, which waits for this transaction.
+-- $1 merchant_id text
+-- row: state text
+-- order: one row: held, sending, not_paused, not_configured
+SELECT webhook.lock_held($1) AS state;
+
 -- name: delete_endpoint
 -- Remove a merchant's endpoint; what is owed to it fails as not_configured.
 -- $1 merchant_id text

@@ -51,10 +51,11 @@ SELECT webhook.own_put_endpoint($1, $2, $3, $4) AS result;
 -- $2 secret bytea
 -- $3 key_id text
 -- $4 overlap interval
--- row: result text, previous_until timestamptz
+-- $5 hold boolean
+-- row: result text, previous_until timestamptz, waiting bigint
 -- none: cannot be
-SELECT rotated.result, rotated.previous_until
-FROM webhook.own_rotate_secret($1, $2, $3, $4) AS rotated;
+SELECT rotated.result, rotated.previous_until, rotated.waiting
+FROM webhook.own_rotate_secret($1, $2, $3, $4, $5) AS rotated;
 
 -- name: own_remove_endpoint
 -- Remove the endpoint of the token's merchant. WH401 where the token is not valid.

@@ -26,10 +26,11 @@ SELECT webhook.console_put_endpoint($1, $2, $3, $4, $5) AS result;
 -- $3 secret bytea
 -- $4 key_id text
 -- $5 overlap interval
--- row: result text, previous_until timestamptz
+-- $6 hold boolean
+-- row: result text, previous_until timestamptz, waiting bigint
 -- order: one row
-SELECT rotated.result, rotated.previous_until
-FROM webhook.console_rotate_secret($1, $2, $3, $4, $5) AS rotated;
+SELECT rotated.result, rotated.previous_until, rotated.waiting
+FROM webhook.console_rotate_secret($1, $2, $3, $4, $5, $6) AS rotated;
 
 -- name: remove_endpoint
 -- Remove a merchant's endpoint.

@@ -1,0 +1,11 @@
+"""Secrets are replaced while nothing is sent that they would sign."""
+
+from webhook_dispatcher.storage.migration import run_sql_file
+
+revision = "0018_held_rotations"
+down_revision = "0015_numbers"
+
+
+def upgrade() -> None:
+    """Apply the SQL file of the same name."""
+    run_sql_file(f"{revision}.sql")

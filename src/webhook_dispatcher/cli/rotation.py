@@ -1,0 +1,112 @@
+"""`endpoint rotate-secret`: a new secret instead of the one before, which signs all that waits from then on.
+
+A receiver that has not got it yet refuses all of that at once. So where something waits, that is said, and
+asked; with `--hold` the merchant is paused first, and stays so until `resume`.
+"""
+
+import sys
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from webhook_dispatcher.cli.control import Deadline, Progress, ask_on, report, request_of
+from webhook_dispatcher.cli.endpoints import new_secret, not_configured
+from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
+from webhook_dispatcher.cli.output import print_json, shown
+from webhook_dispatcher.cli.recover import amount
+from webhook_dispatcher.cli.session import Session, session_of
+from webhook_dispatcher.domain.command import CommandName, CommandStatus, Skip
+from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.errors import ConfigurationError, NotHeld, Refused
+from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.storage.administration import Administration
+from webhook_dispatcher.storage.api.held_rotation import when_held
+from webhook_dispatcher.storage.previews import Preview
+
+HOLD_DEADLINE: Any = "PT1M"
+"""Longer than the default lease, for which a daemon that was killed is waited for."""
+
+
+def rotate_secret(
+    context: typer.Context,
+    merchant: Merchant,
+    overlap: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--overlap",
+            parser=parse_period,
+            metavar="DURATION",
+            help="Sign with the old secret too for so long, such as PT24H; else it ends at once.",
+        ),
+    ] = None,
+    hold: Annotated[
+        bool,
+        typer.Option("--hold", help="First pause the merchant, until nothing is sent; it stays paused."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, even if events wait.")] = False,
+    deadline: Deadline = HOLD_DEADLINE,
+    requested_by: RequestedBy = None,
+    shard: ShardName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace a merchant's secret and print the new one, once."""
+    session = session_of(context, shard)
+    keyring = session.settings().keyring()
+    if not (hold or overlap or yes):
+        _confirm(session, merchant)
+    secret = new_secret()
+
+    async def change(database: Administration) -> tuple[bool, datetime | None]:
+        await database.verify_keys(keyring)
+        sealed = keyring.seal(merchant, secret)
+
+        async def rotate() -> tuple[bool, datetime | None]:
+            return await database.rotate_secret(merchant, sealed, overlap, keyring, hold)
+
+        async def pause() -> None:
+            request = request_of(CommandName.PAUSE, requested_by, merchant)
+            view = await ask_on(database, session, request, deadline, Progress())
+            if view.status is not CommandStatus.DONE:
+                report(view, as_json=False)
+
+        return await when_held(rotate, pause, deadline, session.pause)
+
+    try:
+        found, until = session.change(change, requested_by)
+    except NotHeld as error:
+        why = "something is still being sent" if error.is_paused else "somebody has resumed it"
+        raise Refused(f"{shown(merchant)} keeps its secret: {why}; try again, or `resume` it") from None
+    if not found:
+        raise not_configured(merchant)
+    revealed = secret.revealed.decode()
+    if as_json:
+        print_json({"merchant_id": merchant, "secret": revealed, "previous_until": until})
+        return
+    end = f"the one before signs too until {render_instant(until)}" if until else "the one before has ended"
+    held = f", nothing is sent until `resume {shown(merchant)}`" if hold else ""
+    typer.echo(f"{shown(merchant)}: secret replaced, {end}{held}; the new one is shown this once:")
+    typer.echo(revealed)
+
+
+def _confirm(session: Session, merchant: str) -> None:
+    """Say how much the new secret would sign before the merchant has it, and ask; not where nothing waits."""
+
+    async def look(database: Administration) -> tuple[EndpointView | None, Preview]:
+        all_owed = Skip(merchant, await database.database_time())
+        return await database.find_endpoint(merchant), await database.preview_skip(all_owed)
+
+    endpoint, owed = session.change(look)
+    if endpoint is None:
+        raise not_configured(merchant)
+    if not owed.total:
+        return
+    typer.echo(
+        f"{shown(merchant)}: {amount(owed)} to be sent, which the new secret signs at once.\n"
+        "A receiver that has the old one refuses them, and their order is lost: `--hold`\n"
+        "sends nothing until `resume`, `--overlap PT24H` signs with both.",
+        err=True,
+    )
+    if not sys.stdin.isatty():
+        raise ConfigurationError("there is no terminal to ask on; give --hold, --overlap or --yes")
+    typer.confirm("Replace it all the same?", abort=True, err=True)
