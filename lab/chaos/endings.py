@@ -51,13 +51,15 @@ def _may_be_short(case: Case, evidence: Evidence) -> bool:
 
 
 def _unexhausted(case: Case, evidence: Evidence, may_be_short: bool) -> str | None:
-    numbers = {row.attempt for row in case.attempted}
+    numbers = {row.attempt for row in case.attempted if row.trigger == "schedule"}
     if len(numbers) >= evidence.limits.attempts:
         return None
     # One attempt by hand of what had failed for another reason, or of a test: failed again, as exhausted.
     if case.by_hand and may_be_short and any(row.trigger == "manual" for row in case.attempted):
         return None
-    return f"it is exhausted after {len(numbers)} attempts on record of {evidence.limits.attempts}"
+    return (
+        f"it is exhausted after {len(numbers)} attempts by schedule on record of {evidence.limits.attempts}"
+    )
 
 
 def attempts(case: Case, repeated: int, evidence: Evidence) -> Iterator[BrokenPromise]:

@@ -90,6 +90,8 @@ deliveries = st.builds(
     is_claimed=st.booleans(),
     trigger=st.none() | st.sampled_from(Trigger).map(str),
     on_failure=st.none() | st.sampled_from([State.FAILED, State.DELIVERED]).map(str),
+    attempts_by_hand=st.integers(0, 9),
+    scheduled_at=maybe_instants,
 ).map(_settled)
 facts = st.builds(
     EventFacts,

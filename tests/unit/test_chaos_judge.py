@@ -81,6 +81,15 @@ def test_cancelled_and_sent_by_hand_is_exhausted_after_that_one_attempt(builder:
     assert found(builder) == []
 
 
+def test_an_attempt_by_hand_is_none_of_the_schedules(builder: EvidenceBuilder) -> None:
+    builder.event("d", 5)
+    for attempt in range(8):
+        builder.attempt("d", 5.05 + attempt, status=500, trigger="manual" if attempt == 3 else "schedule")
+    builder.fail("d", "exhausted")
+    builder.by_hand["d"] = 1
+    assert found(builder) == [(What.UNFOUNDED_END, "d")]
+
+
 def test_an_answer_on_record_was_given(builder: EvidenceBuilder) -> None:
     builder.record("b", 8, status=503)
     assert found(builder) == [(What.UNGIVEN, "b")]

@@ -157,6 +157,15 @@ def test_why_it_failed(reason: str, words: str) -> None:
     assert words in said(explain(facts(replace(FAILED, failed_reason=reason)), RULES))
 
 
+def test_what_is_asked_for_by_hand_leaves_its_schedule_and_counts_beside_it() -> None:
+    asked = replace(RETRIED, trigger="manual", due_at=NOW, scheduled_at=NOW + HOUR)
+    assert "If attempt 4 fails, the schedule goes on as it was: attempt 5 stays due at" in said(
+        explain(facts(asked), RULES)
+    )
+    told = said(explain(facts(replace(RETRIED, attempts=4, attempts_by_hand=1)), RULES))
+    assert "If attempt 5 fails, attempt 6 follows 1 h after its end; attempt 9 is the last." in told
+
+
 @pytest.mark.parametrize(("trigger", "cause"), [("manual", "by hand"), ("replay", "by a recover")])
 def test_a_delivered_event_that_is_sent_again_says_so(trigger: str, cause: str) -> None:
     again = replace(RETRIED, state="delivered", on_failure="delivered", trigger=trigger)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.builders import make_event
+from tests.unit.builders import NOW, make_event
 from webhook_dispatcher.domain.event import FailedReason, State
 from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.domain.verdict import MAX_DETAIL, Answer, Failure, Outcome, Verdict, judge
@@ -82,6 +82,29 @@ def test_what_follows(
     seen: Answer | Failure, attempts: int, on_failure: State | None, verdict: Verdict
 ) -> None:
     assert judge(seen, make_event(1, attempts=attempts, on_failure=on_failure), SCHEDULE) == verdict
+
+
+@pytest.mark.parametrize(
+    ("seen", "on_failure", "verdict"),
+    [
+        (TIMEOUT, None, Verdict(None)),
+        (TIMEOUT, State.FAILED, EXHAUSTED),
+        (UNSENDABLE, None, Verdict(State.FAILED, FailedReason.UNSENDABLE)),
+        (Answer(204), None, DELIVERED),
+    ],
+)
+def test_what_follows_an_attempt_beside_the_schedule(
+    seen: Answer | Failure, on_failure: State | None, verdict: Verdict
+) -> None:
+    event = make_event(1, attempts=7, on_failure=on_failure, scheduled_at=NOW)
+    assert judge(seen, event, SCHEDULE) == verdict
+
+
+def test_attempts_by_hand_do_not_move_the_schedule() -> None:
+    delays = [
+        judge(TIMEOUT, make_event(1, attempts=made, attempts_by_hand=3), SCHEDULE) for made in range(3, 11)
+    ]
+    assert delays == [*(Verdict(None, delay=timedelta(minutes=count)) for count in MINUTES), EXHAUSTED]
 
 
 @given(st.lists(st.timedeltas(min_value=timedelta(0)), max_size=10).map(tuple))

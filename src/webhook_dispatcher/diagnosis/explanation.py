@@ -389,13 +389,15 @@ def _waiting_retry(facts: EventFacts, due_at: datetime) -> Said:
 
 def following_retries(facts: EventFacts, rules: Rules) -> Said:
     """Say what follows should the next retry fail."""
-    number = facts.delivery.attempts + 1
-    if facts.delivery.on_failure == State.FAILED:
+    delivery, number = facts.delivery, facts.delivery.attempts + 1
+    if delivery.on_failure == State.FAILED:
         return said("once_by_hand")
-    delay = rules.schedule.delay_after(number)
+    if delivery.trigger == Trigger.MANUAL and delivery.scheduled_at is not None:
+        return said("beside_schedule", number=str(number), next=str(number + 1), at=delivery.scheduled_at)
+    delay = rules.schedule.delay_after(number - delivery.attempts_by_hand)
     if delay is None:
         return said("last_attempt", number=str(number))
-    last = len(rules.schedule.delays) + 1
+    last = len(rules.schedule.delays) + 1 + delivery.attempts_by_hand
     return said("next_attempt", number=str(number), next=str(number + 1), delay=delay, last=str(last))
 
 

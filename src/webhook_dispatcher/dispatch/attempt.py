@@ -214,7 +214,9 @@ class Attempter:
             state=state or State.PENDING_RETRY,
             **({} if attempt.reason is None else {"detail": attempt.reason}),
         )
-        due_at = None if delay is None else attempt.finished_at + delay
+        due_at = None
+        if state is None:
+            due_at = event.scheduled_at if delay is None else attempt.finished_at + delay
         return Record(event, fence, is_retry, attempt, state, reason, due_at, attempt.finished_at)
 
 

@@ -334,12 +334,13 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
             "`event_id`",
             "`args.force`",
             "`failed`: one attempt now (one that was never attempted goes back to its place in the order "
-            "for it); if it fails, `failed` again. `pending_retry`: its next scheduled attempt, now. "
+            "for it); if it fails, `failed` again. `pending_retry`: one attempt now, beside its schedule, "
+            "whose next one stays due when it was. "
             "`delivered`: only with `args.force`, and it stays `delivered` whatever comes of it",
-            "`in_flight`: true if an attempt is, or may be, under way; then that one is it",
+            "`in_flight`: true if an attempt is due, or is, or may be, under way; then that one is it",
             CommandLine(
                 ("deliveries", "retry"),
-                "Attempt one delivery now: a failed one once more, a waiting one ahead of its time.",
+                "Attempt one delivery now: a failed one once more, a waiting one beside its schedule.",
                 f"deliveries retry {_EXAMPLE_EVENT}",
                 "Waits for the attempt and shows what came of it; exits with 1 when it was not delivered.",
             ),

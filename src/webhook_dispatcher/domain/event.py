@@ -69,8 +69,9 @@ class Event(NamedTuple):
     """One row of the outbox, as claimed. A tuple: made for each, and four times as cheap.
 
     object: the producer's JSON text as UTF-8, byte for byte; empty where it is too large to be read.
-    attempts: how many have been recorded before this one.
+    attempts: how many have been recorded before this one. attempts_by_hand: those beside the schedule.
     on_failure: what becomes of the delivery if a manual attempt fails; None where the schedule decides.
+    scheduled_at: of an attempt beside the schedule, when the schedule's next one is due; None of all others.
     """
 
     seq: int
@@ -82,6 +83,8 @@ class Event(NamedTuple):
     attempts: int = 0
     trigger: Trigger = Trigger.SCHEDULE
     on_failure: State | None = None
+    attempts_by_hand: int = 0
+    scheduled_at: datetime | None = None
 
     @property
     def is_known(self) -> bool:

@@ -110,7 +110,8 @@ class Verdict(NamedTuple):
     """What becomes of a delivery after an attempt.
 
     state: DELIVERED or FAILED when no attempt follows by itself; None while one does.
-    reason: why it has failed. delay: from the end of the attempt to the next, where one follows.
+    reason: why it has failed. delay: from the end of the attempt to the next, where one follows; None
+        where that stays due when it was.
     """
 
     state: State | None
@@ -124,7 +125,11 @@ def judge(result: Answer | Failure, event: Event, schedule: Schedule) -> Verdict
         return Verdict(State.DELIVERED)
     if result.outcome is Outcome.UNSENDABLE:
         return Verdict(State.FAILED, FailedReason.UNSENDABLE)
-    delay = None if event.on_failure is State.FAILED else schedule.delay_after(event.attempts + 1)
+    if event.on_failure is State.FAILED:
+        return Verdict(State.FAILED, FailedReason.EXHAUSTED)
+    if event.scheduled_at is not None:
+        return Verdict(None)
+    delay = schedule.delay_after(event.attempts - event.attempts_by_hand + 1)
     if delay is None:
         return Verdict(State.FAILED, FailedReason.EXHAUSTED)
     return Verdict(None, delay=delay)

@@ -23,7 +23,7 @@ from webhook_dispatcher.domain.endpoint import Endpoint
 from webhook_dispatcher.domain.event import Event, State
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage.connection import LockTaken, translated
-from webhook_dispatcher.storage.events import to_event, to_retry
+from webhook_dispatcher.storage.events import to_event, to_retry, to_trial
 from webhook_dispatcher.storage.statements import load
 
 _RETRYING = load("retrying")
@@ -214,7 +214,7 @@ class PostgresClaims:
             rows = await self._pool.fetch(
                 _RETRYING["claim_retries"].text, merchants, 1, len(merchants), lease, except_seqs, self._owner
             )
-        return [to_retry(row) for row in rows]
+        return [to_trial(row) for row in rows]
 
     async def _claim_of_locked(
         self,

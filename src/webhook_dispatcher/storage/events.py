@@ -1,5 +1,7 @@
 """Rows of the outbox as events."""
 
+from dataclasses import replace
+
 import asyncpg
 
 from webhook_dispatcher.domain.claim import ClaimedRetry
@@ -29,8 +31,27 @@ def to_event(row: asyncpg.Record, attempts: int) -> Event:
 
 
 def to_retry(row: asyncpg.Record) -> ClaimedRetry:
-    """Map a claimed row."""
-    return ClaimedRetry(to_event(row, row["attempts"]), row["claim"], row["endpoint_removed_at"])
+    """Map a claimed row.
+
+    One that a daemon of the version before made due by hand has no scheduled_at, and is the schedule's.
+    Where there are more attempts than can be counted, all are: the schedule is over.
+    """
+    event = to_event(row, row["attempts"])
+    if event.attempts < MAX_ATTEMPTS:
+        is_by_hand = event.trigger is Trigger.MANUAL and event.on_failure is None
+        event = event._replace(
+            attempts_by_hand=min(max(row["attempts_by_hand"] or 0, 0), event.attempts),
+            scheduled_at=row["scheduled_at"] if is_by_hand else None,
+        )
+    return ClaimedRetry(event, row["claim"], row["endpoint_removed_at"])
+
+
+def to_trial(row: asyncpg.Record) -> ClaimedRetry:
+    """Map a claimed row of a suspended merchant: what waits is attempted by its schedule, whoever asked."""
+    retry = to_retry(row)
+    if retry.event.scheduled_at is None:
+        return retry
+    return replace(retry, event=retry.event._replace(trigger=Trigger.SCHEDULE, scheduled_at=None))
 
 
 _TRIGGERS = {str(trigger): trigger for trigger in Trigger}

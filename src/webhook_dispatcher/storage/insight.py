@@ -45,13 +45,19 @@ SET LOCAL plan_cache_mode = force_custom_plan
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFacts(DeliveryView):
-    """One delivery; due_at and what follows are of the outbox, and empty once it is finished."""
+    """One delivery; due_at and what follows are of the outbox, and empty once it is finished.
+
+    attempts_by_hand: those that stood beside the schedule. scheduled_at: while one is asked for, when the
+        schedule's next is due.
+    """
 
     charge_id: str | None
     due_at: datetime | None
     is_claimed: bool
     trigger: str | None
     on_failure: str | None
+    attempts_by_hand: int = 0
+    scheduled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

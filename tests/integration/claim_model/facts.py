@@ -29,8 +29,9 @@ FROM webhook.lane
 class Committed:
     """An event as its producer and its merchant know it; inserted and committed say when, by count.
 
-    is_by_hand: somebody cancelled it, had it sent again, or deleted it: only that it is owed or finished
-        is asked of it then, and of a deleted one nothing.
+    is_by_hand: somebody cancelled it, had it sent again, or deleted it: only that it is owed or finished, and
+        that its schedule was kept, is asked of it then, and of a deleted one nothing.
+    is_cancelled: it may be sent once more after that, and fail for good at once.
     claimed_until: the end of the claim that a retry had when it was deleted. Its lane is not told, and takes
         its place for taken until then.
     """
@@ -43,6 +44,7 @@ class Committed:
     committed: int | None = None
     is_late: bool = False
     is_by_hand: bool = False
+    is_cancelled: bool = False
     is_deleted: bool = False
     claimed_until: datetime | None = None
     has_arrived: bool = False
@@ -79,7 +81,7 @@ class Tables:
             {row["merchant_id"]: row for row in await db.fetch(_LANES)},
             {row["seq"]: row for row in owed},
             finished,
-            await db.fetch("SELECT event_id, attempt, started_at, outcome FROM webhook.attempt_log"),
+            await db.fetch("SELECT event_id, attempt, trigger, started_at, outcome FROM webhook.attempt_log"),
         )
 
 
@@ -193,10 +195,15 @@ class Facts:
             assert lane["retry_at"] <= max(looks_at, now) or not due, f"{merchant} looks too late"
 
     def _check_attempts(self, tables: Tables) -> None:
+        scheduled: dict[UUID, set[int]] = {event.id: set() for event in self.events.values()}
         by_id = {event.id: event for event in self.events.values()}
         for row in tables.attempts:
             event = by_id[row["event_id"]]
             assert row["attempt"] <= MOST_ATTEMPTS or event.is_by_hand, f"{event.seq} had too many attempts"
+            if row["trigger"] == "schedule":
+                scheduled[event.id].add(row["attempt"])
+        for event in self.events.values():
+            assert len(scheduled[event.id]) <= MOST_ATTEMPTS, f"{event.seq} had too many by its schedule"
         for seq in self.seen.successes:
             # One that was sent again by force stays delivered meanwhile.
             owed, finished = tables.owed.get(seq), tables.finished.get(seq, [])
@@ -204,8 +211,9 @@ class Facts:
             assert states == ["delivered"] or self.events[seq].is_deleted, f"the success of {seq} was erased"
         for rows in tables.finished.values():
             for row in rows:
-                is_spent = row["failed_reason"] != "exhausted" or row["attempts"] == MOST_ATTEMPTS
-                assert is_spent or self.events[row["seq"]].is_by_hand, f"{row['seq']} was given up early"
+                event = self.events[row["seq"]]
+                is_spent = row["failed_reason"] != "exhausted" or len(scheduled[event.id]) == MOST_ATTEMPTS
+                assert is_spent or event.is_cancelled or event.is_deleted, f"{event.seq} was given up early"
 
     def check_end(self, tables: Tables) -> None:
         """At the end everything is finished, and what was sent last was sent after all."""

@@ -228,6 +228,7 @@ class ClaimModel(Surroundings):
                 return
             event = events[number % len(events)]
             event.is_by_hand = True
+            event.is_cancelled |= name == "cancel"
         await self.db.execute(
             "INSERT INTO webhook.control (command, merchant_id, event_id, args, requested_by) "
             "VALUES ($1, $2, $3, $4, 'model')",

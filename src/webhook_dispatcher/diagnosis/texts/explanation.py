@@ -289,6 +289,13 @@ TEXTS: Texts = {
         "ru": "Это одна попытка вручную; если она не удастся, доставка снова будет считаться неудавшейся.",
         "uz": "Bu qo‘lda bitta urinish; u muvaffaqiyatsiz bo‘lsa, yetkazish yana amalga oshmagan bo‘ladi.",
     },
+    "beside_schedule": {
+        "en": "If attempt {number} fails, the schedule goes on as it was: attempt {next} stays due at {at}.",
+        "ru": "Если попытка {number} не удастся, расписание не изменится: попытка {next} останется "
+        "назначенной на {at}.",
+        "uz": "{number}-urinish muvaffaqiyatsiz bo‘lsa, jadval o‘zgarmaydi: {next}-urinish {at} ga "
+        "belgilanganicha qoladi.",
+    },
     "last_attempt": {
         "en": "Attempt {number} is the last: if it fails, the delivery is failed (exhausted).",
         "ru": "Попытка {number} — последняя: если она не удастся, событие не будет доставлено (exhausted).",

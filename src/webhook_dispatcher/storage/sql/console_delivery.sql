@@ -8,7 +8,7 @@
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
---   on_failure text; ordered by seq
+--   on_failure text, attempts_by_hand integer, scheduled_at timestamptz; ordered by seq
 -- none: not known, or dropped with its day's log, or the session is over
 SELECT page.*
 FROM webhook.console_reader($1) AS me
@@ -23,14 +23,15 @@ CROSS JOIN LATERAL (
             NULL::text AS failed_reason, attempts::integer AS attempts,
             CASE WHEN NOT is_claimed THEN due_at END AS next_attempt_at,
             last_status::integer AS last_status, last_outcome::text AS last_outcome, NULL::timestamptz AS finished_at,
-            charge_id, due_at, is_claimed, trigger::text AS trigger, on_failure::text AS on_failure
+            charge_id, due_at, is_claimed, trigger::text AS trigger, on_failure::text AS on_failure,
+            coalesce(attempts_by_hand, 0)::integer AS attempts_by_hand, scheduled_at
         FROM webhook.console_owed
         WHERE me.name IS NOT NULL AND event_id = $2
         UNION ALL
         SELECT
             event_id, seq, merchant_id, type, created_at, state::text, failed_reason::text, attempts::integer,
             NULL::timestamptz, last_status::integer, last_outcome::text, finished_at, charge_id, NULL::timestamptz, false,
-            NULL::text, NULL::text
+            NULL::text, NULL::text, 0, NULL::timestamptz
         FROM webhook.console_finished
         WHERE me.name IS NOT NULL AND event_id = $2
         LIMIT $3

@@ -8,14 +8,15 @@
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
---   on_failure text; ordered by seq
+--   on_failure text, attempts_by_hand integer, scheduled_at timestamptz; ordered by seq
 -- none: not known, or dropped with its day's log
 SELECT
     known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
     known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
     known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
     (SELECT charges.charge_id FROM webhook.charges WHERE charges.event_id = known.event_id LIMIT 1) AS charge_id,
-    owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure
+    owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure,
+    coalesce(owed.attempts_by_hand, 0)::integer AS attempts_by_hand, owed.scheduled_at
 FROM (
     SELECT
         event_id, seq, merchant_id, type, created_at, state, failed_reason, attempts, next_attempt_at,
@@ -25,7 +26,7 @@ FROM (
     LIMIT $2
 ) AS known
 LEFT JOIN LATERAL (
-    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure
+    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure, owed.attempts_by_hand, owed.scheduled_at
     FROM webhook.owed
     WHERE owed.seq = known.seq AND num_nulls(known.finished_at) = 1
     LIMIT 1
@@ -41,13 +42,14 @@ ORDER BY known.seq;
 -- row: event_id uuid, seq bigint, merchant_id text, type text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, charge_id text, due_at timestamptz, is_claimed boolean, trigger text,
---   on_failure text; ordered by seq
+--   on_failure text, attempts_by_hand integer, scheduled_at timestamptz; ordered by seq
 -- none: not known, or dropped with its day's log
 SELECT
     known.event_id, known.seq, known.merchant_id, known.type, known.created_at, known.state::text AS state,
     known.failed_reason::text AS failed_reason, known.attempts::integer AS attempts, known.next_attempt_at,
     known.last_status::integer AS last_status, known.last_outcome::text AS last_outcome, known.finished_at,
-    known.charge_id, owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure
+    known.charge_id, owed.due_at, coalesce(owed.is_claimed, false) AS is_claimed, owed.trigger, owed.on_failure,
+    coalesce(owed.attempts_by_hand, 0)::integer AS attempts_by_hand, owed.scheduled_at
 FROM (SELECT event_id, seq, charge_id FROM webhook.charges WHERE charge_id = $1 LIMIT $3) AS charge
 CROSS JOIN LATERAL (
     SELECT deliveries.*, charge.charge_id
@@ -56,7 +58,7 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS known
 LEFT JOIN LATERAL (
-    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure
+    SELECT owed.due_at, owed.is_claimed, owed.trigger, owed.on_failure, owed.attempts_by_hand, owed.scheduled_at
     FROM webhook.owed
     WHERE owed.seq = known.seq AND num_nulls(known.finished_at) = 1
     LIMIT 1

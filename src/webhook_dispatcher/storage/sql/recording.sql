@@ -118,6 +118,13 @@ postponed AS (
         due_at = owed.due_at,
         claim = NULL,
         trigger = CASE WHEN owed.outcome IS NULL THEN outbox.trigger ELSE 'schedule' END,
+        -- An attempt by hand counts, and leaves the schedule where it is.
+        attempts_by_hand = CASE
+            WHEN owed.outcome IS NOT NULL AND owed.trigger = 'manual' AND outbox.scheduled_at IS NOT NULL
+                THEN coalesce(outbox.attempts_by_hand, 0) + 1
+            ELSE outbox.attempts_by_hand
+        END,
+        scheduled_at = CASE WHEN owed.outcome IS NULL THEN outbox.scheduled_at END,
         last_status = CASE WHEN owed.outcome IS NULL THEN outbox.last_status ELSE owed.status END,
         last_outcome = coalesce(owed.outcome, outbox.last_outcome)
     FROM owed

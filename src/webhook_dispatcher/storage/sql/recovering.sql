@@ -81,7 +81,8 @@ SELECT
 FROM found;
 
 -- name: run_waiting_now
--- Make these waiting retries due now, but for those that somebody has claimed or locked meanwhile.
+-- Make these waiting retries due now, as run_retry_now does, but for those that are due already, or that somebody has
+-- claimed or locked meanwhile.
 -- $1 seqs bigint[]
 -- row: seq bigint, merchant_id text
 -- order: none
@@ -92,12 +93,21 @@ WITH locked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT outbox.seq
         FROM webhook.outbox
-        WHERE outbox.seq = asked.seq AND num_nulls(outbox.due_at) = 0 AND outbox.claim IS NULL
+        WHERE
+            outbox.seq = asked.seq
+            AND outbox.claim IS NULL
+            AND CASE WHEN num_nulls(outbox.due_at) = 0 THEN outbox.due_at > clock_timestamp() END
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS held
 )
 UPDATE webhook.outbox
-SET due_at = clock_timestamp(), trigger = 'manual'
+SET
+    due_at = clock_timestamp(),
+    trigger = 'manual',
+    scheduled_at = CASE
+        WHEN outbox.on_failure IS NULL AND outbox.trigger = 'manual' THEN coalesce(outbox.scheduled_at, outbox.due_at)
+        WHEN outbox.on_failure IS NULL THEN outbox.due_at
+    END
 FROM locked
 WHERE outbox.seq = ANY(ARRAY[locked.seq])
 RETURNING outbox.seq, outbox.merchant_id;

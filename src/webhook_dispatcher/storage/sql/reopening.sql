@@ -117,16 +117,23 @@ FROM (
 ) AS latest;
 
 -- name: run_retry_now
--- Make a waiting retry due now.
+-- Make a waiting retry due now, beside its schedule, whose next attempt stays due when it was.
 -- $1 seq bigint
 -- row: seq bigint
--- none: it is in flight, or no longer owed
+-- none: it is due already, or in flight, or no longer owed
 UPDATE webhook.outbox
-SET due_at = clock_timestamp(), trigger = 'manual'
+SET
+    due_at = clock_timestamp(),
+    trigger = 'manual',
+    scheduled_at = CASE
+        WHEN outbox.on_failure IS NULL AND outbox.trigger = 'manual' THEN coalesce(outbox.scheduled_at, outbox.due_at)
+        WHEN outbox.on_failure IS NULL THEN outbox.due_at
+    END
 WHERE
     outbox.seq = $1
-    AND num_nulls(outbox.due_at) = 0
-    AND (outbox.claim IS NULL OR outbox.due_at <= clock_timestamp())
+    AND outbox.claim IS NULL
+    -- Inside CASE: as a condition it would let outbox_due be read.
+    AND CASE WHEN num_nulls(outbox.due_at) = 0 THEN outbox.due_at > clock_timestamp() END
 RETURNING outbox.seq;
 
 -- name: reopen_delivery

@@ -65,7 +65,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- $4 lease interval
 -- $5 except_seqs bigint[]; rows that are left alone
 -- $6 owner text
--- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, trigger text, on_failure text, claim bigint, endpoint_removed_at timestamptz
+-- row: merchant_id text, seq bigint, id uuid, type text, created_at timestamptz, object bytea, attempts smallint, attempts_by_hand smallint, trigger text, scheduled_at timestamptz, on_failure text, claim bigint, endpoint_removed_at timestamptz
 -- order: none
 -- none: all slots are taken, or the rows are locked by somebody
 WITH free AS MATERIALIZED (
@@ -109,7 +109,9 @@ RETURNING
     outbox.created_at,
     CASE WHEN outbox.object_bytes <= 262144 THEN convert_to(outbox.object::text, 'UTF8') END AS object,
     outbox.attempts,
+    outbox.attempts_by_hand,
     outbox.trigger,
+    outbox.scheduled_at,
     outbox.on_failure,
     outbox.claim,
     (
