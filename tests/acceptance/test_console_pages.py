@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from tests.acceptance.console_people import Client, Page, RunningConsole, start_console
-from tests.acceptance.installation import IN_SCALED_TIME, Installation
+from tests.acceptance.installation import IN_SCALED_TIME, Installation, Sent
 from tests.waiting import until_found
 from webhook_dispatcher.console.rendering import merchant_path
 from webhook_dispatcher.domain.account import Role
@@ -263,7 +263,7 @@ async def test_all_of_tonight_is_sent_again_in_three_clicks(
         '<button class="button tiny" name="act" value="recover_all">'
         in (await person.get("/deliveries")).text
     )
-    page = await person.get("/deliveries/act?act=recover_all")
+    page = await person.get("/deliveries/act?act=recover_all&states=delivered")
     assert re.search(r"<dt>Delivered</dt><dd><strong>4</strong>", page.text)
     assert re.search(r'<a href="/merchants/m1">m1</a></dt><dd>2</dd>', page.text)
     shorter = {unescape(path) for path in re.findall(r'href="(/deliveries/act[^"]+)">Last 1 h<', page.text)}
@@ -276,7 +276,66 @@ async def test_all_of_tonight_is_sent_again_in_three_clicks(
     await followed(person, given, "Matched: 4, done: 4")
     args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
     since, until = (datetime.fromisoformat(args[name]) for name in ("since", "until"))
-    assert (args.keys(), until - since) == ({"since", "until"}, timedelta(hours=6))
+    assert until - since == timedelta(hours=6)
+    assert args.keys() - {"since", "until"} == {"states", "leave_out"}
+
+
+async def give_up(installation: Installation, event: Sent) -> None:
+    """Have the last attempt of a waiting delivery be made, which fails."""
+    await installation.settled(event.id, "pending_retry", 1)
+    made_due = "UPDATE webhook.outbox SET attempts = 7, due_at = clock_timestamp() WHERE id = $1"
+    await installation.owner.execute(made_due, event.id)
+    await installation.owner.execute("UPDATE webhook.lane SET retry_at = '-infinity'")
+    await installation.settled(event.id, "failed", 8)
+
+
+async def test_what_failed_is_sent_again_and_all_else_is_asked_for_apart(
+    installation: Installation, person: Client
+) -> None:
+    await installation.start()
+    await installation.configure("m1", "m2")
+    for merchant in ("m1", "m2"):
+        installation.receiver.behave(merchant, Behaviour(503))
+    failed, waiting, last = await installation.emit_each(["m1"], 3)
+    down = await installation.emit("m2")
+    await give_up(installation, failed)
+    await give_up(installation, down)
+    for event in (waiting, last):
+        await installation.settled(event.id, "pending_retry", 1)
+    await installation.owner.execute("UPDATE webhook.outbox SET attempts = 7 WHERE id = $1", last.id)
+    installation.receiver.behave("m1", Behaviour())
+    delivered = await installation.emit("m1")
+    await installation.settled(delivered.id, "delivered", 1)
+
+    def chosen(page: Page) -> list[str]:
+        return re.findall(r'name="new_\w+" value="(\w+)" checked', page.text)
+
+    page = await person.get("/deliveries/act?act=recover_all")
+    assert chosen(page) == ["failed"]
+    assert "get them a second time" in page.text
+    assert "Those of a merchant that fails now as well: 1." in page.text
+    assert re.findall(r"<dt>([\w ]+)</dt><dd><strong>(\w+)</strong>", page.text) == [("Failed", "1")]
+    hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.text.split("<form")[-1])
+    form = [*((name, text) for name, text in hidden if name != "token"), ("everybody", "yes")]
+    more = [
+        ("new_since", ""),
+        ("new_until", ""),
+        ("new_states", "failed"),
+        ("new_states", "pending_retry"),
+    ]
+    page = await person.get((await person.post("/deliveries/act", [*form, *more])).location)
+    assert chosen(page) == ["failed", "pending_retry"]
+    assert "wait for the last attempt of their schedule as well: 1." in page.text
+    assert "fails now as well: 1." in page.text, "what waits has not ended in these hours"
+    page = await person.get("/deliveries/act?act=recover_all&states=pending_retry&included=last_attempts")
+    assert chosen(page) == ["pending_retry", "last_attempts"]
+    assert "<strong>2</strong>" in page.text
+    await followed(person, await person.post("/deliveries/act", form), "Matched: 1, done: 1")
+    args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
+    assert (args["states"], args["leave_out"]) == (["failed"], ["last_attempts", "failing"])
+    await installation.settled(failed.id, "delivered", 9)
+    for event, attempts in ((delivered, 1), (waiting, 1), (last, 7), (down, 8)):
+        assert (await installation.delivery(event.id))["attempts"] == attempts
 
 
 async def test_states_are_chosen_on_the_preview(installation: Installation, person: Client) -> None:
@@ -298,7 +357,8 @@ async def test_what_was_not_counted_is_counted_anew_and_not_done(
     installation: Installation, person: Client
 ) -> None:
     await installation.configure("m1")
-    page = await person.get("/deliveries/act?act=recover_all&only_merchant=m1")
+    states = "&states=failed&states=pending_retry"
+    page = await person.get(f"/deliveries/act?act=recover_all&only_merchant=m1{states}")
     sent = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text)
     sent = [(name, value) for name, value in sent if name != "token"]
     ticked = re.findall(r'name="new_states" value="(\w+)" checked', page.text)
@@ -319,7 +379,7 @@ async def test_what_was_not_counted_is_counted_anew_and_not_done(
     assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
     assert (await pressed(ticked)).location.startswith("/commands/")
     args = await installation.admin.fetchval("SELECT args FROM webhook.control")
-    assert "states" not in json.loads(args)
+    assert json.loads(args)["states"] == ticked
 
 
 async def test_what_cannot_be_done_to_all_that_match_is_not_offered(person: Client) -> None:

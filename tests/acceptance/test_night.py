@@ -200,20 +200,28 @@ async def look_at_the_night(terminal: Terminal, night: Night) -> None:
 async def recover(installation: Installation, terminal: Terminal, night: Night) -> set[str]:
     """Look first, then send it all again; return what was to be sent again."""
     again = night.ids("delivered", "failed", "waiting")
-    asked = ["recover", DOWN, *night.period]
+    states = [part for name in ("failed", "pending_retry", "delivered") for part in ("--state", name)]
+    asked = ["recover", DOWN, *night.period, *states, "--with-failing", "--with-last-attempts"]
     arrived = len(installation.receiver.of(DOWN))
     preview = (await terminal.run(*asked, "--dry-run")).splitlines()
     assert preview[0].startswith(f"{len(again):,} to be sent again, from ")
     kinds = set(re.findall(r"([\d,]+ [a-z_]+)", preview[0].rpartition(": ")[2]))
     assert kinds == {f"{EXHAUSTED:,} failed", f"{DELIVERED} delivered", f"{WAITING} pending_retry"}
-    assert preview[1:] == [f"  {DOWN}: {len(again):,}"]
+    assert preview[1:3] == [
+        f"  {DOWN}: {len(again):,}",
+        f"{DELIVERED:,} were accepted already, and are sent a second time",
+    ]
+    assert preview[3:] == [
+        f"{WAITING:,} wait for the last attempt of their schedule: included",
+        f"{len(again):,} are of 1 merchant that fails now: included",
+    ]
     assert len(installation.receiver.of(DOWN)) == arrived, "a dry run sends nothing"
 
     installation.receiver.behave(DOWN, Behaviour())
     await terminal.run("resume", DOWN)
     with keyboard("y\n") as theirs:
         lines = (await terminal.run(*asked, stdin=theirs)).splitlines()
-    assert lines[:2] == preview
+    assert lines[:3] == preview[:3]
     assert f"recovered {len(again)}" in lines[-1]
     await installation.arrived(arrived + len(again) + HELD, DOWN)
     return again

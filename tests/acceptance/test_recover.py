@@ -53,11 +53,21 @@ async def live_through_a_bad_night(installation: Installation) -> tuple[list[lis
 async def test_a_bad_night_is_sent_again_once_while_others_go_on(installation: Installation) -> None:
     (delivered, failed, waiting), period = await live_through_a_bad_night(installation)
     hopeless = said(await command(installation, "deliveries", "retry-failed", "--merchant", "m2"))
-    assert hopeless[-1].startswith("none had failed for good; 0 wait for their next attempt: `recover`")
+    assert hopeless[-1].startswith("none had failed for good; 0 wait for their next attempt: `recover ")
+    spared = said(await command(installation, "recover", "m1", *period, "--dry-run"))
+    assert spared[0].startswith("none is to be sent again")
+    assert spared[1] == "4 are of 1 merchant that fails now: left out, --with-failing includes them"
+    states = [part for name in ("failed", "pending_retry", "delivered") for part in ("--state", name)]
+    period += [*states, "--with-failing", "--with-last-attempts"]
     preview = said(await command(installation, "recover", "m1", *period, "--dry-run"))
     assert preview[0].startswith("9 to be sent again, from ")
     assert {*preview[0].rpartition(": ")[2].split(", ")} == {"4 failed", "3 delivered", "2 pending_retry"}
-    assert preview[1:] == ["  m1: 9"]
+    assert preview[1:] == [
+        "  m1: 9",
+        "3 were accepted already, and are sent a second time",
+        "2 wait for the last attempt of their schedule: included",
+        "9 are of 1 merchant that fails now: included",
+    ]
     assert len(installation.receiver.of("m1")) == 3 + 8 + 2, "a dry run sends nothing"
 
     installation.receiver.behave("m1", Behaviour())
@@ -71,7 +81,7 @@ async def test_a_bad_night_is_sent_again_once_while_others_go_on(installation: I
     lines = said(await recovering)
     assert live > 1
     assert lines[0] == preview[0]
-    assert "`commands stop" in lines[2]
+    assert "`commands stop" in lines[5]
     assert lines[-1].startswith("recover (command ")
     assert "matched (4 failed, 3 delivered, 2 pending_retry), recovered 9" in lines[-1]
     events = [*delivered, *failed, *waiting]
@@ -91,9 +101,10 @@ async def test_a_bad_night_is_sent_again_once_while_others_go_on(installation: I
     assert (await installation.do("recover", "m1", states=["delivered"]))["result"]["recovered"] == 9
     for event in delivered:
         await installation.settled(event.id, "delivered", 3)
-    assert said(await command(installation, "recover", "m1", *period, "--dry-run", "--state", "failed"))[
-        0
-    ].startswith("none is to be sent again")
+    nothing = [*period[:4], "--dry-run", "--state", "failed"]
+    assert said(await command(installation, "recover", "m1", *nothing))[0].startswith(
+        "none is to be sent again"
+    )
 
 
 async def test_a_recovery_is_stopped_within_two_seconds(installation: Installation) -> None:

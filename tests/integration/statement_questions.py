@@ -354,10 +354,13 @@ QUESTIONS: Mapping[str, Question] = {
     "find_next_failed": Question(RANGE),
     # recovering
     "read_stop": Question(("1",)),
-    "find_waiting": Question(("NULL", "0", "'infinity'", "NULL", "NULL", str(ASKED), str(ASKED)), ASKED),
+    "find_waiting": Question(
+        ("NULL", "0", "'infinity'", "NULL", "NULL", NOW, "7", str(ASKED), str(ASKED)), 2 * ASKED
+    ),
     "run_waiting_now": Question((SEQS,), ASKED),
     "find_finished_of": Question(
-        (LOGGED_FOR, "0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", str(ASKED), str(ASKED)), ASKED
+        (LOGGED_FOR, "0", *DAYS, LONG_AGO, "'infinity'", KINDS, "NULL", "NULL", NOW, str(ASKED), str(ASKED)),
+        2 * ASKED,
     ),
     "reopen_finished": Question((*IN_LOG,), ASKED),
     "find_skippable": Question((MERCHANT, "0", "'infinity'", str(ASKED), str(ASKED)), ASKED),
@@ -609,7 +612,7 @@ QUESTIONS: Mapping[str, Question] = {
     "show_commands_that_sent": Question((SESSION, "1", f"ARRAY[{NOW}]", str(ASKED)), ASKED),
     "show_recovery_of": Question(
         (SESSION, MERCHANT, NEWEST, LONG_AGO, "'infinity'", LONG_AGO, NOW, SENT_AGAIN, "NULL", "NULL")
-        + (str(ASKED),),
+        + ("7", "ARRAY['failing']", str(ASKED)),
         3 * ASKED,
     ),
     "show_skip": Question((SESSION, NOW, str(ASKED), "10"), 2 * ASKED),

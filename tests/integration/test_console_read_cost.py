@@ -121,8 +121,9 @@ def _recovery(
     name: str, *scope: str, kinds: str = "ARRAY['failed', 'pending_retry', 'delivered']", types: str = "NULL"
 ) -> tuple[str, ...]:
     period = f"{NOW} - interval '30 days'", f"{NOW} + interval '1 day'", f"{NOW} - interval '6 hours'", NOW
-    end = ("false", str(COUNTED), "10") if name == "show_recovery" else (str(COUNTED),)
-    return name, *scope, str(NEWEST), *period, kinds, types, "NULL", *end
+    end = "7", "ARRAY['last_attempts', 'failing']", str(COUNTED)
+    of_all = (("false",), ("10",)) if name == "show_recovery" else ((), ())
+    return name, *scope, str(NEWEST), *period, kinds, types, "NULL", *of_all[0], *end, *of_all[1]
 
 
 EVENT = "lpad('1000', 32, '0')::uuid"

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -10,7 +11,7 @@ import pytest
 
 from tests.integration.console_readers import console_pool, reader_of
 from tests.integration.storage_harness import StorageHarness
-from webhook_dispatcher.domain.command import RECOVERABLE, Recover, Skip
+from webhook_dispatcher.domain.command import RECOVERABLE, LeaveOut, Recover, Skip
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.console import deliveries as deliveries_module
 from webhook_dispatcher.storage.console import previews as previews_module
@@ -466,13 +467,23 @@ async def test_a_preview_counts_what_the_command_line_counts(
     await _fill_for_previews(console)
     now = await console.storage.now()
     previews, command_line = Previews(console.pool), Administration(console.db)
-    for kinds in RECOVERIES:
-        wanted = Recover(merchant_id, now - timedelta(hours=1), now, 1000, *kinds)
+    await console.db.execute("UPDATE webhook.lane SET failing_since = $1 WHERE merchant_id = 'm'", now)
+    await console.db.execute(
+        "UPDATE webhook.outbox SET attempts = 8, attempts_by_hand = 1 "
+        "WHERE seq IN (SELECT max(seq) FROM webhook.outbox WHERE due_at > $1 GROUP BY merchant_id)",
+        now,
+    )
+    for kinds, leave_out in product(RECOVERIES, ((), ("last_attempts",), ("failing",), tuple(LeaveOut))):
+        wanted = Recover(
+            merchant_id, now - timedelta(hours=1), now, 1000, *kinds, leave_out=tuple(map(str, leave_out))
+        )
         shown, said = (
             await previews.recovery(console.viewer, wanted),
             await command_line.preview_recovery(wanted),
         )
-        assert (shown.kinds, shown.has_more) == (said.kinds, False), kinds
+        assert (shown.kinds, shown.has_more) == (said.kinds, False), (kinds, leave_out)
+        counted = [(each.last_attempts, each.failing, each.failing_merchants) for each in (shown, said)]
+        assert counted[0] == counted[1], (kinds, leave_out)
         assert (shown.merchants, shown.more_merchants) == (said.merchants if merchant_id is None else {}, 0)
     skip = Skip(merchant_id, now)
     assert (await previews.skip(console.viewer, skip)).kinds == (await command_line.preview_skip(skip)).kinds

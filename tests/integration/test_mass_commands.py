@@ -377,6 +377,53 @@ async def test_a_preview_counts_what_the_command_finds(
     assert [preview.total for preview in (only_m, skipped, of_type, of_charge)] == [4, 1, 1, 3]
 
 
+@pytest.mark.parametrize(
+    ("leave_out", "kinds"),
+    [
+        ((), {"failed": 2, "pending_retry": 4}),
+        (("last_attempts",), {"failed": 2, "pending_retry": 2}),
+        (("failing",), {"failed": 1, "pending_retry": 3}),
+        (("last_attempts", "failing"), {"failed": 1, "pending_retry": 2}),
+    ],
+)
+@pytest.mark.parametrize("merchant", [None, "m"])
+async def test_last_attempts_and_who_fails_now_are_left_out_where_that_is_asked(
+    storage: StorageHarness,
+    here: Daemon,
+    transaction: Transaction,
+    admin: Administration,
+    merchant: str | None,
+    leave_out: tuple[str, ...],
+    kinds: dict[str, int],
+) -> None:
+    await storage.insert_due("m", 3600, 3600, 3600)
+    await storage.db.execute("UPDATE webhook.outbox SET attempts = 7 WHERE seq >= 2")
+    await storage.db.execute("UPDATE webhook.outbox SET attempts_by_hand = 1 WHERE seq = 2")
+    await storage.insert_due("n", 3600)
+    await storage.db.execute("UPDATE webhook.outbox SET attempts = 9 WHERE merchant_id = 'n'")
+    for name in ("m", "n"):
+        await log(storage, name, "failed")
+    failing = "UPDATE webhook.lane SET failing_since = clock_timestamp() + $2 WHERE merchant_id = $1"
+    await storage.db.execute(failing, "n", timedelta())
+    states = "failed", "pending_retry"
+    wanted = await command(
+        storage, merchant, states=states, leave_out=leave_out, asked_at=await storage.now()
+    )
+    await storage.db.execute(failing, "m", timedelta(hours=1))  # only since then
+    found = await look_through(transaction, wanted)
+    async with transaction() as opened:
+        waiting = (await opened.find_waiting(wanted, 0, 1000)).seqs
+    await storage.db.execute("UPDATE webhook.lane SET failing_since = NULL WHERE merchant_id = 'm'")
+    preview = await admin.preview_recovery(wanted)
+    assert preview.kinds == {"failed": len(found), "pending_retry": len(waiting)}
+    if merchant is None:
+        assert preview.kinds == kinds
+        assert (preview.last_attempts, preview.failing, preview.failing_merchants) == (2, 2, 1)
+    else:
+        assert preview.kinds == {"failed": 1, "pending_retry": 2 if "last_attempts" in leave_out else 3}
+        assert (preview.last_attempts, preview.failing, preview.failing_merchants) == (1, 0, 0)
+
+
 async def test_a_preview_counts_what_was_written_in_the_range_and_given_up_after_it(
     storage: StorageHarness, here: Daemon, admin: Administration
 ) -> None:

@@ -318,12 +318,13 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
         {
             "since": "2026-11-20T07:15:30.123Z",
             "until": "2026-11-20T00:00:00.000Z",
-            "states": ["failed", "pending_retry", "delivered"],
+            "states": ["failed"],
+            "leave_out": ["last_attempts", "failing"],
         },
     ),
     (
         "recover --all --since PT1H --state skipped --state failed --type charge.failed --charge ch_1 "
-        "--limit 5 --yes",
+        "--with-failing --limit 5 --yes",
         "recover",
         None,
         {
@@ -332,6 +333,7 @@ ASKED_BY: tuple[tuple[str, str, str | None, dict[str, Any]], ...] = (
             "states": ["skipped", "failed"],
             "types": ["charge.failed"],
             "charge": "ch_1",
+            "leave_out": ["last_attempts"],
             "limit": 5,
         },
     ),

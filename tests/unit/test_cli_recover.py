@@ -31,14 +31,39 @@ def test_a_dry_run_shows_how_many_and_asks_for_nothing(shell: Shell) -> None:
         "5 to be sent again, from 2026-11-20T02:00:00.000Z to 2026-11-20T05:00:00.000Z: "
         "3 failed, 2 delivered",
         "  m1: 5",
-    ]
+    ], "what was delivered would be asked for"
     (wanted,) = database.previewed
     assert isinstance(wanted, Recover)
     assert (wanted.merchant_id, wanted.until - wanted.since) == ("m1", timedelta(hours=3))
+    assert (wanted.states, wanted.leave_out) == (("failed",), ("last_attempts", "failing"))
     code, out, _ = shell("skip --all --before 2026-11-20 --dry-run", database)
     assert (code, database.requests) == (0, [])
     assert "5 to be given up without an attempt, created before 2026-11-20T00:00:00.000Z" in out
     assert isinstance(database.previewed[1], Skip)
+
+
+@pytest.mark.parametrize(
+    ("options", "left_out", "ends"),
+    [
+        ("", ("last_attempts", "failing"), ("left out, --with-last-attempts", "left out, --with-failing")),
+        ("--with-last-attempts", ("failing",), ("included", "left out, --with-failing")),
+        ("--with-failing --with-last-attempts", (), ("included", "included")),
+    ],
+)
+def test_a_preview_says_what_is_left_out_unless_asked_for(
+    shell: Shell, options: str, left_out: tuple[str, ...], ends: tuple[str, str]
+) -> None:
+    database = FakeAdministration([DONE])
+    database.preview = replace(SOME, last_attempts=46, failing=1_200, failing_merchants=3)
+    code, out, _ = shell(f"recover --all {RANGE} --state delivered {options} --yes", database)
+    delivered, last, failing = [line for line in out.splitlines() if " are " in line or " wait " in line]
+    assert (code, delivered) == (0, "2 were accepted already, and are sent a second time")
+    assert last.startswith(f"46 wait for the last attempt of their schedule: {ends[0]}")
+    assert failing.startswith(f"1,200 are of 3 merchants that fail now: {ends[1]}")
+    [wanted], [request] = database.previewed, database.requests
+    assert isinstance(wanted, Recover)
+    assert (wanted.leave_out, wanted.retries) == (left_out, 7)
+    assert request.args.get("leave_out") == (list(left_out) or None)
 
 
 @pytest.mark.parametrize("preview", [SOME, Preview(0, False, {}, {}, 0)])
@@ -131,7 +156,7 @@ def test_a_mass_retry_that_matches_nothing_names_recover_and_what_waits(shell: S
     database = FakeAdministration([replace(DONE, result={"matched": 0, "retried": 0})])
     database.preview = Preview(37, False, {"pending_retry": 37}, {"m1": 37}, 0)
     code, out, _ = shell("deliveries retry-failed --merchant m1 --since PT6H", database)
-    assert (code, "37 wait for their next attempt: `recover`" in out) == (0, True)
+    assert (code, "37 wait for their next attempt: `recover --state pending_retry`" in out) == (0, True)
     (wanted,) = database.previewed
     assert isinstance(wanted, Recover)
     assert (wanted.states, wanted.until) == (("pending_retry",), NOW)

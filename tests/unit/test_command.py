@@ -58,7 +58,7 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
         (make("retry_failed", "m", limit=1), RetryFailed("m", LONG_AGO, NOW, 1)),
         (make("retry_failed", "m", limit=MAX_RETRIED), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
         (make("retry_failed", "m", since=None), RetryFailed("m", LONG_AGO, NOW, MAX_RETRIED)),
-        (make("recover", "m"), Recover("m", LONG_AGO, NOW, MAX_RETRIED)),
+        (make("recover", "m"), Recover("m", LONG_AGO, NOW, MAX_RETRIED, asked_at=NOW)),
         (
             make(
                 "recover",
@@ -67,6 +67,7 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
                 states=["skipped", "failed", "failed"],
                 types=["charge.failed"],
                 charge="ch_1",
+                leave_out=["failing", "last_attempts"],
                 limit=3,
             ),
             Recover(
@@ -77,6 +78,8 @@ def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None
                 ("failed", "skipped"),
                 ("charge.failed",),
                 "ch_1",
+                ("last_attempts", "failing"),
+                NOW,
             ),
         ),
         (make("skip", "m", before=SINCE), Skip("m", SINCE_AT)),
@@ -108,6 +111,10 @@ def test_commands_are_parsed(row: CommandRow, command: Command) -> None:
         (make("recover", "m", states="failed"), "args.states is a list"),
         (make("recover", "m", states=[["failed"]]), "args.states is a list"),
         (make("recover", "m", types=["webhook.test"]), "args.types is a list of some of charge.created"),
+        (
+            make("recover", "m", leave_out=["failed"]),
+            "args.leave_out is a list of some of last_attempts, fail",
+        ),
         (make("recover", "m", charge=5), "recover needs args.charge, a string"),
         (make("skip", "m"), "skip needs args.before, an instant"),
         (make("skip", before=SINCE), "skip needs either merchant_id or args.all = true"),

@@ -22,6 +22,7 @@ ARGUMENTS = {
     "states": ["delivered"],
     "types": ["charge.created"],
     "charge": "ch_1",
+    "leave_out": ["failing"],
     "all": True,
     "before": "2026-11-20T09:00:00Z",
     "url": "https://merchant.com/webhooks",

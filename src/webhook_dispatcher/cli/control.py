@@ -128,7 +128,7 @@ async def _tell_waiting(database: Administration, request: ControlRequest) -> st
     more = "+" if preview.has_more else ""
     return (
         f"none had failed for good; {preview.total:,}{more} wait for their next attempt: "
-        "`recover` attempts those now, and sends again what was delivered"
+        "`recover --state pending_retry` attempts those now"
     )
 
 

@@ -1,7 +1,7 @@
 """`recover`, `skip` and `commands stop`: many deliveries at once. Each shows first what it would be about."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -33,13 +33,14 @@ from webhook_dispatcher.domain.command import (
     LONG_AGO,
     RECOVERABLE,
     RECOVERABLE_TYPES,
-    RECOVERED_BY_DEFAULT,
+    SENT_AGAIN,
     CommandName,
+    LeaveOut,
     Recover,
     Skip,
 )
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
-from webhook_dispatcher.domain.event import render_instant
+from webhook_dispatcher.domain.event import State, render_instant
 from webhook_dispatcher.storage.administration import Administration, ControlRequest, ControlView
 from webhook_dispatcher.storage.previews import COUNT_LIMIT, Preview
 
@@ -66,7 +67,7 @@ States = Annotated[
         "--state",
         parser=one_of(RECOVERABLE),
         metavar="STATE",
-        help="Only failed, pending_retry, delivered (by default all three), or skipped. May be repeated.",
+        help="failed (by default that alone), pending_retry, delivered, or skipped. May be repeated.",
     ),
 ]
 Types = Annotated[
@@ -76,6 +77,18 @@ Types = Annotated[
         parser=one_of(RECOVERABLE_TYPES),
         metavar="TYPE",
         help="Only events of this type. May be repeated.",
+    ),
+]
+WithLastAttempts = Annotated[
+    bool,
+    typer.Option(
+        "--with-last-attempts", help="With pending_retry: what waits for the last of its schedule, too."
+    ),
+]
+WithFailing = Annotated[
+    bool,
+    typer.Option(
+        "--with-failing", help="Merchants whose latest attempts failed, too, without a success since."
     ),
 ]
 RequiredSince = Annotated[
@@ -107,6 +120,8 @@ def ask_recover(
     event_types: Types = None,
     charge: Annotated[str | None, typer.Option("--charge", help="Only events of this charge.")] = None,
     states: States = None,
+    with_last_attempts: WithLastAttempts = False,
+    with_failing: WithFailing = False,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -119,19 +134,24 @@ def ask_recover(
     """Ask for `recover`."""
     check_one_or_all(merchant, everything)
     session = session_of(context, shard)
-    chosen = tuple(states or map(str, RECOVERED_BY_DEFAULT))
+    chosen = tuple(states or map(str, SENT_AGAIN))
+    included = {LeaveOut.LAST_ATTEMPTS: with_last_attempts, LeaveOut.FAILING: with_failing}
+    leave_out = tuple(str(what) for what, is_included in included.items() if not is_included)
+    retries = len(session.settings().retry_schedule.delays)
 
     async def look(database: Administration) -> tuple[Preview, ControlRequest]:
         start = await resolved(since, database) or LONG_AGO
         end = await resolved(until, database) or await database.database_time()
         types = tuple(event_types) if event_types else None
-        wanted = Recover(merchant, start, end, limit or 0, chosen, types, charge)
+        scope = merchant, start, end, limit or 0, chosen, types, charge
+        wanted = Recover(*scope, leave_out=leave_out, retries=retries)
         args = {
             "since": render_instant(start),
             "until": render_instant(end),
             "states": list(chosen),
             "types": list(types) if types else None,
             "charge": charge,
+            "leave_out": list(leave_out) or None,
             "limit": limit,
         }
         request = request_of(CommandName.RECOVER, requested_by, merchant, args)
@@ -139,7 +159,8 @@ def ask_recover(
 
     preview, request = session.work(look)
     said = f"to be sent again, from {request.args['since']} to {request.args['until']}"
-    if _is_to_be_done(preview, said, dry_run, yes, as_json):
+    beside = told_beside(preview, chosen, leave_out)
+    if _is_to_be_done(preview, said, dry_run, yes, as_json, beside):
         progress = Progress() if as_json else News(session, amount(preview))
         carry_out(session, request, deadline if wait else None, as_json, progress)
 
@@ -187,12 +208,14 @@ def stop(
     typer.echo(f"command {command_id} ends after its chunk")
 
 
-def _is_to_be_done(preview: Preview, said: str, dry_run: bool, yes: bool, as_json: bool) -> bool:
+def _is_to_be_done(
+    preview: Preview, said: str, dry_run: bool, yes: bool, as_json: bool, beside: Sequence[str] = ()
+) -> bool:
     """Show what a command would be about; tell whether it is to be given."""
     if as_json and dry_run:
         print_json(preview)
     if not as_json:
-        for line in describe(preview, said):
+        for line in [*describe(preview, said), *beside]:
             typer.echo(line)
     if dry_run or (not preview.total and not as_json):
         return False
@@ -215,6 +238,28 @@ def describe(preview: Preview, said: str) -> list[str]:
     if preview.more_merchants:
         lines.append(f"  and {preview.more_merchants:,} more merchants")
     return lines + later
+
+
+def told_beside(preview: Preview, states: Sequence[str], leave_out: Sequence[str]) -> list[str]:
+    """Say what is sent a second time, and what is left out unless asked for."""
+    lines = []
+    if State.DELIVERED in states and preview.kinds.get(State.DELIVERED):
+        lines.append(f"{preview.kinds[State.DELIVERED]:,} were accepted already, and are sent a second time")
+    if preview.last_attempts:
+        count = many(preview.last_attempts, COUNT_LIMIT)
+        end = _included(LeaveOut.LAST_ATTEMPTS, "--with-last-attempts", leave_out)
+        lines.append(f"{count} wait for the last attempt of their schedule: {end}")
+    if preview.failing:
+        count = many(preview.failing, COUNT_LIMIT)
+        end = _included(LeaveOut.FAILING, "--with-failing", leave_out)
+        merchants = preview.failing_merchants
+        of = "1 merchant that fails" if merchants == 1 else f"{merchants:,} merchants that fail"
+        lines.append(f"{count} are of {of} now: {end}")
+    return lines
+
+
+def _included(what: LeaveOut, option: str, leave_out: Sequence[str]) -> str:
+    return f"left out, {option} includes them" if what in leave_out else "included"
 
 
 def given_up_later(preview: Preview) -> list[str]:

@@ -57,7 +57,7 @@ def table(parts: Parts) -> Sequence[Route]:
     sessions, actions, commands = Sessions(database), Actions(database), Commands(database)
     deliveries, merchants, prover = Deliveries(database), Merchants(database), Prover()
     signing = Signing(sessions, prover, parts.is_by_proxy)
-    acts = ActPages(Previews(database), actions, parts.clock)
+    acts = ActPages(Previews(database), actions, parts.clock, len(parts.rules.schedule.delays))
     delivery = DeliveryPages(Stories(database), commands, actions, parts.rules)
     merchant_list = MerchantList(merchants)
     merchant = MerchantPages(merchants, commands, actions, parts.guard, parts.shard)

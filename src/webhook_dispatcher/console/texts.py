@@ -454,9 +454,18 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "delivery.cancel_do": ("Give it up", "Прекратить", "To‘xtatish"),
         "act.retry": ("Retry", "Повторить", "Takrorlash"),
         "act.retry_about": (
-            "Each of these is attempted once more now. What was delivered already is left as it is.",
-            "Для каждого будет сделана ещё одна попытка сейчас. Доставленное останется как есть.",
-            "Har biri uchun hozir yana bitta urinish qilinadi. Yetkazilganlari o‘zgarmaydi.",
+            (
+                "Each of these is attempted once more now. What waits for a retry keeps its schedule, and "
+                "what was delivered already is left as it is."
+            ),
+            (
+                "Для каждого будет сделана ещё одна попытка сейчас. Расписание ожидающих повтора не "
+                "изменится, доставленное останется как есть."
+            ),
+            (
+                "Har biri uchun hozir yana bitta urinish qilinadi. Takrorni kutayotganlarning jadvali "
+                "o‘zgarmaydi, yetkazilganlari ham."
+            ),
         ),
         "act.retry_do": (
             {"one": "Retry {count} delivery", "other": "Retry {count} deliveries"},
@@ -503,16 +512,18 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "act.recover_all": ("Send again", "Отправить заново", "Qayta yuborish"),
         "act.recover_all_about": (
             (
-                "What failed and what waits is attempted now. What was delivered is sent once more and "
-                "stays delivered. Cancelled and test events are left out."
+                "What you tick is attempted once now. What waits for a retry keeps its schedule: if this "
+                "attempt fails, the next one stays due when it was. Cancelled and test events are left out."
             ),
             (
-                "Недоставленное и ожидающее отправляется сейчас. Доставленное отправляется ещё раз и "
-                "остаётся доставленным. Отменённые и тестовые не затрагиваются."
+                "Отмеченное отправляется один раз сейчас. У ожидающего повтора расписание не меняется: "
+                "если попытка не удастся, следующая останется в своё время. Отменённые и тестовые не "
+                "затрагиваются."
             ),
             (
-                "Yetkazilmaganlar va kutayotganlar hozir yuboriladi. Yetkazilganlari yana bir marta "
-                "yuboriladi va yetkazilgan bo‘lib qoladi. Bekor qilingan va sinov hodisalari kirmaydi."
+                "Belgilanganlar hozir bir marta yuboriladi. Takrorni kutayotganlarning jadvali "
+                "o‘zgarmaydi: bu urinish muvaffaqiyatsiz bo‘lsa, keyingisi o‘z vaqtida qoladi. Bekor "
+                "qilingan va sinov hodisalari kirmaydi."
             ),
         ),
         "act.skip_all": ("Skip", "Пропустить", "O‘tkazib yuborish"),
@@ -526,6 +537,40 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
                 "Kutayotgan hamma narsa o‘tkazib yuboriladi va yuborilmaydi. Qayta yuborish bilan qaytarish "
                 "mumkin."
             ),
+        ),
+        "act.delivered_too": (
+            "Delivered ones as well: their merchants accepted these already, and get them a second time.",
+            "И доставленные: мерчанты их уже приняли и получат второй раз.",
+            "Yetkazilganlari ham: merchantlar ularni qabul qilgan, ikkinchi marta oladi.",
+        ),
+        "act.last_attempts_too": (
+            "Those that wait for the last attempt of their schedule as well: {found}.",
+            "И ожидающие последней попытки по расписанию: {found}.",
+            "Jadval bo‘yicha oxirgi urinishni kutayotganlar ham: {found}.",
+        ),
+        "act.failing_too": (
+            {
+                "one": "Those of a merchant that fails now as well: {found}.",
+                "other": "Those of {count} merchants that fail now as well: {found}.",
+            },
+            {
+                "one": "И доставки {count} мерчанта, который сейчас не принимает: {found}.",
+                "few": "И доставки {count} мерчантов, которые сейчас не принимают: {found}.",
+                "many": "И доставки {count} мерчантов, которые сейчас не принимают: {found}.",
+            },
+            {"other": "Hozir qabul qilmayotgan {count} ta merchantnikilar ham: {found}."},
+        ),
+        "act.failing_included": (
+            {
+                "one": "Of these, {found} are of a merchant that fails now.",
+                "other": "Of these, {found} are of {count} merchants that fail now.",
+            },
+            {
+                "one": "Из них {found} — {count} мерчанта, который сейчас не принимает.",
+                "few": "Из них {found} — {count} мерчантов, которые сейчас не принимают.",
+                "many": "Из них {found} — {count} мерчантов, которые сейчас не принимают.",
+            },
+            {"other": "Shulardan {found} tasi hozir qabul qilmayotgan {count} ta merchantniki."},
         ),
         "act.everybody": (
             "Yes, this is about all merchants.",

@@ -65,7 +65,7 @@ class Attempter:
     ) -> None:
         self._sender = sender
         self._keyring = keyring
-        self._schedule = schedule
+        self.schedule = schedule
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
         self._own_faults = instruments.own_faults
@@ -195,7 +195,7 @@ class Attempter:
         self._merchants.learn(
             event.merchant_id, attempt.outcome, attempt.duration_ms / 1000, is_costly=result.is_costly
         )
-        state, reason, delay = judge(result, event, self._schedule)
+        state, reason, delay = judge(result, event, self.schedule)
         outcome = attempt.outcome
         counter, histogram = self._metrics.attempts_by[outcome, event.trigger]
         counter.inc()

@@ -15,15 +15,27 @@ from uuid import UUID
 
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.domain.event import EVENT_TYPES, TEST_EVENT_TYPE, FailedReason, State
+from webhook_dispatcher.domain.schedule import DEFAULT_DELAYS
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MAX_RETRIED = 10_000_000
 RECOVERED_BY_DEFAULT = (State.FAILED, State.PENDING_RETRY, State.DELIVERED)
 RECOVERABLE = (*map(str, RECOVERED_BY_DEFAULT), str(FailedReason.SKIPPED))
 """What `recover` may be asked for: states, and those skipped, which `failed` does not include."""
+SENT_AGAIN = (State.FAILED,)
+"""What people are offered to send again first: nothing is lost by that. They ask for all else by name."""
 RECOVERABLE_TYPES = tuple(name for name in EVENT_TYPES if name != TEST_EVENT_TYPE)
 UNKNOWN = "unknown"
 """What metrics and logs call a command that is none of ours."""
+
+
+class LeaveOut(StrEnum):
+    """What `recover` may be told to leave out of what matches."""
+
+    LAST_ATTEMPTS = "last_attempts"
+    """What waits for the last attempt of its schedule."""
+    FAILING = "failing"
+    """Merchants who fail when it is asked for: their latest attempt failed, with no success since."""
 
 
 class Code(IntEnum):
@@ -179,6 +191,8 @@ class Recover:
 
     Finished deliveries are those that finished within [since, until); waiting ones were created before until.
     states: of RECOVERABLE. types: of these event types only; None: of all. charge: of this charge only.
+    leave_out: of LeaveOut. asked_at: who fails by then fails now. retries: of the schedule; the last attempt
+        follows as many of it.
     """
 
     merchant_id: str | None
@@ -188,6 +202,19 @@ class Recover:
     states: tuple[str, ...] = tuple(map(str, RECOVERED_BY_DEFAULT))
     types: tuple[str, ...] | None = None
     charge: str | None = None
+    leave_out: tuple[str, ...] = ()
+    asked_at: datetime = LONG_AGO
+    retries: int = len(DEFAULT_DELAYS)
+
+    @property
+    def failing_since(self) -> datetime | None:
+        """Who fails since then, or for longer, is left out; None: nobody is."""
+        return self.asked_at if LeaveOut.FAILING in self.leave_out else None
+
+    @property
+    def below_attempts(self) -> int | None:
+        """How many attempts of the schedule what waits must have fewer of; None: any."""
+        return self.retries if LeaveOut.LAST_ATTEMPTS in self.leave_out else None
 
     @classmethod
     def parse(cls, row: CommandRow) -> Self:
@@ -201,6 +228,8 @@ class Recover:
             _choice(row, "states", RECOVERABLE) or tuple(map(str, RECOVERED_BY_DEFAULT)),
             _choice(row, "types", RECOVERABLE_TYPES),
             None if _argument(row, "charge") is None else _text(row, "charge"),
+            _choice(row, "leave_out", tuple(LeaveOut)) or (),
+            row.created_at,
         )
 
 
@@ -365,21 +394,24 @@ COMMANDS: Mapping[str, CommandSpec] = MappingProxyType(
         CommandName.RECOVER: CommandSpec(
             Recover.parse,
             "`merchant_id` or `args.since`",
-            "`args.until`, `args.states`, `args.types`, `args.charge`, `args.limit`",
+            "`args.until`, `args.states`, `args.types`, `args.charge`, `args.leave_out`, `args.limit`",
             "sends everything of a range of time: `failed` and `pending_retry` ones as by `retry`, "
             "`delivered` ones again (trigger `replay`; they stay `delivered`). `args.states` names some of "
             "them (by default all three), or `skipped`. Finished ones by `finished_at`, as for "
             "`retry_failed`; waiting ones if they were created before `args.until`. Those first, then the "
             "finished ones, oldest first, paced like `retry_failed`; not for cancelled ones, tests, "
-            "merchants without an endpoint, and `$platform`, unless it is named. "
+            "merchants without an endpoint, and `$platform`, unless it is named. `args.leave_out` names what "
+            "else is left out: `last_attempts` (what waits for the last of its schedule), `failing` "
+            "(merchants who fail when the command is given: their latest attempt failed, with no success "
+            "since). "
             "`webhook.stop_command` ends it",
             "`matched` by state, `recovered`; while `running` also `passed` (rows looked at), `reached`; "
             "`stopped` if it was",
             CommandLine(
                 ("recover",),
-                "Send everything of a range of time: what failed or waits now, what was delivered again.",
+                "Send a range of time again: what failed; what waits or was delivered, where asked for.",
                 "recover merchant-1 --since 2026-11-20T02:00:00Z --until 2026-11-20T05:00:00Z --dry-run",
-                "Shows how many these are, and asks. `commands stop` ends it.",
+                "Shows how many these are, and what is left out of them, and asks. `commands stop` ends it.",
                 "recover",
             ),
         ),

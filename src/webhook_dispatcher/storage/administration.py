@@ -440,7 +440,7 @@ class Administration:
     async def preview_recovery(self, wanted: Recover) -> Preview:
         """Count what a recovery would send."""
         period = wanted.merchant_id, wanted.since, wanted.until
-        kinds = wanted.states, wanted.types, wanted.charge
+        kinds = wanted.states, wanted.types, wanted.charge, wanted.retries, wanted.leave_out
         rows = await self._rows("preview_recovery", *period, *kinds, COUNT_LIMIT + 1, MERCHANTS_SHOWN)
         return Preview.of(rows, await self._count_given_up_later(wanted))
 

@@ -39,7 +39,8 @@ class PostgresMassTransaction:
     async def find_waiting(self, command: Recover, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
         place = command.merchant_id, after, command.until
-        return await self._look("find_waiting", *place, command.types, command.charge, limit=limit)
+        wanted = command.types, command.charge, command.failing_since, command.below_attempts
+        return await self._look("find_waiting", *place, *wanted, limit=limit)
 
     async def run_all_now(self, found: Found) -> MadeDue:
         """See domain.mass_command.MassTransaction."""
@@ -49,7 +50,7 @@ class PostgresMassTransaction:
     async def find_finished(self, command: Recover, after: int, limit: int) -> Found:
         """See domain.mass_command.MassTransaction."""
         period = *days(command.since, command.until), command.since, command.until
-        wanted = command.states, command.types, command.charge
+        wanted = command.states, command.types, command.charge, command.failing_since
         if command.merchant_id is None:
             return await self._look("find_finished", after, *period, *wanted, limit=limit)
         place = command.merchant_id, after

@@ -28,7 +28,12 @@ TONES: Mapping[str, str] = {
 INSTANTS = frozenset({"since", "until", "before", "secret_created_at", "previous_until", "began_at"})
 NUMBERS = frozenset({"status", "id"})
 """Numbers that name something: their digits are not grouped."""
-WORDS: Mapping[str, str] = {"states": "state", "matched": "state", "outcome": "outcome"}
+WORDS: Mapping[str, str] = {
+    "states": "state",
+    "matched": "state",
+    "outcome": "outcome",
+    "leave_out": "left_out",
+}
 """Which closed list the values of a fact are of."""
 _DONE = {CommandName.RETRY_FAILED: "retried", CommandName.RECOVER: "recovered", CommandName.SKIP: "skipped"}
 

@@ -30,7 +30,9 @@ from webhook_dispatcher.domain.command import (
     MAX_RETRIED,
     RECOVERABLE,
     RECOVERED_BY_DEFAULT,
+    SENT_AGAIN,
     CommandName,
+    LeaveOut,
     Recover,
     Skip,
 )
@@ -45,6 +47,8 @@ PREFIX = "only_"
 """Stands before the names of a filter's fields in forms that have fields of their own, too."""
 NEW, SHOWN = "new_", "shown_"
 """Stand before the fields in which a preview's window is chosen anew, and before what was in these."""
+CHOICES = ("states", "included")
+"""The fields in which people choose which states are meant, and what is not left out."""
 TICKED: Mapping[str, CommandName] = {"retry": CommandName.RETRY, "cancel": CommandName.CANCEL}
 RECENT = timedelta(hours=6)
 """What is offered where neither a merchant nor a beginning in time is named."""
@@ -53,12 +57,16 @@ PRESETS = (timedelta(hours=1), RECENT, timedelta(hours=24))
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a mass command is about, as its args say it. since: None where it has no beginning."""
+    """What a mass command is about, as its args say it. since: None where it has no beginning.
+
+    leave_out: of LeaveOut.
+    """
 
     fields: FilterFields
     since: datetime | None
     until: datetime
     states: tuple[str, ...]
+    leave_out: tuple[str, ...] = ()
 
     @property
     def merchant(self) -> str | None:
@@ -68,9 +76,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class MassAct:
-    """A command for all that match. fields: of the filter, which it understands. states: that it is about.
+    """A command for all that match. fields: of the filter, which it understands. states: that it can be of.
 
-    args: of the command. has_window: it has a beginning in time. chooses_states: some of these may be meant.
+    args: of the command. has_window: it has a beginning in time. offers: those of the states that are chosen
+    at first, where people choose; they choose then, too, what is left out. None: it is about all of them.
     """
 
     command: CommandName
@@ -79,7 +88,12 @@ class MassAct:
     args: Callable[[Scope], dict[str, Any]]
     is_destructive: bool = False
     has_window: bool = True
-    chooses_states: bool = False
+    offers: tuple[str, ...] | None = None
+
+    @property
+    def chooses_states(self) -> bool:
+        """Tell whether people choose states, and what is left out."""
+        return self.offers is not None
 
 
 def _retry_args(scope: Scope) -> dict[str, Any]:
@@ -91,7 +105,8 @@ def _recover_args(scope: Scope) -> dict[str, Any]:
     fields = scope.fields
     return {
         **_retry_args(scope),
-        **({"states": list(scope.states)} if scope.states != MASS["recover_all"].states else {}),
+        **({"states": list(scope.states)} if scope.states != RECOVERED_BY_DEFAULT else {}),
+        **({"leave_out": list(scope.leave_out)} if scope.leave_out else {}),
         **({"types": [fields.type]} if fields.type else {}),
         **({"charge": fields.charge} if fields.charge else {}),
     }
@@ -107,7 +122,7 @@ MASS: Mapping[str, MassAct] = {
         frozenset({"merchant", "state", "type", "charge", "since", "until"}),
         tuple(map(str, RECOVERED_BY_DEFAULT)),
         _recover_args,
-        chooses_states=True,
+        offers=tuple(map(str, SENT_AGAIN)),
     ),
     "retry_all": MassAct(
         CommandName.RETRY_FAILED,
@@ -136,11 +151,12 @@ class ActRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ActPages:
-    """Previews what is done to many deliveries, and gives the commands."""
+    """Previews what is done to many deliveries, and gives the commands. retries: of the schedule."""
 
     previews: Previews
     actions: Actions
     clock: Clock
+    retries: int
 
     async def preview(self, asked: Asked) -> Answer:
         """Say what an act will do, and to how many."""
@@ -163,6 +179,7 @@ class ActPages:
             "back": back,
             "scope": [],
             "window": None,
+            "beside": [],
             "merchants": [],
             "more_merchants": 0,
             "is_none": False,
@@ -190,6 +207,7 @@ class ActPages:
             "back": back,
             "scope": _said_scope(asked, act, fields),
             "window": _window(asked, name, act, scope, now),
+            "beside": _beside(asked, act, scope, preview),
             "since": scope.since,
             "events": [],
             "counts": [
@@ -222,7 +240,7 @@ class ActPages:
             return await self.previews.skip(asked.key, Skip(scope.merchant, scope.until))
         period = scope.since or LONG_AGO, scope.until, MAX_RETRIED
         kinds = scope.states, (scope.fields.type,) if scope.fields.type else None, scope.fields.charge or None
-        wanted = Recover(scope.merchant, *period, *kinds)
+        wanted = Recover(scope.merchant, *period, *kinds, leave_out=scope.leave_out, retries=self.retries)
         is_retry = act.command is CommandName.RETRY_FAILED
         return await self.previews.recovery(asked.key, wanted, with_platform=is_retry)
 
@@ -293,8 +311,11 @@ def _scope(
     wanted.check()
     until = now if wanted.until is None else min(wanted.until, now)
     chosen = [state for state in RECOVERABLE if state in given.get("states", ())]
-    states = (fields.state,) if fields.state else act.states
-    return Scope(fields, wanted.since, until, tuple(chosen) if act.chooses_states and chosen else states)
+    if act.offers is None:
+        return Scope(fields, wanted.since, until, (fields.state,) if fields.state else act.states)
+    states = tuple(chosen) or ((fields.state,) if fields.state else act.offers)
+    leave_out = tuple(str(what) for what in LeaveOut if what not in given.get("included", ()))
+    return Scope(fields, wanted.since, until, states, leave_out)
 
 
 def _said_scope(asked: Asked, act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
@@ -311,8 +332,12 @@ def _beside_window(act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
     return [(field, text) for field, text in fields.pairs if field not in own]
 
 
-def _chosen_states(act: MassAct, scope: Scope) -> list[tuple[str, str]]:
-    return [("states", state) for state in scope.states] if act.chooses_states else []
+def _choices(act: MassAct, scope: Scope) -> list[tuple[str, str]]:
+    """Return the fields that say which states are chosen, and what is not left out."""
+    if not act.chooses_states:
+        return []
+    included = [str(what) for what in LeaveOut if what not in scope.leave_out]
+    return [*(("states", state) for state in scope.states), *(("included", what) for what in included)]
 
 
 def _act_fields(name: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -323,7 +348,7 @@ def _act_fields(name: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, 
 def _kept(name: str, act: MassAct, scope: Scope) -> list[tuple[str, str]]:
     """Return the fields of the form that gives the command: what was previewed, and nothing after it."""
     kept = replace(scope.fields, until=scope.until.isoformat())
-    return [*_act_fields(name, kept.pairs), *_chosen_states(act, scope)]
+    return [*_act_fields(name, kept.pairs), *_choices(act, scope)]
 
 
 def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) -> dict[str, object] | None:
@@ -331,22 +356,59 @@ def _window(asked: Asked, name: str, act: MassAct, scope: Scope, now: datetime) 
     if not act.has_window:
         return None
     kept = _act_fields(name, _beside_window(act, scope.fields))
-    states = _chosen_states(act, scope)
+    choices = _choices(act, scope)
     return {
         "local": scope.fields.local(asked.reader.zone),
         "is_chosen_anew": bool(asked.given("changed")),
         "presets": [
             (
                 texts.say("act.last", asked.reader.language, span=amounts.span(span, asked.reader.language)),
-                _preview_path([*kept, (PREFIX + "since", (now - span).isoformat()), *states]),
+                _preview_path([*kept, (PREFIX + "since", (now - span).isoformat()), *choices]),
             )
             for span in PRESETS
         ],
         "states": [
             (state, _kind(asked, state), state in scope.states)
             for state in (RECOVERABLE if act.chooses_states else ())
+            if state != State.DELIVERED
         ],
     }
+
+
+def _beside(asked: Asked, act: MassAct, scope: Scope, preview: Preview) -> list[tuple[str, str, str, bool]]:
+    """Return what is asked for apart: a field, its value, the words for it, and whether it is chosen.
+
+    The field is empty where there is no choice, and it is only said.
+    """
+    language = asked.reader.language
+    count, failing = (
+        _shown(asked, each, preview.has_more) for each in (preview.last_attempts, preview.failing)
+    )
+    merchants = preview.failing_merchants
+    offered = [
+        ("states", str(State.DELIVERED), texts.say("act.delivered_too", language), True),
+        (
+            "included",
+            str(LeaveOut.LAST_ATTEMPTS),
+            texts.say("act.last_attempts_too", language, found=count),
+            preview.last_attempts > 0,
+        ),
+        (
+            "included",
+            str(LeaveOut.FAILING),
+            texts.say("act.failing_too", language, found=failing, count=merchants),
+            merchants > 0,
+        ),
+    ]
+    if not act.chooses_states:
+        told = texts.say("act.failing_included", language, found=failing, count=merchants)
+        return [("", "", told, True)] if merchants else []
+    chosen = dict.fromkeys(_choices(act, scope), True)
+    return [
+        (NEW + field, value, text, (field, value) in chosen)
+        for field, value, text, is_there in offered
+        if is_there or (field, value) in chosen
+    ]
 
 
 def _is_chosen_anew(asked: Asked) -> bool:
@@ -358,16 +420,18 @@ def _is_chosen_anew(asked: Asked) -> bool:
         instant(field, asked.entered(NEW + field), zone) != instant(field, asked.entered(SHOWN + field), zone)
         for field in ("since", "until")
     )
-    return times_differ or set(asked.form.get(NEW + "states", ())) != set(asked.form.get("states", ()))
+    return times_differ or any(
+        set(asked.form.get(NEW + field, ())) != set(asked.form.get(field, ())) for field in CHOICES
+    )
 
 
 def _recounted(asked: Asked, name: str, act: MassAct, fields: FilterFields) -> str:
     """Return the path of the preview of what is chosen anew: nothing is done that was not counted before."""
     times = ((PREFIX + field, asked.entered(NEW + field)) for field in ("since", "until"))
-    states = [("states", state) for state in asked.form.get(NEW + "states", ())]
+    choices = [(field, value) for field in CHOICES for value in asked.form.get(NEW + field, ())]
     changed = [] if asked.entered("again") else [("changed", "yes")]
     kept = _act_fields(name, _beside_window(act, fields))
-    return _preview_path([*kept, *(pair for pair in times if pair[1]), *states, *changed])
+    return _preview_path([*kept, *(pair for pair in times if pair[1]), *choices, *changed])
 
 
 def _chosen(asked: Asked, ticked: Sequence[str]) -> list[UUID]:

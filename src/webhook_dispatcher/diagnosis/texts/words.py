@@ -77,6 +77,7 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "states": _word("States", "Состояния", "Holatlar"),
         "types": _word("Types", "Типы", "Turlar"),
         "charge": _word("Charge", "Платёж", "To‘lov"),
+        "leave_out": _word("Left out", "Не затронуты", "Kirmaydi"),
         "limit": _word("At most", "Не больше", "Ko‘pi bilan"),
         "force": _word("Even if delivered", "Даже если доставлено", "Yetkazilgan bo‘lsa ham"),
         "all": _word("All merchants", "Все мерчанты", "Barcha merchantlar"),
@@ -111,6 +112,12 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "sessions_ended": _word("Sessions ended", "Завершено сеансов", "Tugatilgan seanslar"),
         "locked_seconds": _word("Locked, seconds", "Закрыт, секунд", "Yopilgan, soniya"),
         "installation": _word("Installation", "Установка", "O‘rnatma"),
+    },
+    "left_out": {
+        "last_attempts": _word("Last attempts", "Последние попытки", "Oxirgi urinishlar"),
+        "failing": _word(
+            "Failing merchants", "Мерчанты, которые не принимают", "Qabul qilmayotgan merchantlar"
+        ),
     },
     "merchant": {
         "healthy": _word("Healthy", "Исправен", "Soz"),

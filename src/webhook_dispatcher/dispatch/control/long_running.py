@@ -5,6 +5,7 @@ kept in `result`: when their worker goes away, any dispatcher resumes them from 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, assert_never
 from uuid import uuid4
@@ -96,6 +97,7 @@ class LongRunningCommands:
     ) -> LongRunningCommand:
         if command.merchant_id is not None:
             await transaction.require_endpoint(command.merchant_id)
+        command = replace(command, retries=len(self._attempter.schedule.delays))
         begun = RecoveryProgress.parse(row.result, command) if row.result else RecoveryProgress.of(command)
         return await self._begin(transaction, row, Recovery(command), begun)
 

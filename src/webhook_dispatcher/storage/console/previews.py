@@ -22,12 +22,16 @@ class Preview:
 
     kinds: by state, or `skipped`. merchants: of a command about all, those with most.
     more_merchants: how many others were found. has_more: not everything was looked at.
+    last_attempts, failing, failing_merchants: as storage.previews has them.
     """
 
     kinds: Mapping[str, int]
     merchants: Mapping[str, int]
     more_merchants: int
     has_more: bool
+    last_attempts: int = 0
+    failing: int = 0
+    failing_merchants: int = 0
 
     @property
     def total(self) -> int:
@@ -40,7 +44,8 @@ class Preview:
         kinds = {row["kind"]: row["deliveries"] for row in rows if row["kind"] is not None}
         merchants = {row["merchant_id"]: row["deliveries"] for row in rows if row["merchant_id"] is not None}
         [rest] = [row for row in rows if row["kind"] is None and row["merchant_id"] is None]
-        return cls(kinds, merchants, rest["deliveries"] - len(merchants), rest["has_more"])
+        aside = [rest.get(name, 0) for name in ("last_attempts", "failing", "failing_merchants")]
+        return cls(kinds, merchants, rest["deliveries"] - len(merchants), rest["has_more"], *aside)
 
 
 class Previews:
@@ -54,11 +59,12 @@ class Previews:
         [numbers] = await self._ask("show_numbers", session, None, wanted.until)
         place = numbers["end_seq"], *days(wanted.since, wanted.until), wanted.since, wanted.until
         kinds = list(wanted.states), wanted.types, wanted.charge
+        left_out = wanted.retries, list(wanted.leave_out), LOOK
         if wanted.merchant_id is not None:
-            return Preview.of(
-                await self._ask("show_recovery_of", session, wanted.merchant_id, *place, *kinds, LOOK)
-            )
-        rows = await self._ask("show_recovery", session, *place, *kinds, with_platform, LOOK, MERCHANTS_SHOWN)
+            rows = await self._ask("show_recovery_of", session, wanted.merchant_id, *place, *kinds, *left_out)
+        else:
+            found = *place, *kinds, with_platform, *left_out
+            rows = await self._ask("show_recovery", session, *found, MERCHANTS_SHOWN)
         return Preview.of(rows)
 
     async def skip(self, session: bytes, wanted: Skip) -> Preview:

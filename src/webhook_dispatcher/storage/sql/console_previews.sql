@@ -13,11 +13,15 @@
 -- $8 types text[], or null
 -- $9 charge text, or null
 -- $10 with_platform boolean
--- $11 look bigint
--- $12 merchants_shown bigint
--- row: kind text, merchant_id text, deliveries bigint, has_more boolean
--- order: first the kinds, then one row without kind and merchant that counts merchants and says whether a look ended early,
---   then the merchants that have most
+-- $11 retries bigint; of the schedule
+-- $12 leave_out text[]; last_attempts, failing
+-- $13 look bigint
+-- $14 merchants_shown bigint
+-- row: kind text, merchant_id text, deliveries bigint, has_more boolean, last_attempts bigint, failing bigint,
+--   failing_merchants bigint
+-- order: first the kinds, then one row without kind and merchant that counts merchants, says whether a look ended early, and
+--   counts, of all that matches, what waits for its last attempt, and whose latest attempt failed; then the merchants that
+--   have most
 -- none: the session is over
 SELECT page.*
 FROM webhook.console_reader($1) AS me
@@ -28,42 +32,43 @@ CROSS JOIN LATERAL (
                 'waiting' AS place, 'pending_retry' AS kind, owed.merchant_id, owed.type,
                 owed.due_at > clock_timestamp() AND NOT owed.is_claimed
                 AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $6 AS is_meant,
+                owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $11::bigint AS is_last,
                 CASE WHEN $9::text IS NOT NULL THEN owed.charge_id END AS charge_id
             FROM webhook.console_owed AS owed
             WHERE me.name IS NOT NULL AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($7::text[])
             ORDER BY owed.merchant_id, owed.due_at
-            LIMIT (SELECT $11::bigint)
+            LIMIT (SELECT $13::bigint)
         )
         UNION ALL
         (
             SELECT
                 'failed', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason::text
                     ELSE 'failed' END,
-                finished.merchant_id, finished.type, true,
+                finished.merchant_id, finished.type, true, false,
                 CASE WHEN $9::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
             WHERE me.name IS NOT NULL AND finished.state = 'failed'
                 AND finished.finished_at >= $5 AND finished.finished_at < $6
                 AND $7::text[] && ARRAY['failed', 'skipped']
             ORDER BY finished.finished_at DESC, finished.seq DESC
-            LIMIT (SELECT $11::bigint)
+            LIMIT (SELECT $13::bigint)
         )
         UNION ALL
         (
             SELECT
                 'finished', 'delivered', finished.merchant_id, finished.type,
-                finished.state = 'delivered' AND finished.finished_at >= $5 AND finished.finished_at < $6,
+                finished.state = 'delivered' AND finished.finished_at >= $5 AND finished.finished_at < $6, false,
                 CASE WHEN $9::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
             WHERE me.name IS NOT NULL AND finished.seq < $2 AND finished.seq >= 0
                 AND finished.finished_at >= $3 AND finished.finished_at < $4
                 AND 'delivered' = ANY($7::text[])
             ORDER BY finished.seq DESC
-            LIMIT (SELECT $11::bigint)
+            LIMIT (SELECT $13::bigint)
         )
     ),
     counted AS MATERIALIZED (
-        SELECT looked.kind, looked.merchant_id, count(*) AS deliveries
+        SELECT looked.kind, looked.merchant_id, looked.is_last, count(*) AS deliveries
         FROM looked
         WHERE looked.is_meant
             AND looked.kind = ANY($7::text[])
@@ -71,30 +76,47 @@ CROSS JOIN LATERAL (
             AND ($10::boolean OR looked.merchant_id <> '$platform')
             AND ($8::text[] IS NULL OR looked.type = ANY($8))
             AND ($9::text IS NULL OR looked.charge_id = $9)
-        GROUP BY looked.kind, looked.merchant_id
+        GROUP BY looked.kind, looked.merchant_id, looked.is_last
     ),
-    meant AS MATERIALIZED (
-        SELECT counted.*
+    matching AS MATERIALIZED (
+        SELECT
+            counted.*,
+            (
+                SELECT lanes.failing_since IS NOT NULL
+                FROM webhook.console_lanes AS lanes
+                WHERE lanes.merchant_id = counted.merchant_id
+            ) IS TRUE AS is_failing
         FROM counted
         WHERE (SELECT true FROM webhook.console_endpoints AS endpoints WHERE endpoints.merchant_id = counted.merchant_id)
+    ),
+    meant AS MATERIALIZED (
+        SELECT matching.*
+        FROM matching
+        WHERE NOT (matching.is_last AND 'last_attempts' = ANY($12::text[]))
+            AND NOT (matching.is_failing AND 'failing' = ANY($12::text[]))
     )
     (
-        SELECT meant.kind, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries, false AS has_more
+        SELECT
+            meant.kind, NULL::text AS merchant_id, sum(meant.deliveries)::bigint AS deliveries, false AS has_more,
+            NULL::bigint AS last_attempts, NULL::bigint AS failing, NULL::bigint AS failing_merchants
         FROM meant
         GROUP BY meant.kind
     )
     UNION ALL
     SELECT
-        NULL, NULL, count(DISTINCT meant.merchant_id),
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $11, false)
-    FROM meant
+        NULL, NULL, (SELECT count(DISTINCT meant.merchant_id) FROM meant),
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $13, false),
+        coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_last), 0)::bigint,
+        coalesce(sum(matching.deliveries) FILTER (WHERE matching.is_failing), 0)::bigint,
+        count(DISTINCT matching.merchant_id) FILTER (WHERE matching.is_failing)
+    FROM matching
     UNION ALL
     (
-        SELECT NULL, meant.merchant_id, sum(meant.deliveries)::bigint AS deliveries, false
+        SELECT NULL, meant.merchant_id, sum(meant.deliveries)::bigint AS deliveries, false, NULL, NULL, NULL
         FROM meant
         GROUP BY meant.merchant_id
         ORDER BY deliveries DESC, meant.merchant_id
-        LIMIT $12
+        LIMIT $14
     )
 ) AS page;
 
@@ -110,8 +132,11 @@ CROSS JOIN LATERAL (
 -- $8 kinds text[]
 -- $9 types text[], or null
 -- $10 charge text, or null
--- $11 look bigint
--- row: kind text, merchant_id text, deliveries bigint, has_more boolean
+-- $11 retries bigint; of the schedule
+-- $12 leave_out text[]; last_attempts, failing
+-- $13 look bigint
+-- row: kind text, merchant_id text, deliveries bigint, has_more boolean, last_attempts bigint, failing bigint,
+--   failing_merchants bigint
 -- order: as of show_recovery, without merchants
 -- none: the session is over
 SELECT page.*
@@ -123,19 +148,20 @@ CROSS JOIN LATERAL (
                 'waiting' AS place, 'pending_retry' AS kind, owed.type,
                 owed.due_at > clock_timestamp() AND NOT owed.is_claimed
                 AND owed.on_failure IS DISTINCT FROM 'delivered' AND owed.created_at < $7 AS is_meant,
+                owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $11::bigint AS is_last,
                 CASE WHEN $10::text IS NOT NULL THEN owed.charge_id END AS charge_id
             FROM webhook.console_owed AS owed
             WHERE me.name IS NOT NULL AND owed.merchant_id = ANY(ARRAY[$2]) AND owed.seq < $3 AND owed.seq >= 0
                 AND owed.due_at IS NOT NULL AND 'pending_retry' = ANY($8::text[])
             ORDER BY owed.merchant_id DESC, owed.seq DESC
-            LIMIT (SELECT $11::bigint)
+            LIMIT (SELECT $13::bigint)
         )
         UNION ALL
         (
             SELECT
                 'finished', CASE WHEN finished.failed_reason IN ('skipped', 'cancelled') THEN finished.failed_reason::text
                     ELSE finished.state::text END,
-                finished.type, finished.finished_at >= $6 AND finished.finished_at < $7,
+                finished.type, finished.finished_at >= $6 AND finished.finished_at < $7, false,
                 CASE WHEN $10::text IS NOT NULL THEN finished.charge_id END
             FROM webhook.console_finished AS finished
             -- As find_finished_of: the index that begins with merchants is then the only one in that order.
@@ -145,11 +171,14 @@ CROSS JOIN LATERAL (
                 AND finished.finished_at >= $4 AND finished.finished_at < $5
                 AND $8::text[] && ARRAY['failed', 'skipped', 'delivered']
             ORDER BY finished.merchant_id DESC, finished.seq DESC
-            LIMIT (SELECT $11::bigint)
+            LIMIT (SELECT $13::bigint)
         )
     ),
     counted AS MATERIALIZED (
-        SELECT looked.kind, count(*) AS deliveries
+        SELECT
+            looked.kind, looked.is_last, count(*) AS deliveries,
+            (SELECT lanes.failing_since IS NOT NULL FROM webhook.console_lanes AS lanes WHERE lanes.merchant_id = $2) IS TRUE
+                AS is_failing
         FROM looked
         WHERE looked.is_meant
             AND looked.kind = ANY($8::text[])
@@ -157,14 +186,23 @@ CROSS JOIN LATERAL (
             AND ($9::text[] IS NULL OR looked.type = ANY($9))
             AND ($10::text IS NULL OR looked.charge_id = $10)
             AND (SELECT true FROM webhook.console_endpoints AS endpoints WHERE endpoints.merchant_id = $2)
-        GROUP BY looked.kind
+        GROUP BY looked.kind, looked.is_last
     )
-    SELECT counted.kind, NULL::text AS merchant_id, counted.deliveries, false AS has_more
+    SELECT
+        counted.kind, NULL::text AS merchant_id, sum(counted.deliveries)::bigint AS deliveries, false AS has_more,
+        NULL::bigint AS last_attempts, NULL::bigint AS failing, NULL::bigint AS failing_merchants
     FROM counted
+    WHERE NOT (counted.is_last AND 'last_attempts' = ANY($12::text[]))
+        AND NOT (counted.is_failing AND 'failing' = ANY($12::text[]))
+    GROUP BY counted.kind
     UNION ALL
     SELECT
         NULL, NULL, 0,
-        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $11, false)
+        coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.place) AS each) >= $13, false),
+        coalesce(sum(counted.deliveries) FILTER (WHERE counted.is_last), 0)::bigint,
+        coalesce(sum(counted.deliveries) FILTER (WHERE counted.is_failing), 0)::bigint,
+        coalesce(bool_or(counted.is_failing), false)::integer::bigint
+    FROM counted
 ) AS page;
 
 -- name: show_skip

@@ -9,15 +9,20 @@
 -- $4 kinds text[]
 -- $5 types text[]
 -- $6 charge text
--- $7 most bigint
--- $8 merchants_shown bigint
--- row: kind text, merchant_id text, deliveries bigint
--- order: first the kinds, then one row without kind and merchant that counts merchants, then the merchants that
---   have most
+-- $7 retries bigint; of the schedule
+-- $8 leave_out text[]; last_attempts, failing
+-- $9 most bigint
+-- $10 merchants_shown bigint
+-- row: kind text, merchant_id text, deliveries bigint, looked bigint, last_attempts bigint, failing bigint,
+--   failing_merchants bigint
+-- order: first the kinds, then one row without kind and merchant that counts merchants, and of all that matches what waits
+--   for its last attempt, and whose latest attempt failed; then the merchants that have most
 WITH matching AS MATERIALIZED (
-    SELECT waiting.kind, waiting.merchant_id
+    SELECT waiting.kind, waiting.merchant_id, waiting.is_last, endpoints.failing_since IS NOT NULL AS is_failing
     FROM (
-        SELECT 'pending_retry' AS kind, owed.merchant_id
+        SELECT
+            'pending_retry' AS kind, owed.merchant_id,
+            owed.attempts - coalesce(owed.attempts_by_hand, 0) >= $7::bigint AS is_last
         FROM webhook.owed
         WHERE
             owed.due_at > clock_timestamp()
@@ -31,7 +36,8 @@ WITH matching AS MATERIALIZED (
         UNION ALL
         SELECT
             CASE WHEN finished.failed_reason = 'skipped' THEN 'skipped' ELSE finished.state END AS kind,
-            finished.merchant_id
+            finished.merchant_id,
+            false
         FROM webhook.finished
         WHERE
             finished.finished_at >= $2
@@ -44,19 +50,33 @@ WITH matching AS MATERIALIZED (
             AND ($5::text[] IS NULL OR finished.type = ANY($5))
             AND ($6::text IS NULL OR finished.charge_id = $6)
     ) AS waiting
-    WHERE waiting.merchant_id IN (SELECT endpoints.merchant_id FROM webhook.endpoints)
-    LIMIT $7
+    INNER JOIN webhook.endpoints ON endpoints.merchant_id = waiting.merchant_id
+    LIMIT $9
+),
+meant AS MATERIALIZED (
+    SELECT matching.kind, matching.merchant_id
+    FROM matching
+    WHERE NOT (matching.is_last AND 'last_attempts' = ANY($8)) AND NOT (matching.is_failing AND 'failing' = ANY($8))
 )
-(SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries FROM matching GROUP BY matching.kind)
+(
+    SELECT
+        meant.kind, NULL::text AS merchant_id, count(*) AS deliveries, NULL::bigint AS looked,
+        NULL::bigint AS last_attempts, NULL::bigint AS failing, NULL::bigint AS failing_merchants
+    FROM meant
+    GROUP BY meant.kind
+)
 UNION ALL
-SELECT NULL, NULL, count(DISTINCT matching.merchant_id) FROM matching
+SELECT
+    NULL, NULL, (SELECT count(DISTINCT meant.merchant_id) FROM meant), count(*), count(*) FILTER (WHERE matching.is_last),
+    count(*) FILTER (WHERE matching.is_failing), count(DISTINCT matching.merchant_id) FILTER (WHERE matching.is_failing)
+FROM matching
 UNION ALL
 (
-    SELECT NULL, matching.merchant_id, count(*) AS deliveries
-    FROM matching
-    GROUP BY matching.merchant_id
-    ORDER BY deliveries DESC, matching.merchant_id
-    LIMIT $8
+    SELECT NULL, meant.merchant_id, count(*) AS deliveries, NULL, NULL, NULL, NULL
+    FROM meant
+    GROUP BY meant.merchant_id
+    ORDER BY deliveries DESC, meant.merchant_id
+    LIMIT $10
 );
 
 -- name: count_given_up_later

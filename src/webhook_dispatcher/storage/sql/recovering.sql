@@ -34,19 +34,22 @@ SELECT
 -- $3 until timestamptz
 -- $4 types text[]
 -- $5 charge text
--- $6 look bigint
--- $7 most bigint
+-- $6 failing_since timestamptz; who fails since then, or for longer, is left out
+-- $7 below_attempts bigint; of the schedule, or null
+-- $8 look bigint
+-- $9 most bigint
 -- row: seqs bigint[], merchants text[], kinds text[], looked bigint, reached bigint, is_over boolean
 -- order: one row; the arrays by seq
 WITH looked AS MATERIALIZED (
     SELECT
         outbox.seq, outbox.merchant_id, outbox.type, outbox.created_at,
+        outbox.attempts - coalesce(outbox.attempts_by_hand, 0) AS attempts_of_schedule,
         outbox.due_at > clock_timestamp() AND outbox.claim IS NULL
         AND outbox.on_failure IS DISTINCT FROM 'delivered' AS is_waiting
     FROM webhook.outbox
     WHERE outbox.seq > $2
     ORDER BY outbox.seq
-    LIMIT $6
+    LIMIT $8
 ),
 matching AS MATERIALIZED (
     SELECT looked.seq, looked.merchant_id
@@ -60,15 +63,17 @@ matching AS MATERIALIZED (
             $5::text IS NULL
             OR (SELECT webhook.charge_key(outbox.object) FROM webhook.outbox WHERE outbox.seq = looked.seq) = $5
         )
+        AND (looked.attempts_of_schedule < $7::bigint) IS NOT FALSE
+        AND (SELECT lane.failing_since <= $6 FROM webhook.lane WHERE lane.merchant_id = looked.merchant_id) IS NOT TRUE
         AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
     ORDER BY looked.seq
-    LIMIT $7
+    LIMIT $9
 ),
 found AS MATERIALIZED (
     SELECT
         coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
         coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
-        CASE WHEN count(*) >= $7 THEN max(matching.seq) END AS full_at
+        CASE WHEN count(*) >= $9 THEN max(matching.seq) END AS full_at
     FROM matching
 )
 SELECT
@@ -77,7 +82,7 @@ SELECT
     array_fill('pending_retry'::text, ARRAY[cardinality(found.seqs)]) AS kinds,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
     coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
-    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $6 AS is_over
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $8 AS is_over
 FROM found;
 
 -- name: run_waiting_now
@@ -124,8 +129,9 @@ RETURNING outbox.seq, outbox.merchant_id;
 -- $6 kinds text[]
 -- $7 types text[]
 -- $8 charge text
--- $9 look bigint
--- $10 most bigint
+-- $9 failing_since timestamptz; who fails since then, or for longer, is left out
+-- $10 look bigint
+-- $11 most bigint
 -- row: seqs bigint[], merchants text[], kinds text[], finished_ats timestamptz[], looked bigint, reached bigint,
 --   is_over boolean
 -- order: one row; the arrays by seq; a kind is the state, or skipped
@@ -137,7 +143,7 @@ WITH looked AS MATERIALIZED (
     FROM webhook.delivery_log
     WHERE delivery_log.seq > $1 AND delivery_log.finished_at >= $2 AND delivery_log.finished_at < $3
     ORDER BY delivery_log.seq
-    LIMIT $9
+    LIMIT $10
 ),
 matching AS MATERIALIZED (
     SELECT looked.seq, looked.merchant_id, looked.finished_at, looked.kind
@@ -157,78 +163,7 @@ matching AS MATERIALIZED (
                 AND delivery_log.seq BETWEEN looked.seq AND looked.seq
                 AND delivery_log.finished_at = looked.finished_at
         ))
-        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
-    ORDER BY looked.seq
-    LIMIT $10
-),
-found AS MATERIALIZED (
-    SELECT
-        coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
-        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
-        coalesce(array_agg(matching.kind ORDER BY matching.seq), '{}') AS kinds,
-        coalesce(array_agg(matching.finished_at ORDER BY matching.seq), '{}') AS finished_ats,
-        CASE WHEN count(*) >= $10 THEN max(matching.seq) END AS full_at
-    FROM matching
-)
-SELECT
-    found.seqs,
-    found.merchants,
-    found.kinds,
-    found.finished_ats,
-    (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
-    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $1) AS reached,
-    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $9 AS is_over
-FROM found;
-
--- name: find_finished_of
--- Like find_finished, for one merchant. Ordered by merchant too, and compared as a row: the index that begins with
--- merchants is then the only one in that order, and read from where the last look ended.
--- $1 merchant_id text
--- $2 after_seq bigint
--- $3 first_day timestamptz
--- $4 end_day timestamptz
--- $5 since timestamptz
--- $6 until timestamptz
--- $7 kinds text[]
--- $8 types text[]
--- $9 charge text
--- $10 look bigint
--- $11 most bigint
--- row: seqs bigint[], merchants text[], kinds text[], finished_ats timestamptz[], looked bigint, reached bigint,
---   is_over boolean
--- order: one row; the arrays by seq; a kind is the state, or skipped
-WITH looked AS MATERIALIZED (
-    SELECT
-        delivery_log.seq, delivery_log.merchant_id, delivery_log.finished_at, delivery_log.type,
-        CASE WHEN delivery_log.failed_reason IN ('skipped', 'cancelled') THEN delivery_log.failed_reason
-            ELSE delivery_log.state END AS kind
-    FROM webhook.delivery_log
-    WHERE
-        (delivery_log.merchant_id, delivery_log.seq) > ($1::text COLLATE "C", $2::bigint)
-        AND delivery_log.merchant_id >= $1
-        AND delivery_log.merchant_id <= $1
-        AND delivery_log.finished_at >= $3
-        AND delivery_log.finished_at < $4
-    ORDER BY delivery_log.merchant_id, delivery_log.seq
-    LIMIT $10
-),
-matching AS MATERIALIZED (
-    SELECT looked.seq, looked.merchant_id, looked.finished_at, looked.kind
-    FROM looked
-    WHERE
-        looked.finished_at >= $5
-        AND looked.finished_at < $6
-        AND looked.kind = ANY($7::text[])
-        AND looked.type <> 'webhook.test'
-        AND ($8::text[] IS NULL OR looked.type = ANY($8))
-        AND ($9::text IS NULL OR $9 = (
-            SELECT webhook.charge_key(delivery_log.object)
-            FROM webhook.delivery_log
-            WHERE
-                delivery_log.merchant_id = ANY(ARRAY[looked.merchant_id])
-                AND delivery_log.seq BETWEEN looked.seq AND looked.seq
-                AND delivery_log.finished_at = looked.finished_at
-        ))
+        AND (SELECT lane.failing_since <= $9 FROM webhook.lane WHERE lane.merchant_id = looked.merchant_id) IS NOT TRUE
         AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
     ORDER BY looked.seq
     LIMIT $11
@@ -248,8 +183,82 @@ SELECT
     found.kinds,
     found.finished_ats,
     (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
-    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
+    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $1) AS reached,
     found.full_at IS NULL AND (SELECT count(*) FROM looked) < $10 AS is_over
+FROM found;
+
+-- name: find_finished_of
+-- Like find_finished, for one merchant. Ordered by merchant too, and compared as a row: the index that begins with
+-- merchants is then the only one in that order, and read from where the last look ended.
+-- $1 merchant_id text
+-- $2 after_seq bigint
+-- $3 first_day timestamptz
+-- $4 end_day timestamptz
+-- $5 since timestamptz
+-- $6 until timestamptz
+-- $7 kinds text[]
+-- $8 types text[]
+-- $9 charge text
+-- $10 failing_since timestamptz; who fails since then, or for longer, is left out
+-- $11 look bigint
+-- $12 most bigint
+-- row: seqs bigint[], merchants text[], kinds text[], finished_ats timestamptz[], looked bigint, reached bigint,
+--   is_over boolean
+-- order: one row; the arrays by seq; a kind is the state, or skipped
+WITH looked AS MATERIALIZED (
+    SELECT
+        delivery_log.seq, delivery_log.merchant_id, delivery_log.finished_at, delivery_log.type,
+        CASE WHEN delivery_log.failed_reason IN ('skipped', 'cancelled') THEN delivery_log.failed_reason
+            ELSE delivery_log.state END AS kind
+    FROM webhook.delivery_log
+    WHERE
+        (delivery_log.merchant_id, delivery_log.seq) > ($1::text COLLATE "C", $2::bigint)
+        AND delivery_log.merchant_id >= $1
+        AND delivery_log.merchant_id <= $1
+        AND delivery_log.finished_at >= $3
+        AND delivery_log.finished_at < $4
+    ORDER BY delivery_log.merchant_id, delivery_log.seq
+    LIMIT $11
+),
+matching AS MATERIALIZED (
+    SELECT looked.seq, looked.merchant_id, looked.finished_at, looked.kind
+    FROM looked
+    WHERE
+        looked.finished_at >= $5
+        AND looked.finished_at < $6
+        AND looked.kind = ANY($7::text[])
+        AND looked.type <> 'webhook.test'
+        AND ($8::text[] IS NULL OR looked.type = ANY($8))
+        AND ($9::text IS NULL OR $9 = (
+            SELECT webhook.charge_key(delivery_log.object)
+            FROM webhook.delivery_log
+            WHERE
+                delivery_log.merchant_id = ANY(ARRAY[looked.merchant_id])
+                AND delivery_log.seq BETWEEN looked.seq AND looked.seq
+                AND delivery_log.finished_at = looked.finished_at
+        ))
+        AND (SELECT lane.failing_since <= $10 FROM webhook.lane WHERE lane.merchant_id = looked.merchant_id) IS NOT TRUE
+        AND (SELECT true FROM webhook.endpoint WHERE endpoint.merchant_id = looked.merchant_id)
+    ORDER BY looked.seq
+    LIMIT $12
+),
+found AS MATERIALIZED (
+    SELECT
+        coalesce(array_agg(matching.seq ORDER BY matching.seq), '{}') AS seqs,
+        coalesce(array_agg(matching.merchant_id ORDER BY matching.seq), '{}') AS merchants,
+        coalesce(array_agg(matching.kind ORDER BY matching.seq), '{}') AS kinds,
+        coalesce(array_agg(matching.finished_at ORDER BY matching.seq), '{}') AS finished_ats,
+        CASE WHEN count(*) >= $12 THEN max(matching.seq) END AS full_at
+    FROM matching
+)
+SELECT
+    found.seqs,
+    found.merchants,
+    found.kinds,
+    found.finished_ats,
+    (SELECT count(*) FROM looked WHERE looked.seq <= coalesce(found.full_at, looked.seq)) AS looked,
+    coalesce(found.full_at, (SELECT max(looked.seq) FROM looked), $2) AS reached,
+    found.full_at IS NULL AND (SELECT count(*) FROM looked) < $11 AS is_over
 FROM found;
 
 -- name: reopen_finished
