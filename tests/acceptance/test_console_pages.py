@@ -331,9 +331,10 @@ async def test_what_failed_is_sent_again_and_all_else_is_asked_for_apart(
     assert chosen(page) == ["pending_retry", "last_attempts"]
     assert "<strong>2</strong>" in page.text
     await followed(person, await person.post("/deliveries/act", form), "Matched: 1, done: 1")
+    await installation.settled(failed.id, "delivered", 9)
+    assert "<dd>9 (1 by hand)</dd>" in (await person.get(f"/deliveries/{failed.id}")).text
     args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
     assert (args["states"], args["leave_out"]) == (["failed"], ["last_attempts", "failing"])
-    await installation.settled(failed.id, "delivered", 9)
     for event, attempts in ((delivered, 1), (waiting, 1), (last, 7), (down, 8)):
         assert (await installation.delivery(event.id))["attempts"] == attempts
 

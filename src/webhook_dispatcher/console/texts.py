@@ -386,6 +386,7 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "delivery.story": ("What happened", "Что произошло", "Nima bo‘ldi"),
         "delivery.advice": ("What can be done", "Что можно сделать", "Nima qilish mumkin"),
         "delivery.facts": ("Delivery", "Доставка", "Yetkazish"),
+        "delivery.by_hand": ("({count} by hand)", "({count} вручную)", "({count} tasi qo‘lda)"),
         "delivery.next": ("Next attempt", "Следующая попытка", "Keyingi urinish"),
         "delivery.finished": ("Ended", "Завершено", "Tugagan"),
         "delivery.number": ("Number", "Номер", "Raqami"),

@@ -20,7 +20,7 @@ from webhook_dispatcher.diagnosis import explanation, timeline
 from webhook_dispatcher.diagnosis.explanation import Action
 from webhook_dispatcher.diagnosis.timeline import Kind
 from webhook_dispatcher.domain.command import CommandName
-from webhook_dispatcher.domain.event import CONTENT_TYPE, TEST_EVENT_TYPE, Event, State
+from webhook_dispatcher.domain.event import CONTENT_TYPE, TEST_EVENT_TYPE, Event, State, Trigger
 from webhook_dispatcher.storage.console.actions import Actions
 from webhook_dispatcher.storage.console.commands import CommandRow, Commands
 from webhook_dispatcher.storage.console.delivery import Stories, Story
@@ -101,6 +101,7 @@ class DeliveryPages:
             ],
             "story": [_line(moment, asked.reader) for moment in timeline.build(story.facts, story.around)],
             "attempts": story.facts.attempts,
+            "by_hand": sum(each.trigger == Trigger.MANUAL for each in story.facts.attempts),
             "payload": payload_of(delivery, story.payload),
             "headers": headers_of(delivery, story.facts.circumstances.url),
             "others": [(seq, with_query(delivery_path(wanted), {"seq": seq})) for seq in story.others],
