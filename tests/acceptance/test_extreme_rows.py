@@ -81,6 +81,13 @@ RETRIES = {
     "attempts lowest, in vain": Row(WAITS, due(attempts="-32768"), status=500),
     "attempts highest, in vain": Row(("failed", "exhausted"), due(attempts="32767"), status=500),
     "attempts highest": Row(SENT, due(attempts="32767")),
+    "attempts by hand lowest": Row(("failed", "exhausted"), due(attempts_by_hand="-32768"), status=500),
+    **{
+        f"attempts by hand highest, scheduled {name}": Row(
+            WAITS, due(attempts_by_hand="32767", trigger="'manual'", scheduled_at=at), status=500
+        )
+        for name, at in INSTANTS.items()
+    },
     "due -infinity": Row(SENT, due(due_at="'-infinity'")),
     "due 4713 BC": Row(SENT, due(due_at=INSTANTS["year 4713 BC"])),
     "due infinity": Row(WAITS, due(due_at="'infinity'")),

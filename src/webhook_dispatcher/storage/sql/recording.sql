@@ -121,7 +121,7 @@ postponed AS (
         -- An attempt by hand counts, and leaves the schedule where it is.
         attempts_by_hand = CASE
             WHEN owed.outcome IS NOT NULL AND owed.trigger = 'manual' AND outbox.scheduled_at IS NOT NULL
-                THEN coalesce(outbox.attempts_by_hand, 0) + 1
+                THEN least(coalesce(outbox.attempts_by_hand, 0) + 1, owed.attempts)
             ELSE outbox.attempts_by_hand
         END,
         scheduled_at = CASE WHEN owed.outcome IS NULL THEN outbox.scheduled_at END,
