@@ -579,9 +579,9 @@ TEXTS: Texts = {
         "uz": "O‘shandan beri unga yetkazilmagan hammasini yana urinib ko‘rish",
     },
     "to_recover": {
-        "en": "To see what else of it failed, waits or was sent since then",
-        "ru": "Посмотреть, что ещё с тех пор не доставлено ему, ждёт или отправлено",
-        "uz": "O‘shandan beri unga yana nimalar yetkazilmagani, kutayotgani yoki yuborilganini ko‘rish",
+        "en": "To see what else of it failed since then, and choose what is sent again",
+        "ru": "Посмотреть, что ещё с тех пор не доставлено ему, и выбрать, что отправить заново",
+        "uz": "O‘shandan beri unga yana nimalar yetkazilmaganini ko‘rish va qayta yuboriladiganini tanlash",
     },
     "to_cancel": {"en": "To give it up", "ru": "Отказаться от отправки", "uz": "Yuborishdan voz kechish"},
     # What is not found.
