@@ -108,6 +108,8 @@ def test_later_migration_names_what_it_applied(
         "0014_waits_before_proofs",
         "0015_numbers",
         "0016_less_reach",
+        "0017_held_rotations",
+        "0018_attempts_by_hand",
     )
     assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines
