@@ -138,4 +138,4 @@ GRANT EXECUTE ON FUNCTION webhook.lock_held TO webhook_admin;
 GRANT EXECUTE ON FUNCTION webhook.own_rotate_secret(bytea, bytea, text, interval, boolean) TO webhook_api;
 GRANT EXECUTE ON FUNCTION webhook.console_rotate_secret(bytea, text, bytea, text, interval, boolean) TO webhook_console;
 
-UPDATE webhook.state SET schema_version = 18;
+UPDATE webhook.state SET schema_version = 17;

@@ -73,4 +73,4 @@ SELECT
 FROM webhook.outbox
 WHERE (SELECT webhook.current_person_role()) IS NOT NULL;
 
-UPDATE webhook.state SET schema_version = 19;
+UPDATE webhook.state SET schema_version = 18;

@@ -1,9 +1,9 @@
-"""Attempts by hand stand beside the schedule: how many there were, and when the schedule goes on."""
+"""Secrets are replaced while nothing is sent that they would sign."""
 
 from webhook_dispatcher.storage.migration import run_sql_file
 
-revision = "0019_attempts_by_hand"
-down_revision = "0015_numbers"
+revision = "0017_held_rotations"
+down_revision = "0016_less_reach"
 
 
 def upgrade() -> None:
