@@ -28,7 +28,7 @@ WAITS = LongestWaits(SECONDS, SECONDS, DEFAULT_DELAYS, timedelta(hours=1), SECON
 
 CORRECTED = {
     "lane": "lease_until wait_until last_success_at last_failure_at failing_since suspended_at",
-    "outbox": "due_at",
+    "outbox": "due_at scheduled_at",
     "control": "running_until",
     "unreported_failure": "finished_at",
     "dispatcher": "beat_at",
@@ -104,6 +104,11 @@ KEPT = {
     "a first retry": (RETRY.format(1, "1 min", "NULL"), NOT_AFTER.format("due_at", "1 min", "outbox")),
     "a last retry": (RETRY.format(7, "12 h", "NULL"), NOT_AFTER.format("due_at", "12 h", "outbox")),
     "a retry by hand": (RETRY.format(8, "0", "NULL"), NOT_AFTER.format("due_at", "0", "outbox")),
+    "a schedule beside which one is asked for": (
+        RETRY.format(8, "0", "NULL") + "; UPDATE webhook.outbox SET trigger = 'manual', "
+        "attempts_by_hand = 7, scheduled_at = due_at + interval '1 min'",
+        NOT_AFTER.format("scheduled_at", "1 min", "outbox"),
+    ),
     "a claim": (RETRY.format(1, "30 s", 7), NOT_AFTER.format("due_at", "30 s", "outbox")),
     "a running command": (
         "INSERT INTO webhook.control (command, args, requested_by) "

@@ -9,7 +9,7 @@
 -- $1 after_merchant text
 -- $2 page_size bigint
 -- $3 lease interval
--- $4 delays interval[]; by the attempts made: after more of them a row is due at once
+-- $4 delays interval[]; by the attempts of the schedule that were made: after more of them a row is due at once
 -- $5 suspension_interval interval
 -- $6 rest interval; of a lane that is not suspended
 -- row: last_merchant text, lanes bigint, retries bigint
@@ -57,29 +57,34 @@ corrected AS (
     RETURNING lane.merchant_id
 ),
 late AS MATERIALIZED (
-    SELECT owed.seq, owed.due_at
+    SELECT owed.seq, owed.due_at, owed.scheduled_at
     FROM page
     CROSS JOIN now
     CROSS JOIN LATERAL (
         SELECT
             outbox.seq,
-            now.at + CASE
-                WHEN outbox.claim IS NULL THEN coalesce(($4::interval[])[outbox.attempts], interval '0')
-                ELSE $3::interval
-            END AS due_at
+            least(outbox.due_at, now.at + CASE WHEN outbox.claim IS NULL THEN next.delay ELSE $3::interval END) AS due_at,
+            CASE WHEN outbox.scheduled_at IS NOT NULL THEN least(outbox.scheduled_at, now.at + next.delay) END AS scheduled_at
         FROM webhook.outbox
+        CROSS JOIN LATERAL (
+            SELECT
+                coalesce(
+                    ($4::interval[])[outbox.attempts - coalesce(outbox.attempts_by_hand, 0)], interval '0'
+                ) AS delay
+        ) AS next
         WHERE
             outbox.merchant_id = page.merchant_id
-            AND outbox.due_at > now.at + CASE
-                WHEN outbox.claim IS NULL THEN coalesce(($4::interval[])[outbox.attempts], interval '0')
-                ELSE $3::interval
-            END
-        FOR NO KEY UPDATE SKIP LOCKED
+            AND outbox.due_at IS NOT NULL
+            AND (
+                outbox.due_at > now.at + CASE WHEN outbox.claim IS NULL THEN next.delay ELSE $3::interval END
+                OR outbox.scheduled_at > now.at + next.delay
+            )
+        FOR NO KEY UPDATE OF outbox SKIP LOCKED
     ) AS owed
 ),
 planned AS (
     UPDATE webhook.outbox
-    SET due_at = late.due_at
+    SET due_at = late.due_at, scheduled_at = late.scheduled_at
     FROM late
     WHERE outbox.seq = ANY(ARRAY[late.seq])
     RETURNING outbox.seq
