@@ -13,6 +13,7 @@ from lab.chaos.evidence import Attempted, Evidence
 from lab.chaos.history import Historian
 from lab.chaos.injections import Injections
 from lab.chaos.lateness import THWARTED
+from lab.chaos.repetitions import GAP
 from lab.chaos.verdict import Violation, What
 from webhook_dispatcher.dispatch.notices import REPORT_INTERVAL
 from webhook_dispatcher.domain.event import PLATFORM, FailedReason, State, Trigger
@@ -197,7 +198,7 @@ def _twice(merchant: _Merchant) -> Iterator[tuple[What, str]]:
 
 
 def _unfounded(merchant: _Merchant) -> Iterator[tuple[What, str]]:
-    """Find a recovery from nothing, and failing merchants who were sent something meanwhile."""
+    """Find a recovery from nothing, and failing merchants who accepted what no fault kept off the record."""
     opened = [notice.instant("failingSince") for notice in merchant.notices(*_OPENING)]
     for notice in merchant.notices("endpoint.recovered"):
         if not any(abs(notice.instant("failingSince") - at) < SAME for at in opened):
@@ -206,10 +207,13 @@ def _unfounded(merchant: _Merchant) -> Iterator[tuple[What, str]]:
     for notice in merchant.notices("endpoint.failing"):
         since = merchant.monotonic(notice, "failingSince")
         failing_after = merchant.evidence.limits.failing_after or 0.0
+        told_from = since + failing_after
         accepted = [
             end
             for end, row, _ in rows
-            if row.outcome == State.DELIVERED and since < end < since + failing_after
+            if row.outcome == State.DELIVERED
+            and since < end < told_from
+            and not merchant.injections.between(end, told_from, GAP)
         ]
         if len(accepted) >= SURE:
             yield (

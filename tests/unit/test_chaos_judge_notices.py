@@ -210,6 +210,8 @@ def test_who_was_accepted_meanwhile_does_not_fail(builder: EvidenceBuilder) -> N
     builder.notice("endpoint.failing", failingSince=59.0)
     builder.notice("endpoint.recovered", failingSince=59.0, recoveredAt=65.0)
     assert found(builder) == MISTOLD
+    builder.fault("outage", 59.5, 63.5, stops_all=True)
+    assert found(builder) == [], "what it accepted may not have been on record yet"
 
 
 def test_where_nothing_is_told_nothing_is_missed(builder: EvidenceBuilder) -> None:
