@@ -1,5 +1,6 @@
 """The judge of chaos runs on names: who sends to an address that one has left, and who resolves none."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -69,14 +70,18 @@ def test_what_other_faults_may_have_kept_there_is_not_judged(builder: EvidenceBu
     assert judge(builder.evidence()).follow == Follow()
 
 
-@pytest.mark.parametrize(("answers_from", "is_right"), [(42.0, True), (40.5, False)])
+@pytest.mark.parametrize(
+    ("outages", "is_right"),
+    [([(39, 42)], True), ([(39, 39.5)], False), ([(39, 41), (50, 51)], True), ([(39, 41), (60, 61)], False)],
+)
 def test_a_name_is_resolved_soon_after_its_name_server_answers_again(
-    builder: EvidenceBuilder, answers_from: float, is_right: bool
+    builder: EvidenceBuilder, outages: Sequence[tuple[float, float]], is_right: bool
 ) -> None:
-    builder.fault("name server", 39, answers_from, stops_all=True)
+    for outage in outages:
+        builder.fault("name server", *outage, stops_all=True)
     builder.event("d", 39.9)
-    for at in (40, 43, 46):
+    for at in (40, 43, 46 if len(outages) == 1 else 50):
         builder.record("d", at, None, took=0.8)
     builder.rows["d"] = [replace(row, is_unresolved=True) for row in builder.rows["d"]]
-    builder.attempt("d", 47)
+    builder.attempt("d", 51)
     assert found(builder) == ([] if is_right else [(What.UNRESOLVED, "d")])
