@@ -24,5 +24,9 @@ class Schedule:
     delays: tuple[timedelta, ...] = DEFAULT_DELAYS
 
     def delay_after(self, attempt: int) -> timedelta | None:
-        """Return the wait after the given failed attempt (numbered from 1), None after the last."""
-        return self.delays[attempt - 1] if attempt <= len(self.delays) else None
+        """Return the wait after the given failed attempt, None after the last.
+
+        Numbered from 1; what a row that was changed by hand makes less counts as the first.
+        """
+        number = max(attempt, 1)
+        return self.delays[number - 1] if number <= len(self.delays) else None
