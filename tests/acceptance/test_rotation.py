@@ -94,7 +94,7 @@ async def test_a_secret_is_kept_while_an_attempt_is_under_way(installation: Inst
     """Also where a receiver hangs for longer than a request of the API waits."""
     await installation.configure("m1")
     installation.receiver.behave("m1", HANGS, Behaviour())
-    await installation.start()
+    await installation.start(ATTEMPT_TIMEOUT="PT60S", LEASE="PT90S")
     await installation.emit_each(["m1"], 2)
     await installation.arrived(1)
     await until_found(partial(installation.owner.fetchval, CAN_SEAL))
