@@ -203,8 +203,12 @@ async def test_while_the_log_is_damaged_nothing_is_sent_again(
     sent = [arrival.event_id for arrival in installation.receiver.arrivals]
     assert len(set(sent)) == len(sent) == before <= 6, "nothing twice, and nothing new"
     assert daemon.log("row.unreadable") == []
-    status_said, said = await daemon.asked("/readyz")
-    assert (status_said, "outcomes cannot be written" in said) == (503, True)
+
+    async def says_so() -> bool:
+        status_said, said = await daemon.asked("/readyz")
+        return (status_said, "outcomes cannot be written" in said) == (503, True)
+
+    await until_found(says_so)
     await installation.owner.execute(f"DROP TRIGGER refuse ON {table}")
     await until_equal(lambda: installation.count("state IN ('delivered', 'pending_retry')"), 8, PATIENCE)
     assert len(installation.receiver.arrivals) == 8

@@ -85,6 +85,7 @@ async def test_nobody_waits_while_an_outcome_that_was_set_aside_is_tried_again()
     assert not harness.recorder.is_behind()
     harness.clock.advance(MAX_BEHIND * 2)
     assert harness.recorder.is_behind(), "until the statement itself takes too long"
+    assert harness.recorder.behind_for() == pytest.approx(MAX_BEHIND * 2)
     harness.records.gate.set()
     await trying
 

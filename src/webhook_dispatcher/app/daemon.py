@@ -145,7 +145,7 @@ class Daemon:
             reasons.append(self._outage.trouble or "the database does not answer")
         elif self._pulse.uncommitted_for() > MAX_SILENCE:
             reasons.append("the database answers, but commits nothing")
-        if self._recorder.is_behind():
+        if self._recorder.behind_for() > MAX_SILENCE:
             reasons.append("outcomes cannot be written")
         reasons += self._own_faults.reasons
         lacking = self._gauges.missing_keys | set(self._attempter.missing_keys)

@@ -221,10 +221,14 @@ class Recorder:
 
     def is_behind(self) -> bool:
         """Tell whether an outcome has been waiting to be written for longer than MAX_BEHIND."""
+        return self.behind_for() > MAX_BEHIND
+
+    def behind_for(self) -> float:
+        """Return for how many seconds the oldest outcome has been waiting to be written."""
         oldest = self._writing_since
         if self._queue and (oldest is None or self._queue[0].added < oldest):
             oldest = self._queue[0].added
-        return oldest is not None and self._clock.elapsed() - oldest > MAX_BEHIND
+        return 0.0 if oldest is None else self._clock.elapsed() - oldest
 
     async def caught_up(self) -> None:
         """Wait until no outcome has been waiting for too long."""
