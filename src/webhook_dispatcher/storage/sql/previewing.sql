@@ -15,7 +15,7 @@
 -- $10 merchants_shown bigint
 -- row: kind text, merchant_id text, deliveries bigint, looked bigint, last_attempts bigint, failing bigint,
 --   failing_merchants bigint
--- order: first the kinds, then one row without kind and merchant that counts merchants, and of all that matches what waits
+-- order: first the kinds by name, then one row without kind and merchant that counts merchants, and of all that matches what waits
 --   for its last attempt, and whose latest attempt failed; then the merchants that have most
 WITH matching AS MATERIALIZED (
     SELECT waiting.kind, waiting.merchant_id, waiting.is_last, endpoints.failing_since IS NOT NULL AS is_failing
@@ -64,6 +64,7 @@ meant AS MATERIALIZED (
         NULL::bigint AS last_attempts, NULL::bigint AS failing, NULL::bigint AS failing_merchants
     FROM meant
     GROUP BY meant.kind
+    ORDER BY meant.kind
 )
 UNION ALL
 SELECT
@@ -126,7 +127,12 @@ WITH matching AS MATERIALIZED (
         AND ($1::text IS NULL AND owed.merchant_id <> '$platform' OR owed.merchant_id = $1)
     LIMIT $3
 )
-(SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries FROM matching GROUP BY matching.kind)
+(
+    SELECT matching.kind, NULL::text AS merchant_id, count(*) AS deliveries
+    FROM matching
+    GROUP BY matching.kind
+    ORDER BY matching.kind
+)
 UNION ALL
 SELECT NULL, NULL, count(DISTINCT matching.merchant_id) FROM matching
 UNION ALL
