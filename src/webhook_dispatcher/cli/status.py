@@ -17,8 +17,8 @@ from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import MAX_COUNTED, StatusFacts, insight
 
-WINDOWS = (timedelta(minutes=5), timedelta(seconds=30))
-"""Attempts of so long are counted; where those are too many, of a shorter time."""
+WINDOWS = (timedelta(minutes=5), timedelta(seconds=30), timedelta(seconds=5))
+"""Attempts of so long are counted; where those are too many, and some would be left out, of a shorter time."""
 CLEAR = "\x1b[H\x1b[2J"
 WATCH_INTERVAL_SECONDS = 2.0
 

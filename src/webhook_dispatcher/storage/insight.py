@@ -34,6 +34,8 @@ MAX_ATTEMPTS = 100
 MAX_EVENTS = 200
 MAX_OVERTAKING = 50
 MAX_LAGS = 500
+LATELY = (timedelta(seconds=5), timedelta(seconds=30))
+"""The latest first attempts are looked for within so long, and then within the window: all of that is sorted."""
 LATEST = 5
 _STATEMENTS = load("insight")
 _ONE_SNAPSHOT = """
@@ -174,7 +176,7 @@ class Owing:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """From created_at to the first attempt in seconds, of so many events; None where there are none."""
+    """From created_at to the first attempt in seconds, of the latest so many events; None where there are none."""
 
     events: int
     median: float | None
@@ -340,7 +342,7 @@ class Insight:
             else [],
             recent_since=since,
             recent=dict(await self._rows("count_recent", since, MAX_COUNTED + 1)),
-            lag=Lag(**(await self._rows("measure_lag", since, MAX_LAGS))[0]),
+            lag=await self._lag(backlog["now"], window),
             holders=dict(await self._rows("read_holders", 100)),
             commands=Commands(**(await self._rows("count_commands"))[0]),
             missing_partitions=missing,
@@ -348,6 +350,13 @@ class Insight:
             dispatchers=dispatchers,
             lost=await lost.read(self._connection),
         )
+
+    async def _lag(self, now: datetime, window: timedelta) -> Lag:
+        for span in (*(span for span in LATELY if span < window), window):
+            lag = Lag(**(await self._rows("measure_lag", now - span, MAX_LAGS))[0])
+            if lag.events == MAX_LAGS:
+                break
+        return lag
 
     async def find_lost(self, event_id: UUID) -> LostEvent | None:
         """Return what was noted of an event that was sent and is not here since another server took over."""

@@ -364,7 +364,7 @@ GROUP BY recent.outcome
 ORDER BY count(*) DESC, recent.outcome;
 
 -- name: measure_lag
--- Measure the time from created_at to the first attempt, of some first attempts since an instant.
+-- Measure the time from created_at to the first attempt, of the latest first attempts since an instant.
 -- An event that is finished was finished after its attempt: only the log from that instant on is looked at.
 -- $1 since timestamptz
 -- $2 most bigint
@@ -380,6 +380,7 @@ FROM (
         SELECT attempts.event_id, attempts.started_at
         FROM webhook.attempts
         WHERE attempts.started_at >= $1 AND attempts.attempt = 1 AND attempts.trigger = 'schedule'
+        ORDER BY attempts.started_at DESC
         LIMIT $2
     ) AS first
     CROSS JOIN LATERAL (

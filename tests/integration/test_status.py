@@ -1,0 +1,38 @@
+"""What `status` measures, of rows that the real statements read."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.integration.storage_harness import StorageHarness
+from webhook_dispatcher.storage.insight import MAX_LAGS, insight
+
+WINDOW = timedelta(minutes=5)
+DELIVERED = f"""
+WITH event AS (
+    SELECT gen_random_uuid() AS id, clock_timestamp() - $1::text::interval AS at FROM generate_series(1, {MAX_LAGS})
+),
+made AS (
+    INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome)
+    SELECT id, 'm', 1, 'schedule', at, 5, 200, 'delivered' FROM event
+)
+INSERT INTO webhook.delivery_log (
+    seq, event_id, merchant_id, type, created_at, object, state, attempts, finished_at
+)
+SELECT
+    1000 + row_number() OVER (), id, 'm', 'charge.created', at - $2::text::interval, '{{}}',
+    'delivered', 1, at
+FROM event
+"""
+"""As many as are looked at: attempted so long ago, after so long."""
+
+
+@pytest.mark.parametrize(("then", "now", "median"), [("261 s", "6 ms", 0.006), ("8 ms", "500 ms", 0.5)])
+async def test_the_lag_is_that_of_now_and_not_of_five_minutes_ago(
+    storage: StorageHarness, then: str, now: str, median: float
+) -> None:
+    await storage.db.execute(DELIVERED, "290 s", then)
+    await storage.db.execute(DELIVERED, "1 s", now)
+    async with insight(storage.db) as asked:
+        facts = await asked.status(WINDOW, [], None, [])
+    assert (facts.lag.events, facts.lag.median) == (MAX_LAGS, median)
