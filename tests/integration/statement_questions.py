@@ -449,6 +449,8 @@ QUESTIONS: Mapping[str, Question] = {
     "read_kept": Question((), 100),
     "read_backlog": Question((str(ASKED),), 2 * ASKED),
     "read_owing": Question((str(ASKED),), 2 * ASKED),
+    "count_arrivals": Question((LONG_AGO, str(ASKED)), 2 * ASKED),
+    "read_sizes": Question((), 100),
     "count_commands": Question((), 3 * ASKED),
     # api_tokens
     # Asked first of all functions that read tables: what it compiles reads the catalogue.
@@ -663,6 +665,7 @@ READ_WHOLE: Mapping[str, str] = {
     "list_merchants": "it looks at all merchants",
     "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",
     "measure_lag": "as count_recent",
+    "count_arrivals": "as find_finished",
     "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
     "show_audit": "as read_endpoint_history",
     "show_audit_of_merchant": "as read_endpoint_history",

@@ -5,15 +5,18 @@ from datetime import timedelta
 import pytest
 
 from tests.integration.storage_harness import StorageHarness
-from webhook_dispatcher.storage.insight import MAX_LAGS, insight
+from webhook_dispatcher.storage.insight import MAX_LAGS, Pace, insight
 
 WINDOW = timedelta(minutes=5)
 DELIVERED = f"""
 WITH event AS (
-    SELECT gen_random_uuid() AS id, clock_timestamp() - $1::text::interval AS at FROM generate_series(1, {MAX_LAGS})
+    SELECT gen_random_uuid() AS id, clock_timestamp() - $1::text::interval AS at
+    FROM generate_series(1, {MAX_LAGS})
 ),
 made AS (
-    INSERT INTO webhook.attempt_log (event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome)
+    INSERT INTO webhook.attempt_log (
+        event_id, merchant_id, attempt, trigger, started_at, duration_ms, status, outcome
+    )
     SELECT id, 'm', 1, 'schedule', at, 5, 200, 'delivered' FROM event
 )
 INSERT INTO webhook.delivery_log (
@@ -36,3 +39,20 @@ async def test_the_lag_is_that_of_now_and_not_of_five_minutes_ago(
     async with insight(storage.db) as asked:
         facts = await asked.status(WINDOW, [], None, [])
     assert (facts.lag.events, facts.lag.median) == (MAX_LAGS, median)
+
+
+async def test_it_is_known_how_fast_events_come_and_go_and_what_they_take(storage: StorageHarness) -> None:
+    await storage.db.execute(DELIVERED, "1 s", "6 ms")
+    await storage.insert("m", *["{}"] * 100)
+    await storage.db.execute(
+        "UPDATE webhook.outbox SET created_at = now() - interval '10 min' WHERE seq % 2 = 0"
+    )
+    async with insight(storage.db) as asked:
+        facts = await asked.status(WINDOW, [], None, [])
+    assert facts.pace == Pace((MAX_LAGS + 50) / 300, MAX_LAGS / 300)
+    sizes = {size.name: size for size in facts.sizes}
+    assert set(sizes) == {"attempt_log", "delivery_log", "outbox"}
+    assert all(size.bytes > 8192 and bool(size.days) == (name != "outbox") for name, size in sizes.items())
+    assert sizes["delivery_log"].days == await storage.db.fetchval(
+        "SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook.delivery_log'::regclass"
+    )

@@ -25,7 +25,9 @@ from webhook_dispatcher.storage.insight import (
     Lag,
     MerchantFacts,
     Owing,
+    Pace,
     Pause,
+    Size,
     StatusFacts,
 )
 from webhook_dispatcher.storage.lost import LostEvent
@@ -338,12 +340,14 @@ def owing(merchant: str, ago: timedelta, *, paused: bool = False, endpoint: bool
     return Owing(merchant, True, EVENT, 1, NOW - ago, None, paused, endpoint)
 
 
+QUIET = StatusFacts(
+    NOW, False, None, 0, 0, [], 0, 0, 0, None, [], NOW - 5 * MINUTE, {}, Lag(0, None, None), {},
+    Commands(0, 0, None), [], None, [],
+)  # fmt: skip
+
+
 def screen(owed: Sequence[Owing] = (), **change: object) -> dict[str, str]:
-    quiet = StatusFacts(
-        NOW, False, None, 0, 0, owed, 0, 0, 0, None, [], NOW - 5 * MINUTE, {}, Lag(0, None, None), {},
-        Commands(0, 0, None), [], None, [],
-    )  # fmt: skip
-    return dict(status.lines(replace(quiet, **change)))  # type: ignore[arg-type]
+    return dict(status.lines(replace(QUIET, owing=owed, **change)))  # type: ignore[arg-type]
 
 
 def test_a_quiet_screen() -> None:
@@ -360,6 +364,32 @@ def test_a_screen_says_what_waits_though_nobody_holds_a_lane() -> None:
     assert stranded[""] == f"none holds a lane, though {EVENT} of m waits since 2026-11-20 07:15:30"
 
 
+@pytest.mark.parametrize(
+    ("waits", "pending", "pace", "told"),
+    [
+        (HOUR, 9_000, Pace(100.0, 105.0), "as it goes now, the first attempts are made in 30 min"),
+        (HOUR, MAX_COUNTED + 1, Pace(0.0, 100.0), "in 16 min 40 s at the earliest"),
+        (HOUR, 9_000, Pace(100.0, 90.0), "it does not shrink: 100.0/s come, 90.0/s are first attempted"),
+        (SECOND, 90, Pace(100.0, 90.0), None),
+    ],
+)
+def test_a_screen_says_when_the_backlog_is_done(
+    waits: timedelta, pending: int, pace: Pace, told: str | None
+) -> None:
+    _, _, following, *_ = status.lines(replace(QUIET, owing=[owing("m", waits)], pending=pending, pace=pace))
+    assert following[0] == ("oldest" if told is None else "")
+    assert told is None or told in following[1]
+
+
+@pytest.mark.parametrize(
+    ("due", "told"), [(-MINUTE, "due for 1 min: event"), (MINUTE, "the next at 2026-11-20 08:16:30: event")]
+)
+def test_a_screen_says_when_retries_are_due(due: timedelta, told: str) -> None:
+    retries = [replace(owing("m", HOUR), is_in_order=False, due_at=NOW + due + n * HOUR) for n in range(2)]
+    held = replace(retries[0], due_at=NOW - HOUR, is_paused=True)
+    assert screen([held, *retries])["retries"] == f"{told} {EVENT} of m"
+
+
 def test_a_screen_with_everything() -> None:
     owed = [
         owing("slow", 5 * MINUTE),
@@ -371,10 +401,12 @@ def test_a_screen_with_everything() -> None:
         owed, everything_is_paused=True, general_pause=PAUSE, pending=MAX_COUNTED + 1, suspended=2,
         next_try_at=NOW + MINUTE, recent={"delivered": 600, "timeout": 300}, lag=Lag(500, 0.02, 1.5),
         holders={"host/1/\x1b": 3}, commands=Commands(2, 1, NOW - MINUTE),
-        missing_partitions=[("webhook.attempt_log", date(2026, 11, 21))],
+        missing_partitions=[("webhook.attempt_log", date(2026, 11, 21))], pace=Pace(100, 350),
+        sizes=[Size("delivery_log", 3_400_000_000, 31, date(2026, 10, 27)), Size("outbox", 49_152, 0, None)],
     )  # fmt: skip
     assert shown["PAUSED"] == "everything, since 2026-11-20 07:15:30 by anna; `resume --all` ends it"
     assert shown["backlog"].startswith("100,000+ wait")
+    assert shown["sizes"] == "delivery_log 3,400.0 MB (31 days since 2026-10-27); outbox 0.0 MB"
     assert shown["oldest"] == f"waits for 2 h: event {EVENT} of new"
     assert shown["lag"] == "20 ms at the median, 1,500 ms at 95 % (500 first attempts)"
     assert shown["attempts"] == "3.0/s in the last 5 min: 600 delivered, 300 timeout"

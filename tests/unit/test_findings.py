@@ -16,7 +16,7 @@ from webhook_dispatcher.domain.errors import ConfigurationError
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.domain.thresholds import SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
-from webhook_dispatcher.storage.insight import Commands, Lag, MerchantFacts, Owing, StatusFacts
+from webhook_dispatcher.storage.insight import Commands, Lag, MerchantFacts, Owing, Pace, Size, StatusFacts
 from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.lost import Lost
 
@@ -67,6 +67,10 @@ status = st.builds(
     ),
     stranded=st.none() | st.builds(Stranded, texts, st.just(EVENT), instants),
     dispatchers=st.lists(dispatchers, max_size=7),
+    pace=st.builds(Pace, st.floats(0, 9e4), st.floats(0, 9e4)),
+    sizes=st.lists(
+        st.builds(Size, texts, counts, counts, st.none() | st.just(date(2026, 11, 21))), max_size=3
+    ),
 )
 
 
@@ -82,7 +86,9 @@ def levels(found: tuple[Finding, ...]) -> dict[str, Level]:
         ({"everything_is_paused": True}, {"everything": Level.NOTE}),
         ({"failing": 1}, {"failing": Level.NOTE}),
         ({"suspended": 1, "next_try_at": NOW}, {"suspended": Level.NOTE}),
-        ({"owing": [WAITS]}, {"oldest": Level.NOTE, "behind": Level.NOTE}),
+        ({"owing": [WAITS]}, {"oldest": Level.NOTE, "behind": Level.NOTE, "backlog": Level.NOTE}),
+        ({"owing": [WAITS], "pace": Pace(1, 2)}, {"oldest": Level.NOTE, "behind": Level.NOTE}),
+        ({"owing": [replace(WAITS, is_in_order=False, due_at=NOW - HOUR)]}, {"retries": Level.NOTE}),
         ({"owing": [replace(WAITS, created_at=NOW)]}, {}),
         ({"owing": [replace(WAITS, is_paused=True, is_in_order=False)]}, {"held": Level.NOTE}),
         ({"owing": [replace(WAITS, has_endpoint=False, is_in_order=False)]}, {"no_endpoint": Level.NOTE}),

@@ -84,6 +84,7 @@ def _document(facts: StatusFacts) -> dict[str, object]:
         "pending_retry": min(facts.pending_retry, MAX_COUNTED),
         "is_cut": max(facts.pending, facts.pending_retry) > MAX_COUNTED,
         "oldest": oldest(facts.owing),
+        "pace": facts.pace,
         "lag": facts.lag,
         "recent_since": facts.recent_since,
         "attempts": facts.recent,
@@ -97,6 +98,7 @@ def _document(facts: StatusFacts) -> dict[str, object]:
         "heartbeats": facts.dispatchers,
         "stranded": facts.stranded,
         "missing_partitions": facts.missing_partitions,
+        "sizes": facts.sizes,
         "lost": facts.lost,
         "commands": facts.commands,
     }

@@ -9,7 +9,7 @@ from webhook_dispatcher.diagnosis import reasons
 from webhook_dispatcher.diagnosis.said import NOTHING, Capped, Fact, Said, Series, Word, said
 from webhook_dispatcher.domain.thresholds import BEHIND, SILENT
 from webhook_dispatcher.storage.administration import DispatcherFacts, Stranded, SuspendedMerchant
-from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, StatusFacts
+from webhook_dispatcher.storage.insight import MAX_COUNTED, MAX_OWING, Owing, Size, StatusFacts
 from webhook_dispatcher.storage.lost import Lost
 
 MAX_NAMED = 3
@@ -58,7 +58,9 @@ def of_status(facts: StatusFacts) -> tuple[Finding, ...]:
                 retries=Capped(facts.pending_retry, MAX_COUNTED),
             ),
         ),
+        *_end_of_backlog(facts),
         _oldest_event(facts),
+        *_oldest_retry(facts),
         _lag(facts),
         Finding("attempts", _attempts(facts)),
         _failing(facts),
@@ -68,6 +70,7 @@ def of_status(facts: StatusFacts) -> tuple[Finding, ...]:
         *_dispatchers(facts),
         _partitions(facts),
         *([of_lost(facts.lost)] if facts.lost is not None else []),
+        *([Finding("sizes", _sizes(facts))] if facts.sizes else []),
         Finding("commands", _commands(facts)),
     )
 
@@ -244,6 +247,37 @@ def _paused(facts: StatusFacts) -> Iterator[Finding]:
     yield Finding("everything", told, Level.NOTE)
 
 
+def _end_of_backlog(facts: StatusFacts) -> Iterator[Finding]:
+    """Say when it will be done, as it goes now: where events wait, and are not only under way."""
+    found = oldest(facts.owing)
+    if found is None or facts.now - found.created_at <= BEHIND:
+        return
+    pace = facts.pace.starting - facts.pace.arriving
+    if pace > 0:
+        wait = timedelta(seconds=min(facts.pending, MAX_COUNTED) / pace)
+        yield Finding(
+            "backlog",
+            said("backlog_ends_later" if facts.pending > MAX_COUNTED else "backlog_ends", wait=wait),
+        )
+    else:
+        told = said("backlog_stays", arriving=facts.pace.arriving, starting=facts.pace.starting)
+        yield Finding("backlog", told, Level.NOTE)
+
+
+def _oldest_retry(facts: StatusFacts) -> Iterator[Finding]:
+    """Say which retry is due first; those that a pause holds are not."""
+    due = [(owed.due_at, owed) for owed in facts.owing if owed.due_at is not None and not owed.is_paused]
+    if not due:
+        return
+    due_at, found = min(due, key=lambda each: each[0])
+    late = facts.now - due_at
+    who: dict[str, Fact] = {"event": found.event_id, "merchant": found.merchant_id}
+    told = (
+        said("late_retry", late=late, **who) if late > timedelta(0) else said("next_retry", at=due_at, **who)
+    )
+    yield Finding("retries", told, Level.NOTE if late > BEHIND else Level.GOOD)
+
+
 def _oldest_event(facts: StatusFacts) -> Finding:
     found = oldest(facts.owing)
     if found is None:
@@ -376,6 +410,17 @@ def _partitions(facts: StatusFacts) -> Finding:
         return Finding("partitions", said("all_there"))
     missing = [said("table_of", table=table, day=day) for table, day in facts.missing_partitions[:MAX_NAMED]]
     return Finding("partitions", said("partitions_missing", missing=Series(tuple(missing))), Level.BAD)
+
+
+def _sizes(facts: StatusFacts) -> Said:
+    return said("sizes", sizes=Series(tuple(map(_size, facts.sizes)), "; "))
+
+
+def _size(size: Size) -> Said:
+    taken: dict[str, Fact] = {"table": size.name, "megabytes": size.bytes / 1e6}
+    if size.kept_since is None:
+        return said("size_of", **taken)
+    return said("size_of_days", count=size.days, since=size.kept_since, **taken)
 
 
 def _commands(facts: StatusFacts) -> Said:

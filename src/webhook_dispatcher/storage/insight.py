@@ -34,8 +34,9 @@ MAX_ATTEMPTS = 100
 MAX_EVENTS = 200
 MAX_OVERTAKING = 50
 MAX_LAGS = 500
+MAX_ARRIVALS = 10_000
 LATELY = (timedelta(seconds=5), timedelta(seconds=30))
-"""The latest first attempts are looked for within so long, and then within the window: all of that is sorted."""
+"""The latest first attempts are looked for within so long, then within the window: all of it is sorted."""
 LATEST = 5
 _STATEMENTS = load("insight")
 _ONE_SNAPSHOT = """
@@ -176,11 +177,29 @@ class Owing:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """From created_at to the first attempt in seconds, of the latest so many events; None where there are none."""
+    """From created_at to the first attempt in seconds, of the latest so many; None where there are none."""
 
     events: int
     median: float | None
     high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many events come, and how many are first attempted, each second."""
+
+    arriving: float
+    starting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a table takes with its indexes. days: its partitions, the first of which is of kept_since."""
+
+    name: str
+    bytes: int
+    days: int
+    kept_since: date | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +240,8 @@ class StatusFacts:
     stranded: Stranded | None
     dispatchers: Sequence[DispatcherFacts]
     lost: Lost | None = None
+    pace: Pace = Pace(0, 0)
+    sizes: Sequence[Size] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +353,8 @@ class Insight:
         backlog = (await self._rows("read_backlog", MAX_COUNTED + 1))[0]
         lanes = (await self._rows("count_lanes"))[0]
         since = backlog["now"] - window
+        recent = await self._rows("count_recent", since, MAX_COUNTED + 1)
+        started = sum(row["first_attempts"] for row in recent)
         return StatusFacts(
             **backlog,
             general_pause=(await self.pauses()).get(""),
@@ -341,7 +364,7 @@ class Insight:
             if lanes["failing"]
             else [],
             recent_since=since,
-            recent=dict(await self._rows("count_recent", since, MAX_COUNTED + 1)),
+            recent={row["outcome"]: row["attempts"] for row in recent},
             lag=await self._lag(backlog["now"], window),
             holders=dict(await self._rows("read_holders", 100)),
             commands=Commands(**(await self._rows("count_commands"))[0]),
@@ -349,6 +372,8 @@ class Insight:
             stranded=stranded,
             dispatchers=dispatchers,
             lost=await lost.read(self._connection),
+            pace=Pace(await self._arriving(backlog["now"], since), started / window.total_seconds()),
+            sizes=[Size(**row) for row in await self._rows("read_sizes")],
         )
 
     async def _lag(self, now: datetime, window: timedelta) -> Lag:
@@ -357,6 +382,12 @@ class Insight:
             if lag.events == MAX_LAGS:
                 break
         return lag
+
+    async def _arriving(self, now: datetime, since: datetime) -> float:
+        """Return how many events come each second: of the newest, where more came than are counted."""
+        row = (await self._rows("count_arrivals", since, MAX_ARRIVALS))[0]
+        seconds = (now - (row["first_at"] if row["events"] == MAX_ARRIVALS else since)).total_seconds()
+        return float(row["events"] / max(seconds, 0.001))
 
     async def find_lost(self, event_id: UUID) -> LostEvent | None:
         """Return what was noted of an event that was sent and is not here since another server took over."""

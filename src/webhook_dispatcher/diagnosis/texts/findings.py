@@ -19,6 +19,49 @@ TEXTS: Texts = {
         "ru": "первой попытки ждут {pending}, повтора — {retries}",
         "uz": "{pending} ta birinchi urinishni, {retries} ta takroriy urinishni kutmoqda",
     },
+    "backlog_ends": {
+        "en": "as it goes now, the first attempts are made in {wait}",
+        "ru": "при нынешнем темпе первые попытки будут сделаны за {wait}",
+        "uz": "hozirgi sur’atda birinchi urinishlar {wait} ichida tugaydi",
+    },
+    "backlog_ends_later": {
+        "en": "as it goes now, the first attempts are made in {wait} at the earliest",
+        "ru": "при нынешнем темпе первые попытки будут сделаны не раньше чем за {wait}",
+        "uz": "hozirgi sur’atda birinchi urinishlar kamida {wait} ichida tugaydi",
+    },
+    "backlog_stays": {
+        "en": "it does not shrink: {arriving}/s come, {starting}/s are first attempted",
+        "ru": "не уменьшается: приходит {arriving} в секунду, первых попыток {starting} в секунду",
+        "uz": "kamaymayapti: soniyasiga {arriving} ta keladi, {starting} ta birinchi urinish boshlanadi",
+    },
+    "late_retry": {
+        "en": "due for {late}: event {event} of {merchant}",
+        "ru": "срок наступил {late} назад: событие {event} мерчанта {merchant}",
+        "uz": "muddati {late} oldin kelgan: {merchant} merchantining {event} hodisasi",
+    },
+    "next_retry": {
+        "en": "the next at {at}: event {event} of {merchant}",
+        "ru": "следующий {at}: событие {event} мерчанта {merchant}",
+        "uz": "keyingisi {at}: {merchant} merchantining {event} hodisasi",
+    },
+    "sizes": {"en": "{sizes}", "ru": "{sizes}", "uz": "{sizes}"},
+    "size_of": {
+        "en": "{table} {megabytes} MB",
+        "ru": "{table} {megabytes} МБ",
+        "uz": "{table} {megabytes} MB",
+    },
+    "size_of_days": {
+        "en": {
+            "one": "{table} {megabytes} MB ({count} day since {since})",
+            "other": "{table} {megabytes} MB ({count} days since {since})",
+        },
+        "ru": {
+            "one": "{table} {megabytes} МБ ({count} день с {since})",
+            "few": "{table} {megabytes} МБ ({count} дня с {since})",
+            "many": "{table} {megabytes} МБ ({count} дней с {since})",
+        },
+        "uz": "{table} {megabytes} MB ({since} dan beri {count} kun)",
+    },
     "nothing_waits": {
         "en": "nothing waits for its first attempt",
         "ru": "первой попытки ничто не ждёт",

@@ -352,16 +352,69 @@ ORDER BY count(*) DESC, lanes.owner
 LIMIT $1;
 
 -- name: count_recent
--- Count the attempts since an instant by their outcome, up to a limit in all.
+-- Count the attempts since an instant by their outcome, up to a limit in all; and how many of them were first ones.
 -- $1 since timestamptz
 -- $2 most bigint
--- row: outcome text, attempts bigint
+-- row: outcome text, attempts bigint, first_attempts bigint
 -- order: by attempts, the most first
 -- none: nothing was attempted
-SELECT recent.outcome, count(*) AS attempts
-FROM (SELECT attempts.outcome FROM webhook.attempts WHERE attempts.started_at >= $1 LIMIT $2) AS recent
+SELECT
+    recent.outcome,
+    count(*) AS attempts,
+    count(*) FILTER (WHERE recent.attempt = 1 AND recent.trigger = 'schedule') AS first_attempts
+FROM (
+    SELECT attempts.outcome, attempts.attempt, attempts.trigger
+    FROM webhook.attempts
+    WHERE attempts.started_at >= $1
+    LIMIT $2
+) AS recent
 GROUP BY recent.outcome
 ORDER BY count(*) DESC, recent.outcome;
+
+-- name: count_arrivals
+-- Count those of the newest events that were written since an instant, and say when the first of them was.
+-- $1 since timestamptz
+-- $2 most bigint
+-- row: events bigint, first_at timestamptz
+-- order: one row; no instant without events
+SELECT count(*) AS events, min(newest.created_at) AS first_at
+FROM (
+    SELECT known.seq, known.created_at
+    FROM (
+        (SELECT owed.seq, owed.created_at FROM webhook.owed WHERE owed.seq >= 0 ORDER BY owed.seq DESC LIMIT $2)
+        UNION ALL
+        (
+            SELECT finished.seq, finished.created_at
+            FROM webhook.finished
+            WHERE finished.seq >= 0
+            ORDER BY finished.seq DESC
+            LIMIT $2
+        )
+    ) AS known
+    ORDER BY known.seq DESC
+    LIMIT $2
+) AS newest
+WHERE newest.created_at >= $1;
+
+-- name: read_sizes
+-- Say what the outbox and the logs take with their indexes, and of how many days the logs are.
+-- row: name text, bytes bigint, days bigint, kept_since date
+-- order: by name, the outbox last; no day of what has no partitions
+SELECT
+    stored.relname::text AS name,
+    (
+        pg_total_relation_size(stored.oid) + coalesce(sum(pg_total_relation_size(day.oid)), 0)
+    )::bigint AS bytes,
+    count(day.oid) AS days,
+    min(to_date(right(day.relname, 8), 'YYYYMMDD')) AS kept_since
+FROM pg_class AS stored
+LEFT JOIN pg_inherits ON pg_inherits.inhparent = stored.oid
+LEFT JOIN pg_class AS day ON day.oid = pg_inherits.inhrelid
+WHERE
+    stored.relnamespace = to_regnamespace('webhook')
+    AND stored.relname = ANY(ARRAY['attempt_log', 'delivery_log', 'outbox'])
+GROUP BY stored.oid, stored.relname
+ORDER BY stored.relname;
 
 -- name: measure_lag
 -- Measure the time from created_at to the first attempt, of the latest first attempts since an instant.
