@@ -114,6 +114,20 @@ async def test_pending_behind_a_hanging_merchant(
     assert "deliveries list --merchant m --state pending --oldest-first" in said
 
 
+async def test_what_cannot_be_read_is_named_and_costs_nothing_else(
+    storage: StorageHarness, here: Daemon, explain: Explain
+) -> None:
+    await configure(storage)
+    seq, _ = await storage.insert("m", "{}", "{}")
+    lease, events = await here.claim("m")
+    await end(here, events[0], lease.epoch, 500, storage)
+    await storage.db.execute("REVOKE SELECT ON webhook.attempts FROM webhook_admin")
+    said = await told(explain, await identity(storage, seq))
+    assert "Attempt 1 failed (status 500); attempt 2 is due" in said
+    assert "Could not be read: its attempts (permission denied for view attempts)." in said
+    assert "Could not be read: the merchant's latest attempts (permission denied for view attempts)." in said
+
+
 @pytest.mark.parametrize("merchant", ["m", None])
 async def test_paused(storage: StorageHarness, here: Daemon, explain: Explain, merchant: str | None) -> None:
     await configure(storage)
@@ -164,21 +178,26 @@ async def test_an_endpoint_that_was_removed(storage: StorageHarness, explain: Ex
     assert "its endpoint was removed at AT, so it fails" in await told(explain, await identity(storage, seq))
 
 
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [("key_id = 'other'", "'other'"), ("secret = sha512(secret)", "which is damaged unless")],
+)
 async def test_a_secret_that_our_keys_do_not_open(
-    storage: StorageHarness, explain: Explain, capsys: pytest.CaptureFixture[str]
+    storage: StorageHarness, explain: Explain, capsys: pytest.CaptureFixture[str], change: str, fault: str
 ) -> None:
     await configure(storage)
-    await storage.db.execute("UPDATE webhook.endpoint SET key_id = 'other'")
+    await storage.db.execute(f"UPDATE webhook.endpoint SET {change}")
     (seq,) = await storage.insert("m")
     event = await identity(storage, seq)
-    assert "cannot be opened" not in await told(explain, event), "without keys nobody knows"
+    unread = "Whether the secret of m opens is not known here: WEBHOOK_SECRET_KEYS: not set"
+    assert unread in await told(explain, event), "without keys nobody knows"
     settings = storage.database.settings("webhook_admin")
     keys = {"SECRET_KEYS": "k1:" + "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="}
     environ = {f"WEBHOOK_{name}": text for name, text in (settings | keys).items()}
     assert await asyncio.to_thread(main, ["explain", str(event)], Session(environ)) == 0
     said = flat(capsys.readouterr().out)
     assert "The secret of m cannot be opened with the keys of this environment" in said
-    assert "'other'" in said
+    assert fault in said
 
 
 async def test_in_flight(storage: StorageHarness, here: Daemon, explain: Explain) -> None:

@@ -61,6 +61,7 @@ circumstances = st.builds(
     failures_in_a_row=st.integers(0, 9), suspended_at=maybe_instants,
     head_event_id=st.none() | st.just(EVENT), head_seq=st.none() | st.integers(1, 10**9),
     head_created_at=maybe_instants, ahead=st.sampled_from([0, 0, 1, 2, 5, 21, 1_234, 10_000, 10_001]),
+    secret_created_at=maybe_instants,
 )  # fmt: skip
 
 
@@ -104,12 +105,14 @@ facts = st.builds(
     overtaken_by=st.none()
     | st.builds(Overtaking, event_id=st.just(EVENT), seq=st.integers(1, 10**9), started_at=instants),
     latest=st.lists(attempts, max_size=5),
+    unread=st.dictionaries(st.sampled_from(["attempts", "order", "latest attempts"]), texts, max_size=2),
 )
 rules = st.builds(
     Rules,
     hold=st.sampled_from([timedelta(days=1), timedelta(hours=2)]),
     schedule=st.sampled_from([Schedule(), Schedule(()), Schedule((timedelta(seconds=5),))]),
     secret_fault=st.none() | texts,
+    secret_unread=st.none() | texts,
 )
 
 

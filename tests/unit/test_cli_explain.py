@@ -106,6 +106,37 @@ def test_a_secret_that_cannot_be_opened_is_told_unless_somebody_holds_the_lane()
     assert "cannot be opened" not in said(explain(facts(is_held=True, owner="a"), rules))
 
 
+def test_where_there_are_no_keys_it_says_so_unless_something_else_keeps_the_event() -> None:
+    rules = replace(RULES, secret_unread="WEBHOOK_SECRET_KEYS: not set")
+    assert "opens is not known here: WEBHOOK_SECRET_KEYS: not set." in said(explain(facts(), rules))
+    assert "not known here" not in said(explain(facts(is_paused=True), rules))
+
+
+@pytest.mark.parametrize(
+    ("change", "statuses", "is_told"),
+    [
+        ({}, [401, 401], True),
+        ({}, [401, 500], False),
+        ({}, [], False),
+        ({"last_success_at": NOW - MINUTE}, [401], False),
+        ({"last_success_at": None}, [401], False),
+        ({"failing_since": NOW - 3 * HOUR}, [401], False),
+    ],
+)
+@pytest.mark.parametrize("delivery", [DELIVERY, RETRIED], ids=["pending", "pending_retry"])
+def test_a_merchant_that_refuses_since_its_rotation_may_have_another_secret(
+    delivery: DeliveryFacts, change: dict[str, object], statuses: list[int], is_told: bool
+) -> None:
+    around = replace(
+        AROUND, secret_created_at=NOW - HOUR, last_success_at=NOW - 2 * HOUR, failing_since=NOW - 30 * MINUTE
+    )
+    around = replace(around, **change)  # type: ignore[arg-type]
+    latest = [replace(TIMEOUT, outcome="status", status=status) for status in statuses]
+    told = said(explain(replace(facts(delivery), circumstances=around, latest=latest), RULES))
+    assert ("m1 answers 401 since the rotation of its secret at 2026-11-20 07:15:30" in told) == is_told
+    assert ("rotate-secret m1 --hold" in told) == is_told
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -15,8 +15,8 @@ from webhook_dispatcher.cli.output import WIDTH, print_json
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.diagnosis.explanation import Explanation, Rules
 from webhook_dispatcher.diagnosis.explanation import explain as explained
-from webhook_dispatcher.domain.errors import ConfigurationError, Refused, UnknownKey
-from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.domain.errors import ConfigurationError, Refused, UnopenedSecret
+from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import (
@@ -113,21 +113,19 @@ def _event_id(text: str) -> UUID | None:
 
 def _rules(settings: Settings, facts: EventFacts) -> Rules:
     secret = facts.circumstances.secret
-    fault = None if secret is None else _secret_fault(settings, facts.delivery.merchant_id, secret)
-    return Rules(settings.unconfigured_hold, settings.retry_schedule, fault)
+    fault, unread = (None, None) if secret is None else _open(settings, facts.delivery.merchant_id, secret)
+    return Rules(settings.unconfigured_hold, settings.retry_schedule, fault, unread)
 
 
-def _secret_fault(settings: Settings, merchant: str, secret: SealedSecret) -> str | None:
-    """Say why a secret cannot be opened with our keys; nobody knows where we have none."""
+def _open(settings: Settings, merchant: str, secret: SealedSecret) -> tuple[str | None, str | None]:
+    """Say why a secret does not open with our keys; and, where we have none, why nobody knows."""
     try:
-        keyring: Keyring = settings.keyring()
-    except ConfigurationError:
-        return None
-    try:
-        keyring.open(merchant, secret)
-    except UnknownKey as error:
-        return str(error)
-    return None
+        settings.keyring().open(merchant, secret)
+    except ConfigurationError as error:
+        return None, error.problems[0]
+    except UnopenedSecret as error:
+        return str(error), None
+    return None, None
 
 
 def _print(told: list[Explanation]) -> None:

@@ -18,7 +18,7 @@ from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.insight import MAX_COUNTED, StatusFacts, insight
 
 WINDOWS = (timedelta(minutes=5), timedelta(seconds=30), timedelta(seconds=5))
-"""Attempts of so long are counted; where those are too many, and some would be left out, of a shorter time."""
+"""Attempts of so long are counted; where those are too many, so that some would be left out, of less."""
 CLEAR = "\x1b[H\x1b[2J"
 WATCH_INTERVAL_SECONDS = 2.0
 

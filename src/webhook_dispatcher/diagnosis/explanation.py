@@ -36,11 +36,13 @@ class Rules:
     """What settings of this environment say; those of the dispatchers should be the same.
 
     secret_fault: why the merchant's secret cannot be opened here; None where it can be, or nobody knows.
+    secret_unread: why nobody knows.
     """
 
     hold: timedelta
     schedule: Schedule
     secret_fault: str | None = None
+    secret_unread: str | None = None
 
 
 class Action(StrEnum):
@@ -110,8 +112,12 @@ def explain(facts: EventFacts, rules: Rules) -> Explanation:
             _explain_delivered(facts, told)
         case _:
             _explain_failed(facts, told)
+    told.why += (refused := _refused_since_rotation(facts))
+    if refused or (delivery.state == State.FAILED and delivery.last_status == 401):
+        told.advice += [Advice(said("to_rotate_secret"), Action.ROTATE_SECRET)]
     told.attempts += [_attempt(attempt) for attempt in facts.attempts]
     told.why += [*_lost_attempts(facts), *(_command(command) for command in facts.commands)]
+    told.why += [said("unread", part=Word("part", part), fault=fault) for part, fault in facts.unread.items()]
     return told
 
 
@@ -288,7 +294,10 @@ def _add_barriers(facts: EventFacts, rules: Rules, told: Explanation) -> bool:
     elif rules.secret_fault is not None and not now.is_held:
         told.why += [said("secret_unopened", merchant=_merchant(facts), fault=rules.secret_fault)]
         told.advice += [Advice(said("to_see_keys"), Action.CHECK)]
-    return len(told.why) > before
+    is_barred = len(told.why) > before
+    if rules.secret_unread is not None and now.secret is not None and not is_barred and not now.is_held:
+        told.why += [said("secret_unread", merchant=_merchant(facts), fault=rules.secret_unread)]
+    return is_barred
 
 
 def _suspended(facts: EventFacts, suspended_at: datetime) -> Said:
@@ -441,6 +450,18 @@ def _once_more(facts: EventFacts) -> Said:
     return said("again_due", at=due_at)
 
 
+def _refused_since_rotation(facts: EventFacts) -> list[Said]:
+    """Say so where the merchant accepted until its secret was replaced, and has answered 401 ever since."""
+    now, state = facts.circumstances, facts.delivery.state
+    at, accepted_at, failing_since = now.secret_created_at, now.last_success_at, now.failing_since
+    if state == State.DELIVERED or at is None or accepted_at is None or failing_since is None:
+        return []
+    since = [attempt for attempt in facts.latest if attempt.started_at >= at]
+    if not accepted_at < at <= failing_since or not since or any(made.status != 401 for made in since):
+        return []
+    return [said("refused_since_rotation", merchant=_merchant(facts), at=at)]
+
+
 def _explain_failed(facts: EventFacts, told: Explanation) -> None:
     delivery = facts.delivery
     because = failed_because(facts)
@@ -459,8 +480,6 @@ def _explain_failed(facts: EventFacts, told: Explanation) -> None:
             Advice(said("to_retry_all_failed"), Action.RETRY_ALL_FAILED),
             Advice(said("to_recover"), Action.PREVIEW_RECOVERY),
         ]
-    if delivery.last_status == 401:
-        told.advice += [Advice(said("to_rotate_secret"), Action.ROTATE_SECRET)]
 
 
 def failed_because(facts: EventFacts) -> Said:
@@ -517,6 +536,8 @@ def asked(attempt: AttemptView, key: str) -> Said:
 
 def _lost_attempts(facts: EventFacts) -> list[Said]:
     """Say that attempts are missing from the log: their day was dropped before the delivery's."""
+    if "attempts" in facts.unread:
+        return []
     missing = facts.delivery.attempts - len({attempt.attempt for attempt in facts.attempts})
     return [said("attempts_gone", count=missing)] if missing > 0 else []
 

@@ -3,15 +3,16 @@
 It only reads, by the views that webhook_admin may read, and all of one answer from one snapshot.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 
+from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
 from webhook_dispatcher.storage import lost
@@ -38,6 +39,7 @@ MAX_ARRIVALS = 10_000
 LATELY = (timedelta(seconds=5), timedelta(seconds=30))
 """The latest first attempts are looked for within so long, then within the window: all of it is sorted."""
 LATEST = 5
+T = TypeVar("T")
 _STATEMENTS = load("insight")
 _ONE_SNAPSHOT = """
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
@@ -145,11 +147,15 @@ class Circumstances:
     head_seq: int | None
     head_created_at: datetime | None
     ahead: int
+    secret_created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EventFacts:
-    """Everything that is known of one delivery. latest: attempts at its merchant, the latest first."""
+    """Everything that is known of one delivery. latest: attempts at its merchant, the latest first.
+
+    unread: parts that the database refused to read, each with why; they are empty here.
+    """
 
     delivery: DeliveryFacts
     attempts: Sequence[AttemptView]
@@ -159,6 +165,7 @@ class EventFacts:
     general_pause: Pause | None
     overtaken_by: Overtaking | None
     latest: Sequence[AttemptView]
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,21 +302,43 @@ class Insight:
         return [DeliveryFacts(**row) for row in rows]
 
     async def gather(self, delivery: DeliveryFacts) -> EventFacts:
-        """Return everything that is known of one delivery."""
+        """Return everything that is known of one delivery; a part that is refused costs no other."""
         merchant = delivery.merchant_id
         circumstances = await self._circumstances(merchant, delivery.seq)
-        attempts = _attempts(await self._rows("read_attempts", delivery.event_id, MAX_ATTEMPTS))
-        pauses = await self.pauses(merchant)
+        now = circumstances.now
+        unread: dict[str, str] = {}
+
+        async def part(name: str, read: Awaitable[T], nothing: T) -> T:
+            try:
+                with translated():
+                    async with self._connection.transaction():
+                        return await read
+            except StatementRefused as error:
+                unread[name] = error.detail
+                return nothing
+
+        attempts = await part(
+            "attempts", self._attempts("read_attempts", delivery.event_id, MAX_ATTEMPTS), []
+        )
+        pauses = await part("pauses", self.pauses(merchant), {})
         return EventFacts(
             delivery=delivery,
             attempts=attempts,
-            commands=await self.commands_about(delivery.event_id),
+            commands=await part("commands", self.commands_about(delivery.event_id), []),
             circumstances=circumstances,
             merchant_pause=pauses.get(merchant),
             general_pause=pauses.get(""),
-            overtaken_by=await self._overtaking(delivery, attempts, circumstances.now),
-            latest=_attempts(await self._rows("read_latest_attempts", merchant, circumstances.now, LATEST)),
+            overtaken_by=None
+            if unread
+            else await part("order", self._overtaking(delivery, attempts, now), None),
+            latest=await part(
+                "latest attempts", self._attempts("read_latest_attempts", merchant, now, LATEST), []
+            ),
+            unread=unread,
         )
+
+    async def _attempts(self, name: str, *arguments: object) -> list[AttemptView]:
+        return [AttemptView(**row) for row in await self._rows(name, *arguments)]
 
     async def _circumstances(self, merchant_id: str, seq: int) -> Circumstances:
         row = dict((await self._rows("read_circumstances", merchant_id, seq, MAX_AHEAD))[0])
@@ -415,10 +444,6 @@ def was_sent_in_order(delivery: DeliveryFacts, attempts: Sequence[AttemptView]) 
     if attempts:
         return attempts[0].attempt == 1 and attempts[0].trigger == Trigger.SCHEDULE
     return delivery.state == State.PENDING and delivery.trigger == Trigger.SCHEDULE
-
-
-def _attempts(rows: Sequence[Any]) -> list[AttemptView]:
-    return [AttemptView(**row) for row in rows]
 
 
 @asynccontextmanager

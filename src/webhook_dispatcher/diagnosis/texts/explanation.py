@@ -219,6 +219,22 @@ TEXTS: Texts = {
         "uz": "{merchant} merchantining maxfiy kaliti bu muhit kalitlari bilan ochilmaydi ({fault}): "
         "dispetcherlarda ham shular bo‘lsa, hodisa to‘g‘ri kalitni kutadi.",
     },
+    "secret_unread": {
+        "en": "Whether the secret of {merchant} opens is not known here: {fault}.",
+        "ru": "Открывается ли секрет мерчанта {merchant}, здесь неизвестно: {fault}.",
+        "uz": "{merchant} merchantining maxfiy kaliti ochilishi bu yerda noma’lum: {fault}.",
+    },
+    "refused_since_rotation": {
+        "en": "{merchant} answers 401 since the rotation of its secret at {at}; it accepted events before.",
+        "ru": "{merchant} отвечает 401 с замены секрета {at}, а до неё принимал события.",
+        "uz": "{merchant} maxfiy kalit {at} da almashtirilganidan beri 401 javob bermoqda; "
+        "ungacha qabul qilgan.",
+    },
+    "unread": {
+        "en": "Could not be read: {part} ({fault}).",
+        "ru": "Не удалось прочитать: {part} ({fault}).",
+        "uz": "O‘qib bo‘lmadi: {part} ({fault}).",
+    },
     "goes_on": {
         "en": "It goes on, in order, {when}.",
         "ru": "Отправка продолжится по порядку, {when}.",

@@ -168,6 +168,15 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "account enabled": _word("Account enabled", "Учётная запись включена", "Hisob yoqildi"),
         "installation adopted": _word("Installation adopted", "Установка принята", "O‘rnatma qabul qilindi"),
     },
+    "part": {
+        "attempts": _word("Its attempts", "Его попытки", "Uning urinishlari"),
+        "commands": _word("Commands about it", "Команды о нём", "U haqidagi buyruqlar"),
+        "pauses": _word("Who paused", "Кто поставил на паузу", "Kim pauza qilgani"),
+        "order": _word("What overtook it", "Что его обогнало", "Undan nima o‘zib ketgani"),
+        "latest attempts": _word(
+            "The merchant's latest attempts", "Последние попытки мерчанту", "Merchantga so‘nggi urinishlar"
+        ),
+    },
     "subject": {
         "everything": _word("Everything", "Всё", "Hammasi"),
         "backlog": _word("Backlog", "Ожидают", "Kutayotganlar"),

@@ -157,7 +157,7 @@ CROSS JOIN LATERAL (
 -- $2 merchant_id text
 -- $3 seq bigint
 -- $4 most bigint
--- row: now timestamptz, everything_is_paused boolean, url text, is_paused boolean,
+-- row: now timestamptz, everything_is_paused boolean, url text, secret_created_at timestamptz, is_paused boolean,
 --   is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
 --   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
 --   failures_in_a_row integer, suspended_at timestamptz, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
@@ -167,6 +167,7 @@ SELECT
     clock_timestamp() AS now,
     state.paused AS everything_is_paused,
     endpoint.url,
+    endpoint.secret_created_at,
     coalesce(lane.paused, false) AS is_paused,
     coalesce(lane.lease_until > clock_timestamp(), false) AS is_held,
     lane.owner,
@@ -186,7 +187,7 @@ CROSS JOIN LATERAL (
     SELECT console_state.paused FROM webhook.console_state WHERE me.name IS NOT NULL LIMIT 1
 ) AS state
 LEFT JOIN LATERAL (
-    SELECT endpoints.url
+    SELECT endpoints.url, endpoints.secret_created_at
     FROM webhook.console_endpoints AS endpoints
     WHERE me.name IS NOT NULL AND endpoints.merchant_id = $2
     LIMIT 1

@@ -139,7 +139,8 @@ LIMIT 1;
 -- $1 merchant_id text
 -- $2 seq bigint
 -- $3 most bigint
--- row: now timestamptz, everything_is_paused boolean, url text, key_id text, secret bytea, is_paused boolean,
+-- row: now timestamptz, everything_is_paused boolean, url text, key_id text, secret bytea,
+--   secret_created_at timestamptz, is_paused boolean,
 --   is_held boolean, owner text, leased_at timestamptz, wait_until timestamptz,
 --   endpoint_removed_at timestamptz, last_success_at timestamptz, failing_since timestamptz,
 --   failures_in_a_row integer, suspended_at timestamptz, head_event_id uuid, head_seq bigint, head_created_at timestamptz, ahead bigint
@@ -150,6 +151,7 @@ SELECT
     endpoint.url,
     endpoint.key_id,
     endpoint.secret,
+    endpoint.secret_created_at,
     coalesce(lane.paused, false) AS is_paused,
     coalesce(lane.is_held, false) AS is_held,
     lane.owner,
@@ -166,7 +168,7 @@ SELECT
     ahead.events AS ahead
 FROM (SELECT state.paused FROM webhook.state WHERE state.is_only LIMIT 1) AS state
 LEFT JOIN LATERAL (
-    SELECT endpoint.url, endpoint.key_id, endpoint.secret
+    SELECT endpoint.url, endpoint.key_id, endpoint.secret, endpoint.secret_created_at
     FROM webhook.endpoint
     WHERE endpoint.merchant_id = $1
     LIMIT 1
