@@ -82,3 +82,30 @@ async def test_what_was_the_oldest_and_is_over_is_not_shown_again(
     assert round((await measuring.measure(100, first.search)).oldest_pending_age / HOUR) == 1
     await superuser.execute("DELETE FROM webhook.outbox")
     assert (await measuring.measure(100, first.search)).oldest_pending_age == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "failing"),
+    [
+        ("", 3),
+        ("failing_since = clock_timestamp() - interval '4 minutes'", 2),
+        ("suspended_at = clock_timestamp()", 2),
+        ("paused = true", 2),
+        ("last_failure_at = clock_timestamp() - interval '2 hours'", 2),
+    ],
+)
+async def test_merchants_that_fail_are_counted_unless_something_else_is_told_of_them(
+    database: Database, measuring: PostgresUpkeep, change: str, failing: int
+) -> None:
+    connection = await database.connect()
+    await connection.execute(
+        "INSERT INTO webhook.lane (merchant_id) SELECT 'm' || n FROM generate_series(1, 30) AS n"
+    )
+    await connection.execute(
+        "UPDATE webhook.lane SET failing_since = clock_timestamp() - interval '6 minutes', "
+        "last_failure_at = clock_timestamp() WHERE merchant_id IN ('m1', 'm2', 'm3')"
+    )
+    if change:
+        await connection.execute(f"UPDATE webhook.lane SET {change} WHERE merchant_id = 'm1'")
+    await connection.close()
+    assert (await measuring.measure(100, OldestSearch())).failing == failing

@@ -191,3 +191,21 @@ async def test_a_success_makes_no_new_entries_in_the_indexes_of_lanes(
             written = await PostgresRecords(connection).write([record], [], LEASE)  # type: ignore[arg-type]
             assert written.seqs == {event.seq}
         assert await connection.fetchval(updated) == before
+
+
+@pytest.mark.parametrize(("statuses", "free"), [([], None), ([500, 200], 1), ([200, 500], "leased_at")])
+async def test_a_lease_says_since_when_its_merchants_own_events_let_it_be(
+    storage: StorageHarness, here: Daemon, statuses: Sequence[int], free: int | str | None
+) -> None:
+    await storage.insert("m", *["{}"] * 3)
+    lease, events = await here.claim("m", lease=timedelta(0))
+    start = await storage.now()
+    records = [
+        answered(event, lease.epoch, start + place * SECOND, status)
+        for place, (event, status) in enumerate(zip(events, statuses, strict=False))
+    ]
+    await here.records.write(records, [], timedelta(0))
+    (again,) = await here.lease("m")
+    lane = await storage.lane("m")
+    ends = [record.attempt.finished_at for record in records if record.attempt is not None]
+    assert again.free_since == (ends[free] if isinstance(free, int) else free and lane[free])

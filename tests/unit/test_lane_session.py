@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -13,12 +13,20 @@ from tests.unit.fakes.database import FakeDatabase
 from webhook_dispatcher.dispatch.lane_session import LaneSession, MemoryBudget, trust
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.record import Attempt
+from webhook_dispatcher.domain.verdict import Outcome
 
 EVERYTHING = RunAsk("m", 0, 1000, 10**6, NOW)
 
 
-def make_session(from_seq: int = 0, trusted_until: float = 100.0, expires_at: float = 50.0) -> LaneSession:
-    return LaneSession(Lease("m", 1, from_seq, None, False, NOW), MemoryBudget(), trusted_until, expires_at)
+def make_session(
+    from_seq: int = 0,
+    trusted_until: float = 100.0,
+    expires_at: float = 50.0,
+    free_since: datetime | None = None,
+) -> LaneSession:
+    lease = Lease("m", 1, from_seq, None, False, NOW, free_since)
+    return LaneSession(lease, MemoryBudget(), trusted_until, expires_at)
 
 
 def events(*seqs: int) -> list[Event]:
@@ -241,3 +249,34 @@ def test_everything_that_becomes_visible_is_attempted_once_and_reach_never_passe
             session.settle_outcome(event)
         assert reach < min(database.owed, default=reach + 1)
     assert sorted(attempted) == sorted(committed)
+
+
+@pytest.mark.parametrize(
+    ("free_since", "attempts", "late"),
+    [
+        pytest.param(None, [(0, 3, 0.1), (0, 3.1, 0.1)], [3, 3], id="nobody took the lane up"),
+        pytest.param(0, [(0, 0, 10), (1, 10, 10), (2, 20, 0.1), (3, 20.1, 0.1)], [0] * 4, id="it hangs"),
+        pytest.param(60, [(0, 60, 0.1), (1, 60.1, 0.1)], [0, 0], id="it failed until it was leased"),
+        pytest.param(0, [(-9, 8, 2), (-9, 10, 2), (9, 12, 1)], [8, 8, 3], id="an outage of ours"),
+        pytest.param(
+            0, [(0, n * 0.3, 0.1) for n in range(9)], [0] + [0.2] * 8, id="overhead is not added up"
+        ),
+    ],
+)
+def test_an_attempt_is_late_by_what_its_merchants_own_events_did_not_take(
+    free_since: float | None, attempts: list[tuple[float, float, float]], late: list[float]
+) -> None:
+    """Attempts: when their event was written, when they started, how long they took."""
+
+    def at(seconds: float) -> datetime:
+        return NOW + timedelta(seconds=seconds)
+
+    session = make_session(free_since=None if free_since is None else at(free_since))
+    found = [
+        session.late_by(
+            make_event(1)._replace(created_at=at(written)),
+            Attempt(1, at(start), at(start + took), 0, 200, Outcome.DELIVERED),
+        )
+        for written, start, took in attempts
+    ]
+    assert [round(each.total_seconds(), 3) for each in found] == late

@@ -23,6 +23,7 @@ OF_A_DATABASE = {
     "webhook_pending_retry",
     "webhook_paused",
     "webhook_suspended_merchants",
+    "webhook_failing_merchants",
     "webhook_lost_events",
     "webhook_oldest_pending_age_seconds",
     "webhook_oldest_due_retry_age_seconds",

@@ -151,9 +151,9 @@ async def test_nothing_is_forgotten_while_a_clock_is_in_doubt(upkeep: FakeUpkeep
 @pytest.mark.parametrize(
     ("owed", "values"),
     [
-        (Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 6), [3, 2, 1.5, 0.5, 4, 6]),
+        (Owed(3, 2, 1.5, 0.5, OldestSearch(), 4, 5, 6), [3, 2, 1.5, 0.5, 4, 5, 6]),
         pytest.param(
-            Owed(1, 0, -30.0, 0.0, OldestSearch()), [1, 0, 0, 0, 0, 0], id="of the future: of no age"
+            Owed(1, 0, -30.0, 0.0, OldestSearch()), [1, 0, 0, 0, 0, 0, 0], id="of the future: of no age"
         ),
     ],
 )
@@ -162,7 +162,8 @@ async def test_what_is_owed_is_shown(upkeep: FakeUpkeep, owed: Owed, values: lis
     measuring, metrics = gauges(upkeep)
     await measuring.step()
     names = ["pending", "pending_retry", "oldest_pending_age_seconds", "oldest_due_retry_age_seconds"]
-    assert [shown(metrics, name) for name in [*names, "suspended_merchants", "lost_events"]] == values
+    names += ["suspended_merchants", "failing_merchants", "lost_events"]
+    assert [shown(metrics, name) for name in names] == values
 
 
 async def test_the_search_for_the_oldest_goes_on_and_takes_low_numbers_from_the_beginning_at_times() -> None:

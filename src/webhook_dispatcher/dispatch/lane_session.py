@@ -22,8 +22,10 @@ from enum import IntEnum
 
 from webhook_dispatcher.domain.claim import Lease, RunAsk
 from webhook_dispatcher.domain.event import Event
-from webhook_dispatcher.domain.record import LaneTurn
+from webhook_dispatcher.domain.record import Attempt, LaneTurn
 
+PUNCTUAL = timedelta(seconds=1)
+"""Within so long first attempts are to start."""
 MAX_BYTES = 128 * 1024 * 1024
 """Bytes of events in memory from which on no more is claimed; one claim may exceed it by its first events."""
 
@@ -99,6 +101,7 @@ class LaneSession:
         ends with one may owe more, as with has_more.
     straggler: the lowest seq of an event that was committed after later ones had been read; None without one.
     wait_until: the lane must not be claimed before (database time); None: at any time.
+    free_since: when the attempt before ended, or would have ended had it not been late.
     unblocked: after an outcome could not be written because of a lock: set once all are written; else None.
     """
 
@@ -120,6 +123,7 @@ class LaneSession:
     fetch: asyncio.Future[None] | None = None
     straggler: int | None = None
     wait_until: datetime | None = None
+    free_since: datetime | None = None
     unblocked: asyncio.Event | None = None
 
     # Reading
@@ -197,6 +201,18 @@ class LaneSession:
     def add_back(self, event: Event) -> None:
         """Add an event back to the run whose attempt did not count: it is still the first that is owed."""
         self.run.appendleft(event)
+
+    def late_by(self, event: Event, attempt: Attempt) -> timedelta:
+        """Tell how much later an event's first attempt started than its merchant's own events let it.
+
+        One that was late delays those behind it, which are then late by as much; what each takes beside its
+        attempt is not added up.
+        """
+        since = self.free_since or self.lease.free_since
+        could_start_at = event.created_at if since is None else max(event.created_at, since)
+        late = max(attempt.started_at - could_start_at, timedelta(0))
+        self.free_since = attempt.finished_at - (late if late > PUNCTUAL else timedelta(0))
+        return late
 
     # Ending
 

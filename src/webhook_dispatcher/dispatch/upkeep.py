@@ -80,6 +80,7 @@ class Gauges:
         self._metrics.oldest_pending_age.set(max(0.0, owed.oldest_pending_age))
         self._metrics.oldest_due_retry_age.set(owed.oldest_due_retry_age)
         self._metrics.suspended_merchants.set(owed.suspended)
+        self._metrics.failing_merchants.set(owed.failing)
         self._metrics.lost_events.set(owed.lost)
         self._count += 1
         # The lowest pending seq only grows, except for late commits: now and then search from zero for those.

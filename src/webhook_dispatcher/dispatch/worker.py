@@ -52,6 +52,7 @@ class Worker:
         self._clock = instruments.clock
         self._database_clock = instruments.database_clock
         self._memory = instruments.memory
+        self._lag = instruments.metrics.dispatch_lag
         self._blocked = instruments.blocked
         self._own_faults = instruments.own_faults
         self._unreadable = Unreadable(claims, instruments)
@@ -80,6 +81,8 @@ class Worker:
             if record is None:
                 session.add_back(event)
                 break
+            if record.attempt is not None and event.fault is None:
+                self._lag.observe(session.late_by(event, record.attempt).total_seconds())
             self._recorder.add(record, session)
         session.end()
 

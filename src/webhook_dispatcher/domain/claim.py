@@ -51,6 +51,8 @@ class Lease:
 
     is_suspended: its merchant is, so this is a trial: one event is attempted, once.
     server_started_at: it holds while this server runs. The next one may not have what was read under it.
+    free_since: when its merchant's latest attempt ended, where that succeeded; when it was leased, where the
+        merchant fails: nobody else kept its events until then. None: nothing was attempted yet.
     """
 
     merchant_id: str
@@ -59,6 +61,7 @@ class Lease:
     endpoint_removed_at: datetime | None
     is_suspended: bool
     server_started_at: datetime
+    free_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

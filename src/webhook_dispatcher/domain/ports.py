@@ -430,7 +430,8 @@ class Notices(Protocol):
 class Owed:
     """What is owed, as the gauges show it; ages in seconds.
 
-    search: to go on with next time. suspended: how many merchants are. lost: events, noted within a day.
+    search: to go on with next time. suspended: how many merchants are. failing: those that are not suspended,
+        and have accepted nothing for five minutes. lost: events, noted within a day.
     """
 
     pending: int
@@ -439,6 +440,7 @@ class Owed:
     oldest_due_retry_age: float
     search: OldestSearch
     suspended: int = 0
+    failing: int = 0
     lost: int = 0
 
 

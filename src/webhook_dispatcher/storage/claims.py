@@ -76,6 +76,7 @@ class PostgresClaims:
                     row["endpoint_removed_at"],
                     row["is_suspended"],
                     row["server_started_at"],
+                    row["free_since"],
                 )
                 for row in rows
                 if row["epoch"] is not None

@@ -86,6 +86,11 @@ class Metrics:
             "From an event's `created_at` to the start of its first attempt.",
             LAG_BUCKETS,
         )
+        self.dispatch_lag = self._histogram(
+            "dispatch_lag_seconds",
+            "The part of it for which nothing of the merchant's own kept the event.",
+            LAG_BUCKETS,
+        )
         self.deliveries_by = _DeliveriesBy(self.deliveries)
         self.notices = self._counter("notices", "Notices written for the platform.", "type")
         _create(self.notices, product(NOTICE_TYPES))
@@ -104,6 +109,11 @@ class Metrics:
         )
         self.suspended_merchants = self._measured(
             "suspended_merchants", "Merchants that are tried once an interval, in the database.", shard
+        )
+        self.failing_merchants = self._measured(
+            "failing_merchants",
+            "Merchants that have accepted nothing for five minutes, and are not suspended.",
+            shard,
         )
         self.lost_events = self._measured(
             "lost_events",

@@ -122,7 +122,7 @@ UPDATE webhook.lane SET epoch = lane.epoch WHERE false;
 -- $3 lease interval
 -- $4 owner text
 -- row: merchant_id text, epoch bigint, from_seq bigint, endpoint_removed_at timestamptz, is_suspended boolean,
---      server_started_at timestamptz, is_missing boolean, is_locked boolean
+--      server_started_at timestamptz, free_since timestamptz, is_missing boolean, is_locked boolean
 -- order: none; one row for each wanted lane, epoch is null where it was not leased: the lane is missing,
 --      it is free but locked by somebody for the moment, or it is not free
 WITH wanted AS MATERIALIZED (
@@ -158,7 +158,10 @@ leased AS (
     WHERE lane.merchant_id = ANY(ARRAY[free.merchant_id])
     RETURNING
         lane.merchant_id, lane.epoch, lane.from_seq, lane.endpoint_removed_at,
-        lane.suspended_at IS NOT NULL AS is_suspended
+        lane.suspended_at IS NOT NULL AS is_suspended,
+        CASE
+            WHEN num_nulls(lane.failing_since, lane.suspended_at) < 2 THEN lane.leased_at ELSE lane.last_success_at
+        END AS free_since
 )
 SELECT
     leased.merchant_id,
@@ -167,12 +170,14 @@ SELECT
     leased.endpoint_removed_at,
     leased.is_suspended,
     pg_postmaster_start_time() AS server_started_at,
+    leased.free_since,
     false AS is_missing,
     false AS is_locked
 FROM leased
 UNION ALL
 SELECT
     wanted.merchant_id,
+    NULL,
     NULL,
     NULL,
     NULL,

@@ -40,7 +40,8 @@ SELECT current_setting('server_encoding') AS encoding;
 -- name: read_gauges
 -- Measure what is owed. Counts are exact up to a limit, then the statistics' estimate.
 -- $1 count_limit bigint
--- row: pending bigint, pending_retry bigint, oldest_due_retry_age double precision, suspended bigint, lost bigint
+-- row: pending bigint, pending_retry bigint, oldest_due_retry_age double precision, suspended bigint, failing bigint,
+--   lost bigint
 -- order: one row
 SELECT
     CASE
@@ -55,6 +56,15 @@ SELECT
         THEN greatest(extract(EPOCH FROM clock_timestamp() - overdue.retry_at), 0) ELSE 0 END::double precision
         AS oldest_due_retry_age,
     (SELECT count(*) FROM webhook.lane WHERE lane.suspended_at IS NOT NULL) AS suspended,
+    (
+        SELECT count(*)
+        FROM webhook.lane
+        WHERE
+            lane.failing_since <= (SELECT clock_timestamp() - interval '5 minutes')
+            AND lane.suspended_at IS NULL
+            AND lane.last_failure_at > clock_timestamp() - interval '1 hour'
+            AND NOT lane.paused
+    ) AS failing,
     (
         SELECT count(*) FROM webhook.lost_event WHERE lost_event.noted_at > clock_timestamp() - interval '1 day'
     ) AS lost
