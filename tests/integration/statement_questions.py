@@ -449,7 +449,6 @@ QUESTIONS: Mapping[str, Question] = {
     "read_kept": Question((), 100),
     "read_backlog": Question((str(ASKED),), 2 * ASKED),
     "read_owing": Question((str(ASKED),), 2 * ASKED),
-    "count_arrivals": Question((LONG_AGO, str(ASKED)), 2 * ASKED),
     "read_sizes": Question((), 100),
     "count_commands": Question((), 3 * ASKED),
     # api_tokens

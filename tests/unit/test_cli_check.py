@@ -20,6 +20,7 @@ from webhook_dispatcher.domain.errors import (
     StorageUnavailable,
 )
 from webhook_dispatcher.domain.signing import Keyring, Secret
+from webhook_dispatcher.domain.verdict import Failure, Outcome
 from webhook_dispatcher.storage.administration import (
     Administration,
     DispatcherFacts,
@@ -55,8 +56,29 @@ async def test_nothing_is_wrong() -> None:
     assert problems(results) == {}
     assert [result.check for result in results] == [
         *("configuration", "open files", "crash", "tls", "database", "clock", "schema", "installation"),
-        *("keys", "partitions", "lost", "dispatchers", "transactions", "temporary", "rows", "endpoints"),
+        *("keys", "partitions", "lost", "dispatchers", "transactions", "temporary", "rows", "platform"),
+        *("outbound", "endpoints"),
     ]
+
+
+async def test_a_name_server_or_proxy_that_does_not_answer_is_a_problem() -> None:
+    database = await configured()
+    ours = Failure(Outcome.DNS, "no name server answers", is_ours=True)
+    assert problems(await examine(session(database, ours))) == {"outbound": ("no name server answers", 1)}
+    assert problems(await examine(session(database, replace(ours, is_ours=False)))) == {}, "it answered"
+    database = await configured("https://203.0.114.7/")
+    assert problems(await examine(session(database, ours))) == {}, "no name is looked up"
+
+
+async def test_that_nobody_is_told_of_failures_is_worth_a_note() -> None:
+    database = await configured()
+    found = {result.check: result for result in await examine(session(database))}
+    assert found["platform"].note == "$platform has no endpoint, so it is told of no failure"
+    await database.insert_endpoint(
+        "$platform", "https://ops.example/", database.sealed["m1"], Keyring.parse(KEYS)
+    )
+    found = {result.check: result for result in await examine(session(database))}
+    assert (found["platform"].note, found["platform"].problem) == (None, None)
 
 
 async def test_what_a_crash_costs_is_noted() -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
+from urllib.parse import urlsplit
 
 import typer
 
@@ -29,16 +30,21 @@ from webhook_dispatcher.domain.errors import (
     UnknownKey,
     UnopenedSecret,
 )
+from webhook_dispatcher.domain.event import PLATFORM
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
 from webhook_dispatcher.domain.thresholds import DAYS_AHEAD
+from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.settings import Settings, check_open_files
 from webhook_dispatcher.storage.administration import Administration, LongTransaction, PauseOfEverything
 from webhook_dispatcher.storage.installation import Installation
 from webhook_dispatcher.storage.keys import refusal
 from webhook_dispatcher.storage.pooler import PoolerInBetween
+from webhook_dispatcher.transport.addresses import parse_address
 from webhook_dispatcher.transport.guard import Guard
 from webhook_dispatcher.transport.tls import lacking_groups
 
+NOBODYS_URL = "https://webhook-dispatcher-check.example.com/"
+"""Source: RFC 2606, 3: nobody has it, and the guard lets it through."""
 MAY_NOT = "42501"
 """The SQLSTATE of a permission that is wanting."""
 LOOKS_AT_ONCE = 10
@@ -184,7 +190,11 @@ async def _database(
         yield await _temporary(database)
         for result in await _unreadable(database):
             yield result
-        for result in _urls(settings, await database.list_endpoints()):
+        endpoints = await database.list_endpoints()
+        yield _platform(endpoints)
+        if settings.egress_proxy is not None or any(map(_has_name, endpoints)):
+            yield await _outbound(session, settings)
+        for result in _urls(settings, endpoints):
             yield result
     except SchemaMismatch as error:
         yield CheckResult("schema", str(error), "run `webhook-dispatcher migrate`", code=3)
@@ -228,6 +238,28 @@ def _tls_groups() -> CheckResult:
         note=f"{', '.join(groups)} not offered: receivers with none but those fail as `tls`",
         mend="unset OPENSSL_CONF, or have its Groups include them",
     )
+
+
+def _has_name(endpoint: EndpointView) -> bool:
+    """Tell whether a name server must be asked for an endpoint's host."""
+    return parse_address((urlsplit(endpoint.url).hostname or "").strip("[]")) is None
+
+
+async def _outbound(session: Session, settings: Settings) -> CheckResult:
+    """Ask name server, or proxy, as an attempt does, for a name that is nobody's: any answer will do."""
+    # Late: most commands send nothing.
+    from webhook_dispatcher.app.outbound import make_sender
+
+    guard = Guard(settings.egress_policy())
+    try:
+        async with (session.make_sender or make_sender)(settings, guard) as sender:
+            result = await sender.post(NOBODYS_URL, {}, b"")
+    except ConfigurationError as error:
+        return CheckResult("outbound", str(error), "see the settings in docs/reference.md", code=2)
+    if isinstance(result, Failure) and result.is_ours:
+        mend = "look at WEBHOOK_EGRESS_PROXY, WEBHOOK_EGRESS_NAMESERVERS, and this machine's own"
+        return CheckResult("outbound", result.detail, mend)
+    return CheckResult("outbound")
 
 
 def _keyring(settings: Settings) -> tuple[Keyring | None, list[CheckResult]]:
@@ -393,6 +425,14 @@ async def _unreadable(database: Administration) -> list[CheckResult]:
         )
         for row in rows
     ]
+
+
+def _platform(endpoints: list[EndpointView]) -> CheckResult:
+    """Say where nobody is told of deliveries that fail, and of merchants that are suspended."""
+    if any(endpoint.merchant_id == PLATFORM for endpoint in endpoints):
+        return CheckResult("platform")
+    mend = f"webhook-dispatcher endpoint set '{PLATFORM}' URL: docs/operations.md"
+    return CheckResult("platform", note=f"{PLATFORM} has no endpoint, so it is told of no failure", mend=mend)
 
 
 def _urls(settings: Settings, endpoints: list[EndpointView]) -> Iterator[CheckResult]:

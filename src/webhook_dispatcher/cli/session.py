@@ -7,12 +7,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from webhook_dispatcher.settings import Settings, load_settings
 from webhook_dispatcher.storage.administration import Administration, administration
+
+if TYPE_CHECKING:
+    from webhook_dispatcher.domain.ports import Sender
+    from webhook_dispatcher.transport.guard import Guard
 
 T = TypeVar("T")
 MAX_REQUESTED_BY = 128
@@ -22,7 +26,7 @@ MAX_REQUESTED_BY = 128
 class Session:
     """Where settings, connections and time come from.
 
-    shard: the database that was chosen by its name.
+    shard: the database that was chosen by its name. make_sender: None: as the daemon does.
     """
 
     environ: Mapping[str, str] = field(repr=False)
@@ -31,6 +35,7 @@ class Session:
     monotonic: Callable[[], float] = time.monotonic
     unix_time: Callable[[], float] = time.time
     shard: str | None = None
+    make_sender: "Callable[[Settings, Guard], AbstractAsyncContextManager[Sender]] | None" = None
 
     def settings(self) -> Settings:
         """Read the settings, of the chosen database if one is; ConfigurationError says what is wrong."""

@@ -1,16 +1,18 @@
 """A database of the command line, in memory."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
+from tests.unit.fakes.network import FakeSender
 from webhook_dispatcher.cli.session import Session
 from webhook_dispatcher.domain.command import CommandStatus, Recover, Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import NotHeld, SchemaMismatch, StatementRefused
 from webhook_dispatcher.domain.signing import Keyring, SealedSecret
+from webhook_dispatcher.domain.verdict import Failure
 from webhook_dispatcher.storage.administration import (
     Administration,
     AttemptView,
@@ -296,6 +298,14 @@ class FakeAdministration(Administration):
             raise self.schema_problem
 
 
-def session(database: FakeAdministration, **environ: str) -> Session:
-    """Return the command line's session at a database, by ENVIRON and these settings."""
-    return Session({**ENVIRON, **environ}, database.open, unix_time=NOW.timestamp)
+def session(database: FakeAdministration, *answers: Failure, **environ: str) -> Session:
+    """Return the command line's session at a database, by ENVIRON and these settings.
+
+    answers: what a request that `check` makes comes to.
+    """
+    return Session(
+        {**ENVIRON, **environ},
+        database.open,
+        unix_time=NOW.timestamp,
+        make_sender=lambda settings, guard: nullcontext(FakeSender(*answers)),
+    )
