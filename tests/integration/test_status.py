@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from tests.integration.storage_harness import StorageHarness
-from webhook_dispatcher.storage.insight import MAX_LAGS, Pace, insight
+from webhook_dispatcher.cli import merchants
+from webhook_dispatcher.storage.insight import MAX_LAGS, MerchantFilter, Pace, insight
 
 WINDOW = timedelta(minutes=5)
 DELIVERED = f"""
@@ -56,3 +57,15 @@ async def test_it_is_known_how_fast_events_come_and_go_and_what_they_take(storag
     assert sizes["delivery_log"].days == await storage.db.fetchval(
         "SELECT count(*) FROM pg_inherits WHERE inhparent = 'webhook.delivery_log'::regclass"
     )
+
+
+async def test_what_waits_for_a_retry_is_not_nothing(storage: StorageHarness) -> None:
+    await storage.insert("m", *["{}"] * 1_102)
+    await storage.db.execute("INSERT INTO webhook.lane (merchant_id) VALUES ('m')")
+    await storage.db.execute(
+        "UPDATE webhook.outbox SET due_at = clock_timestamp() + interval '1 min', attempts = 1"
+    )
+    async with insight(storage.db) as asked:
+        found = await asked.merchants(MerchantFilter())
+    assert (found[0].waiting, found[0].waiting_for_retry) == (0, 1_102)
+    assert list(merchants.lines(found))[1].endswith(" m (1,102 for a retry, no endpoint)")

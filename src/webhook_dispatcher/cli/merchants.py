@@ -31,7 +31,8 @@ def merchants(
     """Show how merchants fare: those that fail first, then those whose events wait the longest.
 
     A line each: since when it fails and how often in a row, its last success, how many events wait for their
-    first attempt, and since when the oldest does. Beneath it who paused it, and its latest failed attempt.
+    first attempt, and since when the oldest does; behind its id, how many wait for a retry. Beneath it who
+    paused it, and its latest failed attempt.
     """
 
     async def find(database: Administration) -> list[MerchantFacts]:
@@ -53,6 +54,11 @@ def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
     for merchant in found:
         notes = [
             *(["paused"] if merchant.is_paused else []),
+            *(
+                [f"{many(merchant.waiting_for_retry, MAX_AHEAD)} for a retry"]
+                if merchant.waiting_for_retry
+                else []
+            ),
             *([] if merchant.has_endpoint else ["no endpoint"]),
             *(
                 [f"suspended {short(merchant.suspended_at)}, next try {short(merchant.next_try_at)}"]

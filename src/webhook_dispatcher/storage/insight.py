@@ -253,7 +253,7 @@ class StatusFacts:
 
 @dataclass(frozen=True, slots=True)
 class MerchantFacts:
-    """How one merchant fares. waiting: events in order, as far as they were counted.
+    """How one merchant fares. waiting: events in order, as far as they were counted, as waiting_for_retry.
 
     paused_…: of the command that paused it. failed_…: of the latest failed attempt, where it fails.
     """
@@ -268,6 +268,7 @@ class MerchantFacts:
     next_try_at: datetime | None
     oldest_waiting_at: datetime | None
     waiting: int
+    waiting_for_retry: int = 0
     paused_at: datetime | None = None
     paused_by: str | None = None
     failed_at: datetime | None = None

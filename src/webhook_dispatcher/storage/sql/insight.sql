@@ -472,7 +472,8 @@ FROM (
 -- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz,
 --   failures_in_a_row integer, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
 --   oldest_waiting_at timestamptz, paused_at timestamptz, paused_by text, failed_at timestamptz, failed_outcome text,
---   failed_status integer, failed_reason text, waiting bigint
+--   failed_status integer, failed_reason text, waiting bigint,
+--   waiting_for_retry bigint
 -- order: by failing_since, then by oldest_waiting_at
 -- none: none matches; where behind_since is null, those that are not behind match too
 SELECT
@@ -483,7 +484,8 @@ SELECT
     failure.outcome::text AS failed_outcome,
     failure.status::integer AS failed_status,
     failure.reason AS failed_reason,
-    waiting.events AS waiting
+    waiting.events AS waiting,
+    retries.events AS waiting_for_retry
 FROM (
     SELECT
         known.merchant_id,
@@ -528,6 +530,12 @@ CROSS JOIN LATERAL (
         SELECT FROM webhook.owed WHERE owed.merchant_id = listed.merchant_id AND owed.due_at IS NULL LIMIT $4
     ) AS counted
 ) AS waiting
+CROSS JOIN LATERAL (
+    SELECT count(*) AS events
+    FROM (
+        SELECT FROM webhook.owed WHERE owed.merchant_id = listed.merchant_id AND owed.due_at IS NOT NULL LIMIT $4
+    ) AS counted
+) AS retries
 -- The latest failure: it began before failing_since at most by as long as an attempt takes.
 LEFT JOIN LATERAL (
     SELECT attempts.started_at, attempts.outcome, attempts.status, attempts.reason
