@@ -2,6 +2,7 @@
 
 import base64
 import time
+from uuid import uuid4
 
 from tests.acceptance.api_merchant import Merchant, start_api
 from tests.acceptance.installation import SEALS, Installation
@@ -52,12 +53,28 @@ async def test_a_merchant_sets_its_webhook_up_and_follows_its_deliveries(install
         assert (await merchant.carried_out("/v1/webhook/pause")).data == {"paused": True}
         assert (await merchant.ask("GET", "/v1/webhook")).data["paused"] is True
         assert (await merchant.carried_out("/v1/webhook/resume")).data == {"paused": False}
-        assert (await merchant.ask("DELETE", "/v1/webhook")).data == {"removed": True}
+        assert (await merchant.ask("DELETE", "/v1/webhook")).data == {"removed": True, "failed": 0}
         assert (await merchant.ask("DELETE", "/v1/webhook")).code == codes.NOT_CONFIGURED
     people = await installation.admin.fetch(
         "SELECT DISTINCT person FROM webhook.audit WHERE person LIKE 'api:%'"
     )
     assert [row["person"] for row in people] == [f"api:{merchant.client_id}"]
+
+
+async def test_who_removes_a_webhook_is_told_how_many_events_fail(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        await configured(installation, merchant, "m1")
+        assert (await merchant.carried_out("/v1/webhook/pause")).status == 200
+        owed = await installation.emit_each(["m1", "m1", "m2"], 1)
+        assert (await merchant.ask("GET", "/v1/webhook")).data["waiting"] == 2
+        key = str(uuid4())
+        for _ in range(2):
+            removed = await merchant.ask("DELETE", "/v1/webhook", key=key)
+            assert removed.data == {"removed": True, "failed": 2}
+    for event in owed[:2]:
+        assert (await installation.settled(event.id, "failed", 0))["failed_reason"] == "not_configured"
 
 
 async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Installation) -> None:

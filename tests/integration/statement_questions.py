@@ -419,6 +419,7 @@ QUESTIONS: Mapping[str, Question] = {
     "read_public_halves": Question(("ARRAY['k1', 'k2']",), 2),
     # api_endpoints; more than one row allows for the catalogue, which functions read to plan anew
     "read_own_endpoint": Question((OWNER,), VIEWS),
+    "count_own_owed": Question((OWNER, str(ASKED)), ASKED),
     "read_current_sealing_key": Question(()),
     "own_put_endpoint": Question((OWNER, "'https://example.com/new'", "NULL", "NULL"), 3),
     "own_rotate_secret": Question((OWNER, f"'\\x{'00' * 97}'", "'hpke1:k1'", "'1 hour'", "true"), 3),

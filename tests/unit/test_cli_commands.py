@@ -223,7 +223,9 @@ def test_a_merchant_without_endpoint_is_exit_1(shell: Shell, line: str) -> None:
 
 def test_removing_asks_first_where_it_can(database: FakeAdministration, shell: Shell) -> None:
     shell("endpoint set m1 https://merchant.com/", database)
-    assert shell("endpoint remove m1", database)[0] == 2
+    database.preview = Preview(3, False, {"skipped": 3}, {"m1": 3}, 0)
+    code, _, err = shell("endpoint remove m1", database)
+    assert (code, "m1: 3 owed, which fail as not_configured" in err) == (2, True)
     assert "m1" in database.endpoints
     assert shell("endpoint remove m1 --yes", database)[0] == 0
     assert database.endpoints == {}

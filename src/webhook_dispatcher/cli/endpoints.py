@@ -12,12 +12,15 @@ import typer
 
 from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName
 from webhook_dispatcher.cli.output import WIDTH, print_facts, print_json, print_table, said_of_pause, shown
+from webhook_dispatcher.cli.recover import amount
 from webhook_dispatcher.cli.session import session_of
 from webhook_dispatcher.cli.words import at
+from webhook_dispatcher.domain.command import Skip
 from webhook_dispatcher.domain.endpoint import EndpointView
 from webhook_dispatcher.domain.errors import ConfigurationError, Refused
 from webhook_dispatcher.domain.signing import SECRET_RANDOM_BYTES, Secret
 from webhook_dispatcher.storage.administration import Administration, EndpointChange, PauseOfEverything
+from webhook_dispatcher.storage.previews import Preview
 
 COLUMNS = ("merchant_id", "url", "paused", "created_at", "updated_at", "secret_created_at")
 WHILE_SUSPENDED = ("suspended_at", "next_try_at")
@@ -133,11 +136,16 @@ def remove(
     shard: ShardName = None,
 ) -> None:
     """Remove a merchant's endpoint and secret; what is still owed to it fails as not_configured."""
+    session = session_of(context, shard)
     if not yes:
+        endpoint, owed = session.change(lambda database: find_with_owed(database, merchant))
+        if endpoint is None:
+            raise not_configured(merchant)
+        if owed.total:
+            typer.echo(f"{shown(merchant)}: {amount(owed)} owed, which fail as not_configured", err=True)
         if not sys.stdin.isatty():
             raise ConfigurationError("endpoint remove: there is no terminal to ask on; give --yes")
-        typer.confirm(f"Remove the endpoint of {shown(merchant)}, and fail what is owed to it?", abort=True)
-    session = session_of(context, shard)
+        typer.confirm(f"Remove the endpoint of {shown(merchant)}?", abort=True, err=True)
     if not session.change(lambda database: database.delete_endpoint(merchant), requested_by):
         raise not_configured(merchant)
     typer.echo(f"{shown(merchant)}: removed")
@@ -157,3 +165,9 @@ def new_secret() -> Secret:
 def not_configured(merchant: str) -> Refused:
     """Say that a merchant has no endpoint."""
     return Refused(f"merchant {shown(merchant)!r} has no endpoint; configure it with `endpoint set`")
+
+
+async def find_with_owed(database: Administration, merchant: str) -> tuple[EndpointView | None, Preview]:
+    """Find a merchant's endpoint, and count all that is owed to it."""
+    all_owed = Skip(merchant, await database.database_time())
+    return await database.find_endpoint(merchant), await database.preview_skip(all_owed)

@@ -11,18 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from webhook_dispatcher.cli.control import Deadline, Progress, ask_on, report, request_of
-from webhook_dispatcher.cli.endpoints import new_secret, not_configured
+from webhook_dispatcher.cli.endpoints import find_with_owed, new_secret, not_configured
 from webhook_dispatcher.cli.options import AsJson, Merchant, RequestedBy, ShardName, parse_period
 from webhook_dispatcher.cli.output import print_json, shown
 from webhook_dispatcher.cli.recover import amount
 from webhook_dispatcher.cli.session import Session, session_of
-from webhook_dispatcher.domain.command import CommandName, CommandStatus, Skip
-from webhook_dispatcher.domain.endpoint import EndpointView
+from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import ConfigurationError, NotHeld, Refused
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.api.held_rotation import when_held
-from webhook_dispatcher.storage.previews import Preview
 
 HOLD_DEADLINE: Any = "PT1M"
 """Longer than the default lease, for which a daemon that was killed is waited for."""
@@ -91,12 +89,7 @@ def rotate_secret(
 
 def _confirm(session: Session, merchant: str) -> None:
     """Say how much the new secret would sign before the merchant has it, and ask; not where nothing waits."""
-
-    async def look(database: Administration) -> tuple[EndpointView | None, Preview]:
-        all_owed = Skip(merchant, await database.database_time())
-        return await database.find_endpoint(merchant), await database.preview_skip(all_owed)
-
-    endpoint, owed = session.change(look)
+    endpoint, owed = session.change(lambda database: find_with_owed(database, merchant))
     if endpoint is None:
         raise not_configured(merchant)
     if not owed.total:

@@ -887,16 +887,16 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "merchant.remove": ("Remove the endpoint", "Удалить адрес вебхука", "Webhook manzilini o‘chirish"),
         "merchant.remove_about": (
             (
-                "URL and secret are deleted. What waits ({count}, and {retries} for a retry) fails as not "
-                "configured unless a URL is entered soon."
+                "URL and secret are deleted. What is owed fails as not configured: {count} at once, and "
+                "{retries} when their retry is due, unless a URL is entered before."
             ),
             (
-                "URL и секрет удаляются. Ожидающее ({count} и {retries} на повтор) завершится неудачей, "
-                "если вскоре не указать URL."
+                "URL и секрет удаляются. Ожидающее завершится неудачей: {count} сразу, а {retries} — к "
+                "сроку повтора, если до него не указать URL."
             ),
             (
-                "URL va maxfiy kalit o‘chiriladi. Kutayotganlar ({count} va takror uchun {retries}) tez "
-                "orada URL kiritilmasa, yetkazilmagan bo‘ladi."
+                "URL va maxfiy kalit o‘chiriladi. Kutayotganlar yetkazilmagan bo‘ladi: {count} darhol, "
+                "{retries} esa takror muddatida, ungacha URL kiritilmasa."
             ),
         ),
         "merchant.remove_do": ("Remove", "Удалить", "O‘chirish"),

@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 
 class WebhookAnswer(Model):
-    """Where events are sent, and how that fares."""
+    """Where events are sent, and how that fares. waiting: how many are owed; at most 10,000."""
 
     url: str
     paused: bool
@@ -49,6 +49,7 @@ class WebhookAnswer(Model):
     failing_since: Instant | None
     failures_in_a_row: int
     suspended_at: Instant | None
+    waiting: int
 
 
 class CreatedWebhook(WebhookAnswer):
@@ -82,9 +83,13 @@ class RotatedSecret(Model):
 
 
 class Removed(Model):
-    """Nothing is sent any more; what is owed is given up unless a URL is set again within a day."""
+    """Nothing is sent any more. failed: how many events were owed, at most 10,000.
+
+    They fail: at once, but those that wait for a retry when it is due, unless a URL is set before.
+    """
 
     removed: bool
+    failed: int
 
 
 class Paused(Model):
@@ -106,14 +111,16 @@ async def show(asked: Asked) -> Answer:
     """Show where events are sent, as admission has read it."""
     if asked.admitted.endpoint is None:
         raise Refused(NOT_CONFIGURED)
-    return Answer(write(WebhookAnswer, asked.admitted.endpoint))
+    return Answer(await _shown(asked, WebhookAnswer, asked.admitted.endpoint))
 
 
 async def remove(asked: Asked) -> Answer:
     """Stop sending, and forget URL and secret."""
-    match await Endpoints(asked.database).remove(asked.token):
+    endpoints = Endpoints(asked.database)
+    owed = await endpoints.count_owed(asked.token)
+    match await endpoints.remove(asked.token):
         case Removal.REMOVED:
-            return Answer(write(Removed, removed=True))
+            return Answer(write(Removed, removed=True, failed=owed))
         case Removal.NOT_CONFIGURED:
             raise Refused(NOT_CONFIGURED)
 
@@ -138,9 +145,12 @@ class Putting:
     async def _changed(self, asked: Asked, result: Put, secret: Secret | None = None) -> Answer:
         endpoint = await _endpoint(asked)
         if result is not Put.CREATED or secret is None:
-            return Answer(write(WebhookAnswer, endpoint))
-        told = write(CreatedWebhook, endpoint, secret=secret.revealed.decode())
-        return Answer(told, 201, kept=write(CreatedWebhook, endpoint, secret=None))
+            return Answer(await _shown(asked, WebhookAnswer, endpoint))
+        told, kept = [
+            await _shown(asked, CreatedWebhook, endpoint, secret=shown)
+            for shown in (secret.revealed.decode(), None)
+        ]
+        return Answer(told, 201, kept=kept)
 
 
 async def rotate(asked: Asked) -> Answer:
@@ -197,6 +207,11 @@ async def _endpoint(asked: Asked) -> OwnEndpoint:
     if (endpoint := await Endpoints(asked.database).read(asked.token)) is None:
         raise Refused(NOT_CONFIGURED)
     return endpoint
+
+
+async def _shown(asked: Asked, model: type[WebhookAnswer], endpoint: OwnEndpoint, **more: object) -> bytes:
+    waiting = await Endpoints(asked.database).count_owed(asked.token)
+    return write(model, endpoint, waiting=waiting, **more)
 
 
 async def _with_new_secret(

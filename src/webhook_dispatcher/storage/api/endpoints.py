@@ -20,6 +20,7 @@ from webhook_dispatcher.storage.api.held_rotation import raise_unless_held
 from webhook_dispatcher.storage.statements import load
 
 _STATEMENTS = load("api_endpoints")
+MAX_COUNTED = 10_000
 _TOO_MANY = "WH409"
 """What own_command() raises of its own."""
 
@@ -122,6 +123,12 @@ class Endpoints:
         """Return the merchant's endpoint; None where there is none. TokenEnded."""
         rows = await ask_own(self._database, _STATEMENTS["read_own_endpoint"], token)
         return OwnEndpoint(**rows[0]) if rows else None
+
+    async def count_owed(self, token: bytes) -> int:
+        """Count what is `pending` or `pending_retry`, 10,000 at most. TokenEnded."""
+        [row] = await ask_own(self._database, _STATEMENTS["count_own_owed"], token, MAX_COUNTED)
+        waiting: int = row["waiting"]
+        return waiting
 
     async def sealing_key(self) -> SealingKey | None:
         """Return the public half to seal with, for now; None where no dispatcher confirms one."""

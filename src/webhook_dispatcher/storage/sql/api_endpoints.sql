@@ -20,6 +20,34 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS own;
 
+-- name: count_own_owed
+-- Count what is owed, in order and out of it apart, as far as a bound; not what was delivered and is sent again.
+-- $1 token bytea
+-- $2 most bigint
+-- row: waiting bigint
+-- none: the token is not live
+SELECT counted.waiting
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE owed.on_failure IS DISTINCT FROM 'delivered') AS waiting
+    FROM (
+        (
+            SELECT own_owed.on_failure
+            FROM webhook.own_owed
+            WHERE own_owed.merchant_id = ANY(ARRAY[me.merchant_id]) AND own_owed.due_at IS NULL
+            LIMIT $2
+        )
+        UNION ALL
+        (
+            SELECT own_owed.on_failure
+            FROM webhook.own_owed
+            WHERE own_owed.merchant_id = ANY(ARRAY[me.merchant_id]) AND own_owed.due_at IS NOT NULL
+            LIMIT $2
+        )
+        LIMIT $2
+    ) AS owed
+) AS counted;
+
 -- name: read_current_sealing_key
 -- Read the public half to seal with.
 -- row: key_id text, public_half bytea
