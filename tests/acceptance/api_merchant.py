@@ -79,9 +79,9 @@ class Merchant:
         async with self.session.request(method, url, data=data, headers=headers) as response:
             return Reply(response.status, dict(response.headers), await response.read())
 
-    async def carried_out(self, path: str) -> Reply:
+    async def carried_out(self, path: str, key: str = "") -> Reply:
         """POST with one key until it is carried out; a busy daemon may take longer than one request waits."""
-        key, replies = str(uuid4()), list[Reply]()
+        key, replies = key or str(uuid4()), list[Reply]()
 
         async def is_answered() -> bool:
             replies.append(await self.ask("POST", path, key=key))

@@ -248,6 +248,8 @@ async def test_attempts_at_a_card_are_counted_by_merchant_and_card(installation:
             refused = await owner.ask("POST", target, {"code": CARD[-6:]})
             assert (refused.status, refused.code) == (429, codes.LIMIT_EXCEEDED)
             assert 800 < int(refused.headers["Retry-After"]) <= 900
+        known = await owner.ask("POST", path, wrong, key="k1")
+        assert (known.code, known.json["meta"]["replayed"]) == (-9003, True), "though the limit is full"
         shown = await owner.ask("GET", f"/v1/cards/{card}")
         # What is refused for the card takes nothing of the key's: ten requests were let in before.
         assert shown.headers["RateLimit"] == '"key";r=19'

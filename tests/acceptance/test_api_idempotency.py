@@ -90,6 +90,7 @@ async def test_an_answer_is_kept_for_24_hours_and_no_longer(installation: Instal
     )
     async with recording(charge_service) as url:
         api = await start_api(installation, API_UPSTREAM=url)
+        await installation.configure("m1")
         async with api.merchant("m1") as merchant:
 
             async def ask_all() -> list[Reply]:

@@ -158,17 +158,59 @@ async def test_the_same_request_has_one_effect_and_one_answer(installation: Inst
         assert (await merchant.ask("POST", "/v1/webhook/secret", {}, key="k2")).status == 200
 
 
-async def test_a_refusal_is_told_again_in_its_first_language(installation: Installation) -> None:
+async def test_a_refusal_is_not_kept_and_an_answer_says_in_meta_that_it_was(
+    installation: Installation,
+) -> None:
     await installation.start()
     api = await start_api(installation)
     async with api.merchant("m1") as merchant:
+        for _ in range(2):
+            refused = await merchant.ask("POST", "/v1/webhook/pause", key="k1")
+            assert (refused.code, "replayed" in refused.json["meta"]) == (codes.NOT_CONFIGURED, False)
+        await configured(installation, merchant, "m1")
         russian = {"Accept-Language": "ru"}
-        first = await merchant.ask("POST", "/v1/webhook/pause", key="k1", **russian)
+        paused = await merchant.ask("POST", "/v1/webhook/pause", key="k1", **russian)
         again = await merchant.ask("POST", "/v1/webhook/pause", key="k1")
-        assert (first.status, first.code) == (404, codes.NOT_CONFIGURED)
-        assert first.json["error"] == again.json["error"]
+        assert paused.data == again.data == {"paused": True}
+        assert [reply.json["meta"].get("replayed") for reply in (paused, again)] == [None, True]
         assert again.headers["Content-Language"] == "ru"
-        assert first.json["meta"]["requestId"] != again.json["meta"]["requestId"]
+        assert paused.json["meta"]["requestId"] != again.json["meta"]["requestId"]
+
+
+async def test_a_command_that_was_rejected_is_given_anew_by_the_same_key(installation: Installation) -> None:
+    await installation.start(RETRY_SCHEDULE="PT0.05S")
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        await configured(installation, merchant, "m1")
+        installation.receiver.behave("m1", Behaviour(503))
+        sent = await installation.emit("m1", CHARGE)
+        await installation.settled(sent.id, "failed", 2)
+        installation.receiver.behave("m1", Behaviour())
+        assert (await merchant.ask("DELETE", "/v1/webhook")).status == 200
+        path = f"/v1/deliveries/{sent.id}/retry"
+        rejected = await merchant.carried_out(path, "k1")
+        assert (rejected.code, "replayed" in rejected.json["meta"]) == (codes.NOT_CONFIGURED, False)
+        await configured(installation, merchant, "m1")
+        assert (await merchant.carried_out(path, "k1")).data["eventId"] == str(sent.id)
+        await installation.settled(sent.id, "delivered", 3)
+
+
+async def test_what_was_answered_is_told_though_the_limit_is_full(installation: Installation) -> None:
+    await installation.start()
+    api = await start_api(installation, API_LIMITS="key=2/PT1H")
+    async with api.merchant("m1") as merchant:
+        await configured(installation, merchant, "m1")
+        first = await merchant.ask("POST", "/v1/webhook/secret", {}, key="k1")
+        for _ in range(3):
+            again = await merchant.ask("POST", "/v1/webhook/secret", {}, key="k1")
+            assert again.data == {**first.data, "secret": None}
+            assert again.headers["RateLimit"].startswith('"key";r=0')
+            assert "Retry-After" not in again.headers
+        for path, key in (("secret", "k2"), ("pause", "k1")):
+            refused = await merchant.ask("POST", f"/v1/webhook/{path}", {}, key=key)
+            assert (refused.status, refused.code) == (429, codes.LIMIT_EXCEEDED)
+            assert int(refused.headers["Retry-After"]) > 3000
+        assert (await merchant.ask("GET", "/v1/webhook")).status == 429
 
 
 async def test_a_url_that_may_not_be_sent_to_is_refused_with_the_reason(installation: Installation) -> None:

@@ -46,7 +46,7 @@ class Key:
 
     def __init__(self, pool: asyncpg.Pool, bearer: Bearer, operation: Operation) -> None:
         self._pool = pool
-        self._operation = operation
+        self.operation = operation
         self._once = OnceUpstream(OnceForEachKey(), PATIENCE)
         self.bearer = bearer
         self.effects = 0
@@ -72,10 +72,10 @@ class Key:
         return Asked(
             request_id="r1",
             language="en",
-            operation=self._operation,
+            operation=self.operation,
             parameters={},
             headers=CIMultiDictProxy(CIMultiDict({"Idempotency-Key": key} if key else {})),
-            target=self._operation.template,
+            target=self.operation.template,
             address=IPv4Address("127.0.0.1"),
             began=0,
             raw_body=b"{}",
@@ -116,7 +116,9 @@ async def test_above_the_bound_a_new_request_has_no_effect_and_all_that_is_kept_
     assert key.effects == effects
     replayed = await key.ask("last")
     assert (replayed.data, replayed.headers) == (LARGE, {"Idempotent-Replayed": "true"})
-    assert (await key.refusal("refused")).code == codes.NOT_CONFIGURED
+    is_kept = key.operation is FORWARDED
+    told_again = codes.NOT_CONFIGURED if is_kept else codes.LIMIT_EXCEEDED
+    assert (await key.refusal("refused")).code == told_again, "of ours no refusal is kept"
     assert key.effects == effects
     assert (await other.ask("new")).data == b"1", "another key of the same merchant"
     assert (await key.on(OURS).ask("")).data == b"1", "without an Idempotency-Key nothing is kept"

@@ -19,7 +19,8 @@ from webhook_dispatcher.api.catalogue import (
     STILL_RUNNING,
     UNAVAILABLE,
 )
-from webhook_dispatcher.api.idempotency import is_kept, key_of
+from webhook_dispatcher.api.charge_service.claims import is_kept
+from webhook_dispatcher.api.idempotency import key_of
 from webhook_dispatcher.api.openapi.document import ASKED
 
 PATTERN = ASKED["RequiredKey"]["schema"]["pattern"]

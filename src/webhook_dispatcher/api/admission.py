@@ -53,6 +53,10 @@ class ByToken:
         admitted = _admitted(admission, limit, database, token.shard)
         if is_of_card:
             admitted = await self._with_card(admitted, admission.bearer, database, asked.parameters["id"])
+        # What was answered before is told again whatever is full: for 15 minutes, a card's limit would hide
+        # whether its last attempt was the right one.
+        if admitted.full is not None and not asked.may_be_known:
+            raise admitted.full
         if admission.is_use_due:
             await tokens.note_use(admission.bearer.api_key_id)
         return admitted
@@ -66,7 +70,7 @@ class ByToken:
         taken = await Limits(database).take([shared, card])
         headers = headers_of_limits({"key": self._limits.key, "card": self._limits.card}, taken)
         if taken.retry_after is not None:
-            raise Refused(LIMIT_EXCEEDED, headers=headers)
+            return _full(admitted, headers)
         # Without any limit nothing was counted, and nothing can be released.
         attempt = card_attempts.CardAttempt(database, card, taken.at) if taken.at else None
         return admitted._replace(headers=headers, attempt=attempt)
@@ -75,9 +79,14 @@ class ByToken:
 def _admitted(admission: TokenLookup, limit: Limit, database: Database, shard: str | None) -> Admitted:
     assert admission.taken is not None, "taken of a live token"
     headers = limit_headers("key", limit, admission.taken)
-    if admission.taken.retry_after is not None:
-        raise Refused(LIMIT_EXCEEDED, headers=headers)
-    return Admitted(admission.bearer, database, shard, headers, endpoint=admission.endpoint)
+    admitted = Admitted(admission.bearer, database, shard, headers, endpoint=admission.endpoint)
+    return admitted if admission.taken.retry_after is None else _full(admitted, headers)
+
+
+def _full(admitted: Admitted, headers: Mapping[str, str]) -> Admitted:
+    """Note that a limit is full. Retry-After goes with the refusal alone."""
+    left = {name: text for name, text in headers.items() if name != "Retry-After"}
+    return admitted._replace(headers=left, full=Refused(LIMIT_EXCEEDED, headers=headers))
 
 
 def limit_headers(name: str, limit: Limit, taken: Taken) -> dict[str, str]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Asked"], Awaitable["Answer | Given"]]
 IdempotencyRule = Literal["required", "accepted", "none"]
+IDEMPOTENCY_KEY = "Idempotency-Key"
+REPLAYED: Mapping[str, str] = MappingProxyType({"Idempotent-Replayed": "true"})
+"""A header of what was answered before."""
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MAX_BODY_BYTES = 1_048_576
@@ -154,6 +157,11 @@ class Asked:
     admitted: "Admitted" = field(default_factory=lambda: NOT_ADMITTED)
 
     @property
+    def may_be_known(self) -> bool:
+        """Whether it may be an earlier request that comes again."""
+        return self.operation.idempotency != "none" and IDEMPOTENCY_KEY in self.headers
+
+    @property
     def bearer(self) -> Bearer:
         """Whose token it came with; for operations that ask for one."""
         assert self.admitted.bearer is not None
@@ -175,6 +183,7 @@ class Admitted(NamedTuple):
     """What admission found. shard: the database's name; headers: what answers say besides (RateLimit).
 
     attempt: what was taken of a card's limit. endpoint: the merchant's, for an operation that shows it.
+    full: how a request is refused for whose Idempotency-Key nothing is kept, because a limit is full.
     """
 
     bearer: Bearer | None = None
@@ -183,6 +192,7 @@ class Admitted(NamedTuple):
     headers: Mapping[str, str] = NO_HEADERS
     attempt: CardAttempt | None = None
     endpoint: OwnEndpoint | None = None
+    full: Refused | None = None
 
 
 NOT_ADMITTED: Admitted = Admitted()

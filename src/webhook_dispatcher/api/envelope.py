@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import orjson
 
 from webhook_dispatcher.api import request_ids
-from webhook_dispatcher.api.calls import Answer, Refused
+from webhook_dispatcher.api.calls import REPLAYED, Answer, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, entry_of
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.domain.language import Language
@@ -46,7 +46,7 @@ def success(answer: Answer, meta: Meta, language: Language) -> Envelope:
     headers = _headers(meta, answer.language or language) | {**answer.headers}
     if answer.page is not None:
         return Envelope(answer.status, headers | {"Content-Type": answer.page}, answer.data)
-    fields = meta.fields() | {**answer.meta}
+    fields = meta.fields() | {**answer.meta} | _replayed(answer.headers)
     if answer.next_cursor is not None:
         fields["nextCursor"] = answer.next_cursor
     body = b'{"success":true,"data":%b,"meta":%b}' % (answer.data, orjson.dumps(fields))
@@ -65,10 +65,19 @@ def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
         "details": [{"field": detail.field, "message": detail.message} for detail in refused.details],
     }
     body = orjson.dumps(
-        {"success": False, "error": {**refused.extra, **fields}, "meta": meta.fields()},
+        {
+            "success": False,
+            "error": {**refused.extra, **fields},
+            "meta": meta.fields() | _replayed(refused.headers),
+        },
     )
     status = entry.status or refused.status or 422
     return Envelope(status, _headers(meta, told) | {**refused.headers}, body)
+
+
+def _replayed(headers: Mapping[str, str]) -> dict[str, object]:
+    """Say in `meta` too what a header says: few clients show those."""
+    return {"replayed": True} if REPLAYED.items() <= headers.items() else {}
 
 
 def _headers(meta: Meta, language: Language) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 What we do ourselves is done in one transaction with what is kept of it, so that a process that dies leaves
 both or nothing. A request that gives a command is bound to that command: a repeat waits for what becomes of
-it, as the first request does, and never gives another. What is not kept has had no effect: credentials and
-limits that were refused, fields that are not valid, our own failures.
+it, as the first request does, and gives another only where that one was rejected. A refusal has no effect
+and is not kept: the same key may be used again.
 
 What is forwarded to the charge service can be in no transaction of ours: `charge_service.claims`.
 """
@@ -17,27 +17,15 @@ from math import ceil
 
 import orjson
 
-from webhook_dispatcher.api.calls import Answer, Asked, Detail, Given, Refused
-from webhook_dispatcher.api.catalogue import (
-    INVALID_URL,
-    KEY_MISSING,
-    KEY_REUSED,
-    LIMIT_EXCEEDED,
-    NOT_JSON,
-    STILL_RUNNING,
-    VALIDATION_FAILED,
-    WRONG_CONTENT_TYPE,
-    entry_of,
-)
+from webhook_dispatcher.api.calls import IDEMPOTENCY_KEY, REPLAYED, Answer, Asked, Detail, Given, Refused
+from webhook_dispatcher.api.catalogue import KEY_MISSING, KEY_REUSED, LIMIT_EXCEEDED, STILL_RUNNING, entry_of
 from webhook_dispatcher.api.operations.commands import answer_of, when_held
+from webhook_dispatcher.domain.command import CommandStatus
 from webhook_dispatcher.domain.language import LANGUAGES, Language
 from webhook_dispatcher.storage.api.database import transaction
+from webhook_dispatcher.storage.api.endpoints import Endpoints
 from webhook_dispatcher.storage.api.requests import Begun, KeptAnswer, KnownRequest, Requests
 
-HEADER = "Idempotency-Key"
-REPLAYED = {"Idempotent-Replayed": "true"}
-MENDABLE = (VALIDATION_FAILED, NOT_JSON, WRONG_CONTENT_TYPE, INVALID_URL)
-"""Refusals that are not kept: the client may mend its request and send it with the same key."""
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
@@ -80,16 +68,26 @@ async def _keyed(asked: Asked, key: str, carry_out: CarryOut) -> Outcome:
     request = keyed(asked, key)
     requests = Requests(asked.database, asked.bearer)
     begun = await requests.begin(request.hash)
-    if begun.known is not None:
+    if begun.known is not None and not await _was_rejected(asked, begun.known, request):
         return repeat(begun.known, request)
-    refuse_unless_free(begun)
-    outcome = await _effect(asked, carry_out)
+    refuse_unless_free(asked, begun)
+    outcome = await carry_out(asked)
     await _keep(requests, request, outcome, asked.language)
     return outcome
 
 
-def refuse_unless_free(begun: Begun) -> None:
-    """Refuse a request that is being carried out now, and a new one whose answer could not be kept."""
+async def _was_rejected(asked: Asked, known: KnownRequest, request: KeyedRequest) -> bool:
+    """Tell whether the command of an equal request had no effect, and its client was or would be told so."""
+    if known.command is None or known.body_hash != request.body_hash or asked.operation.outcome is None:
+        return False
+    command = await Endpoints(asked.database).command(asked.token, known.command.id)
+    return command is not None and command.status is CommandStatus.REJECTED
+
+
+def refuse_unless_free(asked: Asked, begun: Begun) -> None:
+    """Refuse what is being carried out now, what a limit forbids, and what could not be kept."""
+    if asked.admitted.full is not None:
+        raise asked.admitted.full
     if not begun.is_ours:
         raise Refused(STILL_RUNNING, headers={"Retry-After": "1"})
     if begun.full_for is not None:
@@ -97,29 +95,9 @@ def refuse_unless_free(begun: Begun) -> None:
         raise Refused(LIMIT_EXCEEDED, headers={"Retry-After": str(seconds)})
 
 
-async def _effect(asked: Asked, carry_out: CarryOut) -> Outcome:
-    """Carry it out within a savepoint. A refusal rolls that back; the transaction then keeps the refusal."""
-    try:
-        async with transaction(asked.database):
-            return await carry_out(asked)
-    except Refused as refused:
-        if not is_kept(refused):
-            raise
-        return refused
-
-
-def is_kept(refused: Refused) -> bool:
-    """Tell whether the same key gets this refusal again.
-
-    Not where it is our failure (5xx), where it may be over by itself (a new token, a limit, Retry-After), nor
-    where the client can mend its request.
-    """
-    status = entry_of(refused.code).status or refused.status or 0
-    is_for_now = status in (401, 429) or "Retry-After" in refused.headers
-    return 400 <= status < 500 and not is_for_now and refused.code not in MENDABLE
-
-
-async def _keep(requests: Requests, request: KeyedRequest, outcome: Outcome, language: Language) -> None:
+async def _keep(
+    requests: Requests, request: KeyedRequest, outcome: Answer | Given, language: Language
+) -> None:
     if isinstance(outcome, Given):
         await requests.keep_command(request.hash, request.body_hash, outcome.command_id, language)
     else:
@@ -174,7 +152,7 @@ def key_of(asked: Asked) -> str | None:
     Refused where it is none, or two, or is missing though it is required.
     """
     rule = asked.operation.idempotency
-    given = asked.headers.getall(HEADER, []) if rule != "none" else []
+    given = asked.headers.getall(IDEMPOTENCY_KEY, []) if rule != "none" else []
     if not given:
         if rule == "required":
             raise Refused(KEY_MISSING)

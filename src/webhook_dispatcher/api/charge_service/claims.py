@@ -16,7 +16,15 @@ from uuid import UUID
 import structlog
 
 from webhook_dispatcher.api.calls import Answer, Asked, Refused
-from webhook_dispatcher.api.catalogue import KEY_REUSED, STILL_RUNNING
+from webhook_dispatcher.api.catalogue import (
+    INVALID_URL,
+    KEY_REUSED,
+    NOT_JSON,
+    STILL_RUNNING,
+    VALIDATION_FAILED,
+    WRONG_CONTENT_TYPE,
+    entry_of,
+)
 from webhook_dispatcher.api.charge_service import forwarded
 from webhook_dispatcher.api.charge_service.upstream import derived_key
 from webhook_dispatcher.api.idempotency import (
@@ -24,7 +32,6 @@ from webhook_dispatcher.api.idempotency import (
     KeyedRequest,
     OnceForEachKey,
     Outcome,
-    is_kept,
     kept_answer,
     key_of,
     keyed,
@@ -35,6 +42,9 @@ from webhook_dispatcher.api.operations.commands import answer_of
 from webhook_dispatcher.domain.errors import DispatcherError
 from webhook_dispatcher.storage.api.database import transaction
 from webhook_dispatcher.storage.api.requests import KnownRequest, Requests
+
+MENDABLE = (VALIDATION_FAILED, NOT_JSON, WRONG_CONTENT_TYPE, INVALID_URL)
+"""Refusals that are not kept: the client may mend its request and send it with the same key."""
 
 _log = structlog.get_logger()
 
@@ -93,7 +103,7 @@ class OnceUpstream:
             begun = await requests.begin(request.hash)
             if begun.known is not None and not _is_in_doubt(begun.known, request):
                 return repeat(begun.known, request)
-            refuse_unless_free(begun)
+            refuse_unless_free(asked, begun)
             claim = await requests.claim(request.hash, request.body_hash, self._patience)
         return Claim(claim, request, begun.known is not None)
 
@@ -123,6 +133,17 @@ def _is_final(outcome: Outcome) -> TypeGuard[Answer | Refused]:
         return isinstance(outcome, Answer)
     may_be_mended = outcome.code in forwarded.VALIDATION or outcome.code in (KEY_REUSED, STILL_RUNNING)
     return is_kept(outcome) and not may_be_mended
+
+
+def is_kept(refused: Refused) -> bool:
+    """Tell whether the same key gets this refusal of the charge service's again.
+
+    Not where it is a failure (5xx), where it may be over by itself (a new token, a limit, Retry-After), nor
+    where the client can mend its request.
+    """
+    status = entry_of(refused.code).status or refused.status or 0
+    is_for_now = status in (401, 429) or "Retry-After" in refused.headers
+    return 400 <= status < 500 and not is_for_now and refused.code not in MENDABLE
 
 
 def _may_have_acted(outcome: Outcome) -> bool:
