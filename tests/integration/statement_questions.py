@@ -492,6 +492,7 @@ QUESTIONS: Mapping[str, Question] = {
     "revoke_api_key": Question((f"'{CLIENT}'", "'cli:ana'")),
     # api_deliveries
     "list_own_deliveries": Question((READER, NEWEST, *UNFILTERED, str(ASKED)), ASKED),
+    "list_own_failed": Question((READER, NEWEST, *UNFILTERED[1:], str(ASKED)), ASKED),
     # Whatever one charge has is found: here the charge of all that is owed would be.
     "list_own_deliveries_of_charge": Question((READER, NEWEST, *UNFILTERED, "'ch_none'", str(ASKED)), 2),
     "read_own_delivery": Question((READER, _uuid(LOGGED - 1)), VIEWS),

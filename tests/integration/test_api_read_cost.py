@@ -31,12 +31,14 @@ TODAY = "date_trunc('day', clock_timestamp(), 'UTC')"
 """Rows are laid out from here, so that what a range holds does not depend on the time of day."""
 FILL = """
 INSERT INTO webhook.delivery_log (
-    seq, event_id, merchant_id, type, created_at, object, state, attempts, finished_at, xid
+    seq, event_id, merchant_id, type, created_at, object, state, failed_reason, attempts, finished_at, xid
 )
 SELECT
     n, lpad(n::text, 32, '0')::uuid, CASE WHEN n % 2 = 0 THEN 'big' ELSE 'm' || n % 1000 END,
     CASE WHEN n % 100 < 2 THEN 'charge.failed' ELSE 'charge.succeeded' END, at,
-    json_build_object('id', 'ch_' || n / 4), 'delivered', 1, at, (3 + n::bigint * 600 / {rows})::text::xid8
+    json_build_object('id', 'ch_' || n / 4),
+    CASE WHEN n % ({rows} / 200) = 0 THEN 'failed' ELSE 'delivered' END,
+    CASE WHEN n % ({rows} / 200) = 0 THEN 'exhausted' END, 1, at, (3 + n::bigint * 600 / {rows})::text::xid8
 FROM generate_series(1, {rows}) AS n
 CROSS JOIN LATERAL (
     SELECT
@@ -105,7 +107,11 @@ ASKED = {
     "no filter, further on": (_deep(2), PAGE),
     "pending": (_list("'pending'"), PAGE),
     "pending_retry": (_list("'pending_retry'"), PAGE),
-    "failed": (_list("'failed'"), EXAMINED),
+    "failed": (("list_own_failed", "{token}", NEWEST, *["NULL"] * 3, str(PAGE + 1)), PAGE),
+    "failed, of a type that none is": (
+        ("list_own_failed", "{token}", NEWEST, "'charge.created'", "NULL", "NULL", str(PAGE + 1)),
+        200,
+    ),
     "delivered": (_list("'delivered'"), PAGE),
     "type": (_deep(2, type_="'charge.failed'"), EXAMINED),
     "since": (_list(since=f"{TODAY} + interval '8 days 12 hours'"), EXAMINED),

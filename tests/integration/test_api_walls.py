@@ -81,9 +81,9 @@ async def pool(database: Database) -> AsyncIterator[asyncpg.Pool]:
         yield opened
 
 
-async def _values(storage: StorageHarness, token_hash: bytes) -> dict[str, object]:
-    """Insert an event of merchant m that was attempted, and return what to ask for it."""
-    event_id = await storage.db.fetchval(INSERT)
+async def _values(storage: StorageHarness, token_hash: bytes, asked_by: str = "") -> dict[str, object]:
+    """Insert an event of merchant m that was attempted, and return what a statement asks for it."""
+    event_id = await storage.db.fetchval(LOGGED if asked_by == "list_own_failed" else INSERT)
     await storage.db.execute(ATTEMPT, event_id)
     return {**VALUES, "token": token_hash, "event_id": event_id}
 
@@ -99,7 +99,7 @@ def _arguments(statement: Statement, values: Mapping[str, object]) -> list[objec
 
 @EVERY_READ
 async def test_the_owner_finds_it(storage: StorageHarness, pool: asyncpg.Pool, statement: Statement) -> None:
-    values = await _values(storage, await token_of(storage.db, "m"))
+    values = await _values(storage, await token_of(storage.db, "m"), statement.name)
     assert len(await pool.fetch(statement.text, *_arguments(statement, values))) == 1
 
 
@@ -114,7 +114,7 @@ async def test_nobody_else_does(
         "revoked": await token_of(storage.db, "m", is_revoked=True),
         "foreign": await token_of(storage.db, "other"),
     }
-    values = await _values(storage, tokens[state])
+    values = await _values(storage, tokens[state], statement.name)
     assert _shown(await pool.fetch(statement.text, *_arguments(statement, values))) == []
 
 
@@ -146,7 +146,7 @@ async def test_what_is_anothers_is_looked_for_as_what_is_not_there(
     storage: StorageHarness, statement: Statement, plan_cache_mode: str
 ) -> None:
     """The same plan, nodes and indexes, and no row; planned in general as the API plans, and for values."""
-    values = await _values(storage, await token_of(storage.db, "other"))
+    values = await _values(storage, await token_of(storage.db, "other"), statement.name)
     literals = {name: f"'{value}'" if value is not None else "NULL" for name, value in values.items()}
     literals["token"] = f"'\\x{values['token'].hex()}'"  # type: ignore[attr-defined]
     nobodys = literals | {"event_id": f"'{uuid4()}'", "charge_id": "'ch_none'"}
@@ -216,7 +216,7 @@ async def test_without_bearer_the_second_wall_shows_nothing(
 ) -> None:
     """The same statement, which takes the merchant as it is told instead of asking whose the token is."""
     token_hash = await token_of(storage.db, "m")
-    values = await _values(storage, token_hash)
+    values = await _values(storage, token_hash, statement.name)
     forgetful = statement.text.replace(
         "webhook.bearer($1) AS me", "(SELECT 'm' AS merchant_id WHERE $1::bytea IS NOT NULL) AS me"
     )

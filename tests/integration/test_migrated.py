@@ -110,6 +110,7 @@ def test_later_migration_names_what_it_applied(
         "0016_less_reach",
         "0017_held_rotations",
         "0018_attempts_by_hand",
+        "0019_given_up",
     )
     assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines

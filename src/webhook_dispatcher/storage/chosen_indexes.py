@@ -6,8 +6,8 @@ one table after the other, the newest partition first: days of log take a while,
 goes on with the next `migrate`. Two at once would wait for each other: the second waits until the first has
 ended.
 
-The index by which merchants' lists find what waits for a retry (`outbox_out_of_order`) is made here too,
-where the outbox may have rows.
+The indexes by which merchants' lists find what waits for a retry (`outbox_out_of_order`) and what failed
+(`delivery_log_given_up`) are made here too, where there may be rows: nobody does without them.
 """
 
 import itertools
@@ -49,6 +49,7 @@ class _Index:
     suffix: str
     indexed: str
     what: str
+    is_of_outbox: bool = True
 
     @property
     def parent(self) -> str:
@@ -57,6 +58,12 @@ class _Index:
 
 _CHARGE = _Index("charge", '((webhook.charge_key(object) COLLATE "C"))', "charges")
 _FEED = _Index("feed", "(merchant_id, xid, seq) WHERE xid >= '0'", "the feed of events")
+_GIVEN_UP = _Index(
+    "given_up",
+    "(merchant_id, seq) WHERE state = 'failed' AND attempts >= -32768",
+    "what failed",
+    is_of_outbox=False,
+)
 
 
 async def settle(dsn: str, wanted: ChosenIndexes, tell: Callable[[str], None]) -> None:
@@ -76,6 +83,7 @@ async def settle(dsn: str, wanted: ChosenIndexes, tell: Callable[[str], None]) -
             for index, is_wanted in (
                 (_CHARGE, chosen["has_charge_index"]),
                 (_FEED, chosen["has_feed_index"]),
+                (_GIVEN_UP, True),
             ):
                 await (_make if is_wanted else _drop)(connection, index, tell)
 
@@ -103,8 +111,9 @@ async def _make(connection: asyncpg.Connection, index: _Index, tell: Callable[[s
             tell,
         )
     for table in await connection.fetch(_STATEMENTS["read_unindexed"].text, index.suffix):
-        tell(f"indexing {index.what} in webhook.{table['relation']}")
-        await _index(connection, index, table, tell)
+        if table["is_partition"] or index.is_of_outbox:
+            tell(f"indexing {index.what} in webhook.{table['relation']}")
+            await _index(connection, index, table, tell)
 
 
 async def _index(

@@ -115,7 +115,7 @@ ASKED: Mapping[str, Object] = {
         "name": "Idempotency-Key",
         "in": "header",
         "required": True,
-        "description": "A new one for each thing that is to be done. The same key again has no second effect, "
+        "description": "A new one for each thing that is to be done. The same again has no second effect "
         "and the first answer, with `meta.replayed`, for 24 hours; a refusal is not kept.",
         "schema": {"type": "string", "pattern": f"^({KEY})$"},
         "example": "7d8f2f0a-5f3e-4a53-9d3c-1f0c5f6f5b0e",

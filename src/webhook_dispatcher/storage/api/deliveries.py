@@ -119,7 +119,10 @@ class Deliveries:
     async def _examined(
         self, token_hash: bytes, wanted: Filter, position: int, limit: int
     ) -> Sequence[dict[str, Any]]:
-        conditions = (wanted.state, wanted.type, wanted.since, wanted.until)
+        of_any_state = (wanted.type, wanted.since, wanted.until)
+        if wanted.charge_id is None and wanted.state == "failed":
+            return await self._own("list_own_failed", token_hash, position, *of_any_state, limit + 1)
+        conditions = (wanted.state, *of_any_state)
         if wanted.charge_id is None:
             return await self._own("list_own_deliveries", token_hash, position, *conditions, limit + 1)
         if not is_possible(wanted.charge_id):

@@ -97,6 +97,50 @@ CROSS JOIN LATERAL (
 ) AS page
 ORDER BY page.seq DESC;
 
+-- name: list_own_failed
+-- List deliveries that failed, the newest first: as list_own_deliveries, by the index of what failed alone, whose
+-- predicate it repeats.
+-- $1 token bytea
+-- $2 before_seq bigint
+-- $3 type text, or null, as all that follows
+-- $4 since timestamptz
+-- $5 until timestamptz
+-- $6 most bigint
+-- row: event_id uuid, seq bigint, type text, created_at timestamptz, state text, failed_reason text,
+--   attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
+--   finished_at timestamptz, is_match boolean, is_last_examined boolean; ordered by seq, the newest first
+-- none: no delivery matches, or the token is not live
+SELECT page.*
+FROM webhook.bearer($1) AS me
+CROSS JOIN LATERAL (
+    SELECT
+        numbered.event_id, numbered.seq, numbered.type, numbered.created_at, 'failed' AS state, numbered.failed_reason,
+        numbered.attempts, NULL::timestamptz AS next_attempt_at, numbered.last_status, numbered.last_outcome,
+        numbered.finished_at, judged.is_match,
+        numbered.number = 1000 AS is_last_examined
+    FROM (
+        SELECT
+            merchant_id, seq, event_id, type, created_at, failed_reason::text AS failed_reason,
+            attempts::integer AS attempts, last_status::integer AS last_status, last_outcome::text AS last_outcome,
+            finished_at, row_number() OVER (ORDER BY merchant_id DESC, seq DESC) AS number
+        FROM webhook.own_finished
+        WHERE merchant_id = ANY(ARRAY[me.merchant_id]) AND seq < $2
+            AND state = 'failed' AND attempts >= -32768
+            AND finished_at >= CASE WHEN $4::timestamptz IS NULL THEN '-infinity' ELSE $4 - interval '1 day' END
+        LIMIT (SELECT 1000)
+    ) AS numbered
+    CROSS JOIN LATERAL (
+        SELECT
+            ($3::text IS NULL OR numbered.type = $3)
+            AND ($4::timestamptz IS NULL OR numbered.created_at >= $4)
+            AND ($5::timestamptz IS NULL OR numbered.created_at < $5) AS is_match
+    ) AS judged
+    WHERE judged.is_match OR numbered.number = 1000
+    ORDER BY numbered.merchant_id DESC, numbered.seq DESC
+    LIMIT $6
+) AS page
+ORDER BY page.seq DESC;
+
 -- name: list_own_deliveries_of_charge
 -- List the deliveries of one charge, the newest first: as list_own_deliveries, found by the charge key. Those of a
 -- charge are few, and all of them are found before they are sorted.
