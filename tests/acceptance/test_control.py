@@ -1,6 +1,7 @@
 """Control commands that concern single deliveries, end to end. Source: contract 3, `webhook.control`."""
 
 import asyncio
+import json
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -188,6 +189,9 @@ async def test_test_event_is_sent_at_once_outside_the_order_and_never_again(
     assert row["result"].keys() == {"event_id", "outcome", "status", "reason"}
     assert (row["result"]["outcome"], row["result"]["status"]) == ("status", 500)
     assert [arrival.type for arrival in installation.receiver.arrivals] == ["charge.created", "webhook.test"]
+    charge = json.loads(installation.receiver.arrivals[1].body)["data"]["object"]
+    assert (charge["status"], charge["split"]) == ("SUCCEEDED", {"status": "COMPLETED"})
+    assert charge.keys() == {"id", "externalId", "status", "split"}, "what is published of a charge"
     assert (await installation.delivery(first.id))["state"] == "pending"
     test_event = UUID(row["result"]["event_id"])
     assert (await installation.delivery(test_event))["state"] == "failed"

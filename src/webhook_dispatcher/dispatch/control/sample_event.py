@@ -17,9 +17,9 @@ from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.telemetry.metrics import Metrics
 
 SAMPLE_CHARGE = (
-    b'{"id":"ch_test","object":"charge","amount":1990,"currency":"EUR","status":"succeeded",'
-    b'"createdAt":"2026-01-01T00:00:00.000Z","recipients":[{"id":"rcp_test","amount":1990}]}'
+    b'{"id":"ch_test","externalId":"order_test","status":"SUCCEEDED","split":{"status":"COMPLETED"}}'
 )
+"""What is published of a charge, and no other field. Source: partner-api.md 2.2."""
 
 
 @dataclass(frozen=True, slots=True)
