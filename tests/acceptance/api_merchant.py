@@ -15,6 +15,7 @@ from tests.acceptance.api_process import ANYWHERE, ROOT
 from tests.acceptance.installation import Installation
 from tests.acceptance.processes import Daemon
 from tests.waiting import until_found
+from webhook_dispatcher.api.operations.commands import CommandIds
 
 API = ("webhook_dispatcher", "api")
 
@@ -97,6 +98,12 @@ class Merchant:
         if reply.status == 200:
             self.token = reply.data["accessToken"]
         return reply
+
+
+async def command_path(installation: Installation, number: int) -> str:
+    """Return where a merchant asks for the command of this number."""
+    key = await installation.owner.fetchval("SELECT key FROM webhook.cursor_key")
+    return f"/v1/commands/{CommandIds(key).shown(number)}"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """What operations answer when a daemon is late, refuses, or is kept from carrying a command out."""
 
 import asyncio
+from uuid import uuid4
 
-from tests.acceptance.api_merchant import start_api
+from tests.acceptance.api_merchant import command_path, start_api
 from tests.acceptance.installation import Installation
 from tests.waiting import Yardstick, until, until_found
 from webhook_dispatcher.api import catalogue as codes
@@ -33,6 +34,10 @@ async def test_a_command_is_waited_for_for_two_seconds_and_asked_for_from_then_o
         # Two at most for the command, and as much for all else as a busy machine takes.
         assert 2000 <= late.json["meta"]["processingTimeMs"] < 1000 * machine.allows(3.5)
         path = f"/v1/commands/{late.data['commandId']}"
+        number = await installation.owner.fetchval("SELECT id FROM webhook.control")
+        assert path == await command_path(installation, number), "it tells no number"
+        for other in (str(number), str(uuid4()), f"{late.data['commandId']}0"):
+            assert (await merchant.ask("GET", f"/v1/commands/{other}")).code == codes.NOT_FOUND
         assert (await merchant.ask("GET", path)).data["status"] == "pending"
         again = await merchant.ask("POST", "/v1/webhook/pause", None, "k")
         assert (again.status, again.data) == (202, late.data), "it is waited for again"
@@ -60,7 +65,7 @@ async def test_a_command_that_operators_take_back_is_not_allowed_by_the_state(
         assert await installation.admin.fetchval(WITHDRAW, command)
         for reply in (await asked, await merchant.ask("POST", "/v1/webhook/pause", None, "k")):
             assert (reply.status, reply.code) == (409, codes.STATE_FORBIDS)
-        shown = (await merchant.ask("GET", f"/v1/commands/{command}")).data
+        shown = (await merchant.ask("GET", await command_path(installation, command))).data
         assert (shown["status"], shown["errorCode"]) == ("withdrawn", None)
 
 
@@ -78,5 +83,5 @@ async def test_a_command_that_a_daemon_finds_malformed_is_our_own_fault(installa
         assert (line["level"], line["code"]) == ("error", -14005)
         assert "unknown command" in line["error"]
         assert line["request_id"] == reply.json["meta"]["requestId"]
-        shown = (await merchant.ask("GET", f"/v1/commands/{line['id']}")).data
+        shown = (await merchant.ask("GET", await command_path(installation, line["id"]))).data
         assert (shown["status"], shown["errorCode"]) == ("rejected", None)

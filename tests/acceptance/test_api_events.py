@@ -140,8 +140,7 @@ async def test_an_event_is_shown_as_it_is_sent_wherever_it_is(installation: Inst
         [arrival] = await installation.arrived(1)
         await installation.settled(sent.id, "delivered", 1)
         finished = await merchant.ask("GET", "/v1/events")
-        shown = arrival.body[:-1] + b',"sequence":%d}' % sent.seq
-        assert b'"data":[' + shown + b"]" in owed.body
+        assert b'"data":[' + arrival.body + b"]" in owed.body
         assert finished.data == owed.data
         assert (await other.ask("GET", "/v1/events")).data == []
         behind = await merchant.ask("GET", f"/v1/events?cursor={owed.json['meta']['nextCursor']}")

@@ -4,7 +4,7 @@ import base64
 import time
 from uuid import uuid4
 
-from tests.acceptance.api_merchant import Merchant, start_api
+from tests.acceptance.api_merchant import Merchant, command_path, start_api
 from tests.acceptance.installation import SEALS, Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
@@ -234,7 +234,7 @@ async def test_a_refused_address_is_told_to_operators_alone(installation: Instal
         tested = await merchant.ask("POST", "/v1/webhook/test")
         shown = await merchant.ask("GET", f"/v1/deliveries/{sent.id}")
         command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
-        asked = await merchant.ask("GET", f"/v1/commands/{command}")
+        asked = await merchant.ask("GET", await command_path(installation, command))
     told = [tested.data, *shown.data["attemptLog"], asked.data["result"]]
     assert [(answer["outcome"], answer["reason"]) for answer in told] == [("blocked", BLOCKED_REASON)] * 3
     operators = await installation.admin.fetch("SELECT reason FROM webhook.attempts")

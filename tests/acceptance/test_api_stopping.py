@@ -167,8 +167,9 @@ async def test_a_command_outlives_its_client(installation: Installation) -> None
         await holder.close()
         reply = await settled(lambda: merchant.ask("POST", "/v1/webhook/pause", key="k1"))
         assert (reply.status, reply.headers["Idempotent-Replayed"]) == (202, "true")
-        given = await installation.owner.fetch("SELECT id FROM webhook.control")
-        assert [str(row["id"]) for row in given] == [reply.data["commandId"]]
+        assert await installation.owner.fetchval("SELECT count(*) FROM webhook.control") == 1
+        shown = await merchant.ask("GET", f"/v1/commands/{reply.data['commandId']}")
+        assert shown.data["command"] == "pause"
 
 
 async def gone(asking: asyncio.Task[Reply]) -> None:

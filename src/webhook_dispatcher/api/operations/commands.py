@@ -5,11 +5,17 @@ command's id.
 """
 
 import asyncio
+import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 import structlog
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import (
@@ -25,17 +31,20 @@ from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.errors import NotHeld
 from webhook_dispatcher.storage.api import held_rotation
+from webhook_dispatcher.storage.api.deliveries import Deliveries
 from webhook_dispatcher.storage.api.endpoints import Endpoints, Gave, GivenCommand, OwnCommand
 
 PATIENCE_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 0.03
 MAX_LOOK_SECONDS = 0.3
+BLOCK_BYTES = 16
 MAX_ID = 2**63 - 1
 TOO_MANY = "too many commands of this merchant have not ended yet"
 NOT_HELD = "the pause is not in force yet, or something is still being sent: ask again"
 COMMAND_CODES = (INVALID_URL, NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS)
 """What a rejected command may tell a merchant; a malformed one can only be our own fault."""
 T = TypeVar("T")
+_SHOWN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OPEN = (CommandStatus.PENDING, CommandStatus.RUNNING)
 
 _log = structlog.get_logger()
@@ -60,14 +69,40 @@ class Accepted(Model):
     status: CommandStatus
 
 
+class CommandIds:
+    """Commands' ids as merchants see them. key: the one that cursors are made with, too.
+
+    Their numbers count everybody's commands, and would tell each merchant how many there are. One number is
+    one block of AES: always the same text, which says nothing to who has no key.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(AES256(hashlib.sha256(b"commands" + key).digest()), ECB())
+
+    def shown(self, number: int) -> str:
+        """Return a command's id as a UUID's text."""
+        return str(UUID(bytes=self._cipher.encryptor().update(number.to_bytes(BLOCK_BYTES))))
+
+    def number(self, shown: str) -> int | None:
+        """Return the number that an id stands for; None where it is none of ours."""
+        if not _SHOWN_ID.fullmatch(shown):
+            return None
+        number = int.from_bytes(self._cipher.decryptor().update(UUID(shown).bytes))
+        return number if number <= MAX_ID else None
+
+
+async def _ids(asked: Asked) -> CommandIds:
+    return CommandIds(await Deliveries(asked.database).cursor_key())
+
+
 async def show(asked: Asked) -> Answer:
     """Show one of the merchant's own commands; any other is not found."""
-    text = asked.parameters["id"]
-    command_id = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
-    command = await _read(asked, command_id) if 0 < command_id <= MAX_ID else None
+    ids = await _ids(asked)
+    command_id = ids.number(asked.parameters["id"])
+    command = None if command_id is None else await _read(asked, command_id)
     if command is None:
         raise Refused(NOT_FOUND)
-    return Answer(write(CommandAnswer, command, command_id=str(command.id), error_code=_told(command)))
+    return Answer(write(CommandAnswer, command, command_id=ids.shown(command.id), error_code=_told(command)))
 
 
 async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
@@ -76,7 +111,8 @@ async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
         return outcome
     command = await _ended(asked, outcome.command_id)
     if command.status in _OPEN or asked.operation.outcome is None:
-        answer = Answer(write(Accepted, command_id=str(command.id), status=command.status), 202)
+        shown = (await _ids(asked)).shown(command.id)
+        answer = Answer(write(Accepted, command_id=shown, status=command.status), 202)
     else:
         answer = _rendered(asked, command, outcome)
     return answer._replace(headers={**answer.headers, **outcome.headers}, language=outcome.language)

@@ -47,13 +47,12 @@ class EventData(Model):
 
 
 class EventAnswer(Model):
-    """One event: the body that is sent, and its number."""
+    """One event: the body that is sent."""
 
     id: UUID
     type: str
     created_at: Instant
     data: EventData
-    sequence: int
 
 
 class Feed:
@@ -98,4 +97,4 @@ async def _read(asked: Asked, bookmark: Bookmark | None, query: EventsQuery) -> 
 
 
 def _written(events: Sequence[Event]) -> bytes:
-    return b"[%b]" % b",".join(b'%b,"sequence":%d}' % (event.body()[:-1], event.seq) for event in events)
+    return b"[%b]" % b",".join(event.body() for event in events)
