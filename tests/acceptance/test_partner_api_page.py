@@ -121,6 +121,14 @@ async def test_the_commands_of_the_page_work_as_they_are_written(installation: I
                 receiver.secrets["m1"] = Secret(told[0]["data"]["secret"])
 
 
+async def test_the_examples_stand_where_nothing_has_failed(installation: Installation) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        shell = Shell(installation.folder, {**credentials(api, merchant), "TOKEN": str(merchant.token)})
+        of_one = [example.text for example in examples() if "$EVENT_ID" in example.text]
+        assert [await shell.run(text) for text in of_one] == ["", ""]
+
+
 async def test_a_charge_is_made_as_the_sample_charge_services_page_says(installation: Installation) -> None:
     """Twice the same, by the keys that stand there: the second time nothing is charged."""
     with ChargeServiceProcess(installation.database.dsn("webhook_producer")) as service:
