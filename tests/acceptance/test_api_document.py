@@ -81,6 +81,17 @@ async def test_the_document_and_its_page_are_had_without_a_token(installation: I
         assert shown.body.startswith(b"<!doctype html>")
         assert shown.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
         assert not {"RateLimit", "RateLimit-Policy"} & {*document.headers, *shown.headers}
+        for text in (document, shown):
+            assert text.headers["Content-Encoding"] == "gzip"
+            size = int(text.headers["Content-Length"])
+            assert size < len(text.body) / 5
+        for tags in (document.headers["Etag"], f'"other", {document.headers["Etag"][2:]}', "*"):
+            known = await merchant.ask("GET", "/openapi.json", **{"If-None-Match": tags})
+            assert (known.status, known.body) == (304, b"")
+            assert known.headers["Etag"] == document.headers["Etag"] != shown.headers["Etag"]
+        other = {"If-None-Match": shown.headers["Etag"], "Accept-Encoding": "gzip;q=0, deflate"}
+        plain = await merchant.ask("GET", "/openapi.json", **other)
+        assert (plain.status, plain.body, plain.headers.get("Content-Encoding")) == (200, document.body, None)
         refused = await merchant.ask("POST", "/openapi.json")
         assert (refused.status, refused.code) == (405, codes.METHOD_NOT_ALLOWED)
 

@@ -4,7 +4,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import jsonschema_rs
 import orjson
@@ -22,7 +24,9 @@ from webhook_dispatcher.api.openapi.published import POLICY, published
 from webhook_dispatcher.api.operations.table import table
 from webhook_dispatcher.api.router import PARAMETER
 from webhook_dispatcher.api.shares import Databases
+from webhook_dispatcher.domain.event import Event
 from webhook_dispatcher.domain.rate_limit import RateLimits
+from webhook_dispatcher.domain.signing import Secret, signature
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 
 OPERATIONS = table(Databases({}), RateLimits(), Guard(EgressPolicy()))
@@ -49,6 +53,7 @@ OF_THE_CHARGE_SERVICE = {
 }
 """Codes that leave only where there is a charge service behind."""
 FREE = {"CommandAnswer.result", "WholeDeliveryAnswer.payload", "EventData.object"}
+FREE |= {"WebhookData.object", "ForwardedBody"}
 """What is a charge's or a command's own, and has any members."""
 
 
@@ -107,6 +112,48 @@ def test_a_code_stands_at_its_status_and_nowhere_else(operation: Any) -> None:
 def test_every_code_that_may_leave_is_in_it() -> None:
     errors = {int(name.removeprefix("Error")) for name in SCHEMAS if name.startswith("Error-")}
     assert errors == set(CATALOGUE) - OF_THE_CHARGE_SERVICE
+
+
+def test_what_clients_are_generated_from_says_all_they_need() -> None:
+    described = made.document(forwarded.instead(OPERATIONS, forwarded.operations(wrong_handler)))
+    lists = [schema for schema in walked(described) if schema.get("type") == "array"]
+    assert len(lists) > 30
+    assert [schema for schema in lists if "items" not in schema] == []
+    errors = [schema for name, schema in described["components"]["schemas"].items() if "Error-" in name]
+    for error in errors:
+        assert error["properties"]["message"].keys() == {"type", "examples"}, "its words may be mended"
+    tags = {tag["name"] for tag in described["tags"]}
+    operations = [each for methods in described["paths"].values() for each in methods.values()]
+    assert {tag for each in operations for tag in each["tags"]} == tags
+    bodies = [each["requestBody"]["content"] for each in operations if "requestBody" in each]
+    assert all(content["schema"].get("$ref") for body in bodies for content in body.values())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_a_receiver_is_sent_is_as_the_document_says(count: int) -> None:
+    event = Event(
+        1, UUID(int=1), "m1", "charge.created", datetime(2026, 11, 20, tzinfo=UTC), b'{"id":"ch_1"}'
+    )
+    secrets = tuple(Secret.from_random(bytes([number] * 32)) for number in range(count))
+    sent = {
+        "Service-Event-Id": str(event.id),
+        "Service-Event-Type": event.type,
+        "Service-Signature": signature(event.body(), secrets, 1_766_000_000),
+    }
+    webhook = DOCUMENT["webhooks"]["event"]["post"]
+    schemas = {each["name"]: each["schema"] for each in webhook["parameters"]}
+    assert schemas.keys() == sent.keys()
+    assert all(jsonschema_rs.is_valid(schemas[name], value) for name, value in sent.items())
+    body = webhook["requestBody"]["content"]["application/json"]["schema"]
+    assert jsonschema_rs.is_valid({**DOCUMENT, **body}, orjson.loads(event.body()))
+    assert not jsonschema_rs.is_valid({**DOCUMENT, **body}, {"id": str(event.id)})
+
+
+def walked(schema: Any) -> Iterator[Any]:
+    """Give every object that a document holds."""
+    yield from ([schema] if isinstance(schema, dict) else [])
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from walked(each)
 
 
 def test_no_object_has_members_that_are_not_named() -> None:
@@ -187,7 +234,8 @@ def test_what_is_forwarded_is_described_as_the_charge_services() -> None:
     operations = [each for methods in described["paths"].values() for each in methods.values()]
     assert [each["operationId"] for each in operations if not each["summary"].endswith(".")] == []
     declined = {"code": -9004, "type": "provider", "message": "no", "details": [], "failureReason": "funds"}
-    assert jsonschema_rs.is_valid(described["components"]["schemas"]["UpstreamError"], declined)
+    upstream = {**described, "$ref": "#/components/schemas/UpstreamError"}
+    assert jsonschema_rs.is_valid(upstream, declined)
 
 
 async def wrong_handler(asked: Asked) -> Answer:

@@ -2,7 +2,9 @@
 
 It is strict: every status is there, with every code that it may come with, and no object has a member that is
 not named. Which codes an operation may be refused with follows from its row. What is forwarded is the charge
-service's to describe: its bodies and answers are any JSON here, its errors those of the published ranges.
+service's to describe: its bodies are any object here, its answers any JSON, its errors those of the published
+ranges. Programs generate clients from it: an error's words are examples alone, since they may be mended, and
+every list says what its items are, also one that is always empty.
 """
 
 from collections import defaultdict
@@ -17,6 +19,7 @@ from webhook_dispatcher.api import catalogue as codes
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import FORM, Operation
 from webhook_dispatcher.api.catalogue import CATALOGUE
+from webhook_dispatcher.api.openapi.sent import WEBHOOKS, WebhookEvent
 from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.router import PARAMETER
@@ -52,6 +55,19 @@ Every answer is an envelope: `success`, `data` or `error`, and `meta`. Branch on
 message, which is in Uzbek, Russian or English by `Accept-Language`. An error's `details` name each field \
 that is not valid. This document and its page are not in the envelope.
 """
+TAGS: Mapping[str, str] = {
+    "auth": "Access tokens.",
+    "webhook": "Where events are sent, and how that fares.",
+    "deliveries": "What was sent, what came of it, and sending it again.",
+    "events": "All events, in an order that skips nothing.",
+    "charges": "Charges.",
+    "commands": "What became of something that takes a while.",
+    "cards": "Cards.",
+    "recipients": "Recipients of shares.",
+    "customers": "Customers.",
+    "merchants": "Merchants, and the profiles by which receipts are issued.",
+}
+"""Operations by the first part of their path behind the version."""
 NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 PARAMETERS: Mapping[str, Object] = {
     "eventId": {"type": "string", "format": "uuid", "examples": ["0e3bd3a5-6d5b-4f6e-9c47-0e6f2a8d1b11"]},
@@ -145,9 +161,13 @@ def document(operations: Sequence[Operation]) -> Object:
         "info": {"title": "Partner API", "version": __version__, "description": INTRODUCTION},
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}],
+        "tags": [{"name": name, "description": TAGS[name]} for name in dict.fromkeys(map(_tag, operations))],
         "paths": dict(paths),
+        "webhooks": WEBHOOKS,
         "components": {
-            "schemas": _models(operations) | _errors(operations) | {"Meta": _meta()},
+            "schemas": _models(operations)
+            | _errors(operations)
+            | {"Meta": _meta(), "ErrorDetail": ERROR_DETAIL, "ForwardedBody": FORWARDED_BODY},
             "responses": {name: _refusals([code], None) for name, code in WITHOUT_OPERATION.items()},
             "parameters": {**ASKED, "AcceptedKey": ASKED["RequiredKey"] | {"required": False}},
             "headers": dict(HEADERS),
@@ -177,6 +197,7 @@ def refusals_of(operation: Operation) -> tuple[int, ...]:
 def _operation(operation: Operation) -> Object:
     described: Object = {
         "operationId": operation.name,
+        "tags": [_tag(operation)],
         "summary": operation.summary,
         "parameters": _parameters(operation),
         "responses": _responses(operation),
@@ -190,8 +211,13 @@ def _operation(operation: Operation) -> Object:
         }
         described["requestBody"] = {"required": True, "content": content}
     elif operation.is_forwarded and operation.takes_body:
-        described["requestBody"] = {"content": {kind: {"schema": {}} for kind in operation.content_types}}
+        body = {"schema": _ref("schemas", "ForwardedBody")}
+        described["requestBody"] = {"content": dict.fromkeys(operation.content_types, body)}
     return described
+
+
+def _tag(operation: Operation) -> str:
+    return operation.template.split("/")[2]
 
 
 def _parameters(operation: Operation) -> list[Object]:
@@ -297,8 +323,7 @@ def _errors(operations: Sequence[Operation]) -> Object:
 
 def _upstream_error() -> Object:
     """Describe an error of the charge service's; it may have further members, such as failureReason."""
-    text = {"type": "string"}
-    details = {"type": "array", "items": _closed({"field": text, "message": text})}
+    text, details = {"type": "string"}, {"type": "array", "items": _ref("schemas", "ErrorDetail")}
     return {
         "type": "object",
         "properties": {"code": {"type": "integer"}, "type": text, "message": text, "details": details},
@@ -309,16 +334,13 @@ def _upstream_error() -> Object:
 def _error(code: int) -> Object:
     entry = CATALOGUE[code]
     text = {"type": "string"}
-    details: Object = {"type": "array", "maxItems": 0}
-    if code == codes.VALIDATION_FAILED:
-        field = _closed({"field": text | {"maxLength": MAX_FIELD}, "message": text})
-        details = {"type": "array", "minItems": 1, "maxItems": MAX_DETAILS, "items": field}
+    bounds = {"minItems": 1, "maxItems": MAX_DETAILS} if code == codes.VALIDATION_FAILED else {"maxItems": 0}
     error = _closed(
         {
             "code": {"const": code},
             "type": {"const": entry.type},
-            "message": {"enum": [entry.messages[language] for language in LANGUAGES]},
-            "details": details,
+            "message": text | {"examples": [entry.messages[language] for language in LANGUAGES]},
+            "details": {"type": "array", **bounds, "items": _ref("schemas", "ErrorDetail")},
         }
     )
     if code in WITH_REASON:
@@ -349,9 +371,20 @@ def _closed(properties: Object) -> Object:
     }
 
 
+ERROR_DETAIL = _closed({"field": {"type": "string", "maxLength": MAX_FIELD}, "message": {"type": "string"}})
+FORWARDED_BODY = {
+    "type": "object",
+    "additionalProperties": True,
+    "description": "An object of the charge service's, which says what its members are.",
+}
+
+
 def _models(operations: Sequence[Operation]) -> Object:
-    """Describe what bodies and answers hold, by their models' names."""
-    used: dict[tuple[type[BaseModel], Mode], None] = {(Accepted, "serialization"): None}
+    """Describe what bodies, answers and events hold, by their models' names."""
+    used: dict[tuple[type[BaseModel], Mode], None] = {
+        (Accepted, "serialization"): None,
+        (WebhookEvent, "serialization"): None,
+    }
     for operation in operations:
         for model in (operation.body, operation.form):
             if model is not None:

@@ -106,7 +106,7 @@ def _errors(document: Object) -> Iterator[tuple[str, str, str]]:
         properties = schema.get("properties", {})
         if "const" in properties.get("code", {}):
             code, kind = properties["code"]["const"], properties["type"]["const"]
-            yield f"<code>{code}</code>", kind, "<br>".join(map(escape, properties["message"]["enum"]))
+            yield f"<code>{code}</code>", kind, "<br>".join(map(escape, properties["message"]["examples"]))
 
 
 def _object(name: str, schema: Object) -> str:

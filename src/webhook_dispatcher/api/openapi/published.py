@@ -1,15 +1,18 @@
 """The OpenAPI document and its page, as operations that ask for no credentials and count against no limit.
 
-Both are made once, at the start, and are the same for everybody. They are not in the envelope.
+Both are made once, at the start, and are the same for everybody: a client that has what there is is told so
+(304), and one that takes gzip gets that. They are not in the envelope.
 """
 
 import base64
+import gzip
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import orjson
 
-from webhook_dispatcher.api.calls import Answer, Asked, Operation
+from webhook_dispatcher.api.calls import NO_HEADERS, Answer, Asked, Operation
 from webhook_dispatcher.api.openapi.document import document
 from webhook_dispatcher.api.openapi.document_page import STYLE, page
 
@@ -19,31 +22,47 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """The page fetches nothing and runs nothing: its style is the one that we know."""
-FOR_A_WHILE = {"Cache-Control": "public, max-age=300"}
+FOR_A_WHILE = {"Cache-Control": "public, max-age=300", "Vary": "Accept-Encoding"}
+PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+_TAG = re.compile(r'"[^"]*"|\*')
+_NOT_AT_ALL = re.compile(r"[qQ]=0(?:\.0*)?")
 
 
 def published(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """Return what shows these operations to whoever asks."""
     described = document(operations)
-    texts = Published(orjson.dumps(described), page(described).encode())
+    shown = Text(orjson.dumps(described), "application/json")
+    visible = Text(page(described).encode(), "text/html; charset=utf-8", PAGE_HEADERS)
     return (
-        Operation("GET", "/openapi.json", "readDocument", texts.read, limit="none"),
-        Operation("GET", "/docs", "showDocument", texts.show, limit="none"),
+        Operation("GET", "/openapi.json", "readDocument", shown.give, limit="none"),
+        Operation("GET", "/docs", "showDocument", visible.give, limit="none"),
     )
 
 
-class Published:
-    """The document and its page, as bytes."""
+class Text:
+    """A text that does not change while the program runs. kind: its content type."""
 
-    def __init__(self, document: bytes, page: bytes) -> None:
-        self._document = document
-        self._page = page
+    def __init__(self, text: bytes, kind: str, headers: Mapping[str, str] = NO_HEADERS) -> None:
+        self._text, self._kind = text, kind
+        self._compressed = gzip.compress(text, mtime=0)
+        self._tag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+        # Weak (RFC 9110 8.8.1): it is the same for both encodings.
+        self._headers = {**FOR_A_WHILE, **headers, "ETag": f"W/{self._tag}"}
 
-    async def read(self, _asked: Asked) -> Answer:
-        """Give the document."""
-        return Answer(self._document, headers=FOR_A_WHILE, language="en", page="application/json")
+    async def give(self, asked: Asked) -> Answer:
+        """Give it as the client takes it, or say that it has not changed."""
+        known = _TAG.findall(asked.headers.get("If-None-Match", ""))
+        if self._tag in known or known == ["*"]:
+            return Answer(b"", 304, self._headers, language="en", page=self._kind)
+        if _takes_gzip(asked.headers.get("Accept-Encoding", "")):
+            headers = {**self._headers, "Content-Encoding": "gzip"}
+            return Answer(self._compressed, headers=headers, language="en", page=self._kind)
+        return Answer(self._text, headers=self._headers, language="en", page=self._kind)
 
-    async def show(self, _asked: Asked) -> Answer:
-        """Give the page."""
-        headers = {**FOR_A_WHILE, "Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
-        return Answer(self._page, headers=headers, language="en", page="text/html; charset=utf-8")
+
+def _takes_gzip(accepted: str) -> bool:
+    """Tell whether a client names gzip among the encodings that it takes (RFC 9110 12.5.3)."""
+    for coding, _, weight in (each.partition(";") for each in accepted.split(",")):
+        if coding.strip().lower() == "gzip":
+            return _NOT_AT_ALL.fullmatch(weight.strip()) is None
+    return False
