@@ -103,7 +103,6 @@ OPERATIONS = (
     Operation("GET", "/v1/pages", "page", page, limit="none"),
     Operation("GET", "/v1/hidden", "answer_hidden", answer_hidden, limit="none"),
     Operation("GET", "/v1/in-range", "answer_in_range", answer_in_range, limit="none"),
-    Operation("GET", "/v1/secret", "secret", read, limit="none", is_secret=True),
     Operation("POST", "/v1/private", "private", create, body=Thing),
 )
 

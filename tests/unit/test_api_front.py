@@ -52,7 +52,7 @@ def test_a_path_leads_to_its_operation(method: str, path: str, name: str, parame
     ("method", "path", "code", "allow"),
     [
         ("GET", "/v1/things/retry", METHOD_NOT_ALLOWED, "POST"),
-        ("POST", "/v1/things/x", METHOD_NOT_ALLOWED, "DELETE, GET"),
+        ("POST", "/v1/things/x", METHOD_NOT_ALLOWED, "DELETE, GET, HEAD"),
         ("GET", "/v1/things/{id}", NO_SUCH_PATH, None),
         ("GET", "/v1/things/", NO_SUCH_PATH, None),
         ("GET", "/openapi_json", NO_SUCH_PATH, None),

@@ -95,8 +95,7 @@ class Given:
 class Operation:
     """A row of the table. limit: by which limits it is counted. statuses: every one that a success may have.
 
-    is_secret: its answers hold something that nobody may keep, such as a token. created: what a 201 holds,
-    where that is more than `answer`. refusals: the codes that are its own, beside those that follow from its
+    created: what a 201 holds, where that is more than `answer`. refusals: the codes that are its own, beside those that follow from its
     limit, idempotency and body. summary: one sentence, for the OpenAPI document. is_forwarded: the charge
     service does it, and judges the body by itself. shows_endpoint: the merchant's endpoint is
     read by the statement that lets the request in. meta: what an answer's `meta` may hold besides.
@@ -121,7 +120,6 @@ class Operation:
     max_body: int = MAX_BODY_BYTES
     is_list: bool = False
     meta: tuple[str, ...] = ()
-    is_secret: bool = False
     is_forwarded: bool = False
     shows_endpoint: bool = False
 

@@ -48,7 +48,6 @@ class Call:
     language: Language
     began: float
     operation: str = NO_OPERATION
-    is_secret: bool = False
     admitted: Admitted = NOT_ADMITTED
 
     def names(self) -> dict[str, str]:
@@ -103,7 +102,7 @@ class Pipeline:
         path = examine(request)
         expects = expects_continue(request)
         operation, parameters = self._router.find(request.method, path)
-        call.operation, call.is_secret = operation.name, operation.is_secret
+        call.operation = operation.name
         request_body.check_head(request, operation)
         asked = Asked(
             request_id=call.request_id,
@@ -182,9 +181,7 @@ class Pipeline:
         refused: int | None = None,
         closes: bool = False,
     ) -> Response:
-        headers = {**call.admitted.headers, **finished.headers}
-        if call.is_secret:
-            headers["Cache-Control"] = "no-store"
+        headers = {"Cache-Control": "no-store", **call.admitted.headers, **finished.headers}
         if finished.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         response = respond(request, finished.status, finished.body, headers, is_last=closes)

@@ -1,6 +1,7 @@
 """Finds the operation that a request is for, by its path and method.
 
-A template is a path whose parameters stand in braces, such as `/v1/deliveries/{eventId}`.
+A template is a path whose parameters stand in braces, such as `/v1/deliveries/{eventId}`. What is there for GET
+is there for HEAD: the server leaves the body out.
 """
 
 import re
@@ -25,6 +26,8 @@ class Router:
             if operation.method in methods:
                 raise ValueError(f"{operation.method} {operation.template} is there twice")
             methods[operation.method] = operation
+            if operation.method == "GET":
+                methods["HEAD"] = operation
         self._patterns = [
             (re.compile(PARAMETER.sub(_VALUE, template.replace(".", r"\."))), methods)
             for template, methods in self._by_path.items()

@@ -103,7 +103,7 @@ class Connection(RequestHandler):
         self._server = server
         self._newest: StreamReader = EMPTY_PAYLOAD
         self._head_bytes = 0
-        self._is_refused = False
+        self._is_refused = self._is_half_closed = False
         self._link: asyncio.Transport | None = None
         self.subject: str | None = None
 
@@ -119,6 +119,11 @@ class Connection(RequestHandler):
         """End."""
         self._server.forget(self)
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:
+        """Answer what was asked whole by a client that sends no more; else, or then, the connection ends."""
+        self._is_half_closed = self._newest.is_eof() and not self._server.awaits(self)
+        return self._is_half_closed
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, unless a request of this connection was refused already."""
@@ -185,6 +190,8 @@ class Connection(RequestHandler):
             self._server.end_one(under_way)
             if not self._messages:
                 self._server.note(self, Phase.HEAD if self._head_bytes else Phase.IDLE)
+                if self._is_half_closed:
+                    self.close()
 
     def handle_error(
         self,
@@ -289,6 +296,10 @@ class WebServer(Server):
             self._waiting[phase].setdefault(connection, self.loop.time())
             if phase is Phase.IDLE and self.is_draining:
                 connection.force_close()
+
+    def awaits(self, connection: Connection) -> bool:
+        """Tell whether a connection waits for its client's next request, and answers none."""
+        return any(connection in self._waiting[phase] for phase in (Phase.IDLE, Phase.HEAD))
 
     def note_unread(self, connection: Connection) -> None:
         """Note that a client leaves an answer unread."""

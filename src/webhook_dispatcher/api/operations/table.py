@@ -61,7 +61,6 @@ def _operations(
             limit="token",
             content_types=(JSON, FORM),
             max_body=auth.MAX_BODY_BYTES,
-            is_secret=True,
         ),
         Operation(
             "GET",
@@ -93,7 +92,6 @@ def _operations(
             created=webhook.CreatedWebhook,
             idempotency="accepted",
             statuses=(200, 201),
-            is_secret=True,
         ),
         Operation(
             "DELETE",
@@ -115,7 +113,6 @@ def _operations(
             body=webhook.SecretRotation,
             answer=webhook.RotatedSecret,
             idempotency="required",
-            is_secret=True,
         ),
         Operation(
             "POST",
