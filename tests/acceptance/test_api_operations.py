@@ -4,6 +4,8 @@ import base64
 import time
 from uuid import uuid4
 
+import pytest
+
 from tests.acceptance.api_merchant import Merchant, command_path, start_api
 from tests.acceptance.installation import SEALS, Installation
 from tests.waiting import until_found
@@ -91,8 +93,11 @@ async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Ins
         retried = await merchant.carried_out(f"/v1/deliveries/{sent.id}/retry")
         assert retried.data == {"eventId": str(sent.id), "inFlight": False}
         await installation.settled(sent.id, "delivered", 3)
+        command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
+        assert (await merchant.ask("GET", f"/v1/commands/{command}")).data["result"] == {"inFlight": False}
         again = await merchant.carried_out(f"/v1/deliveries/{sent.id}/retry")
         assert (again.status, again.code) == (409, codes.STATE_FORBIDS)
+        assert again.json["error"]["cause"] == codes.STATE
         window = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
         mass = await merchant.ask("POST", "/v1/deliveries/retry", window)
         assert mass.status == 202
@@ -111,6 +116,36 @@ async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Ins
         refused = await merchant.ask("POST", "/v1/deliveries/retry", far)
         assert refused.code == codes.VALIDATION_FAILED
         assert [detail["field"] for detail in refused.json["error"]["details"]] == ["since", "until"]
+
+
+async def test_too_many_commands_are_told_from_a_state_that_forbids(installation: Installation) -> None:
+    api = await start_api(installation)
+    window = {"since": "2026-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
+    async with api.merchant("m1") as merchant:
+        assert (await merchant.ask("POST", "/v1/deliveries/retry", window)).status == 202
+        refused = await merchant.ask("POST", "/v1/deliveries/retry", window)
+    assert (refused.code, refused.headers["Retry-After"]) == (codes.STATE_FORBIDS, "1")
+    assert refused.json["error"]["cause"] == codes.TOO_MANY_COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("type=charge.suceeded", "type"),
+        ("since=2026-02-01T00:00:00Z&until=2026-01-01T00:00:00Z", "until"),
+        ("since=2026-01-01T00:00:00Z&until=2026-01-01T02:00:00%2B02:00", "until"),
+    ],
+)
+async def test_a_filter_that_can_find_nothing_is_refused(
+    installation: Installation, query: str, field: str
+) -> None:
+    api = await start_api(installation)
+    async with api.merchant("m1") as merchant:
+        refused = await merchant.ask("GET", f"/v1/deliveries?{query}")
+        assert refused.code == codes.VALIDATION_FAILED
+        assert [detail["field"] for detail in refused.json["error"]["details"]] == [field]
+        good = "since=2026-01-01T00:00:00Z&until=2026-01-01T00:00:01Z&type=webhook.test"
+        assert (await merchant.ask("GET", f"/v1/deliveries?{good}")).data == []
 
 
 async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installation) -> None:

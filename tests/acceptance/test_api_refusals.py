@@ -12,7 +12,7 @@ from tests.acceptance.api_program import SECRET
 from tests.acceptance.raw_http import RawClient, Reply, asked, connected
 from tests.waiting import until
 from webhook_dispatcher.api import catalogue as codes
-from webhook_dispatcher.api.catalogue import CATALOGUE
+from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES
 
 LINES = "Host: api\r\nAccept-Language: de, uz-Latn;q=0.9, ru;q=0.1\r\n"
 JSON = "Content-Type: application/json\r\n"
@@ -97,6 +97,7 @@ UNREAD: Ways = {
         codes.WRONG_CONTENT_TYPE,
     ),
     "a compressed body": (post("{}", "Content-Encoding: gzip\r\n"), codes.WRONG_CONTENT_TYPE),
+    "another charset": (post("{}", kind=f'{JSON[:-2]}; Charset="utf-16"\r\n'), codes.WRONG_CONTENT_TYPE),
     "a body with GET": (head(GET, JSON, "Content-Length: 2\r\n") + b"{}", MALFORMED),
     "a body too slow": (
         head("POST /v1/things HTTP/1.1", JSON, "Content-Length: 9\r\n") + b'{"n',
@@ -171,7 +172,8 @@ def check_envelope(reply: Reply, code: int, language: str) -> None:
     entry = CATALOGUE[code]
     assert (reply.status, reply.error["code"]) == (entry.status, code)
     assert reply.error["type"] == entry.type
-    assert reply.error["message"] == entry.messages[language]  # type: ignore[index]
+    messages = CAUSES.get(code, {}).get(reply.error.get("cause"), entry.messages)
+    assert reply.error["message"] == messages[language]  # type: ignore[index]
     assert bool(reply.error["details"]) == (code == INVALID)
     assert reply.headers["content-language"] == language
     assert reply.headers["vary"] == "Accept-Language"
@@ -201,6 +203,31 @@ async def test_what_is_wrong_is_told_in_the_envelope(api: Api, way: str) -> None
         assert (reply.headers.get("www-authenticate") == "Bearer") == (reply.status == 401)
         assert (reply.headers.get("connection") == "close") is not stays_open
         assert await client.is_ended() is not stays_open
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    {
+        "a member twice": {"cause": codes.REPEATED_NAME},
+        "an end without end": {"cause": codes.TOO_DEEP},
+        "too many members": {"cause": codes.TOO_MANY_MEMBERS},
+        "a body that is no JSON": {},
+        "a compressed body": {"cause": codes.COMPRESSED},
+        "another charset": {"cause": codes.CHARSET},
+        "a wrong content type": {},
+        "a body with GET": {"cause": codes.BODY_NOT_ALLOWED},
+        "two slashes": {},
+        "too large by its length": {"maxBytes": 1_048_576},
+        "too large by chunks": {"maxBytes": 1_048_576},
+    }.items(),
+)
+async def test_what_is_wrong_is_named_as_what_it_is(api: Api, way: str, told: dict[str, Any]) -> None:
+    error = (await asked(api.port, WRONG[way][0])).error
+    assert {name: error[name] for name in error.keys() - {"code", "type", "message", "details"}} == told
+
+
+async def test_utf_8_may_be_said(api: Api) -> None:
+    assert (await asked(api.port, post('{"name":"a"}', kind=f"{JSON[:-2]};charset=UTF-8\r\n"))).status == 201
 
 
 async def after_continue(client: RawClient, *more: str) -> None:

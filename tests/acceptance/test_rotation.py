@@ -9,6 +9,7 @@ from tests.acceptance.api_merchant import start_api
 from tests.acceptance.console_people import start_console
 from tests.acceptance.installation import Installation, Sent
 from tests.waiting import until_found
+from webhook_dispatcher.api.catalogue import NOT_HELD
 from webhook_dispatcher.domain.signing import Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
@@ -67,6 +68,7 @@ async def test_nor_by_the_partner_api_whose_repeats_pause_nothing_again(installa
         rotate = partial(merchant.ask, "POST", "/v1/webhook/secret", {"hold": True}, key="leaked")
         while (rotated := await rotate()).status == 409:
             assert (rotated.code, rotated.headers["Retry-After"]) == (-14004, "1")
+            assert rotated.json["error"]["cause"] == NOT_HELD
         assert rotated.data["waiting"] == await installation.count("state IN ('pending', 'pending_retry')")
         await hand_over_and_resume(installation, rotated.data["secret"], sent)
         repeated = (await rotate()).data
@@ -104,6 +106,7 @@ async def test_a_secret_is_kept_while_an_attempt_is_under_way(installation: Inst
         rotate = partial(merchant.ask, "POST", "/v1/webhook/secret", {"hold": True}, key="once")
         refused = await rotate()
         assert (refused.code, refused.headers["Retry-After"]) == (-14004, "1")
+        assert refused.json["error"]["cause"] == NOT_HELD
         assert (await merchant.ask("GET", "/v1/webhook")).data["paused"]
         late = await asyncio.to_thread(
             installation.command, "endpoint", "rotate-secret", "m1", "--hold", "--deadline", "1s"

@@ -4,13 +4,14 @@ import re
 
 import pytest
 
-from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, RANGES, entry_of
+from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES, INTERNAL, RANGES, entry_of
 from webhook_dispatcher.api.validation import OTHERWISE, SAME_AS, TEXTS
 from webhook_dispatcher.domain.language import LANGUAGES
 
 TOLD = {
     **{str(code): entry.messages for code, entry in CATALOGUE.items()},
     **{f"{known.first}…": known.messages for known in RANGES},
+    **{f"{code} {cause}": words for code in CAUSES for cause, words in CAUSES[code].items()},
     **TEXTS,
     "otherwise": OTHERWISE,
 }

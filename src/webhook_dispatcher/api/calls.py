@@ -39,7 +39,8 @@ class Detail:
 class Refused(Exception):
     """A request ends with an error of the catalogue.
 
-    extra: further fields of `error`, such as failureReason. status: an upstream's, for a code that has none
+    extra: further fields of `error`, such as failureReason, or `cause`, by which the code's meanings are told
+    apart (`catalogue.CAUSES`). status: an upstream's, for a code that has none
     of its own. language: the one in which it was first told, when it is told again.
     """
 
@@ -95,10 +96,10 @@ class Given:
 class Operation:
     """A row of the table. limit: by which limits it is counted. statuses: every one that a success may have.
 
-    created: what a 201 holds, where that is more than `answer`. refusals: the codes that are its own, beside those that follow from its
-    limit, idempotency and body. summary: one sentence, for the OpenAPI document. is_forwarded: the charge
-    service does it, and judges the body by itself. shows_endpoint: the merchant's endpoint is
-    read by the statement that lets the request in. meta: what an answer's `meta` may hold besides.
+    created: what a 201 holds, where that is more than `answer`. refusals: the codes that are its own, beside
+    those that follow from its limit, idempotency and body. summary: one sentence, for the OpenAPI document.
+    is_forwarded: the charge service does it, and judges the body by itself. shows_endpoint: the merchant's
+    endpoint is read by the statement that lets the request in. meta: what `meta` may hold besides.
     """
 
     method: str

@@ -43,6 +43,10 @@ UPSTREAM_TOO_SLOW = -16012
 UNAVAILABLE = -16013
 NOT_FOUND = -16014
 
+STATE, TOO_MANY_COMMANDS, NOT_HELD = "state", "too_many_commands", "not_held"
+REPEATED_NAME, TOO_DEEP, TOO_MANY_MEMBERS = "repeated_name", "too_deep", "too_many_members"
+COMPRESSED, CHARSET, BODY_NOT_ALLOWED = "compressed", "charset", "body_not_allowed"
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -443,9 +447,9 @@ CATALOGUE: Mapping[int, Entry] = MappingProxyType(
             413,
             "service",
             _said(
-                "The body is larger than 1 MiB.",
-                "Тело запроса больше 1 МиБ.",
-                "So‘rov tanasi 1 MiB dan katta.",
+                "The body is too large; maxBytes says how many bytes it may have.",
+                "Тело запроса слишком большое; допустимое число байтов — в поле maxBytes.",
+                "So‘rov tanasi juda katta; ruxsat etilgan baytlar soni maxBytes maydonida.",
             ),
         ),
         TOO_SLOW: Entry(
@@ -541,6 +545,61 @@ CATALOGUE: Mapping[int, Entry] = MappingProxyType(
     }
 )
 """By code; a row within a range has its range's label."""
+
+CAUSES: Mapping[int, Mapping[str, Mapping[Language, str]]] = MappingProxyType(
+    {
+        STATE_FORBIDS: {
+            STATE: CATALOGUE[STATE_FORBIDS].messages,
+            TOO_MANY_COMMANDS: _said(
+                "Too many of your commands have not ended yet; try again later.",
+                "Слишком много ваших команд ещё не завершено; повторите позже.",
+                "Juda ko‘p buyruqlaringiz hali yakunlanmagan; keyinroq qayta urinib ko‘ring.",
+            ),
+            NOT_HELD: _said(
+                "Something is still being sent; try again with the same Idempotency-Key.",
+                "Отправка ещё не завершена; повторите с тем же Idempotency-Key.",
+                "Yuborish hali tugamagan; shu Idempotency-Key bilan qayta urinib ko‘ring.",
+            ),
+        },
+        NOT_JSON: {
+            REPEATED_NAME: _said(
+                "An object of the body has the same name twice.",
+                "В объекте тела запроса одно имя указано дважды.",
+                "So‘rov tanasidagi obyektda bir nom ikki marta ko‘rsatilgan.",
+            ),
+            TOO_DEEP: _said(
+                "The body is nested too deeply.",
+                "Слишком глубокая вложенность тела запроса.",
+                "So‘rov tanasi juda chuqur joylashtirilgan.",
+            ),
+            TOO_MANY_MEMBERS: _said(
+                "The objects of the body have too many members.",
+                "В объектах тела запроса слишком много полей.",
+                "So‘rov tanasidagi obyektlarda maydonlar juda ko‘p.",
+            ),
+        },
+        WRONG_CONTENT_TYPE: {
+            COMPRESSED: _said(
+                "The body must not be compressed.",
+                "Тело запроса не должно быть сжатым.",
+                "So‘rov tanasi siqilmagan bo‘lishi kerak.",
+            ),
+            CHARSET: _said(
+                "The body must be in UTF-8.",
+                "Тело запроса должно быть в кодировке UTF-8.",
+                "So‘rov tanasi UTF-8 kodlashida bo‘lishi kerak.",
+            ),
+        },
+        MALFORMED_REQUEST: {
+            BODY_NOT_ALLOWED: _said(
+                "This method takes no body.",
+                "Этот метод не принимает тело запроса.",
+                "Bu metod so‘rov tanasini qabul qilmaydi.",
+            ),
+        },
+    }
+)
+"""By code: what `error.cause` may say where a code has several meanings, and the words for each."""
 
 
 def entry_of(code: int) -> Entry:

@@ -8,7 +8,7 @@ import orjson
 
 from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import REPLAYED, Answer, Refused
-from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, entry_of
+from webhook_dispatcher.api.catalogue import CATALOGUE, CAUSES, INTERNAL, STATE, STATE_FORBIDS, entry_of
 from webhook_dispatcher.domain.event import render_instant
 from webhook_dispatcher.domain.language import Language
 
@@ -58,16 +58,18 @@ def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
     told = refused.language or language
     entry = entry_of(refused.code)
     is_known = entry is not CATALOGUE[INTERNAL]
+    extra = {"cause": STATE, **refused.extra} if refused.code == STATE_FORBIDS else refused.extra
+    causes = CAUSES.get(refused.code, {})
     fields = {
         "code": refused.code if is_known else INTERNAL,
         "type": entry.type,
-        "message": entry.messages[told],
+        "message": causes.get(str(extra.get("cause")), entry.messages)[told],
         "details": [{"field": detail.field, "message": detail.message} for detail in refused.details],
     }
     body = orjson.dumps(
         {
             "success": False,
-            "error": {**refused.extra, **fields},
+            "error": {**extra, **fields},
             "meta": meta.fields() | _replayed(refused.headers),
         },
     )

@@ -14,7 +14,7 @@ from aiohttp.web_response import Response
 
 from webhook_dispatcher.api import card_attempts, envelope, faults, memory, request_body, request_ids
 from webhook_dispatcher.api.admission import ByToken
-from webhook_dispatcher.api.calls import NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
+from webhook_dispatcher.api.calls import MAX_BODY_BYTES, NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
 from webhook_dispatcher.api.metrics import CLIENT_GONE, NO_OPERATION, ApiMetrics
 from webhook_dispatcher.api.router import Router
@@ -48,6 +48,7 @@ class Call:
     language: Language
     began: float
     operation: str = NO_OPERATION
+    max_body: int = MAX_BODY_BYTES
     admitted: Admitted = NOT_ADMITTED
 
     def names(self) -> dict[str, str]:
@@ -83,7 +84,7 @@ class Pipeline:
         except Refused as refused:
             return self._refuse(call, request, refused)
         except RequestRefused as error:
-            return self._refuse(call, request, faults.refused(error.fault))
+            return self._refuse(call, request, faults.refused(error.fault, call.max_body))
         except TokenEnded:
             return self._refuse(call, request, Refused(INVALID_TOKEN))
         except ConnectionError:
@@ -102,7 +103,7 @@ class Pipeline:
         path = examine(request)
         expects = expects_continue(request)
         operation, parameters = self._router.find(request.method, path)
-        call.operation = operation.name
+        call.operation, call.max_body = operation.name, operation.max_body
         request_body.check_head(request, operation)
         asked = Asked(
             request_id=call.request_id,

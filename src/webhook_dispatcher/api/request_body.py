@@ -12,12 +12,18 @@ from pydantic import BaseModel
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import FORM, Operation, Refused
 from webhook_dispatcher.api.catalogue import (
-    BODY_TOO_LARGE,
+    BODY_NOT_ALLOWED,
+    CHARSET,
+    COMPRESSED,
     MALFORMED_REQUEST,
     NOT_JSON,
+    REPEATED_NAME,
+    TOO_DEEP,
+    TOO_MANY_MEMBERS,
     WRONG_CONTENT_TYPE,
 )
 from webhook_dispatcher.domain.language import Language
+from webhook_dispatcher.web.faults import Fault, RequestRefused
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -35,13 +41,15 @@ def check_head(request: BaseRequest, operation: Operation) -> None:
     if not request.body_exists:
         return
     if not operation.takes_body:
-        raise Refused(MALFORMED_REQUEST, closes=True)
+        raise Refused(MALFORMED_REQUEST, extra={"cause": BODY_NOT_ALLOWED}, closes=True)
     if (request.content_length or 0) > operation.max_body:
-        raise Refused(BODY_TOO_LARGE, closes=True)
+        raise RequestRefused(Fault.BODY_TOO_LARGE)
     if request.headers.getall("Content-Encoding", ["identity"]) != ["identity"]:
-        raise Refused(WRONG_CONTENT_TYPE, closes=True)
+        raise Refused(WRONG_CONTENT_TYPE, extra={"cause": COMPRESSED}, closes=True)
     if content_type(request.headers) not in operation.content_types:
         raise Refused(WRONG_CONTENT_TYPE, closes=True)
+    if (request.charset or "utf-8").lower() != "utf-8":
+        raise Refused(WRONG_CONTENT_TYPE, extra={"cause": CHARSET}, closes=True)
 
 
 def content_type(headers: "CIMultiDictProxy[str]") -> str:
@@ -104,15 +112,18 @@ def _decoded(body: bytes) -> object:
         nonlocal members
         members += len(pairs)
         found = dict(pairs)
-        if len(found) < len(pairs) or members > MAX_MEMBERS:
-            raise ValueError
+        if len(found) < len(pairs):
+            raise Refused(NOT_JSON, extra={"cause": REPEATED_NAME})
+        if members > MAX_MEMBERS:
+            raise Refused(NOT_JSON, extra={"cause": TOO_MANY_MEMBERS})
         return found
 
     try:
         orjson.loads(body)
         return json.loads(body, object_pairs_hook=unique, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise Refused(NOT_JSON) from None
+    except (ValueError, RecursionError) as error:
+        is_deep = isinstance(error, RecursionError) or str(error).startswith("depth limit exceeded")
+        raise Refused(NOT_JSON, extra={"cause": TOO_DEEP} if is_deep else {}) from None
 
 
 def _refuse_constant(text: str) -> NoReturn:

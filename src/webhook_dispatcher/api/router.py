@@ -1,7 +1,7 @@
 """Finds the operation that a request is for, by its path and method.
 
-A template is a path whose parameters stand in braces, such as `/v1/deliveries/{eventId}`. What is there for GET
-is there for HEAD: the server leaves the body out.
+A template is a path whose parameters stand in braces, such as `/v1/deliveries/{eventId}`. Where GET is, HEAD
+is too: the server leaves the body out.
 """
 
 import re

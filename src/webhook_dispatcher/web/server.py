@@ -120,7 +120,7 @@ class Connection(RequestHandler):
         self._server.forget(self)
         super().connection_lost(exc)
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]
         """Answer what was asked whole by a client that sends no more; else, or then, the connection ends."""
         self._is_half_closed = self._newest.is_eof() and not self._server.awaits(self)
         return self._is_half_closed

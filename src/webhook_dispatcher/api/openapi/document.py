@@ -345,6 +345,10 @@ def _error(code: int) -> Object:
     )
     if code in WITH_REASON:
         error["properties"]["reason"] = text
+    if code in codes.CAUSES:
+        error["properties"]["cause"] = text | {"examples": [*codes.CAUSES[code]]}
+    if code == codes.BODY_TOO_LARGE:
+        error["properties"]["maxBytes"] = {"type": "integer", "minimum": 1}
     return error | {"description": entry.messages["en"]}
 
 

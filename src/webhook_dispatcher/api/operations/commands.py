@@ -16,6 +16,7 @@ import structlog
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
+from pydantic.alias_generators import to_camel
 
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
 from webhook_dispatcher.api.catalogue import (
@@ -24,7 +25,9 @@ from webhook_dispatcher.api.catalogue import (
     INVALID_URL,
     NOT_CONFIGURED,
     NOT_FOUND,
+    NOT_HELD,
     STATE_FORBIDS,
+    TOO_MANY_COMMANDS,
 )
 from webhook_dispatcher.api.operations.models import Instant, told_reason, write
 from webhook_dispatcher.api.validation import Model
@@ -40,7 +43,7 @@ MAX_LOOK_SECONDS = 0.3
 BLOCK_BYTES = 16
 MAX_ID = 2**63 - 1
 TOO_MANY = "too many commands of this merchant have not ended yet"
-NOT_HELD = "the pause is not in force yet, or something is still being sent: ask again"
+STILL_SENDING = "the pause is not in force yet, or something is still being sent: ask again"
 COMMAND_CODES = (INVALID_URL, NOT_CONFIGURED, DELIVERY_NOT_FOUND, STATE_FORBIDS)
 """What a rejected command may tell a merchant; a malformed one can only be our own fault."""
 T = TypeVar("T")
@@ -102,7 +105,11 @@ async def show(asked: Asked) -> Answer:
     command = None if command_id is None else await _read(asked, command_id)
     if command is None:
         raise Refused(NOT_FOUND)
-    return Answer(write(CommandAnswer, command, command_id=ids.shown(command.id), error_code=_told(command)))
+    result = (
+        None if command.result is None else {to_camel(name): each for name, each in command.result.items()}
+    )
+    shown = ids.shown(command.id)
+    return Answer(write(CommandAnswer, command, command_id=shown, result=result, error_code=_told(command)))
 
 
 async def answer_of(asked: Asked, outcome: Answer | Given) -> Answer:
@@ -162,7 +169,9 @@ async def when_held(asked: Asked, carry_out: Callable[[], Awaitable[T]]) -> T:
     try:
         return await held_rotation.when_held(carry_out, pause)
     except NotHeld:
-        raise Refused(STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"reason": NOT_HELD}) from None
+        raise Refused(
+            STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"cause": NOT_HELD, "reason": STILL_SENDING}
+        ) from None
 
 
 async def _read(asked: Asked, command_id: int) -> OwnCommand | None:
@@ -187,4 +196,8 @@ def unless_refused(command: GivenCommand) -> Given:
         case Gave.NOT_FOUND:
             raise Refused(DELIVERY_NOT_FOUND)
         case Gave.TOO_MANY:
-            raise Refused(STATE_FORBIDS, headers={"Retry-After": "1"}, extra={"reason": TOO_MANY})
+            raise Refused(
+                STATE_FORBIDS,
+                headers={"Retry-After": "1"},
+                extra={"cause": TOO_MANY_COMMANDS, "reason": TOO_MANY},
+            )

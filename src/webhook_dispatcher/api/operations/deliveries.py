@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import structlog
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from webhook_dispatcher.api import validation
 from webhook_dispatcher.api.calls import Answer, Asked, Given, Refused
@@ -24,7 +25,7 @@ from webhook_dispatcher.api.operations.models import (
 )
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
-from webhook_dispatcher.domain.event import Event
+from webhook_dispatcher.domain.event import EVENT_TYPES, KNOWN_TYPES, Event
 from webhook_dispatcher.storage.api.charges import ChargesNotIndexed
 from webhook_dispatcher.storage.api.deliveries import (
     MAX_LIMIT,
@@ -34,6 +35,15 @@ from webhook_dispatcher.storage.api.deliveries import (
 )
 from webhook_dispatcher.storage.api.endpoints import Endpoints, OwnCommand
 
+
+def _known(text: str) -> str:
+    if text not in KNOWN_TYPES:
+        raise PydanticCustomError("choice", "no such type", {"expected": ", ".join(EVENT_TYPES)})
+    return text
+
+
+EventType = Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": [*EVENT_TYPES]})]
+"""A type that there is: a misspelt one would list nothing, and look as if nothing had been sent."""
 State = Literal["pending", "pending_retry", "delivered", "failed"]
 LISTING = "deliveries"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -47,7 +57,7 @@ class DeliveriesQuery(Model):
     limit: int = Field(20, ge=1, le=MAX_LIMIT)
     cursor: str | None = Field(None, min_length=1, max_length=1000)
     state: State | None = Field(None, examples=["failed"])
-    type: str | None = Field(None, min_length=1, max_length=100, examples=["charge.succeeded"])
+    type: EventType | None = Field(None, examples=["charge.succeeded"])
     charge: str | None = Field(None, min_length=1, max_length=255, examples=["ch_1"])
     since: Moment | None = Field(None, examples=[EXAMPLE_SINCE])
     until: Moment | None = Field(None, examples=[EXAMPLE_UNTIL])
@@ -124,6 +134,8 @@ class Lists:
         """List deliveries; a page may be short, and even empty, and have a cursor all the same."""
         query = asked.query
         assert isinstance(query, DeliveriesQuery)
+        if query.since is not None and query.until is not None and query.since >= query.until:
+            raise validation.refuse_field("until", "empty_window", asked.language)
         listing = Listing(LISTING, asked.bearer.merchant_id, _filters(query))
         cursors = await self._cursors.of(asked)
         position = NEWEST
