@@ -100,7 +100,7 @@ def after_call(_context: Any, case: Case, response: schemathesis.Response) -> No
     path = case.operation.path
     if not path.startswith("/v1/") or response.status_code not in (200, 201, 202):
         return
-    found = response.json()["data"]
+    found = response.json().get("data")
     if response.status_code == 202:
         _made["/v1/commands"].append(found["commandId"])
     elif "id" in (found or ()) and (response.status_code == 201 or path == CONFIRM):

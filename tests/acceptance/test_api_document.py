@@ -37,7 +37,7 @@ SAID_OF = {
     "deleteWebhook": "('since' was unexpected)",
     "readCharge": "Received: 203",
     "rotateSecret": "17 is not valid under any of the schemas",
-    "putWebhook": '{"code":-14004,',
+    "putWebhook": '"code":-14004,',
 }
 """What is said of each breakage."""
 

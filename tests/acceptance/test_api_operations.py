@@ -1,12 +1,14 @@
 """What a merchant does through the Partner API, with a real daemon and receiver."""
 
 import base64
+import re
 import time
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tests.acceptance.api_merchant import Merchant, command_path, start_api
+from tests.acceptance.api_merchant import Merchant, Reply, command_path, start_api
 from tests.acceptance.installation import SEALS, Installation
 from tests.waiting import until_found
 from webhook_dispatcher.api import catalogue as codes
@@ -148,24 +150,47 @@ async def test_a_filter_that_can_find_nothing_is_refused(
         assert (await merchant.ask("GET", f"/v1/deliveries?{good}")).data == []
 
 
-async def test_a_token_is_had_by_a_form_with_basic_too(installation: Installation) -> None:
-    api = await start_api(installation)
+async def form(merchant: Merchant, text: str, basic: str | None = None) -> tuple[Reply, Any]:
+    """Ask for a token as a client of OAuth 2.0 does."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept-Language": "ru"}
+    if basic is not None:
+        headers["Authorization"] = f"Basic {base64.b64encode(basic.encode()).decode()}"
+    reply = await merchant.ask("POST", "/v1/auth/token", text.encode(), key=None, **headers)
+    assert reply.headers["Cache-Control"] == "no-store"
+    return reply, reply.json
+
+
+async def test_a_client_of_oauth_is_answered_in_its_own_form(installation: Installation) -> None:
+    api = await start_api(installation, API_LIMITS="client=10/PT1M")
     async with api.merchant("m1") as merchant:
         merchant.token = None
         pair = f"{merchant.client_id}:{merchant.client_secret}"
-        basic = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        form = "application/x-www-form-urlencoded"
-        reply = await merchant.ask(
-            "POST",
-            "/v1/auth/token",
-            b"grant_type=client_credentials",
-            key=None,
-            Authorization=basic,
-            **{"Content-Type": form},
-        )
-        assert (reply.status, reply.data["tokenType"], reply.data["expiresIn"]) == (200, "Bearer", 3600)
-        for answer in (reply, await merchant.log_in()):
-            assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
+        grant = "grant_type=client_credentials"
+        for text in (grant, f"{grant}&audience=x&client_id=&client_secret="):
+            reply, token = await form(merchant, text, pair)
+            assert (reply.status, reply.headers["Pragma"]) == (200, "no-cache")
+            assert token.keys() == {"access_token", "token_type", "expires_in"}
+            assert (token["token_type"], token["expires_in"]) == ("Bearer", 3600)
+        merchant.token = token["access_token"]
+        assert (await merchant.ask("GET", "/v1/deliveries")).status == 200
+        merchant.token = None
+        for text, basic, status, error in (
+            (grant, f"{pair}x", 401, "invalid_client"),
+            (f"{grant}&client_id=nobody&client_secret=s", None, 401, "invalid_client"),
+            ("grant_type=password", pair, 400, "unsupported_grant_type"),
+            ("scope=x", pair, 400, "invalid_request"),
+            (f"{grant}&{grant}", pair, 400, "invalid_request"),
+            (f"{grant}&scope=%ff", pair, 400, "invalid_request"),
+            (f"{grant}&scope={'x' * 20_000}", pair, 413, "invalid_request"),
+        ):
+            reply, said = await form(merchant, text, basic)
+            assert (reply.status, said["error"], len(said)) == (status, error, 2), text
+            assert re.fullmatch(r"[ !#-\[\]-~]+", said["error_description"])
+            assert ("Basic" in reply.headers.get("WWW-Authenticate", "")) == (status == 401)
+        refusals = [await form(merchant, grant, f"{merchant.client_id}:wrong") for _ in range(10)]
+        reply, said = refusals[-1]
+        assert (reply.status, said["error"]) == (429, "temporarily_unavailable")
+        assert int(reply.headers["Retry-After"]) > 0
 
 
 async def test_the_same_request_has_one_effect_and_one_answer(installation: Installation) -> None:

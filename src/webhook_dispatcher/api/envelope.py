@@ -43,7 +43,7 @@ class Envelope:
 
 def success(answer: Answer, meta: Meta, language: Language) -> Envelope:
     """Put an answer's data into the envelope, byte for byte; a page stands for itself."""
-    headers = _headers(meta, answer.language or language) | {**answer.headers}
+    headers = headers_of(meta, answer.language or language) | {**answer.headers}
     if answer.page is not None:
         return Envelope(answer.status, headers | {"Content-Type": answer.page}, answer.data)
     fields = meta.fields() | {**answer.meta} | _replayed(answer.headers)
@@ -74,7 +74,7 @@ def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
         },
     )
     status = entry.status or refused.status or 422
-    return Envelope(status, _headers(meta, told) | {**refused.headers}, body)
+    return Envelope(status, headers_of(meta, told) | {**refused.headers}, body)
 
 
 def _replayed(headers: Mapping[str, str]) -> dict[str, object]:
@@ -82,7 +82,8 @@ def _replayed(headers: Mapping[str, str]) -> dict[str, object]:
     return {"replayed": True} if REPLAYED.items() <= headers.items() else {}
 
 
-def _headers(meta: Meta, language: Language) -> dict[str, str]:
+def headers_of(meta: Meta, language: Language) -> dict[str, str]:
+    """Return the headers that every answer has."""
     return {
         "Content-Type": "application/json",
         "Content-Language": language,

@@ -12,9 +12,18 @@ import structlog
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response
 
-from webhook_dispatcher.api import card_attempts, envelope, faults, memory, request_body, request_ids
+from webhook_dispatcher.api import card_attempts, envelope, faults, memory, oauth, request_body, request_ids
 from webhook_dispatcher.api.admission import ByToken
-from webhook_dispatcher.api.calls import MAX_BODY_BYTES, NOT_ADMITTED, Admitted, Answer, Asked, Given, Refused
+from webhook_dispatcher.api.calls import (
+    FORM,
+    MAX_BODY_BYTES,
+    NOT_ADMITTED,
+    Admitted,
+    Answer,
+    Asked,
+    Given,
+    Refused,
+)
 from webhook_dispatcher.api.catalogue import CATALOGUE, INTERNAL, INVALID_TOKEN, UNAVAILABLE, entry_of
 from webhook_dispatcher.api.metrics import CLIENT_GONE, NO_OPERATION, ApiMetrics
 from webhook_dispatcher.api.router import Router
@@ -49,6 +58,7 @@ class Call:
     began: float
     operation: str = NO_OPERATION
     max_body: int = MAX_BODY_BYTES
+    is_oauth: bool = False
     admitted: Admitted = NOT_ADMITTED
 
     def names(self) -> dict[str, str]:
@@ -104,6 +114,8 @@ class Pipeline:
         expects = expects_continue(request)
         operation, parameters = self._router.find(request.method, path)
         call.operation, call.max_body = operation.name, operation.max_body
+        if operation.form is not None and request_body.content_type(request.headers) == FORM:
+            call.is_oauth, call.language = True, "en"
         request_body.check_head(request, operation)
         asked = Asked(
             request_id=call.request_id,
@@ -171,7 +183,8 @@ class Pipeline:
         code = INTERNAL if entry_of(refused.code) is CATALOGUE[INTERNAL] else refused.code
         if code != refused.code:
             _log.error("code.unknown", operation=call.operation, code=refused.code)
-        finished = envelope.error(refused, self._meta(call), call.language)
+        write = oauth.error if call.is_oauth else envelope.error
+        finished = write(refused, self._meta(call), call.language)
         return self._send(call, request, finished, code, refused.closes)
 
     def _send(
@@ -184,7 +197,7 @@ class Pipeline:
     ) -> Response:
         headers = {"Cache-Control": "no-store", **call.admitted.headers, **finished.headers}
         if finished.status == 401:
-            headers["WWW-Authenticate"] = "Bearer"
+            headers.setdefault("WWW-Authenticate", "Bearer")
         response = respond(request, finished.status, finished.body, headers, is_last=closes)
         took = self._clock.elapsed() - call.began
         self._metrics.count(call.operation, finished.status, took, refused)

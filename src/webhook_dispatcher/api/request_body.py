@@ -67,9 +67,10 @@ def parse(operation: Operation, body: bytes, kind: str, language: Language) -> B
         return None
     model = operation.body or validation.Nothing
     if kind == FORM:
-        return validation.from_strings(
-            operation.form or model, fields_of(body.decode("latin-1"), language), language
-        )
+        fields = fields_of(body.decode("latin-1"), language)
+        # A field without a value counts as left out (RFC 6749 3.2).
+        given = {name: value for name, value in fields.items() if value}
+        return validation.from_strings(operation.form or model, given, language)
     decoded = _decoded(body)
     if NUL in body:
         validation.refuse_nul(decoded, language)

@@ -10,7 +10,7 @@ from partner_api.api.auth import issue_token
 from partner_api.api.deliveries import list_deliveries, read_delivery, retry_delivery
 from partner_api.api.webhook import put_webhook
 from partner_api.models import (
-    IssueTokenResponse200,
+    IssueTokenResponse200Type0,
     ListDeliveriesResponse200,
     ListDeliveriesState,
     PutWebhookResponse201,
@@ -27,7 +27,7 @@ def main() -> None:
     base = os.environ["API"]
     asked = TokenRequest(os.environ["CLIENT_ID"], os.environ["CLIENT_SECRET"])
     issued = issue_token.sync(client=Client(base, raise_on_unexpected_status=True), body=asked)
-    assert isinstance(issued, IssueTokenResponse200), issued
+    assert isinstance(issued, IssueTokenResponse200Type0), issued
     client = AuthenticatedClient(base, issued.data.access_token, raise_on_unexpected_status=True)
     put = put_webhook.sync(client=client, body=WebhookUrl(os.environ["WEBHOOK_URL"]))
     assert isinstance(put, PutWebhookResponse201), put

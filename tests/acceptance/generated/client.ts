@@ -6,13 +6,14 @@ declare const process: { env: Record<"API" | "CLIENT_ID" | "CLIENT_SECRET" | "WE
 const { env } = process;
 const client = createClient<paths>({ baseUrl: env.API });
 
-function found<T>(answer: { data?: T; error?: { error: { code: number } } }): T {
-  if (answer.data === undefined) throw new Error(`refused: ${answer.error?.error.code}`);
+function found<T>(answer: { data?: T; error?: unknown }): T {
+  if (answer.data === undefined) throw new Error(`refused: ${JSON.stringify(answer.error)}`);
   return answer.data;
 }
 
 const body = { clientId: env.CLIENT_ID, clientSecret: env.CLIENT_SECRET };
-const { accessToken } = found(await client.POST("/v1/auth/token", { body })).data;
+const issued = found(await client.POST("/v1/auth/token", { body }));
+const accessToken = "data" in issued ? issued.data.accessToken : issued.access_token;
 client.use({ onRequest: ({ request }) => request.headers.set("Authorization", `Bearer ${accessToken}`) });
 
 const put = found(await client.PUT("/v1/webhook", { body: { url: env.WEBHOOK_URL } })).data;

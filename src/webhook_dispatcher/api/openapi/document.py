@@ -20,6 +20,7 @@ from webhook_dispatcher.api import request_ids
 from webhook_dispatcher.api.calls import FORM, Operation
 from webhook_dispatcher.api.catalogue import CATALOGUE
 from webhook_dispatcher.api.openapi.sent import WEBHOOKS, WebhookEvent
+from webhook_dispatcher.api.operations.auth import OAuthError, OAuthToken
 from webhook_dispatcher.api.operations.commands import Accepted
 from webhook_dispatcher.api.operations.models import INSTANT
 from webhook_dispatcher.api.router import PARAMETER
@@ -88,7 +89,7 @@ HEADERS: Mapping[str, Object] = {
     "WWW-Authenticate": {
         "description": "How to authenticate.",
         "required": True,
-        "schema": {"type": "string", "const": "Bearer"},
+        "schema": {"type": "string", "examples": ["Bearer"]},
     },
     "Retry-After": {
         "description": "Seconds after which to try again.",
@@ -260,7 +261,7 @@ def _success(operation: Operation, status: int) -> Object:
         meta = _meta({name: IN_META[name] for name in ("nextCursor", *operation.meta)})
     response = _response(
         "A daemon carries it out: ask for the command." if is_command else operation.summary,
-        _closed({"success": {"const": True}, "data": data, "meta": meta}),
+        _either(operation, _closed({"success": {"const": True}, "data": data, "meta": meta}), OAuthToken),
         [*_limit_headers(operation), *(AGAIN if operation.idempotency != "none" else ())],
     )
     links = (COMMAND_LINK,) if is_command else LINKS.get((operation.name, status), ())
@@ -290,12 +291,20 @@ def _refusals(found: Sequence[int], operation: Operation | None) -> Object:
         headers.append("Retry-After")
     if operation is not None and operation.idempotency != "none":
         headers += AGAIN
+    refused = _closed({"success": {"const": False}, "error": {kind: errors}, "meta": _ref("schemas", "Meta")})
     return _response(
         "\n".join(f"{code}: {CATALOGUE[code].messages['en']}" for code in found)
         or "The charge service refuses it.",
-        _closed({"success": {"const": False}, "error": {kind: errors}, "meta": _ref("schemas", "Meta")}),
+        _either(operation, refused, OAuthError),
         headers,
     )
+
+
+def _either(operation: Operation | None, schema: Object, of_form: type[BaseModel]) -> Object:
+    """Describe an answer: in the envelope, or to who asks with a form in that form's own way."""
+    if operation is None or operation.form is None:
+        return schema
+    return {"oneOf": [schema, _ref("schemas", of_form)]}
 
 
 def _limit_headers(operation: Operation) -> tuple[str, ...]:
@@ -388,6 +397,8 @@ def _models(operations: Sequence[Operation]) -> Object:
     used: dict[tuple[type[BaseModel], Mode], None] = {
         (Accepted, "serialization"): None,
         (WebhookEvent, "serialization"): None,
+        (OAuthToken, "serialization"): None,
+        (OAuthError, "serialization"): None,
     }
     for operation in operations:
         for model in (operation.body, operation.form):

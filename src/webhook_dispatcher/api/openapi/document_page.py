@@ -89,7 +89,8 @@ def _parameter(parameter: Object) -> tuple[str, str, str]:
 
 def _answer(response: Object) -> str:
     [content] = response["content"].values()
-    data = content["schema"]["properties"].get("data")
+    envelope = content["schema"].get("oneOf", [content["schema"]])[0]
+    data = envelope["properties"].get("data")
     return "" if data is None else _schema(data)
 
 

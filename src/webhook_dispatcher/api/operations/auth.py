@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 from pydantic import ConfigDict, Field
 
 from webhook_dispatcher.api.admission import headers_of_limits
-from webhook_dispatcher.api.calls import Answer, Asked, Refused
+from webhook_dispatcher.api.calls import JSON, Answer, Asked, Refused
 from webhook_dispatcher.api.catalogue import KEY_REVOKED, LIMIT_EXCEEDED, WRONG_CREDENTIALS
 from webhook_dispatcher.api.operations.models import Instant, write
 from webhook_dispatcher.api.shares import Databases
@@ -36,6 +36,8 @@ MAX_BODY_BYTES = 16_384
 WIDE_FACTOR = 10
 """A /48 of IPv6 may ask so many times as often as one address."""
 EXAMPLE_ID, EXAMPLE_SECRET = "Qw3rTy7uIoPaSdFgHjKlZx", "a-secret-is-told-once-when-its-key-is-made_"
+NOT_KEPT = {"Pragma": "no-cache"}
+"""For caches of HTTP/1.0; the others are told by `Cache-Control`. Source: RFC 6749 5.1."""
 NOBODY = bytes(32)
 """Stands for the hash of a text that cannot be a secret: no secret has this hash. The database compares it as
 any other, so that such a text is answered as a wrong secret is, and as late."""
@@ -49,9 +51,12 @@ class TokenRequest(Model):
 
 
 class TokenForm(Model):
-    """Credentials, as RFC 6749 4.4.2 has them; the client may be named by HTTP Basic instead (2.3.1)."""
+    """Credentials, as RFC 6749 4.4.2 has them; the client may be named by HTTP Basic instead (2.3.1).
 
-    model_config = ConfigDict(alias_generator=None)
+    Other fields are passed over, as it says (3.2).
+    """
+
+    model_config = ConfigDict(alias_generator=None, extra="ignore")
 
     grant_type: Literal["client_credentials"]
     client_id: str | None = Field(None, max_length=128, examples=[EXAMPLE_ID])
@@ -66,6 +71,25 @@ class TokenAnswer(Model):
     token_type: Literal["Bearer"]
     expires_in: int
     expires_at: Instant
+
+
+class OAuthToken(Model):
+    """The same as RFC 6749 5.1 has it, for who asked with its form."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    access_token: str
+    token_type: Literal["Bearer"]
+    expires_in: int
+
+
+class OAuthError(Model):
+    """A refusal as RFC 6749 5.2 has it, for who asked with its form."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    error: str = Field(examples=["invalid_client", "invalid_request", "unsupported_grant_type"])
+    error_description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +145,14 @@ class Issuing:
         if issued.expires_at is None:
             raise Refused(KEY_REVOKED if issued.state == "revoked" else WRONG_CREDENTIALS, headers=headers)
         shares.note_issued(token.hash, share)
-        answer = write(
-            TokenAnswer,
-            access_token=token.revealed,
-            token_type="Bearer",
-            expires_in=int(LIFETIME.total_seconds()),
-            expires_at=issued.expires_at,
-        )
-        return Answer(answer, headers=headers)
+        given_out = {
+            "access_token": token.revealed,
+            "token_type": "Bearer",
+            "expires_in": int(LIFETIME.total_seconds()),
+        }
+        if isinstance(asked.body, TokenForm):
+            return Answer(write(OAuthToken, **given_out), headers=headers | NOT_KEPT, page=JSON)
+        return Answer(write(TokenAnswer, **given_out, expires_at=issued.expires_at), headers=headers)
 
     def _subjects(self, address: Address, given: Credentials) -> _Subjects:
         client = f"client:{hashlib.sha256(given.client_id.encode()).hexdigest()}"

@@ -1,0 +1,51 @@
+"""A refusal as clients of OAuth 2.0 read it, for who asks for a token by their form: no envelope.
+
+It is told in English, since an `error_description` is ASCII. Source: RFC 6749 5.2.
+"""
+
+from collections.abc import Mapping
+
+import orjson
+
+from webhook_dispatcher.api.calls import Refused
+from webhook_dispatcher.api.catalogue import (
+    CATALOGUE,
+    INTERNAL,
+    KEY_REVOKED,
+    LIMIT_EXCEEDED,
+    UNAVAILABLE,
+    WRONG_CREDENTIALS,
+)
+from webhook_dispatcher.api.envelope import Envelope, Meta, headers_of
+from webhook_dispatcher.api.validation import TEXTS
+from webhook_dispatcher.domain.language import Language
+
+ERRORS: Mapping[int, str] = {
+    WRONG_CREDENTIALS: "invalid_client",
+    KEY_REVOKED: "invalid_client",
+    LIMIT_EXCEEDED: "temporarily_unavailable",
+    UNAVAILABLE: "temporarily_unavailable",
+    INTERNAL: "server_error",
+}
+"""What is none of these is an `invalid_request`. The last two values are 4.1.2.1's: 5.2 has none for them."""
+CHOICE = TEXTS["choice"]["en"].partition("{")[0]
+OTHERWISE, UNSUPPORTED = "invalid_request", "unsupported_grant_type"
+CHALLENGE = 'Basic realm="Partner API"'
+
+
+def error(refused: Refused, meta: Meta, language: Language) -> Envelope:
+    """Say what was refused; fields that are not valid are 400."""
+    code = refused.code if refused.code in CATALOGUE else INTERNAL
+    entry = CATALOGUE[code]
+    said, status = ERRORS.get(code, OTHERWISE), entry.status or 500
+    described = entry.messages[language]
+    if refused.details:
+        field, message = refused.details[0].field, refused.details[0].message
+        if field == "grant_type" and message.startswith(CHOICE):
+            said = UNSUPPORTED
+        described = f"{field}: {message}"
+    printable = "".join(each if " " <= each <= "~" and each not in '"\\' else "?" for each in described)
+    body = orjson.dumps({"error": said, "error_description": printable})
+    challenge = {"WWW-Authenticate": CHALLENGE} if status == 401 else {}
+    headers = headers_of(meta, language) | challenge | {**refused.headers}
+    return Envelope(400 if status == 422 else status, headers, body)
