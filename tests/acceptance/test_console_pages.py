@@ -491,6 +491,31 @@ async def test_pages_are_spoken_in_the_readers_language(console: RunningConsole)
             assert f"<h1>{said}</h1>" in page.text
 
 
+async def test_every_page_says_that_no_dispatcher_is_alive_and_as_of_when_it_is(
+    installation: Installation, person: Client
+) -> None:
+    await installation.configure("m1")
+    sent = await installation.emit("m1")
+    await person.post("/account/preferences", {"zone": "Asia/Tashkent"})
+    paths = ["/", "/deliveries", f"/deliveries/{sent.id}", "/merchants", "/merchants/m1", "/commands"]
+    paths += ["/health", "/account", "/search?q=no", "/deliveries?status=abc", "/deliveries/act?act=none"]
+    answered = re.compile(r'id="answered">[^<]+<time datetime="[^"]+" title="[^"]+ UTC">[^<]+</time> Asia/T')
+    for language, said in (("en", "nothing is delivered"), ("ru", "ничего не"), ("uz", "hech narsa")):
+        for path in paths:
+            page = (await person.get(path, **{"Accept-Language": language})).text
+            [standing] = re.findall(r'(?s)id="standing">(.*?)</div></div>', page)
+            assert said in standing, (language, path)
+            assert answered.search(page), path
+    await installation.start()
+
+    async def alive() -> bool:
+        return "nothing is delivered." not in (await person.get("/")).text
+
+    await until_found(alive)
+    for path in paths:
+        assert 'id="standing"></div>' in (await person.get(path)).text, path
+
+
 @pytest.mark.scaled_time
 async def test_the_overview_counts_and_leads_to_the_lists(installation: Installation, person: Client) -> None:
     await installation.start(**IN_SCALED_TIME)

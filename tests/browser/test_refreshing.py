@@ -6,6 +6,7 @@ from tests.acceptance.console_people import RunningConsole
 from tests.acceptance.installation import Installation
 from tests.browser.chromium import IN_ONE_LOOP, NEEDS_CHROMIUM
 from tests.browser.watched import Watched
+from tests.waiting import until_found
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -75,3 +76,60 @@ async def test_what_a_command_sent_again_fills_in_while_it_is_looked_at(
     await page.wait_for_selector("#live .badge:has-text('Waiting')")
     await installation.do("resume")
     await page.wait_for_selector("#live td .badge:has-text('Delivered')")
+
+
+async def refuse_sessions(installation: Installation, console: RunningConsole) -> None:
+    """Keep the console from its database, until it may log in again."""
+    await installation.owner.execute("ALTER ROLE webhook_console NOLOGIN")
+    await installation.owner.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'webhook_console'"
+    )
+
+
+async def test_what_is_not_answered_any_more_is_said_and_greyed(
+    installation: Installation, console: RunningConsole, page: Page, watched: Watched
+) -> None:
+    await refreshed(page)
+    assert not await page.is_visible("#away")
+    await refuse_sessions(installation, console)
+    try:
+        await page.wait_for_selector("#away:has-text('does not answer')")
+        answered = await page.inner_text("#answered")
+        assert await page.evaluate("getComputedStyle(document.getElementById('live')).opacity") == "0.55"
+        await refreshed(page)
+        assert await page.inner_text("#answered") == answered, "the time of the last answer stands"
+    finally:
+        await installation.owner.execute("ALTER ROLE webhook_console LOGIN")
+    await page.wait_for_selector("#away", state="hidden")
+    assert await page.inner_text("#answered") != answered
+    console.daemon.process.kill()
+    await page.wait_for_selector("#away:has-text('does not answer')")
+    watched.said.clear()
+
+
+async def test_the_overview_keeps_what_is_focused_and_selected_and_can_be_paused(
+    installation: Installation, page: Page
+) -> None:
+    await page.focus(".figure a >> nth=2")
+    await page.evaluate("getSelection().selectAllChildren(document.querySelector('#live h2'))")
+    selected = await page.evaluate("String(getSelection())")
+    assert selected
+    await installation.configure("m1")
+    await installation.emit("m1")
+    await page.wait_for_selector(".figure:has-text('Waiting') .value:text('1')")
+    assert await page.evaluate("document.activeElement === document.querySelectorAll('.figure a')[2]")
+    assert await page.evaluate("String(getSelection())") == selected
+    await page.evaluate(
+        "window.turns = []; document.addEventListener('htmx:before:request', (event) => "
+        "queueMicrotask(() => window.turns.push(event.defaultPrevented)))"
+    )
+    await page.click("button:has-text('Stop refreshing')")
+
+    async def turns() -> list[bool]:
+        """Tell of each time that the page was about to ask for itself whether it was kept from it."""
+        found: list[bool] = await page.evaluate("window.turns")
+        return found if len(found) > 1 else []
+
+    assert set(await until_found(turns)) == {True}
+    await page.click("button[aria-pressed=true]")
+    await refreshed(page)

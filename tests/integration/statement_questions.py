@@ -563,6 +563,7 @@ QUESTIONS: Mapping[str, Question] = {
     "show_oldest_waiting": Question((SESSION, str(ASKED), str(ASKED)), 2 * ASKED),
     "show_pause_of_everything": Question((SESSION,), VIEWS),
     "show_dispatchers": Question((SESSION, "'35 seconds'", str(ASKED)), ASKED),
+    "is_any_dispatcher_alive": Question((SESSION, "'35 seconds'"), ASKED),
     "show_attempts_by_step": Question(
         (SESSION, f"{NOW} - interval '{ASKED} minutes'", "'15 minutes'"), ASKED
     ),

@@ -20,6 +20,7 @@ from webhook_dispatcher.console.web import Console, Front
 from webhook_dispatcher.diagnosis.explanation import Rules
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.storage.api.database import Share
+from webhook_dispatcher.storage.console.overview import Overviews
 from webhook_dispatcher.storage.console.sessions import Sessions
 from webhook_dispatcher.transport.guard import EgressPolicy, Guard
 from webhook_dispatcher.web import running
@@ -74,4 +75,5 @@ class Program(Running):
             readiness=self.readiness,
         )
         renderer = Renderer(static, self._clock)
-        return Console(Routes(table(parts)), Doorkeeper(Sessions(database)), renderer, front, self._clock)
+        doorkeeper, overviews = Doorkeeper(Sessions(database)), Overviews(database)
+        return Console(Routes(table(parts)), doorkeeper, overviews, renderer, front, self._clock)

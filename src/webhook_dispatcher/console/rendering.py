@@ -60,6 +60,8 @@ class Renderer:
         words = {
             "language": reader.language,
             "theme": reader.theme,
+            "zone": reader.zone.key,
+            "now": now,
             "said": None,
             "t": partial(_say, reader),
             "label": partial(label, reader),

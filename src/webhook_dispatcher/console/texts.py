@@ -40,6 +40,18 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "nav.sign_out": ("Sign out", "Выйти", "Chiqish"),
         "nav.search": ("Search", "Поиск", "Qidirish"),
         "nav.skip": ("Skip to content", "К содержимому", "Asosiy qismga o‘tish"),
+        "page.as_of": ("As of", "По состоянию на", "Holat vaqti:"),
+        "page.pause": ("Stop refreshing", "Не обновлять", "Yangilanmasin"),
+        "page.away": (
+            "The console or its database does not answer. What stands here is as of the time above.",
+            "Консоль или её база данных не отвечает. Здесь показано состояние на указанное выше время.",
+            "Konsol yoki uning bazasi javob bermayapti. Bu yerda yuqoridagi vaqtdagi holat turibdi.",
+        ),
+        "page.nobody_alive": (
+            "No dispatcher has noted itself within half a minute: nothing is delivered.",
+            "За полминуты не отметился ни один диспетчер: ничего не доставляется.",
+            "Yarim daqiqada birorta dispetcher belgi bermadi: hech narsa yetkazilmayapti.",
+        ),
         "common.any": ("Any", "Любое", "Istalgan"),
         "common.all": ("Show all", "Показать все", "Hammasi"),
         "common.filter": ("Filter", "Отобрать", "Saralash"),
@@ -250,11 +262,6 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Everything is paused by {who}: nothing is sent to anybody.",
             "Всё на паузе ({who}): никому ничего не отправляется.",
             "Hammasi pauzada ({who}): hech kimga hech narsa yuborilmayapti.",
-        ),
-        "overview.nobody_alive": (
-            "No dispatcher has noted itself within half a minute: nothing is delivered.",
-            "За полминуты не отметился ни один диспетчер: ничего не доставляется.",
-            "Yarim daqiqada birorta dispetcher belgi bermadi: hech narsa yetkazilmayapti.",
         ),
         "overview.own_fault": (
             "{host} has a fault of its own, and sending is held up: {fault}",

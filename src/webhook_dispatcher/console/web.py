@@ -34,6 +34,7 @@ from webhook_dispatcher.domain.account import SessionToken
 from webhook_dispatcher.domain.clock import Clock
 from webhook_dispatcher.domain.errors import StorageUnavailable
 from webhook_dispatcher.storage.console.database import IdleTooLong, NotAllowed, SessionOver
+from webhook_dispatcher.storage.console.overview import Overviews
 from webhook_dispatcher.storage.console.sessions import Browser
 from webhook_dispatcher.web.body import read_body
 from webhook_dispatcher.web.faults import Fault, RequestRefused
@@ -88,6 +89,7 @@ class Call:
     request_id: str
     route: str = "none"
     session: Session | None = None
+    is_nobody_alive: bool = False
     begins: SessionToken | None = None
     is_refresh: bool = False
     headers: dict[str, str] = field(default_factory=dict)
@@ -97,10 +99,17 @@ class Console:
     """Answers requests."""
 
     def __init__(
-        self, routes: Routes, doorkeeper: Doorkeeper, renderer: Renderer, front: Front, clock: Clock
+        self,
+        routes: Routes,
+        doorkeeper: Doorkeeper,
+        overviews: Overviews,
+        renderer: Renderer,
+        front: Front,
+        clock: Clock,
     ) -> None:
         self._routes = routes
         self._doorkeeper = doorkeeper
+        self._overviews = overviews
         self._renderer = renderer
         self._front = front
         self._clock = clock
@@ -174,7 +183,7 @@ class Console:
         _check_access(route, call.session)
         form = await _read_form(request, is_strangers=call.session is None)
         _check_token(route, call.session, form)
-        return await route.handler(
+        answer = await route.handler(
             Asked(
                 path=path,
                 reader=call.reader,
@@ -186,6 +195,9 @@ class Console:
                 proxy_name=self._proxy_name(request),
             )
         )
+        if call.session is not None and isinstance(answer, Shown):
+            call.is_nobody_alive = not await self._overviews.is_any_alive(call.session.token.hash)
+        return answer
 
     def _check_host(self, request: BaseRequest) -> None:
         if not security.is_known_host(request.host, self._front.origin):
@@ -253,6 +265,7 @@ class Console:
             facts = {
                 "person": call.session.person,
                 "may_operate": call.session.may_operate,
+                "is_nobody_alive": call.is_nobody_alive,
                 "form_token": security.form_token(call.session.token),
             }
         page = self._renderer.page(answer.template, call.reader, {**facts, **answer.facts})

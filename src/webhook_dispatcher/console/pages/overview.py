@@ -207,8 +207,6 @@ def _warnings(overview: Overview, reader: Reader) -> Sequence[Hindrance]:
             if by is not None
             else Hindrance("warn", "overview.everything_paused")
         )
-    if not overview.alive:
-        found.append(Hindrance("bad", "overview.nobody_alive"))
     found += [
         Hindrance("bad", "overview.own_fault", {"host": row.host, "fault": reason(reader, fault)})
         for row in overview.dispatchers

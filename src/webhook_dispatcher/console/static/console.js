@@ -39,6 +39,25 @@
     form.querySelectorAll("[data-ticked]").forEach((place) => { place.textContent = ticked ? ` ${ticked}` : ""; });
   });
 
+  // A page that refreshes itself says so when it is not answered, and stands still when it is told to.
+  let isPaused = false;
+  const onRefresh = (name, act) => document.addEventListener(name, (event) => {
+    if (event.target.id === "live") act(event);
+  });
+  function showAway(isAway) {
+    root.classList.toggle("is-away", isAway);
+    document.getElementById("away").hidden = !isAway;
+  }
+  onRefresh("htmx:before:request", (event) => { if (isPaused) event.preventDefault(); });
+  onRefresh("htmx:after:request", (event) => showAway(event.detail.ctx.response.status >= 400));
+  onRefresh("htmx:error", () => showAway(true));
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-pause]");
+    if (!button) return;
+    isPaused = !isPaused;
+    button.setAttribute("aria-pressed", isPaused);
+  });
+
   // The browser's time zone, for whoever signs in and has chosen none.
   const zone = document.querySelector("input[data-zone]");
   if (zone) zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "";

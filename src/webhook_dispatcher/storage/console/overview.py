@@ -130,6 +130,11 @@ class Overviews:
         rows = await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
         return [DispatcherRow(**row) for row in rows]
 
+    async def is_any_alive(self, session: bytes) -> bool:
+        """Tell whether a dispatcher noted itself within SILENT."""
+        [row] = await self._ask("is_any_dispatcher_alive", session, SILENT)
+        return bool(row["is_any_alive"])
+
     async def pause(self, session: bytes) -> Pause | None:
         """Return the command that paused everything, if one did last."""
         rows = await self._ask("show_pause_of_everything", session)
