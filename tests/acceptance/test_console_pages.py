@@ -60,7 +60,7 @@ async def test_a_merchant_is_configured_and_its_secret_is_shown_once(
     await installation.start()
     url = installation.receiver.url("m 1/é")
     found = await person.get("/open?merchant=m+1%2F%C3%A9")
-    path = found.location
+    path = found.location.removesuffix("?new=yes")
     assert path.startswith("/merchants/~")
     page = await person.post(f"{path}/endpoint", {"url": "http://10.0.0.1/"})
     assert (page.status, "10.0.0.1 is not a public address" in page.text) == (422, True)
@@ -240,7 +240,7 @@ async def test_all_that_match_are_sent_again_up_to_the_preview(
     assert {name for name, _ in fields} == {"act", "only_merchant", "only_state", "only_until"}
     later = await installation.emit("m1")
     await installation.settled(later.id, "delivered", 1)
-    page = await followed(person, await person.post("/deliveries/act", fields), "Done")
+    page = await followed(person, await person.post("/deliveries/act", fields), "Attempts asked for")
     assert "Matched: 5, done: 5" in page.text
     for event in sent:
         await installation.settled(event.id, "delivered", 2 if event.merchant_id == "m1" else 1)
@@ -277,7 +277,7 @@ async def test_all_of_tonight_is_sent_again_in_three_clicks(
     args = json.loads(await installation.admin.fetchval("SELECT args FROM webhook.control"))
     since, until = (datetime.fromisoformat(args[name]) for name in ("since", "until"))
     assert until - since == timedelta(hours=6)
-    assert args.keys() - {"since", "until"} == {"states", "leave_out"}
+    assert args.keys() - {"since", "until"} == {"states", "leave_out", "counted"}
 
 
 async def give_up(installation: Installation, event: Sent) -> None:
@@ -383,7 +383,10 @@ async def test_what_was_not_counted_is_counted_anew_and_not_done(
     assert json.loads(args)["states"] == ticked
 
 
-async def test_what_cannot_be_done_to_all_that_match_is_not_offered(person: Client) -> None:
+async def test_what_cannot_be_done_to_all_that_match_is_not_offered(
+    installation: Installation, person: Client
+) -> None:
+    await installation.configure("m1")
     page = (await person.get("/deliveries?merchant=m1&outcome=timeout")).text
     assert re.findall(r'value="(\w+_all)" disabled', page) == ["recover_all", "retry_all", "skip_all"]
     assert "Send again, Retry failed, Skip: This cannot be done by Outcome." in page
@@ -391,6 +394,62 @@ async def test_what_cannot_be_done_to_all_that_match_is_not_offered(person: Clie
     assert re.findall(r'value="(\w+_all)" disabled', page) == ["retry_all", "skip_all"]
     page = (await person.get("/deliveries")).text
     assert "recover_all" not in page, "there is nothing at all"
+
+
+async def test_what_cannot_be_done_to_those_that_are_ticked_is_left_out(
+    installation: Installation, person: Client
+) -> None:
+    await installation.configure("m1")
+    waiting, cancelled = await installation.emit("m1"), await installation.emit("m1")
+    await installation.start()
+    await installation.settled(waiting.id, "delivered", 1)
+    await installation.settled(cancelled.id, "delivered", 1)
+    await installation.do("pause", "m1")
+    waiting = await installation.emit("m1")
+    events = f"event={waiting.id}&event={cancelled.id}"
+    page = (await person.get(f"/deliveries/act?act=cancel&{events}")).text
+    assert re.findall(r'name="event" value="([^"]+)"', page) == [str(waiting.id)]
+    assert ("Cancel 1 delivery" in page, "1 more is ticked" in page, ">Go back</a>" in page) == (
+        True,
+        True,
+        True,
+    )
+    page = await person.get(f"/deliveries/act?act=retry&{events}")
+    assert (page.status, "cannot be done to any of those" in page.text) == (422, True)
+
+
+async def test_a_retry_that_failed_is_not_said_to_be_done(installation: Installation, person: Client) -> None:
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(503))
+    sent = await installation.emit("m1")
+    await installation.settled(sent.id, "pending_retry", 1)
+    asked_for = await person.post(f"/deliveries/{sent.id}/retry")
+    page = await followed(person, asked_for, 'class="notice bad" role="status"')
+    assert "Done" not in page.text
+    page = await person.get("/commands")
+    assert ("Attempts asked for" in page.text, 'class="badge good"' in page.text) == (True, False)
+
+
+async def test_a_mistyped_merchant_is_no_merchant(
+    installation: Installation, console: RunningConsole, person: Client
+) -> None:
+    await installation.configure("merchant-1")
+    typed = "/merchants/merchant-l"
+    async with console.person(Role.VIEWER) as viewer:
+        for client in (viewer, person):
+            page = await client.get(typed)
+            assert (page.status, "There is no merchant of this id" in page.text) == (404, True)
+            assert (
+                "There is no merchant of this id"
+                in (await client.get("/deliveries?merchant=merchant-l")).text
+            )
+            assert "no merchant of this" not in (await client.get("/deliveries?merchant=merchant-1")).text
+            assert (await client.get("/merchants/merchant-1")).status == 200
+    [path] = re.findall(r'href="(/merchants\?prefix=[^"]+)"', page.text)
+    assert "/merchants/merchant-1" in (await person.get(path)).text
+    opened = await person.get("/open?merchant=merchant-2")
+    assert (await person.get(opened.location)).status == 200
 
 
 async def test_what_cannot_be_taken_back_says_first_what_it_does(

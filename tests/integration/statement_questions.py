@@ -578,13 +578,13 @@ QUESTIONS: Mapping[str, Question] = {
     "show_merchants_by_volume": Question(
         (SESSION, NEWEST, NEWEST, "''", f"'{NAMED}'", str(ASKED), str(ASKED)), 2 * ASKED
     ),
-    "show_fares": Question((SESSION, NAMES, str(ASKED)), 8 * ASKED),
+    "show_fares": Question((SESSION, NAMES, str(ASKED), "'1 day'", str(ASKED)), 9 * ASKED),
     "show_failures": Question(
         (SESSION, NAMES, f"array_fill({NOW} - interval '1 hour', ARRAY[{ASKED}])", str(ASKED)), 8 * ASKED
     ),
     "show_failed_of": Question((SESSION, NAMES, "'1 day'", str(ASKED)), 2 * ASKED),
     "show_now": Question((SESSION,), VIEWS),
-    "show_merchant": Question((SESSION, f"'{HOT_ONE}'", str(ASKED)), 2 * ASKED),
+    "show_merchant": Question((SESSION, f"'{HOT_ONE}'", str(ASKED), "'1 day'", str(ASKED)), 3 * ASKED),
     "show_latest_attempts": Question((SESSION, MERCHANT, "20"), 20),
     "show_api_keys": Question((SESSION, MERCHANT, "20"), VIEWS),
     "show_numbers": Question((SESSION, LONG_AGO, NOW), VIEWS),
@@ -621,6 +621,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "show_skip": Question((SESSION, NOW, str(ASKED), "10"), 2 * ASKED),
     "show_skip_of": Question((SESSION, f"'{HOT_ONE}'", NOW, str(ASKED)), 2 * ASKED),
+    "show_states": Question((SESSION, f"ARRAY[{_uuid(LOGGED)}]", "'test'"), VIEWS),
     "show_kept": Question((SESSION,), 100),
     "show_commands": Question((SESSION, NEWEST, *UNFILTERED, LOOKED, str(ASKED)), 2 * ASKED),
     "show_command": Question((SESSION, WAITING), VIEWS),

@@ -183,6 +183,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "a recovery of a large merchant": (_recovery("show_recovery_of", "{person}", "'m0'"), 2 * COUNTED),
     "a recovery of a small merchant": (_recovery("show_recovery_of", "{person}", "'m7'"), 50),
     "a skip": (("show_skip", "{person}", NOW, str(COUNTED), "10"), COUNTED),
+    "how ticked ones stand": (("show_states", "{person}", f"ARRAY[{EVENT}]::uuid[]", "'test'"), 50),
     "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", NOW, str(COUNTED)), 20),
     "circumstances": (("show_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
     "counts": (("show_counts", "{person}", str(COUNTED)), 5 * COUNTED),
@@ -227,7 +228,10 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         + (str(MAX_EVENTS_LOOKED_AT), str(PAGE)),
         MAX_EVENTS_LOOKED_AT,
     ),
-    "fares": (("show_fares", "{person}", f"ARRAY{[f'm{n}' for n in range(50)]}", "1001"), 50 * 12),
+    "fares": (
+        ("show_fares", "{person}", f"ARRAY{[f'm{n}' for n in range(50)]}", "1001", "'1 day'", "100"),
+        50 * 112,
+    ),
     "why merchants fail": (
         (
             "show_failures",
@@ -243,7 +247,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         ("show_failed_of", "{person}", "ARRAY['m0']", "'30 days'", str(MAX_FAILED_LOOKED_AT)),
         MAX_FAILED_LOOKED_AT,
     ),
-    "one merchant": (("show_merchant", "{person}", "'m7'", str(COUNTED)), 20),
+    "one merchant": (("show_merchant", "{person}", "'m7'", str(COUNTED), "'1 day'", "100"), 120),
     "commands": (("show_commands", "{person}", str(NEWEST), *["NULL"] * 4, str(LOOK), str(PAGE)), PAGE),
     "a command's events": (
         ("show_command_events", "{person}", "7", "0", "false", "1000", str(PAGE)),

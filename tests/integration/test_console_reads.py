@@ -584,6 +584,42 @@ async def test_merchants_are_listed_with_how_they_fare(console: Reading) -> None
     assert suspended.next_try_at == now + timedelta(hours=1)
 
 
+async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(console: Reading) -> None:
+    made = (
+        "INSERT INTO webhook.attempt_log "
+        "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
+        "SELECT gen_random_uuid(), $1, 1, 'schedule', "
+        "clock_timestamp() - age * interval '1 s' - $4::interval, 5, CASE WHEN age = ANY($3::int[]) THEN 'timeout' ELSE 'delivered' END "
+        "FROM generate_series(1, $2) AS age"
+    )
+    for merchant, attempts, failed, age in (
+        ("often", 245, list(range(2, 245, 5)), timedelta(0)),
+        ("once", 1, [1], timedelta(0)),
+        ("seldom", 100, [1, 2], timedelta(0)),
+        ("silent", 3, [1, 2, 3], timedelta(hours=25)),
+    ):
+        await console.db.execute(ENDPOINT, merchant)
+        await console.db.execute(made, merchant, attempts, failed, age)
+    await console.db.execute(
+        "UPDATE webhook.lane SET last_success_at = clock_timestamp(), "
+        "failing_since = CASE WHEN merchant_id <> 'often' THEN clock_timestamp() END"
+    )
+    page = await console.merchant_page(MerchantOrder.ID)
+    found = {
+        row.merchant_id: (row.state(page.now), row.attempts_failed, row.attempted) for row in page.merchants
+    }
+    assert found == {
+        "often": (MerchantState.FAILING, 20, 100),
+        "once": (MerchantState.HEALTHY, 1, 1),
+        "seldom": (MerchantState.HEALTHY, 2, 100),
+        "silent": (MerchantState.FAILING, 0, 0),
+    }
+    for merchant, (state, failed, attempted) in found.items():
+        shown = await Merchants(console.pool).get(console.viewer, merchant)
+        assert shown is not None
+        assert (shown.state(), shown.attempts_failed, shown.attempted) == (state, failed, attempted)
+
+
 async def test_merchants_are_listed_in_every_order_page_by_page(console: Reading) -> None:
     await _fare(console)
     assert await console.merchants(MerchantOrder.ID) == [

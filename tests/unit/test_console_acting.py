@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.builders import NOW
-from webhook_dispatcher.console.pages.acting import Progress, progress_of
+from webhook_dispatcher.console.pages.acting import Progress, Standing, progress_of, standing_of
+from webhook_dispatcher.console.reader import reader_of
 from webhook_dispatcher.storage.console.commands import CommandRow
 
 COMMAND = CommandRow(
@@ -31,8 +32,34 @@ COMMAND = CommandRow(
         ),
         (replace(COMMAND, command="recover", status="done", result={"matched": {}, "recovered": 9}), None),
         (replace(COMMAND, command="skip", result={"skipped": 500}), Progress(500, None)),
+        (
+            replace(COMMAND, command="skip", args={"counted": 900}, result={"skipped": 500}),
+            Progress(500, 900),
+        ),
+        (replace(COMMAND, command="skip", args={"counted": 9}, result={"skipped": 500}), Progress(500, 500)),
+        (replace(COMMAND, command="skip", args={"counted": True}, result={"skipped": 5}), Progress(5, None)),
         (replace(COMMAND, command="pause", result={}), None),
     ],
 )
 def test_a_total_is_told_where_it_is_known(command: CommandRow, progress: Progress | None) -> None:
     assert progress_of(command) == progress
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome", "standing"),
+    [
+        (replace(COMMAND, command="pause", status="done", result={}), None, Standing("Done", "good")),
+        (replace(COMMAND, command="retry", status="done"), None, Standing("Attempts asked for", "info")),
+        (replace(COMMAND, command="retry", status="done"), "timeout", Standing("No answer in time", "bad")),
+        (replace(COMMAND, command="retry", status="done"), "delivered", Standing("Delivered", "good")),
+        (replace(COMMAND, status="done", result={"stopped": True}), None, Standing("Stopped", "warn")),
+        (
+            replace(COMMAND, status="done", result={"outcome": "timeout"}),
+            None,
+            Standing("No answer in time", "bad"),
+        ),
+        (replace(COMMAND, status="rejected", result=None), None, Standing("Rejected", "bad")),
+    ],
+)
+def test_only_what_came_about_is_green(command: CommandRow, outcome: str | None, standing: Standing) -> None:
+    assert standing_of(command, reader_of(None, "en"), outcome) == standing

@@ -69,7 +69,7 @@ def table(parts: Parts) -> Sequence[Route]:
         Route("POST", "/sign-in", signing.sign_in, ANYBODY),
         Route("POST", "/sign-out", signing.sign_out),
         Route("GET", "/", OverviewPage(Overviews(database)).show),
-        Route("GET", "/deliveries", DeliveryLog(deliveries).show),
+        Route("GET", "/deliveries", DeliveryLog(deliveries, merchants).show),
         Route("GET", "/deliveries/act", acts.preview, OPERATOR),
         Route("POST", "/deliveries/act", acts.act, OPERATOR),
         Route("GET", "/deliveries/{event}", delivery.show),

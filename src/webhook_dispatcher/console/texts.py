@@ -60,7 +60,6 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "common.clear": ("Clear", "Сбросить", "Tozalash"),
         "common.show": ("Show", "Показать", "Ko‘rsatish"),
         "common.save": ("Save", "Сохранить", "Saqlash"),
-        "common.cancel": ("Cancel", "Отмена", "Bekor qilish"),
         "common.copy": ("Copy", "Копировать", "Nusxalash"),
         "common.copied": ("Copied", "Скопировано", "Nusxalandi"),
         "common.details": ("Details", "Подробнее", "Batafsil"),
@@ -244,7 +243,11 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Bir soatdagi muvaffaqiyatsiz urinishlar",
         ),
         "overview.failed": ("Failed, 24 hours", "Не доставлено за сутки", "24 soatda yetkazilmadi"),
-        "overview.failing": ("Merchants failing", "Мерчанты не принимают", "Qabul qilmayotgan merchantlar"),
+        "overview.failing": (
+            "Merchants, latest attempt failed",
+            "Мерчанты, последняя попытка не удалась",
+            "Merchantlar, oxirgi urinish muvaffaqiyatsiz",
+        ),
         "overview.waiting": ("Waiting", "Ожидает отправки", "Kutmoqda"),
         "overview.retrying": ("Waiting for a retry", "Ожидает повтора", "Qayta urinishni kutmoqda"),
         "overview.oldest": ("oldest", "самое старое", "eng eskisi"),
@@ -635,6 +638,23 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Ничего не выбрано. Отметьте нужные доставки.",
             "Hech narsa tanlanmagan. Kerakli yetkazishlarni belgilang.",
         ),
+        "act.none_possible": (
+            "This cannot be done to any of those that are ticked, as they stand now.",
+            "Ни с одной из отмеченных доставок в их нынешнем состоянии этого сделать нельзя.",
+            "Belgilanganlarning hech biri bilan hozirgi holatida buni qilib bo‘lmaydi.",
+        ),
+        "act.left_out": (
+            {
+                "one": "{count} more is ticked, to which this cannot be done as it stands now: left out.",
+                "other": "{count} more are ticked, to which this cannot be done as they stand now: left out.",
+            },
+            {
+                "one": "Отмечена ещё {count}, с которой этого сейчас сделать нельзя: она не войдёт.",
+                "few": "Отмечены ещё {count}, с которыми этого сейчас сделать нельзя: они не войдут.",
+                "many": "Отмечено ещё {count}, с которыми этого сейчас сделать нельзя: они не войдут.",
+            },
+            {"other": "Yana {count} tasi belgilangan, lekin hozir buni qilib bo‘lmaydi: ular kirmaydi."},
+        ),
         "act.too_many": (
             "At most {count} can be selected at once.",
             "За один раз можно выбрать не больше {count}.",
@@ -675,9 +695,9 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Orqada qolganlar: eng eskisi birinchi",
         ),
         "merchants.order_failing": (
-            "Failing, longest first",
-            "Не принимают, дольше всех первыми",
-            "Qabul qilmayotganlar, eng uzog‘i birinchi",
+            "Latest attempt failed, longest first",
+            "Последняя попытка не удалась, дольше всех первыми",
+            "Oxirgi urinish muvaffaqiyatsiz, eng uzog‘i birinchi",
         ),
         "merchants.order_volume": ("By volume", "По объёму", "Hajm bo‘yicha"),
         "merchants.order_paused": ("Paused", "На паузе", "Pauzadagilar"),
@@ -686,6 +706,18 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "merchants.failed": ("Failed, 24 h", "Не доставлено за 24 ч", "24 soatda yetkazilmadi"),
         "merchants.volume": ("Events", "События", "Hodisalar"),
         "merchants.last_success": ("Last success", "Последний успех", "Oxirgi muvaffaqiyat"),
+        "merchants.attempts_failed": (
+            {
+                "one": "{failed} of {count} attempt failed lately",
+                "other": "{failed} of the latest {count} attempts failed",
+            },
+            {
+                "one": "не удалось {failed} из последней {count} попытки",
+                "few": "не удалось {failed} из последних {count} попыток",
+                "many": "не удалось {failed} из последних {count} попыток",
+            },
+            {"other": "oxirgi {count} urinishdan {failed} tasi muvaffaqiyatsiz"},
+        ),
         "merchants.in_a_row": (
             {"one": "{count} failure in a row", "other": "{count} failures in a row"},
             {
@@ -734,6 +766,12 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Всё на паузе, поэтому и этот мерчант ничего не получает.",
             "Hammasi pauzada, shuning uchun bu merchant ham hech narsa olmaydi.",
         ),
+        "merchant.unknown": (
+            "There is no merchant of this id: it never had an endpoint, an event or a key. Is it mistyped?",
+            "Мерчанта с таким ID нет: у него не было ни адреса, ни событий, ни ключей. Нет ли опечатки?",
+            "Bunday ID li merchant yo‘q: manzili, hodisasi, kaliti bo‘lmagan. Xato yozilmaganmi?",
+        ),
+        "merchant.like_it": ("Ids like it", "Похожие ID", "O‘xshash ID lar"),
         "merchant.not_configured": (
             (
                 "Nothing is sent to this merchant yet. Enter the URL that its events go to; its secret is "
@@ -987,6 +1025,7 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
             "Buyruq joriy qismdan keyin tugaydi. Bajarilgani qoladi; keyin davom ettirib bo‘lmaydi.",
         ),
         "commands.stop_do": ("Stop it", "Остановить", "To‘xtatish"),
+        "commands.asked_for": ("Attempts asked for", "Попытки запрошены", "Urinishlar so‘raldi"),
         "commands.stopping": ("is stopping", "останавливается", "to‘xtatilmoqda"),
         "commands.progress": ("Progress", "Ход", "Jarayon"),
         "commands.so_far": ("{count} so far", "пока {count}", "hozircha {count}"),

@@ -14,17 +14,22 @@ from webhook_dispatcher.diagnosis import amounts
 from webhook_dispatcher.diagnosis.vocabulary import choices
 from webhook_dispatcher.domain.command import CommandName, CommandStatus
 from webhook_dispatcher.domain.event import FailedReason
+from webhook_dispatcher.domain.verdict import Outcome
 from webhook_dispatcher.storage.console.commands import CommandRow
 
 MAX_NUMBER = 2**63 - 1
 MASS_COMMANDS = frozenset({CommandName.RETRY_FAILED, CommandName.RECOVER, CommandName.SKIP})
+ASKING = frozenset({CommandName.RETRY, CommandName.RETRY_FAILED, CommandName.RECOVER})
+"""Commands that ask for attempts."""
+COUNTED = "counted"
+"""The argument in which a command keeps what its preview counted; dispatchers do not heed it."""
 TONES: Mapping[str, str] = {
     CommandStatus.PENDING: "info",
     CommandStatus.RUNNING: "info",
-    CommandStatus.DONE: "good",
     CommandStatus.REJECTED: "bad",
     CommandStatus.WITHDRAWN: "info",
 }
+"""Of commands that are not done."""
 INSTANTS = frozenset({"since", "until", "before", "secret_created_at", "previous_until", "began_at"})
 NUMBERS = frozenset({"status", "id"})
 """Numbers that name something: their digits are not grouped."""
@@ -57,6 +62,32 @@ def is_final(command: CommandRow) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """How a command stands, in a word of the reader's."""
+
+    text: str
+    tone: str
+
+
+def standing_of(command: CommandRow, reader: Reader, outcome: str | None = None) -> Standing:
+    """Say how a command stands. outcome: of the attempt that it asked for, where that is known.
+
+    A command that asks for attempts is done once these are asked for, whatever comes of them.
+    """
+    result = command.result or {}
+    found = outcome or result.get("outcome")
+    if command.status != CommandStatus.DONE:
+        return Standing(label(reader, "command_status", command.status), TONES.get(command.status, "info"))
+    if result.get("stopped") is True:
+        return Standing(label(reader, "fact", "stopped"), "warn")
+    if found is not None:
+        return Standing(label(reader, "outcome", str(found)), "good" if found == Outcome.DELIVERED else "bad")
+    if command.command in ASKING:
+        return Standing(texts.say("commands.asked_for", reader.language), "info")
+    return Standing(label(reader, "command_status", command.status), "good")
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a mass command has come. total: None where nobody knows how many there will be."""
 
@@ -67,14 +98,16 @@ class Progress:
 def progress_of(command: CommandRow) -> Progress | None:
     """Return how far a mass command has come; None where there is nothing to say of that.
 
-    What `recover` and `skip` find grows as they go: of them alone what is done so far can be told.
+    What `recover` and `skip` find grows as they go: their total is what was counted before they were given.
     """
     done = done_of(command)
     if done is None:
         return None
     if command.command == CommandName.RETRY_FAILED:
         return Progress(done, matched_of(command))
-    return None if is_final(command) else Progress(done, None)
+    counted = (command.args or {}).get(COUNTED)
+    total = max(done, counted) if isinstance(counted, int) and not isinstance(counted, bool) else None
+    return None if is_final(command) else Progress(done, total)
 
 
 def matched_of(command: CommandRow) -> int | None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
+from webhook_dispatcher.console.pages import acting
 from webhook_dispatcher.console.pages.filters import (
     LABELS,
     FieldRefused,
@@ -50,6 +51,11 @@ NEW, SHOWN = "new_", "shown_"
 CHOICES = ("states", "included")
 """The fields in which people choose which states are meant, and what is not left out."""
 TICKED: Mapping[str, CommandName] = {"retry": CommandName.RETRY, "cancel": CommandName.CANCEL}
+POSSIBLE: Mapping[str, frozenset[str]] = {
+    "retry": frozenset({State.FAILED, State.PENDING_RETRY}),
+    "cancel": frozenset({State.PENDING, State.PENDING_RETRY}),
+}
+"""The states in which a delivery can be ticked for an act."""
 RECENT = timedelta(hours=6)
 """What is offered where neither a merchant nor a beginning in time is named."""
 PRESETS = (timedelta(hours=1), RECENT, timedelta(hours=24))
@@ -164,15 +170,19 @@ class ActPages:
         back = with_query("/deliveries", dict(FilterFields.of(asked, PREFIX).pairs))
         try:
             if name in TICKED:
-                return self._of_ticked(asked, name, list(asked.query.get("event", ())), back)
+                return await self._of_ticked(asked, name, list(asked.query.get("event", ())), back)
             return await self._of_all(asked, name, FilterFields.of(asked, PREFIX), back)
         except ActRefused as error:
             return _refused(name, error.text, back)
         except (FieldRefused, FilterRefused) as error:
             return _refused(name, said(asked, error), back)
 
-    def _of_ticked(self, asked: Asked, name: str, ticked: Sequence[str], back: str) -> Shown:
-        chosen = _chosen(asked, ticked)
+    async def _of_ticked(self, asked: Asked, name: str, ticked: Sequence[str], back: str) -> Shown:
+        all_ticked = _chosen(asked, ticked)
+        states = await self.previews.states(asked.key, all_ticked)
+        chosen = [event for event in all_ticked if states.get(event) in POSSIBLE[name]]
+        if not chosen:
+            raise ActRefused(texts.say("act.none_possible", asked.reader.language))
         facts = {
             "key": f"act.{name}",
             "refused": "",
@@ -188,6 +198,7 @@ class ActPages:
             "counts": [],
             "fields": [("act", name), *(("event", str(event)) for event in chosen)],
             "count": len(chosen),
+            "left_out": len(all_ticked) - len(chosen),
             "is_about_all": False,
             "is_destructive": name == "cancel",
             "frozen_at": None,
@@ -223,8 +234,12 @@ class ActPages:
             ],
             "more_merchants": preview.more_merchants,
             "is_none": not preview.total and not preview.has_more,
-            "fields": _kept(name, act, scope),
+            "fields": [
+                *_kept(name, act, scope),
+                *([] if preview.has_more else [(acting.COUNTED, str(preview.total))]),
+            ],
             "count": preview.total,
+            "left_out": 0,
             "is_about_all": scope.merchant is None,
             "is_destructive": act.is_destructive,
             "frozen_at": scope.until,
@@ -276,10 +291,18 @@ class ActPages:
         if not fields.merchant and asked.entered("everybody") != "yes":
             raise ActRefused(texts.say("act.everybody_missing", language))
         scope = _scope(asked, act, fields, asked.form, self._now())
+        args = {**act.args(scope), **_counted_before(asked)}
         number = await self.actions.give_command(
-            asked.key, act.command, merchant_id=scope.merchant, args=act.args(scope)
+            asked.key, act.command, merchant_id=scope.merchant, args=args
         )
         return Moved(f"/commands/{number}")
+
+
+def _counted_before(asked: Asked) -> dict[str, int]:
+    """Return what the preview counted, for the command's progress, where it counted all."""
+    text = asked.entered(acting.COUNTED)
+    is_count = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_COUNTED))
+    return {acting.COUNTED: int(text)} if is_count else {}
 
 
 def hindrance(asked: Asked, name: str, fields: FilterFields) -> str:

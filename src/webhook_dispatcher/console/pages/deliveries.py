@@ -11,6 +11,7 @@ from webhook_dispatcher.console.rendering import with_query
 from webhook_dispatcher.domain.event import EVENT_TYPES
 from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryPage
 from webhook_dispatcher.storage.console.filters import FilterRefused
+from webhook_dispatcher.storage.console.merchants import Merchants
 
 PAGE = 50
 
@@ -29,6 +30,7 @@ class DeliveryLog:
     """Lists deliveries."""
 
     deliveries: Deliveries
+    merchants: Merchants
 
     async def show(self, asked: Asked) -> Answer:
         """Show one page. A filter that cannot be is refused in words, with the form as it was filled in."""
@@ -39,6 +41,8 @@ class DeliveryLog:
             page = await self.deliveries.list(asked.key, fields.wanted(asked.reader.zone), after, PAGE)
         except (FieldRefused, FilterRefused) as error:
             refused = said(asked, error)
+        is_empty = page is not None and not page.deliveries and not page.next
+        unknown = bool(fields.merchant) and is_empty and await self._is_unknown(asked, fields.merchant)
         given = dict(fields.pairs)
         mass = [_button(asked, name, fields) for name in MASS]
         facts: Mapping[str, object] = {
@@ -50,11 +54,16 @@ class DeliveryLog:
             "event_types": EVENT_TYPES,
             "page": page,
             "refused": refused,
+            "is_unknown": unknown,
             "is_later_page": after is not None,
             "first_page": with_query("/deliveries", given),
             "next_page": with_query("/deliveries", {**given, "after": page.next if page else None}),
         }
         return Shown("deliveries.html", facts, 422 if refused else 200)
+
+    async def _is_unknown(self, asked: Asked, merchant_id: str) -> bool:
+        """Tell whether there is no such merchant: it is mistyped, perhaps."""
+        return await self.merchants.get(asked.key, merchant_id) is None
 
 
 def _button(asked: Asked, name: str, fields: FilterFields) -> MassButton:

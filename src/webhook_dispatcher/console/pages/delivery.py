@@ -5,7 +5,7 @@ The facts are those of `explain`, told by the same words. Viewers get no payload
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from webhook_dispatcher import __version__
@@ -108,7 +108,9 @@ class DeliveryPages:
             "charge_path": with_query("/deliveries", {"charge": delivery.charge_id}),
             "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
             "command": command,
-            "command_tone": acting.TONES.get(command.status, "info") if command else "",
+            "standing": (
+                acting.standing_of(command, asked.reader, _outcome_of(command, story)) if command else None
+            ),
             "is_moving": is_moving,
             "here": with_query(asked.path, {"seq": asked.given("seq"), "command": asked.given("command")}),
         }
@@ -139,6 +141,18 @@ def _wanted(asked: Asked) -> UUID:
     if (found := event_id(asked.parameters["event"])) is None:
         raise Refused(404, "not_found")
     return found
+
+
+def _outcome_of(command: CommandRow, story: Story) -> str | None:
+    """Return what came of the attempt that a command asked for: the first that ended after it."""
+    if command.command != CommandName.RETRY or (done_at := command.handled_at) is None:
+        return None
+    ended = [
+        each
+        for each in story.facts.attempts
+        if each.started_at + timedelta(milliseconds=each.duration_ms) >= done_at
+    ]
+    return min(ended, key=lambda each: each.started_at).outcome if ended else None
 
 
 def _may_end_soon(story: Story) -> bool:

@@ -86,7 +86,7 @@ class MerchantPages:
 
     async def show(self, asked: Asked) -> Answer:
         """Show the merchant; one that nothing is known of can be configured."""
-        return await self._page(asked)
+        return await self._page(asked, is_new=asked.given("new") == "yes")
 
     async def _page(
         self,
@@ -96,13 +96,16 @@ class MerchantPages:
         entered_url: str | None = None,
         secret: Told | None = None,
         status: int = 200,
+        is_new: bool = True,
     ) -> Shown:
+        """Make the page. is_new: a merchant that nothing is known of is meant."""
         merchant_id = wanted_merchant(asked)
         # Before the merchant: a command that is done has changed what is read after it.
         command = await self._command(asked, merchant_id)
         merchant = await self._merchants.get(asked.key, merchant_id)
         # A key may be there before anything else of the merchant.
         keys = merchant.api_keys if merchant else await self._merchants.api_keys(asked.key, merchant_id)
+        is_unknown = merchant is None and not keys and not is_new
         url = entered_url if entered_url is not None else (merchant.url or "" if merchant else "")
         path = merchant_path(merchant_id)
         said = _SAID.get(asked.given("said"))
@@ -110,6 +113,8 @@ class MerchantPages:
         facts = {
             "merchant_id": merchant_id,
             "merchant": merchant,
+            "is_unknown": is_unknown,
+            "like_path": with_query("/merchants", {"prefix": merchant_id[:3]}),
             "has_endpoint": merchant is not None and merchant.has_endpoint,
             "entered_url": url,
             "verdict": self._verdict(asked, url, merchant) if url else None,
@@ -117,7 +122,7 @@ class MerchantPages:
             "secret": secret,
             "note": texts.say(said, asked.reader.language) if said else "",
             "command": command,
-            "command_tone": tone_of(command),
+            "standing": acting.standing_of(command, asked.reader) if command else None,
             "test_answer": _tested(command, asked) if command else "",
             "test_event": event_id(str(result.get("event_id"))),
             "is_moving": command is not None and not acting.is_final(command),
@@ -133,7 +138,7 @@ class MerchantPages:
             "new_client_id": ClientId.from_random(secrets.token_bytes(CLIENT_ID_BYTES), self._shard),
             "snippet": self._snippet,
         }
-        return Shown("merchant.html", facts, status)
+        return Shown("merchant.html", facts, 404 if is_unknown else status)
 
     async def _command(self, asked: Asked, merchant_id: str) -> CommandRow | None:
         """Return the command that this page was led to by, if it is about this merchant."""
@@ -296,14 +301,6 @@ def _recover_path(merchant: Merchant | None) -> str:
     since = (merchant.now - RECENT).isoformat()
     fields = {"act": "recover_all", "only_merchant": merchant.merchant_id, "only_since": since}
     return with_query("/deliveries/act", fields)
-
-
-def tone_of(command: CommandRow | None) -> str:
-    """Return the tone of a command; a test event that did not arrive is bad, although it was carried out."""
-    if command is None:
-        return "info"
-    outcome = (command.result or {}).get("outcome")
-    return "bad" if outcome not in (None, "delivered") else acting.TONES.get(command.status, "info")
 
 
 def _tested(command: CommandRow, asked: Asked) -> str:

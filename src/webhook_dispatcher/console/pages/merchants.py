@@ -50,4 +50,4 @@ class MerchantList:
         merchant_id = asked.given("merchant")
         if not 1 <= len(merchant_id) <= MAX_ID_LENGTH or not merchant_id.isprintable():
             return Moved("/merchants")
-        return Moved(merchant_path(merchant_id))
+        return Moved(with_query(merchant_path(merchant_id), {"new": "yes"}))

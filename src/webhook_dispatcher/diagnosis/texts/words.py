@@ -87,6 +87,7 @@ WORDS: Mapping[str, Mapping[str, Mapping[Language, str]]] = {
         "retried": _word("Retried", "Повторено", "Takrorlandi"),
         "recovered": _word("Sent again", "Отправлено заново", "Qayta yuborildi"),
         "skipped": _word("Skipped", "Пропущено", "O‘tkazib yuborildi"),
+        "counted": _word("Counted before", "Насчитано заранее", "Oldindan sanaldi"),
         "passed": _word("Looked at", "Просмотрено", "Ko‘rildi"),
         "stopped": _word("Stopped", "Остановлено", "To‘xtatildi"),
         "in_flight": _word("In flight", "Уже в пути", "Yo‘lda"),

@@ -12,7 +12,13 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from webhook_dispatcher.domain.thresholds import BEHIND
+from webhook_dispatcher.domain.thresholds import (
+    BEHIND,
+    FAILING_OUT_OF,
+    FAILING_WITHIN,
+    MAX_FAILED_SHARE,
+    MIN_FAILED,
+)
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import positions
 from webhook_dispatcher.storage.console.filters import EARLIEST, check_text
@@ -75,6 +81,7 @@ class Failure:
 class MerchantRow:
     """One merchant in a list.
 
+    attempted, attempts_failed: of its latest attempts within FAILING_WITHIN, FAILING_OUT_OF at most.
     waiting: events that wait for their first attempt, up to MAX_WAITING + 1. oldest_waiting_at: of these, the
         first in order. failed: deliveries that failed in the last 24 hours, as far as these were looked at.
     volume: its events among the newest that were looked at; failure: of one that fails. Each is None where
@@ -89,6 +96,8 @@ class MerchantRow:
     failures_in_a_row: int
     suspended_at: datetime | None
     next_try_at: datetime | None
+    attempted: int
+    attempts_failed: int
     waiting: int
     oldest_waiting_at: datetime | None
     failed: int
@@ -149,7 +158,8 @@ class MerchantAttempt:
 class Merchant:
     """All that the page of one merchant shows.
 
-    url and the four after it are None without an endpoint. waiting, waiting_for_retry: up to MAX_COUNTED + 1.
+    url and the four after it are None without an endpoint. attempted, attempts_failed: as of MerchantRow.
+    waiting, waiting_for_retry: up to MAX_COUNTED + 1.
     paused_…: of the command that paused it. everything_is_paused: for all merchants.
     """
 
@@ -170,6 +180,8 @@ class Merchant:
     failures_in_a_row: int
     suspended_at: datetime | None
     next_try_at: datetime | None
+    attempted: int
+    attempts_failed: int
     waiting: int
     waiting_for_retry: int
     oldest_waiting_at: datetime | None
@@ -195,13 +207,21 @@ def merchant_state(merchant: MerchantRow | Merchant, now: datetime) -> MerchantS
         return MerchantState.PAUSED
     if merchant.suspended_at is not None:
         return MerchantState.SUSPENDED
-    if merchant.failing_since is not None:
+    if _is_failing(merchant):
         return MerchantState.FAILING
     if oldest is not None and now - oldest > BEHIND:
         return MerchantState.SLOW
     if merchant.last_success_at is None:
         return MerchantState.NEW
     return MerchantState.HEALTHY
+
+
+def _is_failing(merchant: MerchantRow | Merchant) -> bool:
+    """Tell whether too many of the latest attempts failed; without any, whether the last before them did."""
+    if not merchant.attempted:
+        return merchant.failing_since is not None
+    failed = merchant.attempts_failed
+    return failed >= MIN_FAILED and failed > MAX_FAILED_SHARE * merchant.attempted
 
 
 class Merchants:
@@ -243,7 +263,9 @@ class Merchants:
     async def get(self, session: bytes, merchant_id: str) -> Merchant | None:
         """Return one merchant; None where it never had an endpoint or an event. Errors: FilterRefused."""
         check_text("merchant_id", merchant_id)
-        rows = await self._ask("show_merchant", session, merchant_id, MAX_COUNTED + 1)
+        rows = await self._ask(
+            "show_merchant", session, merchant_id, MAX_COUNTED + 1, FAILING_WITHIN, FAILING_OUT_OF
+        )
         if not rows:
             return None
         made = await self._ask("show_latest_attempts", session, merchant_id, LATEST)
@@ -286,7 +308,9 @@ class Merchants:
         merchants = [row["merchant_id"] for row in found]
         if not merchants:
             return [], False
-        fares = await self._ask("show_fares", session, merchants, MAX_WAITING + 1)
+        fares = await self._ask(
+            "show_fares", session, merchants, MAX_WAITING + 1, FAILING_WITHIN, FAILING_OUT_OF
+        )
         failed = await self._ask("show_failed_of", session, merchants, FAILED_WITHIN, MAX_FAILED_LOOKED_AT)
         fare_of = {row["merchant_id"]: row for row in fares}
         failed_of = {row["merchant_id"]: row["failed"] for row in failed}

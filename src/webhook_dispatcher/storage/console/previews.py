@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
+from uuid import UUID
 
 from webhook_dispatcher.domain.command import Recover, Skip
+from webhook_dispatcher.domain.event import TEST_EVENT_TYPE
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.mass_commands import days
@@ -74,6 +76,11 @@ class Previews:
         else:
             rows = await self._ask("show_skip", session, wanted.before, LOOK, MERCHANTS_SHOWN)
         return Preview.of(rows)
+
+    async def states(self, session: bytes, events: Sequence[UUID]) -> Mapping[UUID, str]:
+        """Return how deliveries stand, by event; one that is gone, or a test that ended, is left out."""
+        rows = await self._ask("show_states", session, list(events), TEST_EVENT_TYPE)
+        return {row["event_id"]: row["state"] for row in rows}
 
     async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
         return await ask_as(self._database, _STATEMENTS[name], session, *arguments)

@@ -210,9 +210,11 @@ ORDER BY page.volume DESC, page.merchant_id;
 -- $1 session bytea
 -- $2 merchants text[]
 -- $3 count_limit bigint
+-- $4 within interval; attempts that count
+-- $5 out_of bigint; of these, the latest
 -- row: merchant_id text, has_endpoint boolean, is_paused boolean, last_success_at timestamptz, failing_since timestamptz,
---   failures_in_a_row integer, suspended_at timestamptz, next_try_at timestamptz, waiting bigint,
---   oldest_waiting_at timestamptz
+--   failures_in_a_row integer, suspended_at timestamptz, next_try_at timestamptz, attempted bigint,
+--   attempts_failed bigint, waiting bigint, oldest_waiting_at timestamptz
 -- order: none
 -- none: none was asked for, or the session is over
 SELECT
@@ -224,6 +226,8 @@ SELECT
     coalesce(lane.failures_in_a_row, 0) AS failures_in_a_row,
     lane.suspended_at,
     CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
+    lately.attempted,
+    lately.failed AS attempts_failed,
     waiting.events AS waiting,
     head.created_at AS oldest_waiting_at
 FROM webhook.console_reader($1) AS me
@@ -250,6 +254,16 @@ LEFT JOIN LATERAL (
     ORDER BY owed.merchant_id, owed.seq
     LIMIT 1
 ) AS head ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS attempted, count(*) FILTER (WHERE tried.outcome <> 'delivered') AS failed
+    FROM (
+        SELECT attempts.outcome
+        FROM webhook.console_attempts AS attempts
+        WHERE attempts.merchant_id = asked.merchant_id AND attempts.started_at >= statement_timestamp() - $4::interval
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $5
+    ) AS tried
+) AS lately
 CROSS JOIN LATERAL (
     SELECT count(*) AS events
     FROM (
@@ -355,11 +369,13 @@ SELECT clock_timestamp() AS now FROM webhook.console_reader($1) AS me WHERE me.n
 -- $1 session bytea
 -- $2 merchant_id text
 -- $3 count_limit bigint
+-- $4 within interval; attempts that count
+-- $5 out_of bigint; of these, the latest
 -- row: now timestamptz, merchant_id text, url text, created_at timestamptz, updated_at timestamptz,
 --   secret_created_at timestamptz, previous_secret_until timestamptz, endpoint_removed_at timestamptz, is_paused boolean,
 --   paused_at timestamptz, paused_by text, everything_is_paused boolean, last_success_at timestamptz,
 --   failing_since timestamptz, failures_in_a_row integer, suspended_at timestamptz, next_try_at timestamptz,
---   waiting bigint, waiting_for_retry bigint, oldest_waiting_at timestamptz
+--   attempted bigint, attempts_failed bigint, waiting bigint, waiting_for_retry bigint, oldest_waiting_at timestamptz
 -- order: one row
 -- none: it never had an endpoint or an event, or the session is over
 SELECT
@@ -380,6 +396,8 @@ SELECT
     lane.failures_in_a_row,
     lane.suspended_at,
     CASE WHEN lane.suspended_at IS NOT NULL THEN lane.wait_until END AS next_try_at,
+    lately.attempted,
+    lately.failed AS attempts_failed,
     waiting.events AS waiting,
     retries.events AS waiting_for_retry,
     head.created_at AS oldest_waiting_at
@@ -417,6 +435,16 @@ LEFT JOIN LATERAL (
     ORDER BY owed.merchant_id, owed.seq
     LIMIT 1
 ) AS head ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS attempted, count(*) FILTER (WHERE tried.outcome <> 'delivered') AS failed
+    FROM (
+        SELECT attempts.outcome
+        FROM webhook.console_attempts AS attempts
+        WHERE attempts.merchant_id = lane.merchant_id AND attempts.started_at >= statement_timestamp() - $4::interval
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $5
+    ) AS tried
+) AS lately
 CROSS JOIN LATERAL (
     SELECT count(*) AS events
     FROM (

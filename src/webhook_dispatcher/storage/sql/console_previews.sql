@@ -289,3 +289,28 @@ CROSS JOIN LATERAL (
         NULL, NULL, 0,
         coalesce((SELECT max(each.rows) FROM (SELECT count(*) AS rows FROM looked GROUP BY looked.kind) AS each) >= $4, false)
 ) AS page;
+
+-- name: show_states
+-- Say how deliveries stand that somebody has ticked.
+-- $1 session bytea
+-- $2 events uuid[]
+-- $3 test_type text; such an event is left out once it has ended
+-- row: event_id uuid, state text
+-- order: none; of an id that was used again, each delivery
+-- none: none is there, or the session is over
+SELECT page.event_id, page.state
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT finished.event_id, finished.state::text AS state
+    FROM webhook.console_finished AS finished
+    WHERE me.name IS NOT NULL AND finished.event_id = ANY($2::uuid[]) AND finished.type <> $3
+    UNION ALL
+    SELECT
+        owed.event_id,
+        CASE
+            WHEN owed.due_at IS NULL THEN 'pending' WHEN owed.on_failure = 'delivered' THEN 'delivered' ELSE 'pending_retry'
+        END AS state
+    FROM webhook.console_owed AS owed
+    WHERE me.name IS NOT NULL AND owed.event_id = ANY($2::uuid[])
+    OFFSET 0
+) AS page;
