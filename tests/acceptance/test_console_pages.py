@@ -47,6 +47,16 @@ async def followed(client: Client, page: Page, text: str) -> Page:
     return await until_found(says)
 
 
+async def until_text(client: Client, path: str, text: str) -> str:
+    """Ask for a page until it says something."""
+
+    async def says() -> str | None:
+        shown = (await client.get(path)).text
+        return shown if text in shown else None
+
+    return await until_found(says)
+
+
 def secret_in(page: Page) -> str:
     """Return the secret that a page shows."""
     assert page.status == 200, page.text
@@ -186,7 +196,7 @@ async def test_filters_stand_in_the_url_and_pages_go_on_by_cursor(
         ("status=abc", "is none of those"),
         ("after=nonsense", "is no place in this list"),
         ("state=nonsense", "is none of those"),
-        ("since=2026-01-02T00:00&until=2026-01-01T00:00", "must be later"),
+        ("since=2026-01-02T00:00Z&until=2026-01-01T00:00Z", "must be later"),
     ):
         page = await person.get(f"/deliveries?{query}")
         assert (page.status, said in page.text) == (422, True), query
@@ -407,9 +417,9 @@ async def test_what_cannot_be_done_to_those_that_are_ticked_is_left_out(
     await installation.do("pause", "m1")
     waiting = await installation.emit("m1")
     events = f"event={waiting.id}&event={cancelled.id}"
-    page = (await person.get(f"/deliveries/act?act=cancel&{events}")).text
-    assert re.findall(r'name="event" value="([^"]+)"', page) == [str(waiting.id)]
-    assert ("Cancel 1 delivery" in page, "1 more is ticked" in page, ">Go back</a>" in page) == (
+    shown = (await person.get(f"/deliveries/act?act=cancel&{events}")).text
+    assert re.findall(r'name="event" value="([^"]+)"', shown) == [str(waiting.id)]
+    assert ("Cancel 1 delivery" in shown, "1 more is ticked" in shown, ">Go back</a>" in shown) == (
         True,
         True,
         True,
@@ -483,6 +493,29 @@ async def test_what_no_command_can_do_is_said_before_it_is_done(
     page = await person.post("/deliveries/act", {"act": "retry_all", "only_since": since})
     assert (page.status, "Tick the box" in page.text) == (422, True)
     assert await installation.admin.fetchval("SELECT count(*) FROM webhook.control") == 0
+
+
+async def test_a_link_means_the_same_time_to_a_reader_in_another_zone(
+    installation: Installation, person: Client
+) -> None:
+    sent = await installation.emit("nobody")
+    await person.post("/account/preferences", {"zone": "Asia/Tashkent"})
+    asked = await person.get("/deliveries?merchant=nobody&since=2026-01-01T05:00:00&until=2099-01-01T05:00")
+    assert asked.status == 303
+    assert "since=2026-01-01T05%3A00%3A00%2B05%3A00&until=2099-01-01T05%3A00%3A00%2B05%3A00" in asked.location
+    page = await person.get(asked.location)
+    assert (page.status, str(sent.id) in page.text) == (200, True)
+    assert 'aria-sort="descending">Created</th>' in page.text
+    await person.post("/account/preferences", {"zone": "UTC"})
+    page = await person.get(asked.location)
+    assert (page.status, 'value="2026-01-01T00:00:00"' in page.text) == (200, True)
+    page = await person.get(asked.location + "&time=ended")
+    assert (str(sent.id) in page.text, '<option value="ended" selected>' in page.text) == (False, True)
+    await person.post(f"/deliveries/{sent.id}/cancel")
+    await installation.start()
+    await installation.settled(sent.id, "failed", 0)
+    page = await person.get("/deliveries?state=failed")
+    assert (str(sent.id) in page.text, 'aria-sort="descending">Ended</th>' in page.text) == (True, True)
 
 
 async def test_a_command_is_withdrawn_and_a_mass_command_stopped(
@@ -594,7 +627,7 @@ async def test_the_overview_counts_and_leads_to_the_lists(installation: Installa
     for path in path_of.values():
         assert (await person.get(path)).status == 200, path
     in_an_hour = await person.get(path_of["Delivered, last hour"])
-    assert re.search(r"[?&]since=\d", path_of["Delivered, last hour"])
+    assert re.search(r"[?&]since=\d[^&]+%2B00%3A00&time=ended", path_of["Delivered, last hour"])
     assert "/merchants/m1" in in_an_hour.text
     waiting = await person.get(path_of["Waiting"])
     assert ("/merchants/nobody" in waiting.text, "/merchants/m1" in waiting.text) == (True, False)

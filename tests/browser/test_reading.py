@@ -36,6 +36,11 @@ FOCUSED = """(() => {
         is_there: box.width > 0 && box.height > 0,
     };
 })()"""
+CUT_TIMES = """[...document.querySelectorAll("input[type=datetime-local]")].filter(each => {
+    const room = each.offsetWidth;
+    each.style.width = "max-content";
+    return each.offsetWidth > room;
+}).map(each => each.name)"""
 MAX_STEPS = 60
 """Of the Tab key, up to what is looked for."""
 
@@ -122,6 +127,13 @@ async def test_every_page_can_be_read_by_everybody(
         viewer.forgive("status of 404")
     watched.forgive("status of 404")
     watched.forgive("status of 422")
+
+
+async def test_times_of_the_filter_are_shown_to_the_second(watched: Watched) -> None:
+    await watched.sign_in("grace")
+    await watched.page.set_viewport_size({"width": 1440, "height": 800})
+    await watched.open("/deliveries?since=2026-11-26T12:48:21Z&until=2026-12-26T12:48:21Z")
+    assert await watched.page.evaluate(CUT_TIMES) == []
 
 
 async def test_a_page_with_a_secret_can_be_read_by_everybody(

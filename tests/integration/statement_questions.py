@@ -588,19 +588,19 @@ QUESTIONS: Mapping[str, Question] = {
     "show_latest_attempts": Question((SESSION, MERCHANT, "20"), 20),
     "show_api_keys": Question((SESSION, MERCHANT, "20"), VIEWS),
     "show_numbers": Question((SESSION, LONG_AGO, NOW), VIEWS),
-    "show_deliveries": Question((SESSION, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED)), 2 * ASKED),
+    "show_deliveries": Question((SESSION, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false"), 2 * ASKED),
     "show_deliveries_of_merchant": Question(
-        (SESSION, MERCHANT, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED)), 2 * ASKED
+        (SESSION, MERCHANT, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false"), 2 * ASKED
     ),
     "show_failed_deliveries": Question(
-        (SESSION, "NULL", NEWEST, *ALL_MATCH[1:], LOOKED, str(ASKED)), 2 * ASKED
+        (SESSION, "NULL", NEWEST, *ALL_MATCH[1:], LOOKED, str(ASKED), "true"), 2 * ASKED
     ),
     "show_deliveries_of_event": Question(
-        (SESSION, _uuid(LOGGED), "NULL", NEWEST, *ALL_MATCH, str(ASKED)), VIEWS
+        (SESSION, _uuid(LOGGED), "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false"), VIEWS
     ),
     # Whatever one charge has is found: here the charge of all that is owed would be.
     "show_deliveries_of_charge": Question(
-        (SESSION, "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED)), VIEWS
+        (SESSION, "'ch_none'", "NULL", NEWEST, *ALL_MATCH, str(ASKED), "false"), VIEWS
     ),
     "is_charge_shown": Question((SESSION,), VIEWS),
     "show_events_deliveries": Question((SESSION, _uuid(LOGGED), "20"), VIEWS),

@@ -104,7 +104,16 @@ async def sessions(postgres: EmbeddedPostgres) -> AsyncIterator[Mapping[int, tup
 def _list(before: str = str(NEWEST), **filters: str) -> tuple[str, ...]:
     names = ("state", "type", "outcome", "status", "since", "until")
     conditions = [filters.get(name, "NULL") for name in names]
-    return "show_deliveries", "{person}", before, "0", *conditions, str(LOOK), str(PAGE)
+    return (
+        "show_deliveries",
+        "{person}",
+        before,
+        "0",
+        *conditions,
+        str(LOOK),
+        str(PAGE),
+        filters.get("of_end", "false"),
+    )
 
 
 def _of(merchant: str, **filters: str) -> tuple[str, ...]:
@@ -114,7 +123,16 @@ def _of(merchant: str, **filters: str) -> tuple[str, ...]:
 
 def _failed(**filters: str) -> tuple[str, ...]:
     conditions = [filters.get(name, "NULL") for name in ("type", "outcome", "status", "since", "until")]
-    return "show_failed_deliveries", "{person}", "NULL", str(NEWEST), *conditions, str(LOOK), str(PAGE)
+    return (
+        "show_failed_deliveries",
+        "{person}",
+        "NULL",
+        str(NEWEST),
+        *conditions,
+        str(LOOK),
+        str(PAGE),
+        "true",
+    )
 
 
 def _recovery(
@@ -137,6 +155,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "all, of a type": (_list("{rows}", type="'charge.reversed'"), LOOK),
     "all, timed out": (_list("{rows}", outcome="'timeout'"), LOOK),
     "all, of yesterday": (_list("{rows}", since=f"{NOW} - interval '30 hours'"), LOOK),
+    "all, that ended lately": (_list("{rows}", since=f"{NOW} - interval '30 hours'", of_end="true"), LOOK),
     "failed": (_failed(), PAGE),
     "failed, of a type": (_failed(type="'charge.reversed'"), LOOK),
     "failed, long ago": (_failed(until=f"{NOW} - interval '22 days'"), LOOK),
@@ -145,11 +164,20 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "of a large merchant, failed": (_of("'m0'", state="'failed'"), LOOK),
     "of a large merchant, of a type": (_of("'m0'", type="'charge.reversed'"), LOOK),
     "of one event": (
-        ("show_deliveries_of_event", "{person}", EVENT, "NULL", str(NEWEST), *["NULL"] * 6, "50"),
+        ("show_deliveries_of_event", "{person}", EVENT, "NULL", str(NEWEST), *["NULL"] * 6, "50", "false"),
         1,
     ),
     "of one charge": (
-        ("show_deliveries_of_charge", "{person}", "'ch_250'", "NULL", str(NEWEST), *["NULL"] * 6, "50"),
+        (
+            "show_deliveries_of_charge",
+            "{person}",
+            "'ch_250'",
+            "NULL",
+            str(NEWEST),
+            *["NULL"] * 6,
+            "50",
+            "false",
+        ),
         4,
     ),
     "numbers": (("show_numbers", "{person}", NOW, NOW), 2),

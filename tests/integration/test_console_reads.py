@@ -1,7 +1,7 @@
 """What the console's pages are told, and who is told it: on a real database, as webhook_console."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
 from uuid import UUID, uuid4
@@ -162,7 +162,7 @@ async def test_filters_find_what_matches_and_nothing_else(console: Reading, merc
 
 
 @pytest.mark.parametrize("merchant_id", [None, "m"])
-async def test_times_are_of_created_at_and_of_failing_where_that_is_the_order(
+async def test_times_are_of_one_time_and_narrowing_loses_nothing(
     console: Reading, merchant_id: str | None
 ) -> None:
     first, second, third = await console.storage.insert("m", "{}", "{}", "{}")
@@ -176,10 +176,14 @@ async def test_times_are_of_created_at_and_of_failing_where_that_is_the_order(
     await console.finish(third, state="failed", ago=timedelta(hours=2))
     await console.finish(first, state="failed", ago=timedelta(hours=1))
     midway = await console.storage.now() - timedelta(minutes=90)
-    if merchant_id is None:
-        assert await console.seqs(DeliveryFilter(state="failed")) == [first, third]
-        assert await console.seqs(DeliveryFilter(state="failed", since=midway)) == [first]
-        assert await console.seqs(DeliveryFilter(state="failed", until=midway)) == [third]
+    for state in (None, "failed"):
+        failed = DeliveryFilter(merchant_id, state)
+        assert {*await console.seqs(replace(failed, since=cut))} - {second} == {third}
+        assert await console.seqs(replace(failed, until=cut)) == [first]
+        assert await console.seqs(replace(failed, since=midway, of_end=True)) == [first]
+        assert await console.seqs(replace(failed, until=midway, of_end=True)) == [third]
+    ordered = [first, third] if merchant_id is None else [third, first]
+    assert await console.seqs(DeliveryFilter(merchant_id, "failed")) == ordered
 
 
 async def test_a_range_of_time_is_looked_for_between_the_numbers_of_its_minutes(console: Reading) -> None:
@@ -589,17 +593,18 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(cons
         "INSERT INTO webhook.attempt_log "
         "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
         "SELECT gen_random_uuid(), $1, 1, 'schedule', "
-        "clock_timestamp() - age * interval '1 s' - $4::interval, 5, CASE WHEN age = ANY($3::int[]) THEN 'timeout' ELSE 'delivered' END "
+        "clock_timestamp() - age * interval '1 s' - $4::interval, 5, "
+        "CASE WHEN age = ANY($3::int[]) THEN 'timeout' ELSE 'delivered' END "
         "FROM generate_series(1, $2) AS age"
     )
-    for merchant, attempts, failed, age in (
+    for merchant, attempts, failing, age in (
         ("often", 245, list(range(2, 245, 5)), timedelta(0)),
         ("once", 1, [1], timedelta(0)),
         ("seldom", 100, [1, 2], timedelta(0)),
         ("silent", 3, [1, 2, 3], timedelta(hours=25)),
     ):
         await console.db.execute(ENDPOINT, merchant)
-        await console.db.execute(made, merchant, attempts, failed, age)
+        await console.db.execute(made, merchant, attempts, failing, age)
     await console.db.execute(
         "UPDATE webhook.lane SET last_success_at = clock_timestamp(), "
         "failing_since = CASE WHEN merchant_id <> 'often' THEN clock_timestamp() END"

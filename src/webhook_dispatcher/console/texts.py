@@ -349,6 +349,8 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
                 "ko‘rinadi."
             ),
         ),
+        "deliveries.time": ("From and until are of", "С и по относятся к", "Oraliq nimaga tegishli"),
+        "deliveries.ended": ("Ended", "Завершено", "Tugagan"),
         "deliveries.looked_back": ("Looked back to", "Просмотрено до", "Ko‘rilgan vaqt:"),
         "deliveries.unindexed": (
             (

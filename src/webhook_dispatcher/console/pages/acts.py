@@ -125,20 +125,20 @@ def _skip_args(scope: Scope) -> dict[str, Any]:
 MASS: Mapping[str, MassAct] = {
     "recover_all": MassAct(
         CommandName.RECOVER,
-        frozenset({"merchant", "state", "type", "charge", "since", "until"}),
+        frozenset({"merchant", "state", "type", "charge", "since", "until", "time"}),
         tuple(map(str, RECOVERED_BY_DEFAULT)),
         _recover_args,
         offers=tuple(map(str, SENT_AGAIN)),
     ),
     "retry_all": MassAct(
         CommandName.RETRY_FAILED,
-        frozenset({"merchant", "state", "since", "until"}),
+        frozenset({"merchant", "state", "since", "until", "time"}),
         (State.FAILED,),
         _retry_args,
     ),
     "skip_all": MassAct(
         CommandName.SKIP,
-        frozenset({"merchant", "until"}),
+        frozenset({"merchant", "until", "time"}),
         (State.PENDING, State.PENDING_RETRY),
         _skip_args,
         is_destructive=True,
@@ -351,7 +351,7 @@ def _said_scope(asked: Asked, act: MassAct, fields: FilterFields) -> list[tuple[
 
 def _beside_window(act: MassAct, fields: FilterFields) -> list[tuple[str, str]]:
     """Return the fields of a filter that cannot be changed in the form for window and states."""
-    own = ("since", "until", *(("state",) if act.chooses_states else ()))
+    own = ("since", "until", "time", *(("state",) if act.chooses_states else ()))
     return [(field, text) for field, text in fields.pairs if field not in own]
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook_dispatcher.console import texts
-from webhook_dispatcher.console.calls import Answer, Asked, Shown
+from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
 from webhook_dispatcher.console.pages.acts import MASS, hindrance
-from webhook_dispatcher.console.pages.filters import FieldRefused, FilterFields, said
+from webhook_dispatcher.console.pages.filters import ENDED, FieldRefused, FilterFields, said
 from webhook_dispatcher.console.rendering import with_query
-from webhook_dispatcher.domain.event import EVENT_TYPES
+from webhook_dispatcher.domain.event import EVENT_TYPES, State
 from webhook_dispatcher.storage.console.deliveries import Deliveries, DeliveryPage
 from webhook_dispatcher.storage.console.filters import FilterRefused
 from webhook_dispatcher.storage.console.merchants import Merchants
@@ -35,10 +35,15 @@ class DeliveryLog:
     async def show(self, asked: Asked) -> Answer:
         """Show one page. A filter that cannot be is refused in words, with the form as it was filled in."""
         fields, after = FilterFields.of(asked), asked.given("after") or None
+        if (meant := fields.with_offsets(asked.reader.zone)) != fields:
+            # A link that is sent to somebody in another zone means the same there.
+            return Moved(with_query("/deliveries", {**dict(meant.pairs), "after": after}))
         page: DeliveryPage | None = None
-        refused = ""
+        refused, is_by_end = "", False
         try:
-            page = await self.deliveries.list(asked.key, fields.wanted(asked.reader.zone), after, PAGE)
+            wanted = fields.wanted(asked.reader.zone)
+            is_by_end = wanted.is_by_end
+            page = await self.deliveries.list(asked.key, wanted, after, PAGE)
         except (FieldRefused, FilterRefused) as error:
             refused = said(asked, error)
         is_empty = page is not None and not page.deliveries and not page.next
@@ -48,6 +53,8 @@ class DeliveryLog:
         facts: Mapping[str, object] = {
             "filter": fields,
             "shown": fields.local(asked.reader.zone),
+            "shows_end": fields.state == State.FAILED or (fields.time == ENDED and "time" in given),
+            "is_by_end": is_by_end,
             "mass": mass,
             "hindrances": _hindrances(asked, mass),
             "is_filtered": bool(given),

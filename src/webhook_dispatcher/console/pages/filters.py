@@ -12,6 +12,7 @@ from webhook_dispatcher.storage.console.deliveries import DeliveryFilter
 from webhook_dispatcher.storage.console.filters import FilterRefused, Refusal
 
 MAX_FIELD = 300
+ENDED = "ended"
 LABELS: Mapping[str, str] = {
     "merchant": "deliveries.merchant",
     "merchant_id": "deliveries.merchant",
@@ -25,6 +26,7 @@ LABELS: Mapping[str, str] = {
     "event_id": "deliveries.event_id",
     "since": "deliveries.since",
     "until": "deliveries.until",
+    "time": "deliveries.time",
     "prefix": "merchants.prefix",
     "after": "filter.after",
     "text": "nav.search",
@@ -42,7 +44,10 @@ class FieldRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FilterFields:
-    """The fields as they were written; empty: not asked for. Times are the reader's, or have an offset."""
+    """The fields as they were written; empty: not asked for. Times are the reader's, or have an offset.
+
+    time: which one since and until are of: ENDED, or when the event was created.
+    """
 
     merchant: str = ""
     state: str = ""
@@ -53,6 +58,7 @@ class FilterFields:
     id: str = ""
     since: str = ""
     until: str = ""
+    time: str = ""
 
     @classmethod
     def of(cls, asked: Asked, prefix: str = "") -> "FilterFields":
@@ -67,7 +73,12 @@ class FilterFields:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """Those that are given, with their names."""
-        return [(each.name, text) for each in fields(self) if (text := getattr(self, each.name))]
+        given = [(each.name, text) for each in fields(self) if (text := getattr(self, each.name))]
+        return given if self.since or self.until else [pair for pair in given if pair[0] != "time"]
+
+    def with_offsets(self, zone: ZoneInfo) -> "FilterFields":
+        """Return them with times that mean the same to readers in other zones."""
+        return replace(self, since=_with_offset(self.since, zone), until=_with_offset(self.until, zone))
 
     def local(self, zone: ZoneInfo) -> "FilterFields":
         """Return them with times as forms show them: the reader's, to the second, without an offset."""
@@ -85,6 +96,7 @@ class FilterFields:
             event_id=_event_id(self.id),
             since=instant("since", self.since, zone),
             until=instant("until", self.until, zone),
+            of_end=self.time == ENDED,
         )
 
 
@@ -97,6 +109,14 @@ def instant(field: str, text: str, zone: ZoneInfo) -> datetime | None:
         return (read if read.tzinfo is not None else read.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise FieldRefused(field, Refusal.INSTANT_BEYOND) from None
+
+
+def _with_offset(text: str, zone: ZoneInfo) -> str:
+    try:
+        read = datetime.fromisoformat(text)
+        return text if read.tzinfo is not None else read.replace(tzinfo=zone).isoformat()
+    except ValueError:
+        return text
 
 
 def _local(text: str, zone: ZoneInfo) -> str:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from webhook_dispatcher.console import texts
 from webhook_dispatcher.console.calls import Answer, Asked, Shown
+from webhook_dispatcher.console.pages.filters import ENDED
 from webhook_dispatcher.console.plots import Plot, draw, plot_of
 from webhook_dispatcher.console.reader import Reader
 from webhook_dispatcher.console.rendering import clock, counted, delivery_path, reason, with_query
@@ -112,7 +113,7 @@ def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
         Figure(
             "overview.delivered",
             amounts.number(delivered, language),
-            _list(state=State.DELIVERED, since=_instant(overview.hour[0].at, reader)),
+            _list(state=State.DELIVERED, since=_instant(overview.hour[0].at, reader), time=ENDED),
         ),
         Figure(
             "overview.attempts_failed",
@@ -133,7 +134,7 @@ def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
         Figure(
             "overview.failed",
             counted(reader, overview.failed),
-            _list(state=State.FAILED, since=_instant(overview.now - timedelta(days=1), reader)),
+            _list(state=State.FAILED, since=_instant(overview.now - timedelta(days=1), reader), time=ENDED),
             "bad" if overview.failed else "",
         ),
         Figure(
@@ -234,5 +235,5 @@ def _merchants(order: MerchantOrder) -> str:
 
 
 def _instant(instant: datetime, reader: Reader) -> str:
-    """Write an instant as the filter's form does: in the reader's zone."""
-    return f"{instant.astimezone(reader.zone):%Y-%m-%dT%H:%M}"
+    """Write an instant as links have it: in the reader's zone, with its offset."""
+    return instant.astimezone(reader.zone).isoformat(timespec="minutes")

@@ -42,7 +42,7 @@ class DeliveryFilter:
     """Which deliveries are wanted: those that match all.
 
     outcome, status: of the latest attempt. since ≤ time < until: the time is `created_at`, or `finished_at`
-        where `is_by_end`.
+        where `of_end`.
     """
 
     merchant_id: str | None = None
@@ -54,6 +54,7 @@ class DeliveryFilter:
     event_id: UUID | None = None
     since: datetime | None = None
     until: datetime | None = None
+    of_end: bool = False
 
     @property
     def is_few(self) -> bool:
@@ -62,7 +63,7 @@ class DeliveryFilter:
 
     @property
     def is_by_end(self) -> bool:
-        """Tell whether the list is in the order in which deliveries failed, and its times are those."""
+        """Tell whether the list is in the order in which deliveries failed."""
         return self.state == State.FAILED and self.merchant_id is None and not self.is_few
 
     def check(self) -> None:
@@ -143,7 +144,7 @@ class Deliveries:
         if wanted.is_few:
             return await self._few(session, wanted, place, limit)
         name, arguments = await self._question(session, wanted, place)
-        rows = await self._ask(name, session, *arguments, LOOK, limit + 1)
+        rows = await self._ask(name, session, *arguments, LOOK, limit + 1, wanted.of_end)
         return _page(rows, limit, wanted.is_by_end)
 
     async def _question(
@@ -151,18 +152,20 @@ class Deliveries:
     ) -> tuple[str, tuple[object, ...]]:
         conditions = wanted.type, wanted.outcome, wanted.status, wanted.since, wanted.until
         if wanted.is_by_end:
-            return "show_failed_deliveries", (place.finished_at or wanted.until, place.seq, *conditions)
-        first, end = await self._numbers(session, wanted)
-        numbers = min(place.seq, end), first
+            end = place.finished_at or (wanted.until if wanted.of_end else None)
+            return "show_failed_deliveries", (end, place.seq, *conditions)
+        first, last = await self._numbers(session, wanted)
+        numbers = min(place.seq, last), first
         if wanted.merchant_id is not None:
             return "show_deliveries_of_merchant", (wanted.merchant_id, *numbers, wanted.state, *conditions)
         return "show_deliveries", (*numbers, wanted.state, *conditions)
 
     async def _numbers(self, session: bytes, wanted: DeliveryFilter) -> tuple[int, int]:
-        """Say between which numbers the events of a range of time are."""
-        if wanted.since is None and wanted.until is None:
+        """Say between which numbers events of a range of time are; what ended then may be of long before."""
+        since = None if wanted.of_end else wanted.since
+        if since is None and wanted.until is None:
             return 0, NEWEST
-        [row] = await self._ask("show_numbers", session, wanted.since, wanted.until)
+        [row] = await self._ask("show_numbers", session, since, wanted.until)
         return row["first_seq"], row["end_seq"]
 
     async def _few(self, session: bytes, wanted: DeliveryFilter, place: _Place, limit: int) -> DeliveryPage:
@@ -175,7 +178,15 @@ class Deliveries:
         if wanted.event_id is None and not is_possible(wanted.charge_id or ""):
             return DeliveryPage([])
         rows = await self._ask(
-            name, session, key, wanted.merchant_id, place.seq, wanted.state, *conditions, limit + 1
+            name,
+            session,
+            key,
+            wanted.merchant_id,
+            place.seq,
+            wanted.state,
+            *conditions,
+            limit + 1,
+            wanted.of_end,
         )
         page = _page(rows, limit, is_by_end=False)
         if wanted.charge_id is not None and not rows:

@@ -46,6 +46,7 @@ CROSS JOIN LATERAL (
 -- $9 until timestamptz
 -- $10 look bigint
 -- $11 most bigint
+-- $12 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
@@ -115,8 +116,8 @@ CROSS JOIN LATERAL (
             AND ($5::text IS NULL OR numbered.type = $5)
             AND ($6::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $6)
             AND ($7::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $7)
-            AND ($8::timestamptz IS NULL OR numbered.created_at >= $8)
-            AND ($9::timestamptz IS NULL OR numbered.created_at < $9) AS is_match
+            AND ($8::timestamptz IS NULL OR CASE WHEN $12 THEN numbered.finished_at ELSE numbered.created_at END >= $8)
+            AND ($9::timestamptz IS NULL OR CASE WHEN $12 THEN numbered.finished_at ELSE numbered.created_at END < $9) AS is_match
     ) AS judged
     WHERE judged.is_match OR numbered.number = $10
     ORDER BY numbered.seq DESC
@@ -140,6 +141,7 @@ ORDER BY page.seq DESC;
 -- $10 until timestamptz
 -- $11 look bigint
 -- $12 most bigint
+-- $13 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
@@ -221,8 +223,8 @@ CROSS JOIN LATERAL (
             AND ($6::text IS NULL OR numbered.type = $6)
             AND ($7::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $7)
             AND ($8::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $8)
-            AND ($9::timestamptz IS NULL OR numbered.created_at >= $9)
-            AND ($10::timestamptz IS NULL OR numbered.created_at < $10) AS is_match
+            AND ($9::timestamptz IS NULL OR CASE WHEN $13 THEN numbered.finished_at ELSE numbered.created_at END >= $9)
+            AND ($10::timestamptz IS NULL OR CASE WHEN $13 THEN numbered.finished_at ELSE numbered.created_at END < $10) AS is_match
     ) AS judged
     WHERE judged.is_match OR numbered.number = $11
     ORDER BY numbered.merchant_id DESC, numbered.seq DESC
@@ -242,6 +244,7 @@ ORDER BY page.seq DESC;
 -- $8 until timestamptz
 -- $9 look bigint
 -- $10 most bigint
+-- $11 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by finished_at and seq, the newest first
@@ -274,7 +277,9 @@ CROSS JOIN LATERAL (
                 AND state = 'failed'
                 AND (finished_at, seq) < (coalesce($2::timestamptz, 'infinity'), $3::bigint)
                 AND finished_at <= coalesce($2::timestamptz, 'infinity')
-                AND finished_at >= coalesce($7::timestamptz, '-infinity')
+                AND finished_at >= coalesce(
+                    $7::timestamptz - CASE WHEN $11 THEN interval '0' ELSE interval '1 day' END, '-infinity'
+                )
             ORDER BY finished_at DESC, seq DESC
             LIMIT (SELECT $9::bigint)
         ) AS looked
@@ -284,7 +289,9 @@ CROSS JOIN LATERAL (
             ($4::text IS NULL OR numbered.type = $4)
             AND ($5::text IS NULL OR numbered.last_outcome IS NOT DISTINCT FROM $5)
             AND ($6::integer IS NULL OR numbered.last_status IS NOT DISTINCT FROM $6)
-            AND ($8::timestamptz IS NULL OR numbered.finished_at < $8) AS is_match
+            AND ($7::timestamptz IS NULL OR CASE WHEN $11 THEN numbered.finished_at ELSE numbered.created_at END >= $7)
+            AND ($8::timestamptz IS NULL OR CASE WHEN $11 THEN numbered.finished_at ELSE numbered.created_at END < $8)
+                AS is_match
     ) AS judged
     WHERE judged.is_match OR numbered.number = $9
     ORDER BY numbered.finished_at DESC, numbered.seq DESC
@@ -305,6 +312,7 @@ ORDER BY page.finished_at DESC, page.seq DESC;
 -- $9 since timestamptz
 -- $10 until timestamptz
 -- $11 most bigint
+-- $12 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
@@ -340,8 +348,8 @@ CROSS JOIN LATERAL (
         AND ($6::text IS NULL OR known.type = $6)
         AND ($7::text IS NULL OR known.last_outcome = $7)
         AND ($8::integer IS NULL OR known.last_status = $8)
-        AND ($9::timestamptz IS NULL OR known.created_at >= $9)
-        AND ($10::timestamptz IS NULL OR known.created_at < $10)
+        AND ($9::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END >= $9)
+        AND ($10::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END < $10)
     ORDER BY known.seq DESC
     LIMIT $11
 ) AS page
@@ -360,6 +368,7 @@ ORDER BY page.seq DESC;
 -- $9 since timestamptz
 -- $10 until timestamptz
 -- $11 most bigint
+-- $12 of_end boolean; since and until are of finished_at, and not of created_at
 -- row: event_id uuid, seq bigint, merchant_id text, type text, charge_id text, created_at timestamptz, state text,
 --   failed_reason text, attempts integer, next_attempt_at timestamptz, last_status integer, last_outcome text,
 --   finished_at timestamptz, is_match boolean, is_last_looked_at boolean; ordered by seq, the newest first
@@ -397,8 +406,8 @@ CROSS JOIN LATERAL (
         AND ($6::text IS NULL OR known.type = $6)
         AND ($7::text IS NULL OR known.last_outcome = $7)
         AND ($8::integer IS NULL OR known.last_status = $8)
-        AND ($9::timestamptz IS NULL OR known.created_at >= $9)
-        AND ($10::timestamptz IS NULL OR known.created_at < $10)
+        AND ($9::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END >= $9)
+        AND ($10::timestamptz IS NULL OR CASE WHEN $12 THEN known.finished_at ELSE known.created_at END < $10)
     ORDER BY known.seq DESC
     LIMIT $11
 ) AS page
