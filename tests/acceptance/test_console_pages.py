@@ -518,6 +518,37 @@ async def test_a_link_means_the_same_time_to_a_reader_in_another_zone(
     assert (str(sent.id) in page.text, 'aria-sort="descending">Ended</th>' in page.text) == (True, True)
 
 
+async def test_attempts_at_a_merchant_name_their_event_and_charge(
+    installation: Installation, person: Client
+) -> None:
+    await installation.start(RETRY_SCHEDULE="PT1H")
+    await installation.configure("m1")
+    installation.receiver.behave("m1", Behaviour(503), Behaviour(200))
+    refused, sent = [await installation.emit("m1", f'{{"id": "ch_{number}"}}') for number in (1, 2)]
+    await installation.settled(refused.id, "pending_retry", 1)
+    await installation.settled(sent.id, "delivered", 1)
+    page = (await person.get("/merchants/m1")).text
+    for event, charge in ((refused, "ch_1"), (sent, "ch_2")):
+        assert re.search(rf'href="/deliveries/{event.id}">charge\.\w+</a><div[^>]+>{charge}</div>', page), (
+            charge
+        )
+
+
+async def test_pages_and_the_sign_in_name_the_installation(installation: Installation) -> None:
+    await installation.owner.execute("UPDATE webhook.state SET installation = 'prod-eu1'")
+    console = await start_console(installation, INSTALLATION="prod-eu1")
+    async with console.person() as person, console.stranger() as stranger:
+        for page in (await person.get("/deliveries"), await stranger.get("/sign-in")):
+            assert "prod-eu1 · webhook-dispatcher</title>" in page.text
+            assert 'webhook-dispatcher <span class="muted small">prod-eu1</span>' in page.text
+
+
+async def test_go_back_leads_to_the_page_of_the_form_that_was_refused(person: Client) -> None:
+    person.token = "0" * 64
+    page = await person.post("/merchants/m1/keys", {"name": "shop"})
+    assert (page.status, '<a class="button" href="/merchants/m1" data-back>' in page.text) == (403, True)
+
+
 async def test_a_command_is_withdrawn_and_a_mass_command_stopped(
     installation: Installation, person: Client
 ) -> None:

@@ -2,7 +2,7 @@
 
 from playwright.async_api import Page
 
-from tests.acceptance.console_people import RunningConsole
+from tests.acceptance.console_people import PASSWORD, RunningConsole
 from tests.acceptance.installation import Installation
 from tests.browser.chromium import IN_ONE_LOOP, NEEDS_CHROMIUM
 from tests.browser.watched import Watched
@@ -133,3 +133,28 @@ async def test_the_overview_keeps_what_is_focused_and_selected_and_can_be_paused
     assert set(await until_found(turns)) == {True}
     await page.click("button[aria-pressed=true]")
     await refreshed(page)
+
+
+async def test_what_was_typed_outlives_an_idle_session_and_go_back_goes_back(
+    installation: Installation, console: RunningConsole, page: Page, watched: Watched
+) -> None:
+    await page.goto(f"{console.base}/merchants/m1?new=yes")
+    await page.fill("#url", "https://typed.example/hook")
+    await installation.owner.execute(
+        "UPDATE webhook.console_session SET acted_at = acted_at - interval '16 min'"
+    )
+    await page.click("button:has-text('Configure')")
+    await page.wait_for_selector("h1:has-text('Sign in')")
+    await page.fill("#name", "grace")
+    await page.fill("#password", PASSWORD)
+    await page.click("button:has-text('Sign in')")
+    await page.wait_for_selector("h1:has-text('m1')")
+    assert await page.input_value("#url") == "https://typed.example/hook"
+    await page.goto(f"{console.base}/merchants")
+    await page.goto(f"{console.base}/merchants/m1")
+    assert await page.input_value("#url") == "", "it is kept once"
+    await page.goto(f"{console.base}/commands")
+    await page.goto(f"{console.base}/nowhere")
+    await page.click("a:has-text('Go back')")
+    await page.wait_for_selector("h1:has-text('Commands')")
+    watched.said.clear()

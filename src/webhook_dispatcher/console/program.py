@@ -74,6 +74,6 @@ class Program(Running):
             is_by_proxy=front.proxy_header is not None,
             readiness=self.readiness,
         )
-        renderer = Renderer(static, self._clock)
+        renderer = Renderer(static, self._clock, self._options.installation)
         doorkeeper, overviews = Doorkeeper(Sessions(database)), Overviews(database)
         return Console(Routes(table(parts)), doorkeeper, overviews, renderer, front, self._clock)

@@ -35,9 +35,9 @@ def with_query(path: str, fields: Mapping[str, object]) -> str:
 
 
 class Renderer:
-    """Makes pages; templates are compiled when they are first asked for."""
+    """Makes pages; templates are compiled when they are first asked for. installation: named on each page."""
 
-    def __init__(self, static: StaticFiles, clock: Clock) -> None:
+    def __init__(self, static: StaticFiles, clock: Clock, installation: str | None = None) -> None:
         self._clock = clock
         self._environment = Environment(
             loader=PackageLoader("webhook_dispatcher.console"),
@@ -52,6 +52,7 @@ class Renderer:
             merchant_path=merchant_path,
             delivery_path=delivery_path,
             choices=vocabulary.choices,
+            installation=installation,
         )
 
     def page(self, template: str, reader: Reader, facts: Mapping[str, object]) -> bytes:

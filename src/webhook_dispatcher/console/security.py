@@ -29,7 +29,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-        "Referrer-Policy": "no-referrer",
+        "Referrer-Policy": "same-origin",
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
         "Cross-Origin-Opener-Policy": "same-origin",
@@ -38,7 +38,11 @@ HEADERS: Mapping[str, str] = MappingProxyType(
         "Cache-Control": "no-store",
     }
 )
-"""Of every answer, whatever it is; only static files, which are the same for everybody, may be kept."""
+"""Of every answer, whatever it is; only static files, which are the same for everybody, may be kept.
+
+With no-referrer browsers send `Origin: null` with our own forms, and where they have no Sec-Fetch-Site these
+would be refused. Source: Fetch standard, "append a request `Origin` header".
+"""
 KEPT = "public, max-age=31536000, immutable"
 HTTPS_ALONE = "max-age=31536000"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})

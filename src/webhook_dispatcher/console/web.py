@@ -123,7 +123,7 @@ class Console:
         except SignInWanted as wanted:
             answer = self._to_sign_in(call, request, wanted)
         except Refused as refused:
-            answer = self._said(call, refused)
+            answer = self._said(call, refused, _page_of(request.path) if request.method == "POST" else "/")
         except RequestRefused as error:
             answer = self._said(call, Refused(*_FAULTS[error.fault]))
         except ConnectionError:
@@ -134,7 +134,7 @@ class Console:
         except IdleTooLong:
             answer = self._to_sign_in(call, request, SignInWanted("idle"))
         except NotAllowed:
-            answer = self._said(call, Refused(403, "denied"))
+            answer = self._said(call, Refused(403, "denied"), _page_of(request.path))
         except (StorageUnavailable, TimeoutError) as error:
             _log.warning("request.unanswered", route=call.route, error=str(error) or "no connection was free")
             answer = self._said(call, Refused(503, "unavailable"))
@@ -271,11 +271,11 @@ class Console:
         page = self._renderer.page(answer.template, call.reader, {**facts, **answer.facts})
         return Plain(page, HTML, answer.status)
 
-    def _said(self, call: Call, refused: Refused) -> Moved | Plain:
-        """Say that something is not done."""
+    def _said(self, call: Call, refused: Refused, back: str = "/") -> Moved | Plain:
+        """Say that something is not done. back: where to go from there, without scripts."""
         if refused.allow:
             call.headers["Allow"] = refused.allow
-        facts = {"key": refused.key, "facts": refused.facts, "back": "/"}
+        facts = {"key": refused.key, "facts": refused.facts, "back": back}
         return self._rendered(call, Shown("message.html", facts, refused.status))
 
     def _send(

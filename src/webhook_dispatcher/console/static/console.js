@@ -58,6 +58,37 @@
     button.setAttribute("aria-pressed", isPaused);
   });
 
+  // "Go back" goes to the page before this one, with what was typed there.
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("a[data-back]") || history.length < 2) return;
+    event.preventDefault();
+    history.back();
+  });
+
+  // What was typed outlives the end of a session: it is kept in this tab until the page after signing in, secrets never.
+  const KEPT = "typed", isSignIn = location.pathname === "/sign-in";
+  const fields = (form) => [...form.elements].filter((field) => field.name && !["hidden", "password"].includes(field.type));
+  const kept = JSON.parse(sessionStorage.getItem(KEPT) || "null");
+  if (!isSignIn) {
+    sessionStorage.removeItem(KEPT);
+    const form = kept && kept.wasOut && kept.path === location.pathname && [...document.forms].find((each) => each.getAttribute("action") === kept.action);
+    if (form) fields(form).forEach((field, place) => {
+      const [name, value, isChecked] = kept.fields[place] || [];
+      if (name !== field.name) return;
+      field.value = value;
+      field.checked = isChecked;
+      if (field.closest("details")) field.closest("details").open = true;
+    });
+  } else if (kept) {
+    sessionStorage.setItem(KEPT, JSON.stringify({ ...kept, wasOut: true }));
+  }
+  document.addEventListener("input", (event) => {
+    const form = event.target.form;
+    if (isSignIn || !form || form.method !== "post" || form.querySelector("input[type=password]")) return;
+    const typed = fields(form).map((field) => [field.name, field.value, field.checked]);
+    sessionStorage.setItem(KEPT, JSON.stringify({ path: location.pathname, action: form.getAttribute("action"), fields: typed }));
+  });
+
   // The browser's time zone, for whoever signs in and has chosen none.
   const zone = document.querySelector("input[data-zone]");
   if (zone) zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "";

@@ -142,7 +142,7 @@ class ApiKeyRow:
 
 @dataclass(frozen=True, slots=True)
 class MerchantAttempt:
-    """One of the latest attempts at a merchant. reason: for operators' eyes."""
+    """One of the latest attempts at a merchant. reason: for operators' eyes. type: None where it is gone."""
 
     event_id: UUID
     attempt: int
@@ -152,6 +152,8 @@ class MerchantAttempt:
     status: int | None
     outcome: str
     reason: str | None
+    type: str | None
+    charge_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

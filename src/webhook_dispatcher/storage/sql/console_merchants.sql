@@ -478,10 +478,10 @@ CROSS JOIN LATERAL (
 -- $2 merchant_id text
 -- $3 most bigint
 -- row: event_id uuid, attempt integer, trigger text, started_at timestamptz, duration_ms integer, status integer,
---   outcome text, reason text
+--   outcome text, reason text, type text, charge_id text; the last two are null where the delivery is gone
 -- order: by started_at, the latest first
 -- none: no attempt at this merchant is in the log, or the session is over
-SELECT page.*
+SELECT page.*, coalesce(owed.type, logged.type)::text AS type, coalesce(owed.charge_id, logged.charge_id) AS charge_id
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
     SELECT
@@ -492,6 +492,15 @@ CROSS JOIN LATERAL (
     ORDER BY made.merchant_id DESC, made.started_at DESC
     LIMIT $3
 ) AS page
+LEFT JOIN LATERAL (
+    SELECT found.type, found.charge_id FROM webhook.console_owed AS found WHERE found.event_id = page.event_id LIMIT 1
+) AS owed ON true
+LEFT JOIN LATERAL (
+    SELECT found.type, found.charge_id
+    FROM webhook.console_finished AS found
+    WHERE found.event_id = ANY(ARRAY[page.event_id])
+    LIMIT 1
+) AS logged ON true
 ORDER BY page.started_at DESC;
 
 -- name: show_api_keys
