@@ -534,6 +534,16 @@ async def test_attempts_at_a_merchant_name_their_event_and_charge(
         )
 
 
+async def test_a_key_is_found_by_its_client_id(installation: Installation, person: Client) -> None:
+    await installation.configure("m1")
+    await installation.admin.execute(
+        "SELECT webhook.create_api_key('m1', 'wdc_known', sha256('secret'), 'shop', 'a test')"
+    )
+    assert (await person.get("/search?q=wdc_known")).location == "/merchants/m1#keys"
+    assert "wdc_known" in (await person.get("/merchants/m1")).text
+    assert (await person.get("/search?q=wdc_unknown")).status == 200
+
+
 async def test_pages_and_the_sign_in_name_the_installation(installation: Installation) -> None:
     await installation.owner.execute("UPDATE webhook.state SET installation = 'prod-eu1'")
     console = await start_console(installation, INSTALLATION="prod-eu1")

@@ -293,6 +293,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "who paused": (("show_pauses", "{person}", "'m7'"), 20),
     "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),
     "API keys": (("show_api_keys", "{person}", "'m7'", str(MAX_KEYS)), MAX_KEYS),
+    "whose a key is": (("show_merchant_of_key", "{person}", "'client'"), 4),
     "dispatchers": (("show_dispatchers", "{person}", "'1 minute'", str(MAX_DISPATCHERS)), 4),
     "whether a dispatcher is alive": (("is_any_dispatcher_alive", "{person}", "'1 minute'"), 4),
     "kept since": (("show_kept", "{person}"), 4 * PARTITIONS),

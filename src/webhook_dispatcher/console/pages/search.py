@@ -1,4 +1,4 @@
-"""One field that finds a merchant, an event, a charge or a command."""
+"""One field that finds a merchant, an event, a charge, an API key or a command."""
 
 from dataclasses import dataclass
 
@@ -32,6 +32,8 @@ class SearchPage:
 def _only(found: Found) -> str:
     if found.merchants:
         return merchant_path(found.merchants[0].merchant_id)
+    if found.key_of is not None:
+        return f"{merchant_path(found.key_of)}#keys"
     if found.command is not None:
         return f"/commands/{found.command.id}"
     [delivery] = [*found.event.deliveries, *found.charge.deliveries]

@@ -281,6 +281,11 @@ class Merchants:
         """Return a merchant's keys, the newest first, at most MAX_KEYS."""
         return [ApiKeyRow(**row) for row in await self._ask("show_api_keys", session, merchant_id, MAX_KEYS)]
 
+    async def of_key(self, session: bytes, client_id: str) -> str | None:
+        """Return the merchant whose API key this is; None where there is no such key."""
+        rows = await self._ask("show_merchant_of_key", session, client_id)
+        return rows[0]["merchant_id"] if rows else None
+
     async def _find(
         self, session: bytes, order: MerchantOrder, prefix: str, after: str | None, most: int
     ) -> Sequence[dict[str, Any]]:

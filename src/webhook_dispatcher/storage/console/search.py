@@ -1,4 +1,4 @@
-"""Finds merchants, an event, a charge or a command by one text, with what the modules beside it read."""
+"""Finds merchants, an event, a charge, an API key or a command by one text, with what is read beside it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,18 +18,20 @@ class Found:
     """What a text may mean. merchants: whose ids begin with it. event: deliveries of the event of that id.
 
     charge: those of the charge, the newest first, MAX_FOUND at most; command: of that number.
+    key_of: the merchant whose API key has that client id.
     """
 
     merchants: Sequence[MerchantRow]
     event: DeliveryPage
     charge: DeliveryPage
     command: CommandRow | None
+    key_of: str | None = None
 
     @property
     def count(self) -> int:
         """Count what was found."""
         deliveries = len(self.event.deliveries) + len(self.charge.deliveries)
-        return len(self.merchants) + deliveries + (self.command is not None)
+        return len(self.merchants) + deliveries + (self.command is not None) + (self.key_of is not None)
 
 
 class Search:
@@ -54,6 +56,7 @@ class Search:
             await self._deliveries.list(session, of_event) if event_id else DeliveryPage([]),
             await self._deliveries.list(session, DeliveryFilter(charge_id=wanted), limit=MAX_FOUND),
             await self._command(session, wanted),
+            await self._merchants.of_key(session, wanted),
         )
 
     async def _command(self, session: bytes, wanted: str) -> CommandRow | None:

@@ -524,3 +524,18 @@ CROSS JOIN LATERAL (
     LIMIT $3
 ) AS page
 ORDER BY page.id DESC;
+
+-- name: show_merchant_of_key
+-- Find whose a key of the Partner API is.
+-- $1 session bytea
+-- $2 client_id text
+-- row: merchant_id text
+-- none: there is no such key, or the session is over
+SELECT page.merchant_id
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT keys.merchant_id::text AS merchant_id
+    FROM webhook.console_api_keys AS keys
+    WHERE me.name IS NOT NULL AND keys.client_id = ANY(ARRAY[$2])
+    LIMIT 1
+) AS page;
