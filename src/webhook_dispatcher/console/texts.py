@@ -1196,7 +1196,7 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         "search.none": ("Nothing found", "Ничего не найдено", "Hech narsa topilmadi"),
         "search.empty": ("What are you looking for?", "Что вы ищете?", "Nimani qidiryapsiz?"),
         "search.about": (
-            "A merchant's id or its beginning, the id of an event, a charge or an API client, a command's number.",
+            "An id of a merchant (or how it begins), event, charge or API client, or a command's number.",
             "ID мерчанта или его начало, ID события, платежа или клиента API, номер команды.",
             "Merchant ID si yoki uning boshi, hodisa, to‘lov yoki API mijozining ID si, buyruq raqami.",
         ),
