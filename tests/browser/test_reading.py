@@ -153,7 +153,7 @@ async def test_a_page_with_a_secret_can_be_read_by_everybody(
     for theme, width in LOOKS:
         await page.emulate_media(color_scheme=theme)
         await page.set_viewport_size({"width": width, "height": 800})
-        await watched.open(f"/merchants/{theme}")
+        await watched.open(f"/merchants/{theme}?new=yes")
         await page.fill("#url", installation.receiver.url(theme))
         await page.click("button:has-text('Configure')")
         await page.wait_for_selector("#secret")
