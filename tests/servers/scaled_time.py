@@ -24,19 +24,24 @@ def scaled_time(factor: int = FACTOR) -> Iterator[Mapping[str, str]]:
     # After what sets the clock of the whole run, where there is one (lab/flaky): it asks the next.
     preloaded = " ".join([*os.environ.get("LD_PRELOAD", "").split(), str(LIBRARY)])
     variables = {"LD_PRELOAD": preloaded, "FAKETIME": f"+0 x{factor}"}
-    # The first process keeps the start for all others, in a memory that goes when it ends.
-    with subprocess.Popen(
-        ["sh", "-c", _KEEP],
-        env={**os.environ, **variables},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as keeper:
-        assert keeper.stdout is not None
-        try:
-            yield {**variables, "FAKETIME_SHARED": keeper.stdout.readline().strip()}
-        finally:
-            keeper.communicate("\n")
+    # The first process keeps the start for all others, in a memory that goes when it ends. It keeps none if
+    # one of the same number was killed and left its own: another process has another number.
+    while True:
+        with subprocess.Popen(
+            ["sh", "-c", _KEEP],
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as keeper:
+            assert keeper.stdout is not None
+            shared = keeper.stdout.readline().strip()
+            try:
+                if shared:
+                    yield {**variables, "FAKETIME_SHARED": shared}
+                    return
+            finally:
+                keeper.communicate("\n")
 
 
 @contextmanager
