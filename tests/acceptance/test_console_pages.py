@@ -636,8 +636,8 @@ async def test_every_page_says_that_no_dispatcher_is_alive_and_as_of_when_it_is(
     for language, said in (("en", "nothing is delivered"), ("ru", "ничего не"), ("uz", "hech narsa")):
         for path in paths:
             page = (await person.get(path, **{"Accept-Language": language})).text
-            [standing] = re.findall(r'(?s)id="standing">(.*?)</div></div>', page)
-            assert said in standing, (language, path)
+            [notices] = re.findall(r'(?s)id="notices">(.*?)</div></div>', page)
+            assert said in notices, (language, path)
             assert answered.search(page), path
     await installation.start()
 
@@ -646,7 +646,7 @@ async def test_every_page_says_that_no_dispatcher_is_alive_and_as_of_when_it_is(
 
     await until_found(alive)
     for path in paths:
-        assert 'id="standing"></div>' in (await person.get(path)).text, path
+        assert 'id="notices"></div>' in (await person.get(path)).text, path
 
 
 @pytest.mark.scaled_time

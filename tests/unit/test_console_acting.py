@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.builders import NOW
-from webhook_dispatcher.console.pages.acting import Progress, Standing, progress_of, standing_of
+from webhook_dispatcher.console.pages.acting import Progress, ShownStatus, progress_of, shown_status
 from webhook_dispatcher.console.reader import reader_of
 from webhook_dispatcher.storage.console.commands import CommandRow
 
@@ -46,20 +46,24 @@ def test_a_total_is_told_where_it_is_known(command: CommandRow, progress: Progre
 
 
 @pytest.mark.parametrize(
-    ("command", "outcome", "standing"),
+    ("command", "outcome", "shown"),
     [
-        (replace(COMMAND, command="pause", status="done", result={}), None, Standing("Done", "good")),
-        (replace(COMMAND, command="retry", status="done"), None, Standing("Attempts asked for", "info")),
-        (replace(COMMAND, command="retry", status="done"), "timeout", Standing("No answer in time", "bad")),
-        (replace(COMMAND, command="retry", status="done"), "delivered", Standing("Delivered", "good")),
-        (replace(COMMAND, status="done", result={"stopped": True}), None, Standing("Stopped", "warn")),
+        (replace(COMMAND, command="pause", status="done", result={}), None, ShownStatus("Done", "good")),
+        (replace(COMMAND, command="retry", status="done"), None, ShownStatus("Attempts asked for", "info")),
+        (
+            replace(COMMAND, command="retry", status="done"),
+            "timeout",
+            ShownStatus("No answer in time", "bad"),
+        ),
+        (replace(COMMAND, command="retry", status="done"), "delivered", ShownStatus("Delivered", "good")),
+        (replace(COMMAND, status="done", result={"stopped": True}), None, ShownStatus("Stopped", "warn")),
         (
             replace(COMMAND, status="done", result={"outcome": "timeout"}),
             None,
-            Standing("No answer in time", "bad"),
+            ShownStatus("No answer in time", "bad"),
         ),
-        (replace(COMMAND, status="rejected", result=None), None, Standing("Rejected", "bad")),
+        (replace(COMMAND, status="rejected", result=None), None, ShownStatus("Rejected", "bad")),
     ],
 )
-def test_only_what_came_about_is_green(command: CommandRow, outcome: str | None, standing: Standing) -> None:
-    assert standing_of(command, reader_of(None, "en"), outcome) == standing
+def test_only_what_came_about_is_green(command: CommandRow, outcome: str | None, shown: ShownStatus) -> None:
+    assert shown_status(command, reader_of(None, "en"), outcome) == shown

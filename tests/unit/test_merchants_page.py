@@ -42,8 +42,12 @@ def test_its_example_signs_a_test_event_as_it_is_sent() -> None:
     [example] = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     shown = example.replace("$(date +%s)", "1763626530").partition("curl")[0] + 'printf "%s\n" "$BODY" "$V1"'
     secret = "whsec_0123456789abcdef0123"
-    command = [program("bash", "bash"), "-c", f"SECRET={secret}\n{shown}"]
-    asked = subprocess.run(command, capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        [str(program("bash", "bash")), "-c", f"SECRET={secret}\n{shown}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     body, signature = asked.stdout.splitlines()
     assert json.loads(body)["data"]["object"] == json.loads(SAMPLE_CHARGE)
     assert is_signed(body.encode(), f"t=1763626530,v1={signature}", (Secret(secret),))

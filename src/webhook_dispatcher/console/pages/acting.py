@@ -62,14 +62,14 @@ def is_final(command: CommandRow) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a command stands, in a word of the reader's."""
+class ShownStatus:
+    """The status of a command, in a word of the reader's."""
 
     text: str
     tone: str
 
 
-def standing_of(command: CommandRow, reader: Reader, outcome: str | None = None) -> Standing:
+def shown_status(command: CommandRow, reader: Reader, outcome: str | None = None) -> ShownStatus:
     """Say how a command stands. outcome: of the attempt that it asked for, where that is known.
 
     A command that asks for attempts is done once these are asked for, whatever comes of them.
@@ -77,14 +77,16 @@ def standing_of(command: CommandRow, reader: Reader, outcome: str | None = None)
     result = command.result or {}
     found = outcome or result.get("outcome")
     if command.status != CommandStatus.DONE:
-        return Standing(label(reader, "command_status", command.status), TONES.get(command.status, "info"))
+        return ShownStatus(label(reader, "command_status", command.status), TONES.get(command.status, "info"))
     if result.get("stopped") is True:
-        return Standing(label(reader, "fact", "stopped"), "warn")
+        return ShownStatus(label(reader, "fact", "stopped"), "warn")
     if found is not None:
-        return Standing(label(reader, "outcome", str(found)), "good" if found == Outcome.DELIVERED else "bad")
+        return ShownStatus(
+            label(reader, "outcome", str(found)), "good" if found == Outcome.DELIVERED else "bad"
+        )
     if command.command in ASKING:
-        return Standing(texts.say("commands.asked_for", reader.language), "info")
-    return Standing(label(reader, "command_status", command.status), "good")
+        return ShownStatus(texts.say("commands.asked_for", reader.language), "info")
+    return ShownStatus(label(reader, "command_status", command.status), "good")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Line:
     """A command in the list."""
 
     row: CommandRow
-    standing: acting.Standing
+    shown: acting.ShownStatus
     came_of_it: str
 
 
@@ -124,7 +124,7 @@ class CommandPages:
         )
         page = await self.commands.list(asked.key, wanted, asked.given("after") or None)
         lines = [
-            Line(row, acting.standing_of(row, asked.reader), acting.came_of(row, asked.reader))
+            Line(row, acting.shown_status(row, asked.reader), acting.came_of(row, asked.reader))
             for row in page.commands
         ]
         return Page(lines, page.next, page.looked_back_to)
@@ -151,7 +151,7 @@ class CommandPages:
         facts = {
             "said": _said(asked.given("said")),
             "command": command,
-            "standing": acting.standing_of(command, asked.reader),
+            "shown": acting.shown_status(command, asked.reader),
             "is_final": acting.is_final(command),
             "is_stoppable": command.command in acting.MASS_COMMANDS and not acting.is_final(command),
             "came_of_it": acting.came_of(command, asked.reader),

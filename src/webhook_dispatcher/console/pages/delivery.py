@@ -108,8 +108,8 @@ class DeliveryPages:
             "charge_path": with_query("/deliveries", {"charge": delivery.charge_id}),
             "acts": acts_of(delivery, is_test=delivery.type == TEST_EVENT_TYPE),
             "command": command,
-            "standing": (
-                acting.standing_of(command, asked.reader, _outcome_of(command, story)) if command else None
+            "shown": (
+                acting.shown_status(command, asked.reader, _outcome_of(command, story)) if command else None
             ),
             "is_moving": is_moving,
             "here": with_query(asked.path, {"seq": asked.given("seq"), "command": asked.given("command")}),

@@ -122,7 +122,7 @@ class MerchantPages:
             "secret": secret,
             "note": texts.say(said, asked.reader.language) if said else "",
             "command": command,
-            "standing": acting.standing_of(command, asked.reader) if command else None,
+            "shown": acting.shown_status(command, asked.reader) if command else None,
             "test_answer": _tested(command, asked) if command else "",
             "test_event": event_id(str(result.get("event_id"))),
             "is_moving": command is not None and not acting.is_final(command),

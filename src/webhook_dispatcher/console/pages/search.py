@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from webhook_dispatcher.console.calls import Answer, Asked, Moved, Shown
-from webhook_dispatcher.console.pages.acting import standing_of
+from webhook_dispatcher.console.pages.acting import shown_status
 from webhook_dispatcher.console.pages.filters import said
 from webhook_dispatcher.console.rendering import delivery_path, merchant_path
 from webhook_dispatcher.storage.console.filters import FilterRefused
@@ -25,8 +25,8 @@ class SearchPage:
             return Shown("search.html", {"query": text, "found": None, "refused": said(asked, error)}, 422)
         if found.count == 1:
             return Moved(_only(found))
-        standing = standing_of(found.command, asked.reader) if found.command else None
-        return Shown("search.html", {"query": text, "found": found, "refused": "", "standing": standing})
+        shown = shown_status(found.command, asked.reader) if found.command else None
+        return Shown("search.html", {"query": text, "found": found, "refused": "", "shown": shown})
 
 
 def _only(found: Found) -> str:
