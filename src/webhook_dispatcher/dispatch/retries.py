@@ -115,6 +115,8 @@ class Retrier:
         backoff, polls = Backoff(), Backoff(POLL, MIN_POLL)
         async with asyncio.TaskGroup() as group:
             while not self._stop.is_set():
+                # As first attempts do: a look now and then would find it behind again, time after time.
+                await self._recorder.caught_up()
                 asked = self._clock.elapsed()
                 try:
                     started, round_goes_on = await self.step(group)
@@ -156,8 +158,7 @@ class Retrier:
     async def _claim_limit(self, slots: Slots) -> int:
         """Return how many rows may be claimed now: one where only a probe may be sent, none where nothing."""
         limit = min(slots.left(Health.HEALTHY), MAX_CLAIM)
-        is_held_up = self._pause.is_on or self._recorder.is_behind() or self._memory.fullness >= 1
-        if limit <= 0 or is_held_up:
+        if limit <= 0 or self._pause.is_on or self._memory.fullness >= 1:
             return 0
         if self._outage.is_on and not await self._outage.may_claim(self._claims.check_writable):
             return 0
