@@ -95,8 +95,9 @@ async def test_a_failed_delivery_is_sent_again_by_its_merchant(installation: Ins
         retried = await merchant.carried_out(f"/v1/deliveries/{sent.id}/retry")
         assert retried.data == {"eventId": str(sent.id), "inFlight": False}
         await installation.settled(sent.id, "delivered", 3)
-        command = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
-        assert (await merchant.ask("GET", f"/v1/commands/{command}")).data["result"] == {"inFlight": False}
+        number = await installation.admin.fetchval("SELECT max(id) FROM webhook.control")
+        path = await command_path(installation, number)
+        assert (await merchant.ask("GET", path)).data["result"] == {"inFlight": False}
         again = await merchant.carried_out(f"/v1/deliveries/{sent.id}/retry")
         assert (again.status, again.code) == (409, codes.STATE_FORBIDS)
         assert again.json["error"]["cause"] == codes.STATE

@@ -185,7 +185,7 @@ async def look_at_the_night(terminal: Terminal, night: Night) -> None:
     assert len([line for line in failing if not line.startswith("  ")]) == 2
     assert f" {2 * EXHAUSTED + WAITING + CANCELLED} " in failing[1]
     assert f" {HELD} " in failing[1]
-    assert failing[1].endswith(f" {DOWN} (paused)")
+    assert failing[1].endswith(f" {DOWN} (paused, {WAITING} for a retry)")
 
     failed = " ".join((await terminal.run("explain", str(night.events["failed"][0].id))).split())
     assert f"merchant {DOWN}, number {night.events['failed'][0].seq}" in failed

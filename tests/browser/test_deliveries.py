@@ -43,7 +43,7 @@ async def test_hundreds_that_match_are_retried_and_those_that_fail_again_are_nam
     await page.click("button:has-text('Retry failed')")
     assert await page.inner_text("dt:has-text('Failed') + dd") == f"{MANY}"
     await page.click("main button:has-text('Retry failed')")
-    await page.wait_for_selector("#live .badge:has-text('Done')")
+    await page.wait_for_selector("#live .badge:has-text('Attempts asked for')")
     assert f"Matched: {MANY}, done: {MANY}" in await page.inner_text("#live")
     await installation.all_delivered(MANY - STILL_REFUSED)
     await page.reload()
@@ -65,7 +65,7 @@ async def test_a_command_that_runs_shows_how_far_it_has_come(
     await watched.page.wait_for_selector("#live >> text='100 / 120'")
     done = "UPDATE webhook.control SET status = 'done', handled_at = clock_timestamp() WHERE id = $1"
     await installation.owner.execute(done, number)
-    await watched.page.wait_for_selector("#live .badge:has-text('Done')")
+    await watched.page.wait_for_selector("#live .badge:has-text('Attempts asked for')")
 
 
 async def _failed(installation: Installation, count: int) -> bool:

@@ -184,7 +184,6 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "a story": (("show_events_deliveries", "{person}", EVENT, "20"), 1),
     "its payload": (("show_payload", "{person}", EVENT, "1000"), 1),
     "its attempts": (("show_attempts", "{person}", EVENT, "100"), 1),
-    "latest attempts": (("show_latest_attempts", "{person}", "'m0'", "20"), 20),
     "attempts before": (("show_attempts_before", "{person}", "'m0'", NOW, "5"), 5),
     "who overtook": (
         ("show_overtaking", "{person}", "'m0'", "4", f"{NOW} - interval '22 days'", NOW, "50"),
@@ -192,6 +191,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         300,
     ),
     # Each of twenty may have finished on any of ten days.
+    "latest attempts": (("show_latest_attempts", "{person}", "'m0'", "20"), 200),
     "what it waited behind": (
         ("show_predecessor", "{person}", "'m0'", "{rows}", f"{NOW} - interval '22 days'", NOW, "20"),
         200,
