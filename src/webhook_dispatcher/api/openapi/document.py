@@ -370,7 +370,7 @@ def _meta(more: Object | None = None) -> Object:
             "processingTimeMs": {"type": "integer", "minimum": 0},
         }
     )
-    described["properties"] |= {"replayed": {"const": True}, **(more or {})}
+    described["properties"] |= {"replayed": {"type": "boolean"}, **(more or {})}
     return described
 
 
