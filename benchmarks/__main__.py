@@ -57,7 +57,11 @@ PLANS: Mapping[str, Scenario] = {
     "quiet-hour": quiet_hour.quiet_hour,
     "two-processes": quiet_hour.two_processes,
 }
-API: Mapping[str, Scenario] = {"api": api.api, "idle-api": api.idle_api}
+API: Mapping[str, Scenario] = {
+    "api": api.webhook,
+    "api-list": api.deliveries,
+    "idle-api": api.idle_api,
+}
 ASKED_FOR: Mapping[str, Scenario] = {
     "collusion": collusion.collusion,
     "console": console.console,

@@ -1,4 +1,4 @@
-"""Scenarios: `GET /v1/webhook` beside a bare server with one query, and a drain beside the idle API.
+"""Scenarios: reads of the Partner API beside a bare server with one query, and a drain beside the idle API.
 
 Both servers, and the API once more without limits, stay up and have the same database; one of them at a time
 is asked, for a few seconds, by turns. Limits are really taken, of so many keys that some is left.
@@ -25,6 +25,8 @@ KEYS = 32
 LIMITS, UNLIMITED = "key=1500/PT1S", "key=0/PT1S"
 SECONDS = 4.0
 EVENTS, MERCHANTS = 20_000, 5_000
+EVENTS_LISTED = 100
+"""Deliveries of each key's merchant: a page has twenty."""
 
 BARE, LIMITED, FREE = "bare server", "API", "API, limits off"
 QUIET, BUSY = "at a third", "at saturation"
@@ -47,21 +49,31 @@ class Asked:
     port: int
 
 
-def api(bench: Bench) -> Section:
+def webhook(bench: Bench) -> Section:
+    """Ask for one row."""
+    return _read(bench, "/v1/webhook", least=0.5)
+
+
+def deliveries(bench: Bench) -> Section:
+    """Ask for a page of twenty."""
+    return _read(bench, "/v1/deliveries", least=0.6)
+
+
+def _read(bench: Bench, path: str, least: float) -> Section:
     """Ask all of them as fast as they answer, then all at a third of what the API answers."""
     rig = bench.rig
-    with _servers(rig) as (servers, requests):
+    with _servers(rig, path) as (servers, requests):
         busy = by_turns(bench.rounds, _contestants(bench, servers, requests, None), bench.tell)
         rate = busy.median(_named(LIMITED, BUSY)) / 3
         quiet = by_turns(bench.rounds, _contestants(bench, servers, requests, rate), bench.tell)
     runs = Runs()
     runs.of = {**busy.of, **quiet.of}
     return Section(
-        "The Partner API: GET /v1/webhook with token and limit",
+        f"The Partner API: GET {path} with token and limit",
         f"{KEYS} connections, a key each. “At a third”: {rate:,.0f} requests a second (Poisson), a third of "
         "what the API answers. `worker` is the server, `receiver` the process that asks.",
         runs,
-        _figures(runs),
+        _figures(runs, least),
     )
 
 
@@ -91,11 +103,13 @@ def idle_api(bench: Bench) -> Section:
 
 
 @contextmanager
-def _servers(rig: Rig) -> Iterator[tuple[dict[str, Asked], Path]]:
+def _servers(rig: Rig, path: str) -> Iterator[tuple[dict[str, Asked], Path]]:
     """Start them on a database with the keys; and write down what is sent."""
     with rig.database(rig.template(rig.receiver.url(), KEYS)) as database:
+        fill(rig, database, KEYS * EVENTS_LISTED, KEYS, 1_000)
+        deliver(rig, database, KEYS * EVENTS_LISTED)
         requests = rig.folder / "requests.json"
-        requests.write_text(json.dumps([_request(rig, database, merchant) for merchant in names(KEYS)]))
+        requests.write_text(json.dumps([_request(rig, database, path, merchant) for merchant in names(KEYS)]))
         rig.execute("VACUUM ANALYZE", database=database)
         bare = Child(
             "benchmarks.bare_api", "--dsn", rig.postgres.dsn(database=database), log=rig.folder / "bare.log"
@@ -115,12 +129,12 @@ def _servers(rig: Rig) -> Iterator[tuple[dict[str, Asked], Path]]:
             bare.end()
 
 
-def _request(rig: Rig, database: str, merchant: str) -> str:
+def _request(rig: Rig, database: str, path: str, merchant: str) -> str:
     """Make a key and a live token for a merchant, and say what is sent with it, to all servers alike."""
     token = AccessToken.from_random(secrets.token_bytes(SECRET_BYTES), None)
     rig.execute(KEY, merchant, token.hash, database=database)
     return (
-        "GET /v1/webhook HTTP/1.1\r\nHost: api.example.com\r\nAccept: application/json\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: api.example.com\r\nAccept: application/json\r\n"
         f"Accept-Language: ru-RU, ru;q=0.9, en;q=0.5\r\nUser-Agent: a-partner/1.0\r\n"
         f"{MERCHANT}: {merchant}\r\n"
         f"Authorization: Bearer {token.revealed}\r\n\r\n"
@@ -161,11 +175,11 @@ def _named(server: str, load: str) -> str:
     return f"{server}, {load}"
 
 
-def _figures(runs: Runs) -> tuple[Figure, ...]:
+def _figures(runs: Runs, least: float) -> tuple[Figure, ...]:
     limited, free, bare = (_named(name, BUSY) for name in (LIMITED, FREE, BARE))
     calm, bare_calm = _named(LIMITED, QUIET), _named(BARE, QUIET)
     return (
-        *_spread(runs, "API requests ÷ bare server's", limited, "rate", bare, least=0.5),
+        *_spread(runs, "API requests ÷ bare server's", limited, "rate", bare, least=least),
         *_spread(runs, "API p99 ÷ bare server's, at a third", calm, "p99 ms", bare_calm, most=3),
         *_spread(runs, "API CPU of a request ÷ bare server's", limited, "worker", bare),
         *_spread(runs, "Postgres CPU of a request ÷ bare server's", limited, "postgres", bare),
