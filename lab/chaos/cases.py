@@ -19,6 +19,7 @@ class Case:
     kept: what is on record of a row that an operator deleted.
     resent: requests whose kept connection was cut, and which were sent again on another in the same attempt.
     first_delay: seconds from the end of the first attempt to its retry; what comes later may be that one.
+    given_up_at: when an attempt without an answer had ended by its daemon's log, though it be on no record.
     reopened_from: from when on a first request that is on no record may have been made by hand.
     forgotten: requests whose records a failover has lost; none of them is among the others any more.
     losses: the failovers of the run.
@@ -33,6 +34,7 @@ class Case:
     resent: int = 0
     kept: Sequence[Attempted] = ()
     first_delay: float = float("inf")
+    given_up_at: float = float("inf")
     reopened_from: float = float("inf")
     replayed: int = 0
     forgotten: Sequence[Arrival] = ()
@@ -96,10 +98,13 @@ class Case:
         """Return the first arrival if it shows when the event's turn was.
 
         It does not for a test event, for one that may first have been sent by hand, where the first attempt
-        reached nobody, and where a failover may have lost what was sent just before.
+        reached nobody, by the record or by its daemon's log, and where a failover may have lost what was
+        sent just before.
         """
         first = self.first
         if first is None or self.is_test or self.may_be_first_by_hand or self.losses.forget(first.started_at):
+            return None
+        if self.given_up_at <= first.started_at:
             return None
         attempted = self.first_attempt()
         if attempted is None or self._is_first_unrecorded():
@@ -143,6 +148,7 @@ def _make(event: Event, evidence: Evidence, commands: Commands, losses: Losses, 
         evidence.by_hand.get(event.id, 0),
         kept=evidence.deleted.get(event.id, ()),
         first_delay=first_delay,
+        given_up_at=evidence.given_up.get(event.id, float("inf")),
         reopened_from=commands.reopened_from(event),
         losses=losses,
     )

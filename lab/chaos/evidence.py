@@ -218,6 +218,7 @@ class Evidence:
     absent: events whose COMMIT failed, or that the database has lost since.
     traced: ids in webhook.lost_event.
     unheard: daemon and id of absent events where its log tells of attempts, and of none that was delivered.
+    given_up: by event, when a daemon's log first tells of an attempt that has ended without an answer.
     to_monotonic: what makes an instant one of our clock.
     """
 
@@ -241,6 +242,7 @@ class Evidence:
     absent: Sequence[Event] = ()
     traced: Set[str] = frozenset()
     unheard: Set[tuple[str, str]] = frozenset()
+    given_up: Mapping[str, float] = field(default_factory=dict)
     to_monotonic: float = 0.0
 
 

@@ -11,7 +11,7 @@ import asyncpg
 
 from lab.chaos.clock import put_right
 from lab.chaos.control import done, read_commands
-from lab.chaos.daemon_logs import unheard
+from lab.chaos.daemon_logs import given_up, unheard
 from lab.chaos.evidence import Attempted, Delivery, Evidence, Limits, NoticeRow
 from lab.chaos.kinds import Kind
 from lab.chaos.scheduler import Scheduler
@@ -206,6 +206,7 @@ async def _collect(testbed: Testbed, scheduler: Scheduler, began: float, ended: 
         absent=absent,
         traced=traced,
         unheard=unheard(testbed.folder, {event.id for event in absent} - traced),
+        given_up={event_id: at + to_monotonic for event_id, at in given_up(testbed.folder).items()},
         to_monotonic=to_monotonic,
     )
 

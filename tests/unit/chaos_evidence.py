@@ -55,6 +55,7 @@ class EvidenceBuilder:
         self.absent: list[Event] = []
         self.traced: set[str] = set()
         self.unheard: set[tuple[str, str]] = set()
+        self.given_up: dict[str, float] = {}
 
     def event(
         self,
@@ -246,6 +247,7 @@ class EvidenceBuilder:
             absent=self.absent,
             traced=frozenset(self.traced),
             unheard=frozenset(self.unheard),
+            given_up=self.given_up,
         )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.chaos.daemon_logs import unheard
+from lab.chaos.daemon_logs import given_up, unheard
 
 UNCOUNTED = {"event": "attempt.uncounted", "event_id": "d", "outcome": "timeout"}
 LATE = {"event": "delivery.attempted", "event_id": "d", "outcome": "timeout"}
@@ -31,3 +31,14 @@ def test_a_daemon_has_not_heard_what_it_tried_and_never_saw_delivered(
     lines = "".join(f"{json.dumps(entry)}\n" for entry in entries)
     (tmp_path / "d1.3.log").write_text(f"{lines}Traceback, and no event\n")
     assert unheard(tmp_path, {"d"}) == ({("d1.3", "d")} if is_unheard else set())
+
+
+def test_an_attempt_is_given_up_where_it_ends_without_an_answer_and_counts(tmp_path: Path) -> None:
+    entries = [
+        {**LATE, "status": None, "at": "2026-11-26T14:40:09.500000Z"},
+        {**LATE, "status": None, "at": "2026-11-26T14:40:08.500000Z"},
+        {**UNCOUNTED, "status": None, "event_id": "u", "at": "2026-11-26T14:40:09.500000Z"},
+        {**LATE, "status": 500, "event_id": "a", "at": "2026-11-26T14:40:09.500000Z"},
+    ]
+    (tmp_path / "d1.3.log").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+    assert given_up(tmp_path) == {"d": 1795704008.5}

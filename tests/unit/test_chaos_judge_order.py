@@ -53,6 +53,20 @@ def test_an_event_whose_first_attempt_reached_nobody_has_had_its_turn(builder: E
     assert found(builder) == []
 
 
+@pytest.mark.parametrize(("given_up_at", "is_right"), [(5.19, True), (5.6, False)])
+def test_its_daemons_log_is_believed_where_the_record_of_that_attempt_went_with_it(
+    builder: EvidenceBuilder, given_up_at: float, is_right: bool
+) -> None:
+    builder.event("d", 5)
+    builder.event("e", 5.1)
+    builder.request("e", 5.2)
+    builder.fault("kill", 5.3, 6, ["d1.1"], exposed=1)
+    builder.attempt("d", 5.5, daemon="d2.1")
+    builder.attempt("e", 5.7, daemon="d2.1")
+    builder.given_up["d"] = given_up_at
+    assert found(builder) == ([] if is_right else [(What.OUT_OF_ORDER, "e")])
+
+
 def test_test_events_and_what_is_first_sent_by_hand_have_no_order(builder: EvidenceBuilder) -> None:
     builder.event("d", 5)
     builder.event("t", 5.1, type="webhook.test")
