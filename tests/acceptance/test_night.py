@@ -180,6 +180,10 @@ async def look_at_the_night(terminal: Terminal, night: Night) -> None:
     assert re.search(rf"failing +1 merchant, the longest: {DOWN} since ", screen)
     assert re.search(rf"held +1 merchant: {DOWN} \(", screen)
     assert re.search(r"paused +1 merchant\n", screen)
+    assert re.search(r"oldest +waits for .*: event \S+ of \S+\n", screen)
+    assert re.search(r"attempts +[\d.]+/s in the last 5 min: .*\d status", screen), "them, and not us"
+    assert re.search(r"sizes +attempt_log .* outbox ", screen), "what fills the disk"
+    assert re.search(r"dispatchers +\S+, version \S+, works for .* holds \d+ lanes?\n", screen)
 
     failing = (await terminal.run("merchants", "--failing")).splitlines()
     assert len([line for line in failing if not line.startswith("  ")]) == 2
@@ -220,7 +224,7 @@ async def recover(installation: Installation, terminal: Terminal, night: Night) 
     installation.receiver.behave(DOWN, Behaviour())
     await terminal.run("resume", DOWN)
     with keyboard("y\n") as theirs:
-        lines = (await terminal.run(*asked, stdin=theirs)).splitlines()
+        lines = (await terminal.run(*asked, "--deadline", "PT5M", stdin=theirs)).splitlines()
     assert lines[:3] == preview[:3]
     assert f"recovered {len(again)}" in lines[-1]
     await installation.arrived(arrived + len(again) + HELD, DOWN)
