@@ -559,7 +559,7 @@ QUESTIONS: Mapping[str, Question] = {
     "note_chunk": Question(("7", SEQS)),
     # console_...
     "is_somebody": Question((SESSION,), 2),
-    "show_counts": Question((SESSION, str(ASKED)), 6 * ASKED),
+    "show_counts": Question((SESSION, str(ASKED)), 5 * ASKED),
     "show_oldest_waiting": Question((SESSION, str(ASKED), str(ASKED)), 2 * ASKED),
     "show_pause_of_everything": Question((SESSION,), VIEWS),
     "show_dispatchers": Question((SESSION, "'35 seconds'", str(ASKED)), ASKED),
@@ -568,9 +568,6 @@ QUESTIONS: Mapping[str, Question] = {
         (SESSION, f"{NOW} - interval '{ASKED} minutes'", "'15 minutes'"), ASKED
     ),
     "show_merchants_by_id": Question((SESSION, MERCHANT, f"'{NAMED}'", f"'{NAMED}~'", str(ASKED)), ASKED),
-    "show_failing_merchants": Question(
-        (SESSION, LONG_AGO, "''", f"'{NAMED}'", str(ASKED), str(ASKED)), 2 * ASKED
-    ),
     "show_paused_merchants": Question((SESSION, MERCHANT, f"'{NAMED}'", f"'{NAMED}~'", str(ASKED)), ASKED),
     "show_merchants_behind": Question(
         (SESSION, LONG_AGO, "''", f"'{NAMED}'", str(ASKED), str(ASKED), str(ASKED)), 2 * ASKED
@@ -666,11 +663,13 @@ READ_WHOLE: Mapping[str, str] = {
     "release_lanes_of": "it looks at all lanes, for a process that has died",
     "release_retries_of": "it looks at all that is in flight, for a process that has died",
     "read_holders": "it looks at all lanes",
+    "list_whoever_failed": "it looks at all lanes",
     "list_merchants": "it looks at all merchants",
     "count_recent": "its index is of blocks (BRIN); test_insight_cost.py says what it reads",
     "measure_lag": "as count_recent",
     "count_arrivals": "as find_finished",
     "show_lag": "as find_finished; test_console_read_cost.py says what it reads",
+    "show_whoever_failed": "it looks at lanes, up to a limit; test_console_read_cost.py says what it reads",
     "show_audit": "as read_endpoint_history",
     "show_audit_of_merchant": "as read_endpoint_history",
     "show_changes": "as read_endpoint_history",

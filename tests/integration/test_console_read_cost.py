@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from tests.integration.console_history import fill
+from tests.integration.console_history import MERCHANTS, fill
 from tests.integration.console_readers import reader_of
 from tests.integration.read_cost import Found, patience, set_as_programs_do
 from tests.integration.statement_cost import PLANS, Cost, execute, prepare
@@ -24,8 +24,10 @@ from webhook_dispatcher.storage.console.deliveries import LOOK, NEWEST
 from webhook_dispatcher.storage.console.merchants import (
     MAX_EVENTS_LOOKED_AT,
     MAX_FAILED_LOOKED_AT,
+    MAX_JUDGED,
     MAX_KEYS,
     MAX_LANES_LOOKED_AT,
+    MAX_LANES_THAT_FAILED,
 )
 from webhook_dispatcher.storage.console.overview import (
     MAX_DISPATCHERS,
@@ -214,7 +216,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "how ticked ones stand": (("show_states", "{person}", f"ARRAY[{EVENT}]::uuid[]", "'test'"), 50),
     "a skip of one merchant": (("show_skip_of", "{person}", "'m7'", NOW, str(COUNTED)), 20),
     "circumstances": (("show_circumstances", "{person}", "'m7'", str(NEWEST), "10000"), 20),
-    "counts": (("show_counts", "{person}", str(COUNTED)), 5 * COUNTED),
+    "counts": (("show_counts", "{person}", str(COUNTED)), 4 * COUNTED),
     "what waits longest": (
         ("show_oldest_waiting", "{person}", str(MAX_MERCHANTS_LOOKED_AT), str(MAX_ROWS_LOOKED_AT)),
         MAX_MERCHANTS_LOOKED_AT + MAX_ROWS_LOOKED_AT,
@@ -234,17 +236,11 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
         1,
     ),
     "paused": (("show_paused_merchants", "{person}", "''", "''", "'~'", str(PAGE)), PAGE),
+    # Many lanes are on a page, and each of those that are judged has some attempts of two days.
     "failing": (
-        (
-            "show_failing_merchants",
-            "{person}",
-            "'2000-01-01'",
-            "''",
-            "''",
-            str(MAX_LANES_LOOKED_AT),
-            str(PAGE),
-        ),
-        MAX_LANES_LOOKED_AT,
+        ("show_whoever_failed", "{person}", "'2000-01-01'", "''", "''", "true", "'1 day'", "100")
+        + (str(MAX_LANES_THAT_FAILED), str(MAX_JUDGED)),
+        MERCHANTS // 10 + 10 * MAX_JUDGED,
     ),
     "behind": (
         ("show_merchants_behind", "{person}", "'2000-01-01'", "''", "''")

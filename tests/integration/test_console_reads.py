@@ -14,6 +14,7 @@ from tests.integration.storage_harness import StorageHarness
 from webhook_dispatcher.domain.command import RECOVERABLE, LeaveOut, Recover, Skip
 from webhook_dispatcher.storage.administration import Administration
 from webhook_dispatcher.storage.console import deliveries as deliveries_module
+from webhook_dispatcher.storage.console import merchants as merchants_module
 from webhook_dispatcher.storage.console import previews as previews_module
 from webhook_dispatcher.storage.console.commands import Became, CommandFilter, Commands
 from webhook_dispatcher.storage.console.database import SessionOver
@@ -606,7 +607,7 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(cons
         await console.db.execute(ENDPOINT, merchant)
         await console.db.execute(made, merchant, attempts, failing, age)
     await console.db.execute(
-        "UPDATE webhook.lane SET last_success_at = clock_timestamp(), "
+        "UPDATE webhook.lane SET last_success_at = clock_timestamp(), last_failure_at = clock_timestamp(), "
         "failing_since = CASE WHEN merchant_id <> 'often' THEN clock_timestamp() END"
     )
     page = await console.merchant_page(MerchantOrder.ID)
@@ -623,6 +624,41 @@ async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(cons
         shown = await Merchants(console.pool).get(console.viewer, merchant)
         assert shown is not None
         assert (shown.state(), shown.attempts_failed, shown.attempted) == (state, failed, attempted)
+    assert await console.merchants(MerchantOrder.FAILING, limit=1) == ["silent", "often"]
+    [silent, often] = (await console.merchant_page(MerchantOrder.FAILING)).merchants
+    assert (silent.failure, often.failure and often.failure.outcome) == (
+        Failure(None, None, None, None, 0),
+        "timeout",
+    )
+    overview = await Overviews(console.pool).get(console.viewer)
+    assert (overview.failing, overview.failing_is_cut) == (2, False)
+
+
+async def test_whoever_fails_is_found_behind_those_that_were_judged(
+    console: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merchants_module, "MAX_JUDGED", 2)
+    for merchant in ("a", "b", "c", "d"):
+        await console.db.execute(ENDPOINT, merchant)
+        for _ in range(2 if merchant in ("b", "d") else 1):
+            await console.db.execute(ATTEMPT, uuid4(), merchant, timedelta(0))
+    await console.db.execute(
+        "UPDATE webhook.lane SET failing_since = clock_timestamp(), last_failure_at = clock_timestamp()"
+    )
+    assert await console.merchants(MerchantOrder.FAILING) == ["b", "d"]
+    overview = await Overviews(console.pool).get(console.viewer)
+    assert (overview.failing, overview.failing_is_cut) == (1, True)
+
+
+async def test_attempts_that_could_not_be_made_say_nothing_of_their_merchant(console: Reading) -> None:
+    await console.db.execute(ENDPOINT, "m")
+    for _ in range(3):
+        await console.db.execute(ATTEMPT, uuid4(), "m", timedelta(0))
+    await console.db.execute("UPDATE webhook.attempt_log SET outcome = 'unsendable'")
+    await console.db.execute("UPDATE webhook.lane SET last_success_at = clock_timestamp()")
+    page = await console.merchant_page(MerchantOrder.ID)
+    [row] = page.merchants
+    assert (row.state(page.now), row.attempted) == (MerchantState.HEALTHY, 0)
 
 
 async def test_merchants_are_listed_in_every_order_page_by_page(console: Reading) -> None:

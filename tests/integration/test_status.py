@@ -69,3 +69,25 @@ async def test_what_waits_for_a_retry_is_not_nothing(storage: StorageHarness) ->
         found = await asked.merchants(MerchantFilter())
     assert (found[0].waiting, found[0].waiting_for_retry) == (0, 1_102)
     assert list(merchants.lines(found))[1].endswith(" m (1,102 for a retry, no endpoint)")
+
+
+async def test_who_fails_is_told_by_the_latest_attempts_and_not_by_the_last(storage: StorageHarness) -> None:
+    await storage.db.execute(
+        "INSERT INTO webhook.lane (merchant_id, last_failure_at, failing_since, failures_in_a_row) VALUES "
+        "('often', clock_timestamp(), NULL, 0), ('once', clock_timestamp(), clock_timestamp(), 1), "
+        "('for days', clock_timestamp(), clock_timestamp() - interval '3 days', 4)"
+    )
+    await storage.db.execute(
+        "INSERT INTO webhook.attempt_log "
+        "(event_id, merchant_id, attempt, trigger, started_at, duration_ms, outcome) "
+        "SELECT gen_random_uuid(), merchant, 1, 'schedule', clock_timestamp() - age * interval '1 s', 5, "
+        "CASE WHEN age % 5 = 2 OR merchant <> 'often' THEN 'timeout' ELSE 'delivered' END "
+        "FROM (VALUES ('often', 245), ('once', 1), ('for days', 1)) AS made (merchant, attempts) "
+        "CROSS JOIN LATERAL generate_series(1, attempts) AS age"
+    )
+    async with insight(storage.db) as asked:
+        found = await asked.merchants(MerchantFilter(only_failing=True))
+        facts = await asked.status(WINDOW, [], None, [])
+    assert [merchant.merchant_id for merchant in found] == ["for days", "often"]
+    assert (facts.failing, facts.most_failing) == (2, found)
+    assert list(merchants.lines(found))[-2] == "  20 of the latest 100 attempts failed"

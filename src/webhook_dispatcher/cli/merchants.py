@@ -17,7 +17,10 @@ from webhook_dispatcher.storage.insight import MAX_AHEAD, MerchantFacts, Merchan
 def merchants(
     context: typer.Context,
     failing: Annotated[
-        bool, typer.Option("--failing", help="Whose latest attempts failed, without a success since.")
+        bool,
+        typer.Option(
+            "--failing", help="Of whose latest hundred attempts within a day two failed, and over a tenth."
+        ),
     ] = False,
     behind: Annotated[
         bool,
@@ -76,9 +79,11 @@ def lines(found: Sequence[MerchantFacts]) -> Iterator[str]:
 
 
 def _beneath(merchant: MerchantFacts) -> Iterator[str]:
-    """Say who paused a merchant, and what came of the latest attempt at one that fails; cut to 80 columns."""
+    """Say who paused a merchant, and what came of attempts at one that fails; cut to 80 columns."""
     if merchant.paused_at is not None:
         yield cut(f"  paused since {short(merchant.paused_at)} by {shown(merchant.paused_by)}")
+    if merchant.attempts_failed and merchant.failing_since is None:
+        yield f"  {merchant.attempts_failed} of the latest {merchant.attempted} attempts failed"
     if merchant.failed_at is not None:
         status = f" {merchant.failed_status}" if merchant.failed_status is not None else ""
         reason = f": {shown(merchant.failed_reason)}" if merchant.failed_reason else ""

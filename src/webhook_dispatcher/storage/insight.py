@@ -15,6 +15,7 @@ import asyncpg
 from webhook_dispatcher.domain.errors import StatementRefused
 from webhook_dispatcher.domain.event import State, Trigger
 from webhook_dispatcher.domain.signing import SealedSecret
+from webhook_dispatcher.domain.thresholds import FAILING_OUT_OF, FAILING_WITHIN, is_failing
 from webhook_dispatcher.storage import lost
 from webhook_dispatcher.storage.administration import (
     AttemptView,
@@ -255,7 +256,8 @@ class StatusFacts:
 class MerchantFacts:
     """How one merchant fares. waiting: events in order, as far as they were counted, as waiting_for_retry.
 
-    paused_…: of the command that paused it. failed_…: of the latest failed attempt, where it fails.
+    attempted, attempts_failed: as domain.thresholds.is_failing has them. paused_…: of the command that paused
+    it. failed_…: of the latest failed attempt, where one failed lately.
     """
 
     merchant_id: str
@@ -269,6 +271,8 @@ class MerchantFacts:
     oldest_waiting_at: datetime | None
     waiting: int
     waiting_for_retry: int = 0
+    attempted: int = 0
+    attempts_failed: int = 0
     paused_at: datetime | None = None
     paused_by: str | None = None
     failed_at: datetime | None = None
@@ -382,6 +386,7 @@ class Insight:
         """Measure everything at once; attempts within the window that ends now."""
         backlog = (await self._rows("read_backlog", MAX_COUNTED + 1))[0]
         lanes = (await self._rows("count_lanes"))[0]
+        failing = await self._failing()
         since = backlog["now"] - window
         recent = await self._rows("count_recent", since, MAX_COUNTED + 1)
         started = sum(row["first_attempts"] for row in recent)
@@ -390,9 +395,8 @@ class Insight:
             general_pause=(await self.pauses()).get(""),
             owing=[Owing(**row) for row in await self._rows("read_owing", MAX_OWING)],
             **lanes,
-            most_failing=await self.merchants(MerchantFilter(only_failing=True, limit=3))
-            if lanes["failing"]
-            else [],
+            failing=len(failing),
+            most_failing=await self._merchants(failing, MerchantFilter(limit=3)) if failing else [],
             recent_since=since,
             recent={row["outcome"]: row["attempts"] for row in recent},
             lag=await self._lag(backlog["now"], window),
@@ -425,13 +429,29 @@ class Insight:
 
     async def merchants(self, wanted: MerchantFilter) -> list[MerchantFacts]:
         """Return matching merchants: those that fail first, then those whose events wait the longest."""
+        return await self._merchants(await self._failing() if wanted.only_failing else None, wanted)
+
+    async def _failing(self) -> Sequence[str]:
+        """Return the merchants that fail, the longest first."""
+        rows = await self._rows("list_whoever_failed", FAILING_WITHIN, FAILING_OUT_OF, MAX_COUNTED)
+        return [
+            row["merchant_id"]
+            for row in rows
+            if is_failing(row["attempted"], row["failed"], row["failing_since"], row["failures_in_a_row"])
+        ]
+
+    async def _merchants(
+        self, merchants: Sequence[str] | None, wanted: MerchantFilter
+    ) -> list[MerchantFacts]:
         rows = await self._rows(
             "list_merchants",
-            wanted.only_failing,
+            merchants,
             wanted.behind_since,
             wanted.only_paused,
             MAX_AHEAD + 1,
             wanted.limit,
+            FAILING_WITHIN,
+            FAILING_OUT_OF,
         )
         return [MerchantFacts(**row) for row in rows]
 

@@ -139,7 +139,7 @@ def _figures(overview: Overview, reader: Reader) -> Sequence[Figure]:
         ),
         Figure(
             "overview.failing",
-            counted(reader, overview.failing),
+            amounts.number(overview.failing, language) + ("+" if overview.failing_is_cut else ""),
             _merchants(MerchantOrder.FAILING),
             "bad" if overview.failing else "",
             _held(overview, language),

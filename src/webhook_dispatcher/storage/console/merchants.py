@@ -1,8 +1,8 @@
 """Merchants, listed and one by one: console_merchants.sql, bound.
 
-A list is of lanes: each merchant that has, or had, an endpoint or events has one. By id and by failing it is
-read from an index. There is no index of who is behind, or of who has most events: these are found among a
-bounded number of owed, or of the newest, events, and `MerchantPage.is_complete` says whether that was all.
+A list is of lanes: each merchant that has, or had, an endpoint or events has one. By id it is read from an
+index. There is no index of who fails, is behind, or has most events: these are found among a bounded number
+of lanes, of owed, or of the newest, events, and `MerchantPage.is_complete` says whether that was all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,7 @@ from webhook_dispatcher.domain.thresholds import (
     BEHIND,
     FAILING_OUT_OF,
     FAILING_WITHIN,
-    MAX_FAILED_SHARE,
-    MIN_FAILED,
+    is_failing,
 )
 from webhook_dispatcher.storage.api.database import Database
 from webhook_dispatcher.storage.console import positions
@@ -30,6 +29,10 @@ MAX_WAITING = 1_000
 """Up to here a list counts what waits for a merchant."""
 MAX_LANES_LOOKED_AT = 10_000
 MAX_EVENTS_LOOKED_AT = 10_000
+MAX_LANES_THAT_FAILED = 100_000
+"""Among so many it is looked for those of which an attempt failed: one after the other, without an index."""
+MAX_JUDGED = 1_000
+"""Merchants whose latest attempts are looked at, at once."""
 MAX_FAILED_LOOKED_AT = 2_000
 FAILED_WITHIN = timedelta(hours=24)
 LATEST = 20
@@ -81,7 +84,7 @@ class Failure:
 class MerchantRow:
     """One merchant in a list.
 
-    attempted, attempts_failed: of its latest attempts within FAILING_WITHIN, FAILING_OUT_OF at most.
+    attempted, attempts_failed: as domain.thresholds.is_failing has them.
     waiting: events that wait for their first attempt, up to MAX_WAITING + 1. oldest_waiting_at: of these, the
         first in order. failed: deliveries that failed in the last 24 hours, as far as these were looked at.
     volume: its events among the newest that were looked at; failure: of one that fails. Each is None where
@@ -209,21 +212,15 @@ def merchant_state(merchant: MerchantRow | Merchant, now: datetime) -> MerchantS
         return MerchantState.PAUSED
     if merchant.suspended_at is not None:
         return MerchantState.SUSPENDED
-    if _is_failing(merchant):
+    if is_failing(
+        merchant.attempted, merchant.attempts_failed, merchant.failing_since, merchant.failures_in_a_row
+    ):
         return MerchantState.FAILING
     if oldest is not None and now - oldest > BEHIND:
         return MerchantState.SLOW
     if merchant.last_success_at is None:
         return MerchantState.NEW
     return MerchantState.HEALTHY
-
-
-def _is_failing(merchant: MerchantRow | Merchant) -> bool:
-    """Tell whether too many of the latest attempts failed; without any, whether the last before them did."""
-    if not merchant.attempted:
-        return merchant.failing_since is not None
-    failed = merchant.attempts_failed
-    return failed >= MIN_FAILED and failed > MAX_FAILED_SHARE * merchant.attempted
 
 
 class Merchants:
@@ -248,16 +245,21 @@ class Merchants:
             raise ValueError(f"limit: must be 1 to {MAX_LIMIT}, not {limit}")
         check_text("prefix", prefix)
         [clock] = await self._ask("show_now", session)
-        found = await self._find(session, order, prefix, after, limit + 1)
+        looked = await self._find(session, order, prefix, after, limit + 1)
+        found = [
+            row for row in looked if order is not MerchantOrder.FAILING or row["is_suspended"] or fails(row)
+        ]
         shown = found[:limit]
+        # Of those that were judged perhaps few fail: the list goes on behind the last of them.
+        more = shown[-1:] if len(found) > limit else looked[MAX_JUDGED - 1 :]
         rows, failed_is_cut = await self._fares(session, shown)
         if order is MerchantOrder.FAILING and shown:
-            rows = await self._with_failures(session, rows, shown)
+            rows = await self._with_failures(session, clock["now"], rows, shown)
         return MerchantPage(
             now=clock["now"],
             merchants=rows,
-            next=_place(order, shown[-1]) if len(found) > limit else None,
-            is_complete=all(row.get("is_complete", True) for row in found),
+            next=_place(order, more[0]) if more else None,
+            is_complete=all(row.get("is_complete", True) for row in looked),
             failed_is_cut=failed_is_cut,
             looked_at=found[0]["looked_at"] if found and order is MerchantOrder.VOLUME else None,
         )
@@ -297,7 +299,7 @@ class Merchants:
                 return await self._ask(name, session, known, prefix, prefix + _LAST, most)
             case MerchantOrder.FAILING:
                 place = *_moment(after), prefix
-                return await self._ask("show_failing_merchants", session, *place, MAX_LANES_LOOKED_AT, most)
+                return await ask_who_failed(self._database, session, *place)
             case MerchantOrder.BEHIND:
                 place = *_moment(after), prefix
                 bounds = MAX_LANES_LOOKED_AT, MAX_EVENTS_LOOKED_AT
@@ -332,10 +334,12 @@ class Merchants:
         return rows, any(row["is_cut"] for row in failed)
 
     async def _with_failures(
-        self, session: bytes, rows: Sequence[MerchantRow], found: Sequence[dict[str, Any]]
+        self, session: bytes, now: datetime, rows: Sequence[MerchantRow], found: Sequence[dict[str, Any]]
     ) -> Sequence[MerchantRow]:
         """Add to merchants that fail why they do."""
-        since = {row["merchant_id"]: row["failing_since"] for row in found}
+        since = {
+            row["merchant_id"]: at if (at := row["place_at"]) < now else now - FAILING_WITHIN for row in found
+        }
         failures = {
             row.pop("merchant_id"): Failure(**row)
             for row in await self._ask("show_failures", session, [*since], [*since.values()], MAX_WAITING + 1)
@@ -344,6 +348,37 @@ class Merchants:
 
     async def _ask(self, name: str, session: bytes, *arguments: object) -> Sequence[dict[str, Any]]:
         return await ask_as(self._database, _STATEMENTS[name], session, *arguments)
+
+
+async def ask_who_failed(
+    database: Database,
+    session: bytes,
+    place_at: datetime = EARLIEST,
+    after: str = "",
+    prefix: str = "",
+    with_suspended: bool = True,
+) -> Sequence[dict[str, Any]]:
+    """Return at most MAX_JUDGED merchants that may fail, from a place on: `show_whoever_failed`."""
+    return await ask_as(
+        database,
+        _STATEMENTS["show_whoever_failed"],
+        session,
+        place_at,
+        after,
+        prefix,
+        with_suspended,
+        FAILING_WITHIN,
+        FAILING_OUT_OF,
+        MAX_LANES_THAT_FAILED,
+        MAX_JUDGED,
+    )
+
+
+def fails(row: Mapping[str, Any]) -> bool:
+    """Tell whether a merchant of `ask_who_failed` fails."""
+    return is_failing(
+        row["attempted"], row["attempts_failed"], row["failing_since"], row["failures_in_a_row"]
+    )
 
 
 def _moment(after: str | None) -> tuple[datetime, str]:
@@ -368,7 +403,7 @@ def _place(order: MerchantOrder, last: Mapping[str, Any]) -> str:
         case MerchantOrder.ID | MerchantOrder.PAUSED:
             return positions.write(merchant_id)
         case MerchantOrder.FAILING:
-            return positions.write(positions.number_of(last["failing_since"]), merchant_id)
+            return positions.write(positions.number_of(last["place_at"]), merchant_id)
         case MerchantOrder.BEHIND:
             return positions.write(positions.number_of(last["oldest_waiting_at"]), merchant_id)
         case MerchantOrder.VOLUME:

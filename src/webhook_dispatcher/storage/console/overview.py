@@ -13,6 +13,7 @@ from uuid import UUID
 
 from webhook_dispatcher.domain.thresholds import SILENT
 from webhook_dispatcher.storage.api.database import Database
+from webhook_dispatcher.storage.console import merchants
 from webhook_dispatcher.storage.console.reading import MAX_COUNTED, ask_as
 from webhook_dispatcher.storage.insight import Lag, Pause
 from webhook_dispatcher.storage.statements import load
@@ -77,7 +78,8 @@ class Overview:
     """Everything at once.
 
     waiting: for a first attempt; waiting_for_retry: for a later one. failed: deliveries, in 24 hours.
-    failing, suspended, paused: merchants. pause: the command that paused everything, where it is and one did.
+    failing (and not suspended), suspended, paused: merchants. failing_is_cut: more may fail than were judged.
+    pause: the command that paused everything, where it is and one did.
     hour: by minute; day: by quarter of an hour; both end now, with entries for times without attempts.
     """
 
@@ -89,6 +91,7 @@ class Overview:
     oldest: Oldest | None
     failed: int
     failing: int
+    failing_is_cut: bool
     suspended: int
     paused: int
     lag: Lag
@@ -115,8 +118,12 @@ class Overviews:
         bounds = MAX_MERCHANTS_LOOKED_AT, MAX_ROWS_LOOKED_AT
         oldest = await self._ask("show_oldest_waiting", session, *bounds) if counts["waiting"] else ()
         [lag] = await self._ask("show_lag", session, MAX_LAGS)
+        failed = await merchants.ask_who_failed(self._database, session, with_suspended=False)
         return Overview(
             **counts,
+            failing=sum(map(merchants.fails, failed)),
+            failing_is_cut=len(failed) == merchants.MAX_JUDGED
+            or not all(row["is_complete"] for row in failed),
             pause=await self.pause(session) if counts["everything_is_paused"] else None,
             oldest=Oldest(**oldest[0]) if oldest else None,
             lag=Lag(**lag),

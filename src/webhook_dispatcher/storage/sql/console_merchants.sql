@@ -21,50 +21,65 @@ CROSS JOIN LATERAL (
 ) AS page
 ORDER BY page.merchant_id;
 
--- name: show_failing_merchants
--- List merchants that fail, or are suspended, those first that fail the longest. Those that are suspended are read whole,
--- up to a limit: their index is by the next try.
+-- name: show_whoever_failed
+-- List merchants of which an attempt failed lately, or the latest before, and those that are suspended, with how their
+-- latest attempts ended: whether that is too many is for domain.thresholds to say. No index knows who failed lately: all
+-- lanes are looked at, up to a limit.
 -- $1 session bytea
--- $2 failing_since timestamptz
+-- $2 place_at timestamptz
 -- $3 after text; the merchants of that instant up to this one are left out
 -- $4 first text; what ids begin with
--- $5 suspended_looked_at bigint
--- $6 most bigint
--- row: merchant_id text, failing_since timestamptz
--- order: by failing_since and merchant_id; one that is suspended without failing is as old as its suspension
+-- $5 with_suspended boolean
+-- $6 within interval; attempts that count
+-- $7 out_of bigint; of these, the latest
+-- $8 lanes_looked_at bigint
+-- $9 most bigint
+-- row: merchant_id text, failing_since timestamptz, failures_in_a_row integer, is_suspended boolean, place_at timestamptz,
+--   attempted bigint, attempts_failed bigint, is_complete boolean
+-- order: by place_at (failing_since; the suspension of one that is suspended without failing; last of all, who accepted the
+--   latest) and merchant_id; is_complete: there are no more lanes
 -- none: there are no more, or the session is over
-SELECT page.merchant_id, page.failing_since
+SELECT
+    page.merchant_id, page.failing_since, page.failures_in_a_row, page.is_suspended, page.place_at, lately.attempted,
+    lately.failed AS attempts_failed, page.is_complete
 FROM webhook.console_reader($1) AS me
 CROSS JOIN LATERAL (
-    SELECT known.merchant_id, known.failing_since
-    FROM (
+    WITH looked AS MATERIALIZED (
+        SELECT
+            lanes.merchant_id, lanes.failing_since, lanes.failures_in_a_row, lanes.suspended_at, lanes.last_failure_at,
+            coalesce(lanes.failing_since, lanes.suspended_at, '2100-01-01 00:00:00+00') AS place_at
+        FROM webhook.console_lanes AS lanes
+        WHERE me.name IS NOT NULL
+        LIMIT $8
+    )
+    SELECT
+        looked.merchant_id, looked.failing_since, looked.failures_in_a_row, looked.suspended_at IS NOT NULL AS is_suspended,
+        looked.place_at, (SELECT count(*) FROM looked) < $8 AS is_complete
+    FROM looked
+    WHERE
         (
-            SELECT lanes.merchant_id, lanes.failing_since
-            FROM webhook.console_lanes AS lanes
-            WHERE me.name IS NOT NULL
-                AND lanes.failing_since IS NOT NULL
-                AND lanes.suspended_at IS NULL
-                AND lanes.failing_since >= $2
-                AND (lanes.failing_since > $2 OR lanes.merchant_id > $3)
-                AND starts_with(lanes.merchant_id, $4)
-            ORDER BY lanes.failing_since
-            LIMIT (SELECT $5::bigint)
+            num_nonnulls(looked.failing_since, looked.suspended_at) > 0
+            OR looked.last_failure_at >= statement_timestamp() - $6::interval
         )
-        UNION ALL
-        SELECT suspended.merchant_id, suspended.failing_since
-        FROM (
-            SELECT lanes.merchant_id, coalesce(lanes.failing_since, lanes.suspended_at) AS failing_since
-            FROM webhook.console_lanes AS lanes
-            WHERE me.name IS NOT NULL AND lanes.suspended_at IS NOT NULL
-            ORDER BY lanes.wait_until
-            LIMIT (SELECT $5::bigint)
-        ) AS suspended
-        WHERE (suspended.failing_since, suspended.merchant_id) > ($2, $3) AND starts_with(suspended.merchant_id, $4)
-    ) AS known
-    ORDER BY known.failing_since, known.merchant_id
-    LIMIT $6
+        AND ($5 OR looked.suspended_at IS NULL)
+        AND (looked.place_at, looked.merchant_id) > ($2, $3::text COLLATE "C")
+        AND starts_with(looked.merchant_id, $4)
+    ORDER BY looked.place_at, looked.merchant_id
+    LIMIT $9
 ) AS page
-ORDER BY page.failing_since, page.merchant_id;
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
+        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
+    FROM (
+        SELECT attempts.outcome
+        FROM webhook.console_attempts AS attempts
+        WHERE attempts.merchant_id = page.merchant_id AND attempts.started_at >= statement_timestamp() - $6::interval
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $7
+    ) AS tried
+) AS lately
+ORDER BY page.place_at, page.merchant_id;
 
 -- name: show_paused_merchants
 -- List merchants that are paused, each by itself, by id.
@@ -255,7 +270,9 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS head ON true
 CROSS JOIN LATERAL (
-    SELECT count(*) AS attempted, count(*) FILTER (WHERE tried.outcome <> 'delivered') AS failed
+    SELECT
+        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
+        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
     FROM (
         SELECT attempts.outcome
         FROM webhook.console_attempts AS attempts
@@ -436,7 +453,9 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS head ON true
 CROSS JOIN LATERAL (
-    SELECT count(*) AS attempted, count(*) FILTER (WHERE tried.outcome <> 'delivered') AS failed
+    SELECT
+        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
+        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
     FROM (
         SELECT attempts.outcome
         FROM webhook.console_attempts AS attempts

@@ -1,11 +1,11 @@
 -- What goes on just now. Everything is counted up to a limit.
 
 -- name: show_counts
--- Count what waits, what failed in 24 hours, and merchants by how they fare: those that fail without being suspended.
+-- Count what waits, what failed in 24 hours, and merchants that are suspended or paused.
 -- $1 session bytea
 -- $2 most bigint
 -- row: now timestamptz, everything_is_paused boolean, waiting bigint, waiting_for_retry bigint, failed bigint,
---   failing bigint, suspended bigint, paused bigint
+--   suspended bigint, paused bigint
 -- order: one row
 -- none: the session is over
 SELECT
@@ -14,7 +14,6 @@ SELECT
     waiting.rows AS waiting,
     retries.rows AS waiting_for_retry,
     failed.rows AS failed,
-    failing.rows AS failing,
     suspended.rows AS suspended,
     paused.rows AS paused
 FROM webhook.console_reader($1) AS me
@@ -52,16 +51,6 @@ CROSS JOIN LATERAL (
         LIMIT (SELECT $2::bigint)
     ) AS counted
 ) AS failed
-CROSS JOIN LATERAL (
-    SELECT count(*) AS rows
-    FROM (
-        SELECT
-        FROM webhook.console_lanes AS lanes
-        WHERE me.name IS NOT NULL AND lanes.failing_since IS NOT NULL AND lanes.suspended_at IS NULL
-        ORDER BY lanes.failing_since
-        LIMIT (SELECT $2::bigint)
-    ) AS counted
-) AS failing
 CROSS JOIN LATERAL (
     SELECT count(*) AS rows
     FROM (

@@ -329,13 +329,11 @@ LEFT JOIN LATERAL (
 ) AS endpoint ON true;
 
 -- name: count_lanes
--- Count the lanes that are paused, and those of merchants that fail, and that are suspended; and say when one of
--- these is tried next.
--- row: paused bigint, failing bigint, suspended bigint, next_try_at timestamptz
+-- Count the lanes that are paused, and those of merchants that are suspended; and say when one of these is tried next.
+-- row: paused bigint, suspended bigint, next_try_at timestamptz
 -- order: one row
 SELECT
     count(*) FILTER (WHERE lanes.paused) AS paused,
-    count(*) FILTER (WHERE lanes.failing_since IS NOT NULL) AS failing,
     count(*) FILTER (WHERE lanes.suspended_at IS NOT NULL) AS suspended,
     min(lanes.wait_until) FILTER (WHERE lanes.suspended_at IS NOT NULL) AS next_try_at
 FROM webhook.lanes;
@@ -462,15 +460,47 @@ FROM (
     WHERE control.status = 'pending'
 ) AS waiting;
 
+-- name: list_whoever_failed
+-- List merchants of which an attempt failed lately, or the latest before, with how their latest attempts ended: whether
+-- that is too many is for domain.thresholds to say.
+-- $1 within interval; attempts that count
+-- $2 out_of bigint; of these, the latest
+-- $3 most bigint
+-- row: merchant_id text, failing_since timestamptz, failures_in_a_row integer, attempted bigint, failed bigint
+-- order: by failing_since; last those that have accepted the latest
+SELECT page.merchant_id, page.failing_since, page.failures_in_a_row, lately.attempted, lately.failed
+FROM (
+    SELECT lanes.merchant_id, lanes.failing_since, lanes.failures_in_a_row
+    FROM webhook.lanes
+    WHERE lanes.failing_since IS NOT NULL OR lanes.last_failure_at >= statement_timestamp() - $1::interval
+    ORDER BY lanes.failing_since, lanes.merchant_id
+    LIMIT $3
+) AS page
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
+        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
+    FROM (
+        SELECT attempts.outcome
+        FROM webhook.attempts
+        WHERE attempts.merchant_id = page.merchant_id AND attempts.started_at >= statement_timestamp() - $1::interval
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $2
+    ) AS tried
+) AS lately
+ORDER BY page.failing_since, page.merchant_id;
+
 -- name: list_merchants
 -- List merchants and how they fare: those that fail first, then those whose events wait the longest.
--- $1 only_failing boolean
+-- $1 merchants text[]; null: all
 -- $2 behind_since timestamptz
 -- $3 only_paused boolean
 -- $4 count_limit bigint
 -- $5 most bigint
+-- $6 within interval; attempts that count
+-- $7 out_of bigint; of these, the latest
 -- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz,
---   failures_in_a_row integer, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
+--   failures_in_a_row integer, attempted bigint, attempts_failed bigint, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
 --   oldest_waiting_at timestamptz, paused_at timestamptz, paused_by text, failed_at timestamptz, failed_outcome text,
 --   failed_status integer, failed_reason text, waiting bigint,
 --   waiting_for_retry bigint
@@ -478,6 +508,8 @@ FROM (
 -- none: none matches; where behind_since is null, those that are not behind match too
 SELECT
     listed.*,
+    lately.attempted,
+    lately.failed AS attempts_failed,
     pause.handled_at AS paused_at,
     pause.requested_by AS paused_by,
     failure.started_at AS failed_at,
@@ -518,7 +550,7 @@ FROM (
         LIMIT 1
     ) AS head ON true
     WHERE
-        (NOT $1 OR lane.failing_since IS NOT NULL)
+        ($1::text[] IS NULL OR known.merchant_id = ANY($1))
         AND ($2::timestamptz IS NULL OR head.created_at < $2)
         AND (NOT $3 OR coalesce(lane.paused, false))
     ORDER BY lane.failing_since, head.created_at, known.merchant_id
@@ -536,14 +568,27 @@ CROSS JOIN LATERAL (
         SELECT FROM webhook.owed WHERE owed.merchant_id = listed.merchant_id AND owed.due_at IS NOT NULL LIMIT $4
     ) AS counted
 ) AS retries
+CROSS JOIN LATERAL (
+    SELECT
+        count(*) FILTER (WHERE tried.outcome <> 'unsendable') AS attempted,
+        count(*) FILTER (WHERE tried.outcome NOT IN ('delivered', 'unsendable')) AS failed
+    FROM (
+        SELECT attempts.outcome
+        FROM webhook.attempts
+        WHERE attempts.merchant_id = listed.merchant_id AND attempts.started_at >= statement_timestamp() - $6::interval
+        ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
+        LIMIT $7
+    ) AS tried
+) AS lately
 -- The latest failure: it began before failing_since at most by as long as an attempt takes.
 LEFT JOIN LATERAL (
     SELECT attempts.started_at, attempts.outcome, attempts.status, attempts.reason
     FROM webhook.attempts
     WHERE
-        listed.failing_since IS NOT NULL
+        (listed.failing_since IS NOT NULL OR lately.failed > 0)
         AND attempts.merchant_id = listed.merchant_id
-        AND attempts.started_at >= listed.failing_since - interval '10 minutes'
+        AND attempts.started_at
+        >= coalesce(listed.failing_since - interval '10 minutes', statement_timestamp() - $6::interval)
         AND attempts.outcome <> 'delivered'
     ORDER BY attempts.merchant_id DESC, attempts.started_at DESC
     LIMIT 1
