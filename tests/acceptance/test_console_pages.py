@@ -143,8 +143,12 @@ async def test_an_api_key_is_created_once_and_revoked(person: Client) -> None:
     shown = (await person.get("/merchants/m1")).text
     assert client_id in shown
     assert secret not in shown
+    assert "Revoked" not in (listed := (await person.get("/merchants?view=keys")).text)
+    assert re.search(rf'href="/merchants/m1#keys">{client_id}<', listed)
     revoked = await person.post("/merchants/m1/keys/revoke", {"client": client_id})
     assert "The key was revoked." in (await person.get(revoked.location)).text
+    assert "Revoked" in (await person.get("/merchants?view=keys")).text
+    assert (await person.get("/merchants?view=keys&after=x")).status == 422
     assert (await person.post("/merchants/m2/keys/revoke", {"client": client_id})).status == 404
 
 
@@ -153,7 +157,10 @@ async def test_what_failed_is_found_by_its_charge_retried_and_seen_delivered(
 ) -> None:
     await installation.start(RETRY_SCHEDULE="PT1H")
     await installation.configure("m1")
-    installation.receiver.behave("m1", Behaviour(500), Behaviour(200))
+    installation.receiver.behave("m1", Behaviour(500), Behaviour(500), Behaviour(200))
+    other = await installation.emit("m1")
+    await installation.settled(other.id, "pending_retry", 1)
+    assert "No merchants" in (await person.get("/merchants?order=failing")).text
     sent = await installation.emit("m1", json.dumps({"id": "ch_lost", "amount": 1.10}))
     await installation.settled(sent.id, "pending_retry", 1)
     found = await person.get("/search?q=ch_lost")
@@ -164,7 +171,7 @@ async def test_what_failed_is_found_by_its_charge_retried_and_seen_delivered(
     failing = (await person.get("/merchants?order=failing")).text
     why = rf'href="/deliveries/{sent.id}">Refused with a status</a> <span class="muted">500 Internal'
     assert re.search(why, failing)
-    assert 'data-label="Waiting for a retry">1<' in failing
+    assert 'data-label="Waiting for a retry">2<' in failing
     await followed(person, await person.post(f"{found.location}/retry"), "Delivered")
     await installation.settled(sent.id, "delivered", 2)
 

@@ -584,6 +584,7 @@ QUESTIONS: Mapping[str, Question] = {
     "show_merchant": Question((SESSION, f"'{HOT_ONE}'", str(ASKED), "'1 day'", str(ASKED)), 3 * ASKED),
     "show_latest_attempts": Question((SESSION, MERCHANT, "20"), 20),
     "show_api_keys": Question((SESSION, MERCHANT, "20"), VIEWS),
+    "show_all_api_keys": Question((SESSION, NEWEST, "20"), VIEWS),
     "show_merchant_of_key": Question((SESSION, "'client'"), VIEWS),
     "show_numbers": Question((SESSION, LONG_AGO, NOW), VIEWS),
     "show_deliveries": Question((SESSION, NEWEST, "0", *ALL_MATCH, LOOKED, str(ASKED), "false"), 2 * ASKED),

@@ -289,6 +289,7 @@ ASKED: Mapping[str, tuple[tuple[str, ...], int]] = {
     "who paused": (("show_pauses", "{person}", "'m7'"), 20),
     "who paused everything": (("show_pause_of_everything", "{person}"), 2_000),
     "API keys": (("show_api_keys", "{person}", "'m7'", str(MAX_KEYS)), MAX_KEYS),
+    "all API keys": (("show_all_api_keys", "{person}", str(NEWEST), str(PAGE)), PAGE),
     "whose a key is": (("show_merchant_of_key", "{person}", "'client'"), 4),
     "dispatchers": (("show_dispatchers", "{person}", "'1 minute'", str(MAX_DISPATCHERS)), 4),
     "whether a dispatcher is alive": (("is_any_dispatcher_alive", "{person}", "'1 minute'"), 4),

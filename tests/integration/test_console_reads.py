@@ -650,6 +650,17 @@ async def test_whoever_fails_is_found_behind_those_that_were_judged(
     assert (overview.failing, overview.failing_is_cut) == (1, True)
 
 
+async def test_the_keys_of_all_merchants_are_listed_page_by_page(console: Reading) -> None:
+    for merchant, client in (("m", "one"), ("m", "two"), ("n", "three")):
+        await console.db.execute(
+            "SELECT webhook.create_api_key($1, $2, sha256('secret'), 'shop', 'ana')", merchant, client
+        )
+    first = await Merchants(console.pool).all_api_keys(console.viewer, limit=2)
+    assert [(key.merchant_id, key.client_id) for key in first.keys] == [("n", "three"), ("m", "two")]
+    last = await Merchants(console.pool).all_api_keys(console.viewer, first.next, limit=2)
+    assert ([key.client_id for key in last.keys], last.next) == (["one"], None)
+
+
 async def test_attempts_that_could_not_be_made_say_nothing_of_their_merchant(console: Reading) -> None:
     await console.db.execute(ENDPOINT, "m")
     for _ in range(3):

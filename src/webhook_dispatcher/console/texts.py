@@ -684,6 +684,12 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         ),
         "merchants.new": ("Configure a merchant", "Настроить мерчанта", "Merchantni sozlash"),
         "merchants.open": ("Open", "Открыть", "Ochish"),
+        "merchants.keys_about": (
+            "Of all merchants, the newest first. A key is revoked on its merchant's page.",
+            "Всех мерчантов, новые сначала. Ключ отзывается на странице мерчанта.",
+            "Barcha merchantlarniki, yangilari birinchi. Kalit merchant sahifasida bekor qilinadi.",
+        ),
+        "merchants.no_keys": ("No API keys", "Ключей API нет", "API kalitlari yo‘q"),
         "merchants.prefix": ("Id begins with", "ID начинается с", "ID boshlanishi"),
         "merchants.order": ("Order", "Порядок", "Tartib"),
         "merchants.order_id": ("By id", "По ID", "ID bo‘yicha"),

@@ -1,4 +1,4 @@
-"""Merchants in a list: by id, or those that are behind, failing, busy or paused."""
+"""Merchants in a list: by id, or those that are behind, failing, busy or paused; and all their API keys."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from webhook_dispatcher.console.rendering import merchant_path, with_query
 from webhook_dispatcher.storage.console.filters import FilterRefused
 from webhook_dispatcher.storage.console.merchants import (
     MAX_WAITING,
+    ApiKeyPage,
     MerchantOrder,
     MerchantPage,
     Merchants,
@@ -23,6 +24,8 @@ class MerchantList:
 
     async def show(self, asked: Asked) -> Answer:
         """Show one page."""
+        if asked.given("view") == "keys":
+            return await self._keys(asked)
         prefix, after = asked.given("prefix"), asked.given("after") or None
         order = next((each for each in MerchantOrder if each == asked.given("order")), MerchantOrder.ID)
         page: MerchantPage | None = None
@@ -44,6 +47,22 @@ class MerchantList:
             "next_page": with_query("/merchants", {**kept, "after": page.next if page else None}),
         }
         return Shown("merchants.html", facts, 422 if refused else 200)
+
+    async def _keys(self, asked: Asked) -> Answer:
+        """Show one page of the API keys of all merchants."""
+        after = asked.given("after") or None
+        page, refused = ApiKeyPage([]), ""
+        try:
+            page = await self.merchants.all_api_keys(asked.key, after)
+        except FilterRefused as error:
+            refused = said(asked, error)
+        facts = {
+            "page": page,
+            "refused": refused,
+            "is_later_page": after is not None,
+            "next_page": with_query("/merchants", {"view": "keys", "after": page.next}),
+        }
+        return Shown("api_keys.html", facts, 422 if refused else 200)
 
     async def open(self, asked: Asked) -> Answer:
         """Lead to the page of a merchant by its id, also where nothing is known of that merchant yet."""

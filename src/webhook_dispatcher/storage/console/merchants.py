@@ -144,6 +144,14 @@ class ApiKeyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiKeyPage:
+    """Some keys of all merchants, the newest first. next: as of DeliveryPage."""
+
+    keys: Sequence[ApiKeyRow]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MerchantAttempt:
     """One of the latest attempts at a merchant. reason: for operators' eyes. type: None where it is gone."""
 
@@ -282,6 +290,14 @@ class Merchants:
     async def api_keys(self, session: bytes, merchant_id: str) -> Sequence[ApiKeyRow]:
         """Return a merchant's keys, the newest first, at most MAX_KEYS."""
         return [ApiKeyRow(**row) for row in await self._ask("show_api_keys", session, merchant_id, MAX_KEYS)]
+
+    async def all_api_keys(self, session: bytes, after: str | None = None, limit: int = 50) -> ApiKeyPage:
+        """Return at most `limit` keys of all merchants, from a page's `next` on. Errors: FilterRefused."""
+        [before] = positions.read(after, int) if after is not None else [positions.MAX_NUMBER]
+        rows = await self._ask("show_all_api_keys", session, before, limit + 1)
+        numbers = [row.pop("id") for row in rows]
+        more = positions.write(numbers[limit - 1]) if len(rows) > limit else None
+        return ApiKeyPage([ApiKeyRow(**row) for row in rows[:limit]], more)
 
     async def of_key(self, session: bytes, client_id: str) -> str | None:
         """Return the merchant whose API key this is; None where there is no such key."""

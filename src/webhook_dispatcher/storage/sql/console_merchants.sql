@@ -544,6 +544,28 @@ CROSS JOIN LATERAL (
 ) AS page
 ORDER BY page.id DESC;
 
+-- name: show_all_api_keys
+-- List the keys of all merchants below a number, as show_api_keys does one merchant's.
+-- $1 session bytea
+-- $2 before bigint
+-- $3 most bigint
+-- row: id bigint, client_id text, merchant_id text, name text, created_at timestamptz, created_by text,
+--   last_used_at timestamptz, revoked_at timestamptz, revoked_by text
+-- order: the newest first
+-- none: there are no more, or the session is over
+SELECT
+    page.id, page.client_id::text AS client_id, page.merchant_id::text AS merchant_id, page.name, page.created_at,
+    page.created_by, page.last_used_at, page.revoked_at, page.revoked_by
+FROM webhook.console_reader($1) AS me
+CROSS JOIN LATERAL (
+    SELECT keys.*
+    FROM webhook.console_api_keys AS keys
+    WHERE me.name IS NOT NULL AND keys.id < $2
+    ORDER BY keys.id DESC
+    LIMIT $3
+) AS page
+ORDER BY page.id DESC;
+
 -- name: show_merchant_of_key
 -- Find whose a key of the Partner API is.
 -- $1 session bytea
