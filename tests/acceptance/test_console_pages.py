@@ -716,6 +716,24 @@ async def test_health_says_what_check_says_in_the_readers_words(
         assert "nothing is delivered until one runs" not in page
 
 
+async def test_health_says_what_dispatchers_run_with_and_where_they_differ(
+    installation: Installation, person: Client
+) -> None:
+    assert "No dispatcher that is alive says" in (await person.get("/health")).text
+    await installation.start(RETRY_SCHEDULE="PT1H", LEASE="PT20S")
+    await installation.start(RETRY_SCHEDULE="PT2H", LEASE="PT20S")
+
+    async def both() -> str | None:
+        said = (await person.get("/health")).text.partition('id="chosen"')[2].partition('id="settings"')[0]
+        return said if said.count("PT1H") + said.count("PT2H") == 2 else None
+
+    said = await until_found(both)
+    differing = dict(re.findall(r'id">WEBHOOK_(\w+)</span></td><td class="wrap">(.*?)</td>', said))
+    assert "they differ" in differing["RETRY_SCHEDULE"]
+    assert differing["LEASE"] == '<span class="mono">PT20S</span>'
+    assert not {"DATABASE_URL", "SECRET_KEYS"} & set(differing)
+
+
 async def test_commands_and_changes_are_filtered_in_the_url(
     installation: Installation, person: Client
 ) -> None:

@@ -299,7 +299,7 @@ async def test_viewers_see_no_payload_no_answer_and_no_audit(console: Reading) -
 ONE_OF_EACH = """
 INSERT INTO webhook.control (command, requested_by) VALUES ('pause', 'ana');
 INSERT INTO webhook.command_chunk (command_id, place, seqs) VALUES (1, 0, '{1}');
-INSERT INTO webhook.dispatcher VALUES ('a', 'h', '1', now(), now(), 0, 0, true, '{}', '{}');
+INSERT INTO webhook.dispatcher VALUES ('a', 'h', '1', now(), now(), 0, 0, true, '{}', '{}', '{}');
 INSERT INTO webhook.attempts_by_minute VALUES (now(), 'delivered', 1);
 INSERT INTO webhook.seq_by_minute VALUES (now(), 1);
 INSERT INTO webhook.sealing_key (key_id, public_half) VALUES ('k1', sha256(''));

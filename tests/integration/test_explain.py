@@ -436,7 +436,9 @@ async def test_status_says_what_dispatchers_noted_of_themselves(
 
     nobody = "none has been heard of lately: nothing is delivered until one runs"
     assert nobody in await screen()
-    idle, unready = (PostgresHeartbeats(here.pool, name, "host-7", "1.2.3") for name in ("idle", "unready"))
+    idle, unready = (
+        PostgresHeartbeats(here.pool, name, "host-7", "1.2.3", {}) for name in ("idle", "unready")
+    )
     await idle.note(Heartbeat(0, 0, [], [], {}))
     await unready.note(Heartbeat(2, 0, ["no key", "no schema"], ["clock"], {}))
     said = await screen()

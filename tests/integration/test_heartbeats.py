@@ -28,7 +28,9 @@ async def noted(storage: StorageHarness) -> dict[str, int]:
 
 async def test_two_daemons_add_up_and_each_has_its_row(storage: StorageHarness) -> None:
     async with storage.database.pool("upkeep", 2, PATIENCE) as pool:
-        first, second = [PostgresHeartbeats(pool, owner, "host", "1.0") for owner in ("a", "b")]
+        first, second = [
+            PostgresHeartbeats(pool, owner, "host", "1.0", {"WEBHOOK_LEASE": "PT1M"}) for owner in ("a", "b")
+        ]
         await first.note(beat(delivered=5, timeout=1))
         started_at = await storage.db.fetchval("SELECT started_at FROM webhook.dispatcher WHERE owner = 'a'")
         await asyncio.gather(*[each.note(beat(timeout=1, delivered=1)) for each in (first, second) * 5])
@@ -39,12 +41,13 @@ async def test_two_daemons_add_up_and_each_has_its_row(storage: StorageHarness) 
         ("a", 3, True, [], []),
         ("b", 0, False, ["too late"], ["a fault"]),
     ]
+    assert [row["settings"] for row in rows] == ['{"WEBHOOK_LEASE": "PT1M"}'] * 2
     assert rows[0]["started_at"] == started_at < rows[0]["beat_at"]
 
 
 async def test_one_that_ends_leaves_its_attempts_and_no_row(storage: StorageHarness) -> None:
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        leaving = PostgresHeartbeats(pool, "a", "host", "1.0")
+        leaving = PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"})
         await leaving.note(beat(delivered=1))
         await leaving.remove({"delivered": 2})
     assert await storage.db.fetchval("SELECT count(*) FROM webhook.dispatcher") == 0
@@ -53,7 +56,7 @@ async def test_one_that_ends_leaves_its_attempts_and_no_row(storage: StorageHarn
 
 async def test_how_far_numbers_are_is_noted_once_a_minute(storage: StorageHarness) -> None:
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        noting = PostgresHeartbeats(pool, "a", "host", "1.0")
+        noting = PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"})
         await noting.note(beat())
         *_, last = await storage.insert("m", "{}", "{}", "{}")
         await storage.db.execute("UPDATE webhook.seq_by_minute SET minute = minute - interval '1 minute'")
@@ -86,7 +89,7 @@ async def test_what_is_old_is_forgotten_and_nothing_else(storage: StorageHarness
 async def test_a_note_writes_little(storage: StorageHarness) -> None:
     """Whole pages, written after a checkpoint, apart: they are the price of any change."""
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        noting = PostgresHeartbeats(pool, "a", "host", "1.0")
+        noting = PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"})
         for _ in range(3):
             await noting.note(beat(delivered=100, timeout=3, status=5))
         before = await storage.db.fetchval("SELECT pg_current_wal_insert_lsn()")
@@ -122,7 +125,9 @@ async def test_a_daemon_notes_itself_and_is_gone_when_it_ends(
 @pytest.mark.parametrize("text", ["\N{SNOWMAN}", "'; DROP TABLE webhook.dispatcher; --"])
 async def test_whatever_is_wrong_can_be_noted(storage: StorageHarness, text: str) -> None:
     async with storage.database.pool("upkeep", 1, PATIENCE) as pool:
-        await PostgresHeartbeats(pool, "a", "host", "1.0").note(Heartbeat(0, 0, [text], [text], {}))
+        await PostgresHeartbeats(pool, "a", "host", "1.0", {"WEBHOOK_LEASE": "PT1M"}).note(
+            Heartbeat(0, 0, [text], [text], {})
+        )
     row = await row_of(storage.db)
     assert row is not None
     assert (row["reasons"], row["faults"]) == ([text], [text])

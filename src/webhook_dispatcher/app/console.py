@@ -1,11 +1,6 @@
 """`webhook-dispatcher console`: from settings to exit."""
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
-from datetime import timedelta
-from typing import get_args, get_type_hints
-
-from pydantic import SecretStr
 
 from webhook_dispatcher.app import machine, serving
 from webhook_dispatcher.app.clock import SystemClock
@@ -13,11 +8,9 @@ from webhook_dispatcher.console.pages.health import Setting
 from webhook_dispatcher.console.program import MAX_CONNECTIONS, Options, Program
 from webhook_dispatcher.console.web import Front
 from webhook_dispatcher.diagnosis.explanation import Rules
-from webhook_dispatcher.domain.duration import render_duration
-from webhook_dispatcher.domain.rate_limit import RateLimits
-from webhook_dispatcher.domain.schedule import Schedule
 from webhook_dispatcher.settings import Settings
 from webhook_dispatcher.settings.fields import PREFIX
+from webhook_dispatcher.settings.shown import holds_secret, is_given, shown
 
 
 def options_of(settings: Settings) -> Options:
@@ -43,49 +36,19 @@ def options_of(settings: Settings) -> Options:
 
 def shown_settings(settings: Settings) -> Sequence[Setting]:
     """Return the settings as people read them: those that were chosen first, and none that holds a secret."""
-    shown = [_setting(settings, name) for name in type(settings).model_fields]
-    return sorted(shown, key=lambda setting: not setting.is_chosen)
+    found = [_setting(settings, name) for name in type(settings).model_fields]
+    return sorted(found, key=lambda setting: not setting.is_chosen)
 
 
 def _setting(settings: Settings, name: str) -> Setting:
     value = getattr(settings, name)
-    is_secret = _holds_secret(type(settings).model_fields[name].annotation)
+    is_secret = holds_secret(type(settings).model_fields[name].annotation)
     return Setting(
         name=PREFIX + name.upper(),
-        value=_shown(value, is_secret),
+        value="" if is_secret and is_given(value) else shown(value),
         is_chosen=name in settings.model_fields_set,
-        is_secret=is_secret and _is_given(value),
+        is_secret=is_secret and is_given(value),
     )
-
-
-def _holds_secret(kind: object) -> bool:
-    """Tell whether values of a type are secrets, or have some inside."""
-    if is_dataclass(kind):
-        return any(map(_holds_secret, get_type_hints(kind).values()))
-    return kind is SecretStr or any(map(_holds_secret, get_args(kind)))
-
-
-def _is_given(value: object) -> bool:
-    return value is not None and value not in ((), frozenset())
-
-
-def _shown(value: object, is_secret: bool) -> str | None:
-    if not _is_given(value):
-        return None
-    if is_secret:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, frozenset):
-        return ",".join(sorted(map(str, value)))
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    if isinstance(value, Schedule):
-        return ",".join(map(render_duration, value.delays))
-    if isinstance(value, RateLimits):
-        limits = {field.name: getattr(value, field.name) for field in fields(value)}
-        return " ".join(f"{name}={one.most}/{render_duration(one.window)}" for name, one in limits.items())
-    return render_duration(value) if isinstance(value, timedelta) else str(value)
 
 
 def run(settings: Settings, parent_pid: int | None = None) -> None:

@@ -70,6 +70,7 @@ from webhook_dispatcher.domain.errors import (
 from webhook_dispatcher.domain.ports import LongestWaits, Sender
 from webhook_dispatcher.domain.record import Sent
 from webhook_dispatcher.settings import Settings
+from webhook_dispatcher.settings.shown import published
 from webhook_dispatcher.storage import installation, keys, lost, numbers, schema
 from webhook_dispatcher.storage.claims import PostgresClaims
 from webhook_dispatcher.storage.connection import create_pool, describe
@@ -201,7 +202,7 @@ class Daemon:
             PostgresUpkeep(upkeep),
             PostgresSuspensions(upkeep),
             PostgresNotices(upkeep),
-            PostgresHeartbeats(upkeep, self._owner, socket.gethostname(), __version__),
+            PostgresHeartbeats(upkeep, self._owner, socket.gethostname(), __version__, published(settings)),
             partial(lost.note, upkeep),
             sender,
             guard,

@@ -1087,13 +1087,27 @@ TEXTS: Mapping[str, tuple[Text, Text, Text]] = MappingProxyType(
         ),
         "health.settings": ("Settings of the console", "Настройки консоли", "Konsol sozlamalari"),
         "health.settings_about": (
-            "As this process reads them; secrets are left out. Dispatchers may have others.",
-            "Как их читает этот процесс; секреты скрыты. У диспетчеров могут быть другие.",
-            (
-                "Bu jarayon o‘qiganicha; maxfiy qiymatlar yashirilgan. Dispetcherlarda boshqacha bo‘lishi "
-                "mumkin."
-            ),
+            "As this process reads them; secrets are left out.",
+            "Как их читает этот процесс; секреты скрыты.",
+            "Bu jarayon o‘qiganicha; maxfiy qiymatlar yashirilgan.",
         ),
+        "health.chosen_settings": (
+            "Settings of the dispatchers",
+            "Настройки диспетчеров",
+            "Dispetcherlar sozlamalari",
+        ),
+        "health.chosen_settings_about": (
+            "What is not as by default, as they say it themselves; without secrets.",
+            "Что отличается от значений по умолчанию, по их собственным словам; без секретов.",
+            "Standartdan farq qiladiganlari, o‘zlari aytganicha; maxfiy qiymatlarsiz.",
+        ),
+        "health.none_chosen": (
+            "No dispatcher that is alive says that anything is not as by default.",
+            "Ни один работающий диспетчер не сообщает об отличиях от значений по умолчанию.",
+            "Ishlayotgan dispetcherlarning birortasi standartdan farq haqida aytmayapti.",
+        ),
+        "health.differ": ("they differ", "различаются", "farq qiladi"),
+        "health.default": ("as by default", "по умолчанию", "standart"),
         "health.setting": ("Setting", "Настройка", "Sozlama"),
         "health.value": ("Value", "Значение", "Qiymat"),
         "health.chosen": ("set", "задано", "berilgan"),

@@ -1,5 +1,6 @@
 """What daemons note of themselves, and what is forgotten of it: heartbeat.sql, bound."""
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -13,13 +14,19 @@ _STATEMENTS = load("heartbeat")
 
 
 class PostgresHeartbeats:
-    """Implements domain.ports.Heartbeats on a pool, for one daemon. owner: as its lanes name it."""
+    """Implements domain.ports.Heartbeats on a pool, for one daemon.
 
-    def __init__(self, pool: asyncpg.Pool, owner: str, host: str, version: str) -> None:
+    owner: as its lanes name it. settings: that others may read, by name.
+    """
+
+    def __init__(
+        self, pool: asyncpg.Pool, owner: str, host: str, version: str, settings: Mapping[str, str]
+    ) -> None:
         self._pool = pool
         self._owner = owner
         self._host = host
         self._version = version
+        self._settings = json.dumps(dict(settings))
 
     async def note(self, beat: Heartbeat) -> None:
         """See domain.ports.Heartbeats; source: heartbeat.sql `note_dispatcher`."""
@@ -35,6 +42,7 @@ class PostgresHeartbeats:
                 list(beat.faults),
                 list(beat.attempts),
                 list(beat.attempts.values()),
+                self._settings,
             )
 
     async def remove(self, attempts: Mapping[str, int]) -> None:

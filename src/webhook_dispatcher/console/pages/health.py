@@ -1,4 +1,7 @@
-"""What `check` says, as far as the database and this process know, and the settings of it without secrets."""
+"""What `check` says, as far as the database and this process know, and settings without secrets.
+
+Those of dispatchers as they note them, and those of this process.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +36,14 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """A setting that some dispatcher has chosen. values: each with its hosts; None: as by default."""
+
+    name: str
+    values: Sequence[tuple[str | None, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A finding in the reader's words."""
 
@@ -61,6 +72,7 @@ class HealthPage:
         facts = {
             "findings": [_line(finding, asked.reader) for finding in found],
             "dispatchers": [dispatcher_of(row, asked.reader) for row in health.dispatchers],
+            "chosen": _chosen(health.dispatchers),
             "settings": self.settings,
         }
         return Shown("health.html", facts)
@@ -95,6 +107,18 @@ class HealthPage:
             yield findings.of_more_forbidden(len(forbidden) - MAX_NAMED)
         if not forbidden:
             yield findings.of_allowed(MAX_URLS if len(urls) > MAX_URLS else None)
+
+
+def _chosen(dispatchers: Sequence[DispatcherRow]) -> Sequence[Chosen]:
+    """Say what the dispatchers that are alive have chosen, and who has it where they differ."""
+    noted = [(row.host, row.settings) for row in dispatchers if row.is_alive and row.settings is not None]
+    found = []
+    for name in sorted({name for _, settings in noted for name in settings}):
+        hosts: dict[str | None, set[str]] = {}
+        for host, settings in noted:
+            hosts.setdefault(settings.get(name), set()).add(host)
+        found.append(Chosen(name, [(value, ", ".join(sorted(of))) for value, of in hosts.items()]))
+    return found
 
 
 def _pause(pause: Pause | None) -> Finding:

@@ -4,6 +4,7 @@ Counts go up to MAX_COUNTED + 1. Attempts by outcome come from what dispatchers 
 (`dispatch.heartbeat`), not from the log.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ class DispatcherRow:
     """A dispatcher as it last noted itself.
 
     lanes: that it held; retries: in flight. reason: why it was not ready. faults: each of its own, in words.
-    is_alive: it did so within SILENT.
+    settings: that are not as they are by default, by name; None: of a version that does not say. is_alive: it
+    did so within SILENT.
     """
 
     owner: str
@@ -45,6 +47,7 @@ class DispatcherRow:
     is_ready: bool
     reasons: Sequence[str]
     faults: Sequence[str]
+    settings: Mapping[str, str] | None
     is_alive: bool
 
 
@@ -135,7 +138,10 @@ class Overviews:
     async def dispatchers(self, session: bytes) -> Sequence[DispatcherRow]:
         """Return the dispatchers that noted themselves within a day, those first that did so last."""
         rows = await self._ask("show_dispatchers", session, SILENT, MAX_DISPATCHERS)
-        return [DispatcherRow(**row) for row in rows]
+        return [
+            DispatcherRow(**{**row, "settings": row["settings"] and json.loads(row["settings"])})
+            for row in rows
+        ]
 
     async def is_any_alive(self, session: bytes) -> bool:
         """Tell whether a dispatcher noted itself within SILENT."""

@@ -191,7 +191,7 @@ CROSS JOIN LATERAL (
 -- $2 alive_for interval
 -- $3 most bigint
 -- row: owner text, host text, version text, started_at timestamptz, beat_at timestamptz, lanes integer,
---   attempts_in_flight integer, is_ready boolean, reasons text[], faults text[], is_alive boolean
+--   attempts_in_flight integer, is_ready boolean, reasons text[], faults text[], settings jsonb, is_alive boolean
 -- order: by beat_at, the latest first
 -- none: none has noted itself within a day, or the session is over
 SELECT page.*
@@ -200,7 +200,7 @@ CROSS JOIN LATERAL (
     SELECT
         dispatchers.owner::text AS owner, dispatchers.host, dispatchers.version, dispatchers.started_at,
         dispatchers.beat_at, dispatchers.lanes, dispatchers.attempts_in_flight, dispatchers.is_ready, dispatchers.reasons,
-        dispatchers.faults, dispatchers.beat_at > clock_timestamp() - $2::interval AS is_alive
+        dispatchers.faults, dispatchers.settings, dispatchers.beat_at > clock_timestamp() - $2::interval AS is_alive
     FROM webhook.console_dispatchers AS dispatchers
     WHERE me.name IS NOT NULL AND dispatchers.owner >= ''::text COLLATE "C"
     LIMIT (SELECT $3::bigint)

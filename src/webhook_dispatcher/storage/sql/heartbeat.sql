@@ -11,13 +11,15 @@
 -- $7 faults text[]
 -- $8 outcomes text[]
 -- $9 attempts bigint[]
+-- $10 settings jsonb
 -- none: always
 WITH noted AS (
     INSERT INTO webhook.dispatcher AS known (
-        owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults
+        owner, host, version, started_at, beat_at, lanes, attempts_in_flight, is_ready, reasons, faults,
+        settings
     )
     VALUES (
-        $1, $2, $3, statement_timestamp(), statement_timestamp(), $4, $5, cardinality($6::text[]) = 0, $6, $7
+        $1, $2, $3, statement_timestamp(), statement_timestamp(), $4, $5, cardinality($6::text[]) = 0, $6, $7, $10
     )
     ON CONFLICT (owner) DO UPDATE SET
         beat_at = excluded.beat_at,

@@ -500,9 +500,9 @@ ORDER BY page.failing_since, page.merchant_id;
 -- $6 within interval; attempts that count
 -- $7 out_of bigint; of these, the latest
 -- row: merchant_id text, has_endpoint boolean, is_paused boolean, failing_since timestamptz,
---   failures_in_a_row integer, attempted bigint, attempts_failed bigint, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
---   oldest_waiting_at timestamptz, paused_at timestamptz, paused_by text, failed_at timestamptz, failed_outcome text,
---   failed_status integer, failed_reason text, waiting bigint,
+--   failures_in_a_row integer, last_success_at timestamptz, suspended_at timestamptz, next_try_at timestamptz,
+--   oldest_waiting_at timestamptz, attempted bigint, attempts_failed bigint, paused_at timestamptz, paused_by text,
+--   failed_at timestamptz, failed_outcome text, failed_status integer, failed_reason text, waiting bigint,
 --   waiting_for_retry bigint
 -- order: by failing_since, then by oldest_waiting_at
 -- none: none matches; where behind_since is null, those that are not behind match too
