@@ -24,6 +24,7 @@ WIDTHS = (360, 1280)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 FOLDER = os.environ.get("SCREENSHOTS")
 PERSON = "grace"
+CREATE_KEY = "SELECT webhook.create_api_key($1, $2, sha256('secret'), 'online shop', 'ada@example.com')"
 IS_TOO_WIDE = """
 document.documentElement.scrollWidth > window.innerWidth
 || [...document.querySelectorAll(".card .table")].some(
@@ -55,6 +56,9 @@ async def test_screenshots(installation: Installation) -> None:
     console = await start_console(installation, RETRY_SCHEDULE=SCHEDULE)
     await console.account(PERSON, Role.OPERATOR)
     failing, healthy = cast.FAILING.id, cast.HEALTHY.id
+    for merchant, client in ((failing, "museum-tickets"), (healthy, "bakery-online-shop-2")):
+        await installation.admin.execute(CREATE_KEY, merchant, client)
+    await installation.admin.execute("SELECT webhook.revoke_api_key('museum-tickets', 'grace')")
     pages = {
         "overview": "/",
         "deliveries": "/deliveries",
@@ -67,6 +71,7 @@ async def test_screenshots(installation: Installation) -> None:
         "act-skip": f"/deliveries/act?act=skip_all&only_merchant={failing}",
         "merchants": "/merchants",
         "merchants-failing": "/merchants?order=failing",
+        "api-keys": "/merchants?view=keys",
         "merchant": f"/merchants/{healthy}",
         "merchant-paused": f"/merchants/{cast.PAUSED.id}",
         "merchant-new": f"/merchants/{NEW}",
