@@ -111,7 +111,7 @@ def test_later_migration_names_what_it_applied(
         "0017_held_rotations",
         "0018_attempts_by_hand",
         "0019_given_up",
-        "0021_what_dispatchers_run_with",
+        "0020_what_dispatchers_run_with",
     )
     assert applied == [f"applied {name}" for name in names]
     assert "made:" not in lines

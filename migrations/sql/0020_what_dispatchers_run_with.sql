@@ -59,4 +59,4 @@ SELECT
     lane.last_failure_at
 FROM webhook.lane;
 
-UPDATE webhook.state SET schema_version = 21;
+UPDATE webhook.state SET schema_version = 20;

@@ -2,7 +2,7 @@
 
 from webhook_dispatcher.storage.migration import run_sql_file
 
-revision = "0021_what_dispatchers_run_with"
+revision = "0020_what_dispatchers_run_with"
 down_revision = "0019_given_up"
 
 
