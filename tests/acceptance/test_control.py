@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from tests.acceptance.installation import PATIENT, Installation, Sent
-from tests.waiting import Yardstick, until_equal
+from tests.waiting import Yardstick, until, until_equal
 from webhook_dispatcher.local.behaviour import Behaviour
 
 FAILS = Behaviour(status=500)
@@ -260,3 +260,31 @@ async def test_a_command_says_who_asks(installation: Installation) -> None:
             await installation.admin.execute(
                 "INSERT INTO webhook.control (command, requested_by) VALUES ('pause', $1)", asker
             )
+
+
+async def test_the_log_says_who_asked_for_what_of_whom_and_where(installation: Installation) -> None:
+    await installation.configure("m1")
+    daemon = await installation.start()
+    [started] = daemon.log("daemon.started")
+    row = await installation.owner.fetchrow("SELECT installation, current_database() FROM webhook.state")
+    assert row is not None
+    assert (started["installation"], repr(row[1]) in started["database"]) == (row[0], True)
+    await installation.until_true("SELECT true FROM webhook.dispatcher WHERE owner = $1", started["owner"])
+
+    await installation.do("pause", "m1")
+    await installation.do("test_event", "m1")
+    await installation.do("recover", "nobody", since="2026-11-20T00:00:00Z")
+    event = await installation.emit("m1")
+    await installation.do("cancel", event_id=event.id)
+    await installation.do("retry", event_id=event.id, force=1)
+    await until(lambda: len(daemon.log("control.handled")) == 5)
+    pause, test, recover, cancel, retry = daemon.log("control.handled")
+    told = [(entry["command"], entry["status"], entry["merchant_id"]) for entry in (pause, test, recover)]
+    assert told == [
+        ("pause", "done", "m1"),
+        ("test_event", "done", "m1"),
+        ("recover", "rejected", "nobody"),
+    ]
+    assert (cancel["requested_by"], cancel["subjects"]) == (["a test"], ["m1"])
+    assert (retry["status"], retry["event_id"]) == ("rejected", str(event.id))
+    assert {entry["requested_by"] for entry in (pause, test, recover, retry)} == {"a test"}

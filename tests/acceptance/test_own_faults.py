@@ -250,7 +250,8 @@ async def test_a_clock_two_minutes_off_sends_nothing_until_it_is_right(
         environment.setenv("FAKETIME_NO_CACHE", "1")
         environment.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
         daemon = await installation.start(**QUICK)
-    await daemon.logged("fault.began")
+    began = await daemon.logged("fault.began")
+    assert f"clock is {offset[:2]}" in began["detail"]
     await installation.configure(*MERCHANTS)
     await installation.emit_each(MERCHANTS, 2)
     status, text = await daemon.asked("/readyz")

@@ -195,7 +195,8 @@ async def test_a_merchants_name_that_does_not_fit_an_index_is_no_error(storage: 
 
 async def take(here: Daemon, *subjects: str, each: int = 100, except_ids: tuple[int, ...] = ()) -> list[int]:
     async with PostgresControls(here.pool).transaction() as transaction:
-        return sorted(await transaction.take_cancels(subjects, each, except_ids))
+        taken = await transaction.take_cancels(subjects, each, except_ids)
+        return sorted(command.id for command in taken)
 
 
 async def test_cancels_go_together_up_to_the_first_command_of_another_kind(
@@ -278,7 +279,7 @@ async def taken(transaction: CommandTransaction, command: int, event: UUID | Non
     """Take a command, alone or (if it is a cancel of an event) with others."""
     if event is None:
         return await transaction.take(command)
-    return command in await transaction.take_cancels(["a"], 9, [])
+    return command in [cancel.id for cancel in await transaction.take_cancels(["a"], 9, [])]
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -36,7 +36,7 @@ SINCE_AT = datetime(2026, 11, 20, 6, 15, 30, tzinfo=UTC)
 
 
 def make(name: str, merchant_id: str | None = None, event_id: UUID | None = None, **args: Any) -> CommandRow:
-    return CommandRow(1, name, merchant_id, event_id, args, result={}, created_at=NOW)
+    return CommandRow(1, name, merchant_id, event_id, args, result={}, created_at=NOW, requested_by="a")
 
 
 @pytest.mark.parametrize(

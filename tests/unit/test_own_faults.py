@@ -99,7 +99,9 @@ def test_a_local_fault_that_comes_and_goes_is_told_once(harness: OwnFaultsHarnes
             harness.wait(SETTLING / 2)
             assert harness.is_told("local")
         harness.wait(SETTLING)
-    assert [entry["event"] for entry in told if "fault" in entry["event"]] == ["fault.began", "fault.ended"]
+    began, ended = [entry for entry in told if "fault" in entry["event"]]
+    assert (began["event"], ended["event"]) == ("fault.began", "fault.ended")
+    assert (began["merchant_id"], began["detail"]) == ("m1", NO_FILES.detail)
     assert harness.faults.reasons == []
 
 

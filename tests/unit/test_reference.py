@@ -111,6 +111,7 @@ def read_with(name: str, given: set[str]) -> set[str]:
             args=arguments,
             result={},
             created_at=datetime(2026, 11, 21, tzinfo=UTC),
+            requested_by="a",
             **columns,
         )
     )

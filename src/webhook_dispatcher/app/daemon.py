@@ -211,7 +211,15 @@ class Daemon:
         machine.tune_collector()
         if groups := lacking_groups():
             _log.warning("tls.groups_lacking", groups=groups)
-        _log.info("daemon.started", version=__version__, sender=settings.sender, ops_port=self.ops_port)
+        _log.info(
+            "daemon.started",
+            version=__version__,
+            sender=settings.sender,
+            ops_port=self.ops_port,
+            database=describe(settings.database_dsn()),
+            installation=self._installation,
+            owner=self._owner,
+        )
 
     async def _await_database(self, pool: asyncpg.Pool) -> None:
         backoff = Backoff()

@@ -117,11 +117,19 @@ class CommandRow:
     args: Mapping[str, Any] | None
     result: Mapping[str, Any] | None
     created_at: datetime
+    requested_by: str
 
     @property
     def label(self) -> str:
         """Return the command's name for metrics and logs, which must not hold what anybody may write."""
         return self.name if self.name in COMMANDS else UNKNOWN
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Say for the log which command it is, who asked for it, and whom it concerns."""
+        concerned = {"merchant_id": self.merchant_id, "event_id": self.event_id and str(self.event_id)}
+        named = {name: value for name, value in concerned.items() if value is not None}
+        return {"command_id": self.id, "command": self.label, "requested_by": self.requested_by, **named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,16 @@ class WaitingCommand:
     id: int
     subject: str | None = None
     is_plain_cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakenCancel:
+    """An operator's cancel that is carried out together with others. subject: as of a WaitingCommand."""
+
+    id: int
+    event_id: UUID
+    subject: str
+    requested_by: str
 
 
 @dataclass(frozen=True, slots=True)

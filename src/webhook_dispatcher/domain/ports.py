@@ -25,6 +25,7 @@ from webhook_dispatcher.domain.command import (
     HandledCommand,
     Queue,
     RetryFailed,
+    TakenCancel,
     WaitingCommand,
 )
 from webhook_dispatcher.domain.endpoint import Endpoint
@@ -255,8 +256,8 @@ class CommandTransaction(MassTransaction, Protocol):
 
     async def take_cancels(
         self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
-    ) -> dict[int, UUID]:
-        """Lock operators' next plain cancels of these subjects, and return the events by the commands' ids.
+    ) -> list[TakenCancel]:
+        """Lock operators' next plain cancels of these subjects.
 
         Nothing is taken that waits for a command of another kind of theirs, or for one of those named.
         """

@@ -19,6 +19,7 @@ from webhook_dispatcher.domain.command import (
     HandledCommand,
     Queue,
     RetryFailed,
+    TakenCancel,
     WaitingCommand,
 )
 from webhook_dispatcher.domain.errors import LeaseLost, StorageError
@@ -70,10 +71,10 @@ class PostgresCommandTransaction(PostgresMassTransaction):
 
     async def take_cancels(
         self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
-    ) -> dict[int, UUID]:
+    ) -> list[TakenCancel]:
         """See domain.ports.CommandTransaction."""
         rows = await self._rows("take_cancels", list(subjects), per_subject, list(except_ids))
-        return {row["id"]: row["event_id"] for row in rows}
+        return [TakenCancel(**row) for row in rows]
 
     async def reject_overtaken(self, command_ids: Sequence[int]) -> None:
         """See domain.ports.CommandTransaction."""
@@ -93,6 +94,7 @@ class PostgresCommandTransaction(PostgresMassTransaction):
             args=_object(row["args"]),
             result=_object(row["result"] or "{}"),
             created_at=row["created_at"],
+            requested_by=row["requested_by"],
         )
 
     async def finish(self, command_id: int, result: Mapping[str, Any], token: datetime | None = None) -> None:

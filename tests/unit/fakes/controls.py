@@ -21,6 +21,7 @@ from webhook_dispatcher.domain.command import (
     Recover,
     RetryFailed,
     Skip,
+    TakenCancel,
     WaitingCommand,
 )
 from webhook_dispatcher.domain.errors import LeaseLost
@@ -88,7 +89,13 @@ class FakeControls:
 
     def insert(self, name: str, merchant_id: str | None = None, **changes: Any) -> CommandRow:
         """Insert a command, as an operator does."""
-        facts: dict[str, Any] = {"event_id": None, "args": {}, "result": {}, "created_at": NOW}
+        facts: dict[str, Any] = {
+            "event_id": None,
+            "args": {},
+            "result": {},
+            "created_at": NOW,
+            "requested_by": "anna",
+        }
         number = len(self.commands) + 1
         self.commands.append(CommandRow(id=number, name=name, merchant_id=merchant_id, **(facts | changes)))
         self.handlings[number] = Handling()
@@ -150,16 +157,16 @@ class FakeControls:
 
     async def take_cancels(
         self, subjects: Sequence[str], per_subject: int, except_ids: Sequence[int]
-    ) -> dict[int, UUID]:
+    ) -> list[TakenCancel]:
         self.database.fail("take_cancels")
         self.shares.append(per_subject)
-        taken: dict[int, UUID] = {}
+        taken: list[TakenCancel] = []
         for subject in subjects:
             for row in self._pending(subject)[:per_subject]:
                 if not self._is_plain_cancel(row) or row.id in except_ids:
                     break
                 assert row.event_id is not None
-                taken[row.id] = row.event_id
+                taken.append(TakenCancel(row.id, row.event_id, subject, row.requested_by))
         return taken
 
     async def reject_overtaken(self, command_ids: Sequence[int]) -> None:

@@ -243,7 +243,7 @@ class Controller:
 
     def _tell(self, row: CommandRow, status: CommandStatus, result: Mapping[str, Any]) -> None:
         self._metrics.control_commands.labels(row.label, status).inc()
-        _log.info("control.handled", command_id=row.id, command=row.label, status=status, **result)
+        _log.info("control.handled", **row.facts, status=status, **result)
 
 
 async def _retry(transaction: CommandTransaction, command: Retry) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from webhook_dispatcher.domain.command import (
     CommandRejected,
     CommandStatus,
     HandledCommand,
+    TakenCancel,
     WaitingCommand,
 )
 from webhook_dispatcher.domain.errors import StorageError
@@ -26,6 +27,8 @@ from webhook_dispatcher.telemetry.metrics import Metrics
 
 MAX_CANCELS = 500
 """Cancels of one transaction, which holds their merchants' lanes meanwhile: some 0.1 s."""
+MAX_NAMED = 10
+"""People, and merchants, that the log names of one transaction."""
 
 _log = structlog.get_logger()
 
@@ -56,40 +59,48 @@ class MassCancel:
 
         Raises StorageError.
         """
-        events: Mapping[int, UUID] = {}
+        taken: Sequence[TakenCancel] = ()
         try:
             async with self._controls.transaction() as transaction:
                 await self._right_of_way.take(transaction)
-                events = await self._take(transaction, waiting, except_ids)
-                if not events:
+                taken = await self._take(transaction, waiting, except_ids)
+                if not taken:
                     return False
-                cancelled = await cancel(transaction, events)
+                cancelled = await cancel(transaction, {command.id: command.event_id for command in taken})
                 await transaction.finish_all(cancelled.handled)
         except StorageError as error:
-            self._one_by_one = frozenset(events)
-            if events and error.is_row_fault:
-                _log.warning("control.separated", commands=len(events), error=str(error))
+            self._one_by_one = frozenset(command.id for command in taken)
+            if taken and error.is_row_fault:
+                _log.warning("control.separated", commands=len(taken), error=str(error))
                 return True
             raise
-        self._tell(cancelled)
+        self._tell(taken, cancelled)
         return True
 
     async def _take(
         self, transaction: CommandTransaction, waiting: Sequence[WaitingCommand], except_ids: Sequence[int]
-    ) -> Mapping[int, UUID]:
+    ) -> Sequence[TakenCancel]:
         """Lock as many of each subject as its share allows."""
         subjects = [command.subject for command in waiting if command.subject is not None][:MAX_CANCELS]
         share = max(1, MAX_CANCELS // max(1, len(subjects)))
         return await transaction.take_cancels(subjects, share, [*except_ids, *self._one_by_one])
 
-    def _tell(self, cancelled: Cancelled) -> None:
-        ids = [command.id for command in cancelled.handled]
+    def _tell(self, taken: Sequence[TakenCancel], cancelled: Cancelled) -> None:
+        ids = [command.id for command in taken]
         count_ended(cancelled, self._metrics)
         counts = {}
         for status in (CommandStatus.DONE, CommandStatus.REJECTED):
             counts[str(status)] = sum(command.status is status for command in cancelled.handled)
             self._metrics.control_commands.labels(CommandName.CANCEL, status).inc(counts[status])
-        _log.info("control.handled", command=CommandName.CANCEL, first=min(ids), last=max(ids), **counts)
+        _log.info(
+            "control.handled",
+            command=CommandName.CANCEL,
+            first=min(ids),
+            last=max(ids),
+            requested_by=sorted({command.requested_by for command in taken})[:MAX_NAMED],
+            subjects=sorted({command.subject for command in taken})[:MAX_NAMED],
+            **counts,
+        )
 
 
 async def cancel(transaction: CommandTransaction, events: Mapping[int, UUID]) -> Cancelled:

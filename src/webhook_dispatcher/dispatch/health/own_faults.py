@@ -81,8 +81,7 @@ class OwnFaults:
         if (mark := self.suspicions.believed()) is not None:
             said.append(f"a fault of our own (fleet): attempts fail with {mark}, and none is answered")
         if self._clock_is_off:
-            behind = -self._database_clock.ahead_by()
-            said.append(f"this machine's clock is {behind:+.0f} s off the database's")
+            said.append(self._clock_fault())
         return said
 
     def is_probe_only(self, merchant_id: str) -> bool:
@@ -124,9 +123,15 @@ class OwnFaults:
         if is_off != self._clock_is_off:
             self._clock_is_off = is_off
             self._metrics.own_fault.labels("clock").set(is_off)
-            (_log.error if is_off else _log.info)("fault.began" if is_off else "fault.ended", kind="clock")
+            if is_off:
+                _log.error("fault.began", kind="clock", detail=self._clock_fault())
+            else:
+                _log.info("fault.ended", kind="clock")
             self._set_circuit()
         return not is_off
+
+    def _clock_fault(self) -> str:
+        return f"this machine's clock is {-self._database_clock.ahead_by():+.0f} s off the database's"
 
     def clock_doubt(self) -> str:
         """Say why nothing should be forgotten for its age now; empty where clocks are not in doubt."""
@@ -183,12 +188,12 @@ class OwnFaults:
         # The only fault of ours that makes an event unsendable is a wrong signature.
         if failure.outcome is Outcome.UNSENDABLE:
             if self._signer is None:
-                self._signer = self._begin("signer", failure.detail, now)
+                self._signer = self._begin("signer", merchant_id, failure.detail, now)
                 self._set_circuit()
             return
         self.suspicions.hold_back(merchant_id, OURS if failure.has_address else f"{OURS}{NO_ADDRESS}")
         if self._local is None:
-            self._local = self._begin("local", failure.detail, now)
+            self._local = self._begin("local", merchant_id, failure.detail, now)
         self._local.shown_at = now
 
     def _look_at_local(self, now: float) -> None:
@@ -229,14 +234,15 @@ class OwnFaults:
         self._fleet_is_at_fault = is_believed
         self._metrics.own_fault.labels("fleet").set(is_believed)
         if is_believed:
-            _log.error("fault.began", kind="fleet", detail=f"attempts fail with {mark}")
+            detail, held = f"attempts fail with {mark}, and none is answered", len(self.held)
+            _log.error("fault.began", kind="fleet", detail=detail, merchants_held_back=held)
         else:
             _log.info("fault.ended", kind="fleet")
 
-    def _begin(self, kind: str, detail: str, now: float) -> _Fault:
+    def _begin(self, kind: str, merchant_id: str, detail: str, now: float) -> _Fault:
         self._probe_at = now + PROBE_INTERVAL
         self._metrics.own_fault.labels(kind).set(1)
-        _log.error("fault.began", kind=kind, detail=detail)
+        _log.error("fault.began", kind=kind, detail=detail, merchant_id=merchant_id)
         return _Fault(kind, detail, now)
 
     def _end(self, fault: _Fault) -> None:

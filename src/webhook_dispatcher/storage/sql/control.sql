@@ -181,7 +181,7 @@ FOR UPDATE SKIP LOCKED;
 -- $1 subjects text[]
 -- $2 most_of_each bigint
 -- $3 except_ids bigint[]
--- row: id bigint, event_id uuid
+-- row: id bigint, event_id uuid, subject text, requested_by text
 -- order: none
 -- none: they were handled or withdrawn meanwhile
 WITH next AS MATERIALIZED (
@@ -211,10 +211,10 @@ WITH next AS MATERIALIZED (
     WHERE run.is_free
     ORDER BY run.id
 )
-SELECT taken.id, taken.event_id
+SELECT taken.id, taken.event_id, taken.subject, taken.requested_by
 FROM next
 CROSS JOIN LATERAL (
-    SELECT control.id, control.event_id
+    SELECT control.id, control.event_id, control.subject, control.requested_by
     FROM webhook.control
     WHERE control.id = next.id AND control.status = 'pending'
     FOR UPDATE SKIP LOCKED
@@ -249,10 +249,10 @@ WHERE
 -- Read one command.
 -- $1 id bigint
 -- row: id bigint, command text, merchant_id text, event_id uuid, args jsonb, result jsonb,
---      created_at timestamptz
+--      created_at timestamptz, requested_by text
 SELECT
     control.id, control.command, control.merchant_id, control.event_id, control.args,
-    control.result, control.created_at
+    control.result, control.created_at, control.requested_by
 FROM webhook.control
 WHERE control.id = $1;
 
