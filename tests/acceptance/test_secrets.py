@@ -13,7 +13,7 @@ from tests.acceptance.installation import ENDPOINT, SEALS, Installation, make_ke
 from tests.servers import client
 from tests.waiting import MAX_WAIT, until_equal, until_found
 from webhook_dispatcher.cli.session import operator
-from webhook_dispatcher.domain.signing import Secret
+from webhook_dispatcher.domain.signing import Keyring, Secret
 from webhook_dispatcher.local.arrivals import Signature, out_of_order
 from webhook_dispatcher.local.behaviour import Behaviour
 
@@ -224,7 +224,11 @@ async def test_a_daemon_whose_key_turns_out_to_be_wrong_later_is_not_ready(
     installation: Installation,
 ) -> None:
     daemon = await installation.start(SECRET_KEYS=make_key("k1"))
-    assert installation.command("endpoint", "set", "m1", installation.receiver.url("m1")).returncode == 0
+    await installation.until_true(SEALS)
+    refused = installation.command("endpoint", "set", "m1", installation.receiver.url("m1"))
+    assert (refused.returncode, "a new key takes a new id" in refused.stderr) == (2, True)
+    check = Keyring.parse(installation.key).check_value("k1")
+    await installation.owner.execute("INSERT INTO webhook.key_check (key_id, value) VALUES ('k1', $1)", check)
     await daemon.logged("key.refused")
     said = "encryption key 'k1' is not the one that this id stands for\n"
     assert await daemon.asked("/readyz") == (503, said)

@@ -183,8 +183,9 @@ async def test_what_anybody_can_seal_neither_refuses_a_key_nor_vouches_for_anoth
     async with storage.database.pool("webhook-dispatcher upkeep", 1, HOUR) as pool:
         upkeep = PostgresUpkeep(pool)
         assert await upkeep.confirm_sealing_key(RIGHT)
-        for ring in (RIGHT, WRONG, keyring(k1="x")):
-            assert await upkeep.find_wrong_keys(ring) == frozenset()
+        assert await upkeep.find_wrong_keys(RIGHT) == frozenset()
+        for other in (WRONG, keyring(k2="s", k1="x")):
+            assert await upkeep.find_wrong_keys(other) == {"k1"}, "the published half is not its own"
     assert await checks(storage) == {}
     await store(storage, RIGHT, "m3")
     async with admin(storage) as database:
@@ -253,6 +254,24 @@ async def test_another_half_under_an_id_counts_while_its_holder_is_there_and_the
         assert await upkeep.confirm_sealing_key(RIGHT)
         assert await published(storage) == {"k1": RIGHT.public_half("k1")}
         assert await storage.db.fetchval(current) == 1
+
+
+async def test_a_wrong_key_is_refused_before_any_secret_was_opened(storage: StorageHarness) -> None:
+    async with (
+        storage.database.pool("webhook-dispatcher upkeep", 1, HOUR) as pool,
+        admin(storage) as database,
+    ):
+        await PostgresUpkeep(pool).confirm_sealing_key(RIGHT)
+        await database.verify_keys(RIGHT)
+        with pytest.raises(ConfigurationError, match=r"'k1' is not the key .* a new key takes a new id"):
+            await database.verify_keys(WRONG)
+        age = "UPDATE webhook.sealing_key SET confirmed_at = clock_timestamp() - interval '6 minutes'"
+        await storage.db.execute(age)
+        await database.verify_keys(WRONG)
+        await store_by_half(storage, RIGHT, "m1")
+        with pytest.raises(ConfigurationError, match="'k1' is not the key"):
+            await database.verify_keys(WRONG)
+        await database.verify_keys(RIGHT)
 
 
 async def test_nothing_is_published_under_an_id_that_stands_for_another_key(storage: StorageHarness) -> None:

@@ -3,7 +3,8 @@
 For each key id a few bytes are kept that only the key's holder can compute. They are written by who has
 opened a stored secret with the key, and never changed: a wrong key under a right id is refused before it
 seals anything, and two processes with two keys under one new id cannot both seal with it. Beside them the
-public half of the key that seals is published, for those who may seal and not open.
+public half of the key that seals is published, for those who may seal and not open; until a secret was
+opened, another half under our id says that our key is wrong.
 """
 
 from collections import defaultdict
@@ -67,26 +68,31 @@ async def examine(connection: Connection, keyring: Keyring) -> Examined:
     wrong = [WrongKey(key_id) for key_id, value in checks.items() if value != keyring.check_value(key_id)]
     opened = []
     unchecked = [key_id for key_id in keyring.key_ids if key_id not in checks]
-    for key_id, samples in (await _sample(connection, unchecked)).items():
-        witnesses = await _witnesses(connection, keyring, key_id, samples)
+    published = {row["key_id"]: row for row in await _rows(connection, "read_public_halves", unchecked)}
+    found = await _sample(connection, unchecked)
+    for key_id in unchecked:
+        samples, half = found[key_id], published.get(key_id)
+        is_ours = half is not None and half["public_half"] == keyring.public_half(key_id)
+        witnesses = _witnesses(keyring, samples, is_ours)
         fitting = [(merchant, sealed) for merchant, sealed in witnesses if keyring.fits(merchant, sealed)]
         if fitting:
             opened.append(fitting[0])
         elif witnesses:
             wrong.append(WrongKey(key_id, tuple(sorted({merchant for merchant, _ in witnesses}))))
+        elif half is not None and not is_ours and (half["is_confirmed"] or samples):
+            # One that nobody confirms, and that has sealed nothing, makes way (`confirm_sealing_key`).
+            wrong.append(WrongKey(key_id))
     return Examined(tuple(wrong), tuple(opened))
 
 
-async def _witnesses(
-    connection: Connection, keyring: Keyring, key_id: str, samples: Sequence[tuple[str, SealedSecret]]
+def _witnesses(
+    keyring: Keyring, samples: Sequence[tuple[str, SealedSecret]], is_published: bool
 ) -> list[tuple[str, SealedSecret]]:
     """Return those of the samples of a key id that show by opening, or not, whether our key is the right one.
 
     Anybody can seal for a public half, and badly: that shows something only where it opens with the half
     that is published, and is left out otherwise.
     """
-    published = await _rows(connection, "read_public_halves", [key_id])
-    is_published = [row["public_half"] for row in published] == [keyring.public_half(key_id)]
     return [
         (merchant, sealed)
         for merchant, sealed in samples

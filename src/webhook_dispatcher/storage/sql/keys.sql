@@ -52,12 +52,14 @@ VALUES ($1, $2)
 ON CONFLICT (key_id) DO NOTHING;
 
 -- name: read_public_halves
--- Read which public halves are published for key ids.
+-- Read which public halves are published for key ids, and whether their holders are there.
 -- $1 key_ids text[]
--- row: key_id text, public_half bytea
+-- row: key_id text, public_half bytea, is_confirmed boolean
 -- order: none
 -- none: for none of them
-SELECT sealing_key.key_id, sealing_key.public_half
+SELECT
+    sealing_key.key_id, sealing_key.public_half,
+    sealing_key.confirmed_at > clock_timestamp() - interval '5 minutes' AS is_confirmed
 FROM webhook.sealing_key
 WHERE sealing_key.key_id = ANY($1::text[]);
 
